@@ -12,7 +12,7 @@ cargo run --release --quiet -p kinlock-invalidation --example buffer_pool -- 0.1
 cargo run --release --quiet -- bench invalidation --seconds 0.01 --rounds 2 --quiet \
     --json "$out/i.json" --csv "$out/i.csv" --markdown "$out/i.md" --plot "$out/i.svg"
 cargo run --release --quiet -- bench ids --seconds 0.01 --rounds 2 --quiet \
-    --json "$out/c.json" --csv "$out/c.csv" --markdown "$out/c.md" --plot "$out/c.png"
-for report in r.json r.csv r.md r.svg i.json i.csv i.md i.svg c.json c.csv c.md c.png; do
+    --json "$out/c.json" --csv "$out/c.csv" --markdown "$out/c.md" --plot "$out/c.svg"
+for report in r.json r.csv r.md r.svg i.json i.csv i.md i.svg c.json c.csv c.md c.svg; do
     test -s "$out/$report"
 done

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the pictures of docs/guide/simulator.md and the table beside them, with the command itself.
+"""Makes the pictures of docs/guide/simulator.md and the table beside them, with the laboratory itself.
 
     ci/guide_pictures.py           writes them
     ci/guide_pictures.py --check   fails if one differs from what it would write
 
-Simulated results are the same on every host. KINLOCK=PATH takes a command that is built already.
+Simulated results are the same on every host. LAB=PATH takes a kinlock-lab that is built already.
 """
 
 import os
@@ -29,21 +29,21 @@ TABLE = re.compile(r"(<!-- table: ci/guide_pictures.py -->\n\n```text\n).*?(```\
 
 
 def command():
-    if path := os.environ.get("KINLOCK"):
+    if path := os.environ.get("LAB"):
         return path
-    subprocess.run(["cargo", "run", "--release", "--quiet", "--", "--version"], cwd=ROOT, check=True)
-    return str(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/kinlock")
+    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "kinlock-lab"], cwd=ROOT, check=True)
+    return str(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/kinlock-lab")
 
 
 def main():
-    kinlock, check = command(), sys.argv[1:] == ["--check"]
+    lab, check = command(), sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not check:
         sys.exit(__doc__)
     wanted = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, words in RUNS.items():
             file = pathlib.Path(folder) / f"{name}.svg"
-            run = [kinlock, "sim", *words.split(), "--trace-handoffs", file]
+            run = [lab, "sim", *words.split(), "--trace-handoffs", file]
             text = subprocess.run(run, check=True, capture_output=True, text=True).stdout
             wanted[PICTURES / file.name] = file.read_text()
             if name == SHOWN:

@@ -21,9 +21,10 @@ ORDER = [
     ["kinlock-linux"],
     ["kinlock"],
     ["kinlock-ids", "kinlock-invalidation", "kinlock-preload", "parking_lot", "parking_lot_core"],
-    ["kinlock-sim"],
+    ["kinlock-measure"],
+    ["kinlock-cli", "kinlock-sim"],
     ["kinlock-verify"],
-    ["kinlock-cli"],
+    ["kinlock-lab"],
 ]
 ROOT = "(root)"
 bad = []

@@ -9,7 +9,7 @@
 #            all that are found are added
 #   COMMAND  no shell; {t} stands for the number of threads, {1000/t} for a thousand divided by it
 #
-#   KINLOCK=PATH     the command, with its library beside it [target/release/kinlock]
+#   KINLOCK=PATH     the command, with its library and kinlock-lab beside it [target/release/kinlock]
 #   THREADS='1 2 4'  numbers of threads that are predicted [1 2 4 8 16]
 #   RECORDED=N       the number of threads that is recorded [2]
 #   ROUNDS=N         how often each is measured, in turn [5]
@@ -65,7 +65,7 @@ def rate(how, metric, command, n):
 def simulated(name):
     """The speeds that a simulation predicts, over the recorded one, and the shares of waiting."""
     report = f"{folder}/{name}.simulated.json"
-    call = [kinlock, "sim", "--quiet", "--machine", "this", "--workload", f"{folder}/{name}.json"]
+    call = [f"{kinlock}-lab", "sim", "--quiet", "--machine", "this", "--workload", f"{folder}/{name}.json"]
     call += ["--locks", "mutex", "--baseline", "mutex", "--threads", ",".join(map(str, threads))]
     call += ["--seconds", seconds, "--json", report]
     subprocess.run(call, check=True, stdout=subprocess.DEVNULL)

@@ -15,8 +15,8 @@
 #                                    machine beside simulated on one made from it, in
 #                                    target/results/<date>-<cpu model>-validate/. A minute more
 #
-# QUICK=1 shortens all runs, to test the script itself. RESULTS=DIR writes all of it there.
-# KINLOCK=PATH takes a command that is built already.
+# QUICK=1 shortens all runs, to test the script itself. RESULTS=DIR writes all of it there. KINLOCK=PATH
+# takes a command that is built already, with kinlock-lab beside it if there is something to simulate.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -27,6 +27,9 @@ esac
 
 if [ -z "${KINLOCK:-}" ]; then
     cargo run --release --quiet -- --version >&2
+    case $what in
+        all | simulated | validate) cargo build --release --quiet -p kinlock-lab ;;
+    esac
 fi
 kinlock=${KINLOCK:-${CARGO_TARGET_DIR:-target}/release/kinlock}
 results=${RESULTS:-target/results}

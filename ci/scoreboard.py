@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the errors of simulated speed-ups with recorded ones: NOW RECORDED [--record].
 
-NOW is what `kinlock reproduce --csv` writes. Rows that the scale forces, those with one thread, do not count.
+NOW is what `kinlock-lab reproduce --csv` writes. Rows that the scale forces, those with one thread, do not count.
 Rows that share a simulation count once. Fails if an error has grown by more than 5 points, or a row is gone.
 """
 import csv

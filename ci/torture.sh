@@ -5,24 +5,23 @@
 # which must be caught (exit status 1). Without it, they are checked by `ci/deep.sh` only.
 set -euo pipefail
 seconds=${1:-5}
-# Not `-p kinlock-cli`: that selects other features, and a plain `cargo run` would build all again.
-cargo run --release --quiet -- --version
-kinlock=${CARGO_TARGET_DIR:-target}/release/kinlock
+cargo build --release --quiet -p kinlock-lab
+lab=${CARGO_TARGET_DIR:-target}/release/kinlock-lab
 
 catches() {
     local status=0
-    "$kinlock" torture "$@" || status=$?
+    "$lab" torture "$@" || status=$?
     if [ "$status" != 1 ]; then
         echo "exit status $status: not all that is broken on purpose was caught" >&2
         exit 1
     fi
 }
 
-"$kinlock" torture locks --seconds "$seconds"
-"$kinlock" torture locks --without-membarrier --seconds 5
-"$kinlock" torture ids --seconds "$seconds"
-"$kinlock" torture invalidation --seconds "$seconds"
-"$kinlock" torture invalidation --without-membarrier --seconds 5
+"$lab" torture locks --seconds "$seconds"
+"$lab" torture locks --without-membarrier --seconds 5
+"$lab" torture ids --seconds "$seconds"
+"$lab" torture invalidation --seconds "$seconds"
+"$lab" torture invalidation --without-membarrier --seconds 5
 if [ $# -gt 0 ]; then
     catches locks --locks busted --seconds 3
     catches ids --ids busted --seconds 3

@@ -11,9 +11,9 @@
 //! model, and how far to trust it.
 //!
 //! ```
-//! use kinlock_sim::{Machine, Run, locks, workloads};
+//! use kinlock_sim::{Run, locks, machine, workloads};
 //!
-//! let machine = Machine::load("haswell-ex-4s")?;
+//! let machine = machine::load("haswell-ex-4s")?;
 //! let workload = workloads::by_name("lock2").unwrap();
 //! let lock = locks::by_name("cna").unwrap();
 //! let outcome = Run { seconds: 0.1, ..Run::new(machine, workload, lock, 36) }.execute()?;
@@ -28,8 +28,7 @@
 //!
 //! | module | what | uses |
 //! | --- | --- | --- |
-//! | [`random`] | the random generator | |
-//! | [`machine`] | machines as text files: shape, costs, origin of each number | `random` |
+//! | [`machine`] | the machines that can be simulated: shape, costs, origin of each number | |
 //! | `coherence` | cache lines and the cost of an access | `machine` |
 //! | `memory` | the arena that shared data lives in, and its lines | `coherence` |
 //! | [`trace`] | what each hand-off of a lock waited for | `coherence` |
@@ -47,7 +46,6 @@ pub mod machine;
 mod memory;
 pub mod platform;
 pub mod published;
-pub mod random;
 pub mod run;
 pub mod schedule;
 pub mod trace;

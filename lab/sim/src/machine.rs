@@ -1,166 +1,61 @@
-//! What a machine is made of: its shape, and what everything on it costs.
+//! The machines that can be simulated.
 //!
 //! A machine is a text file (see `machines/` in this crate). Every number stands beside its origin:
-//! published with its source, fitted with what it was fitted on, measured, or assumed.
-//! [`Machine::load`] takes the name of one that comes with the crate, a path, or `this` for the
-//! host. The format is described in `docs/machines.md`.
+//! published with its source, fitted with what it was fitted on, measured, or assumed. [`load`]
+//! takes the name of one that comes with the crate, a path, or `this` for the host. The format is
+//! described in `docs/guide/machines.md`.
 
-mod costs;
-mod error;
-mod file;
-mod parameter;
-mod pingpong;
-mod shape;
 #[cfg(test)]
 mod tests;
-mod text;
-mod this;
-mod write;
 
-pub use costs::{Costs, DISTANCES, Distance};
-pub use error::MachineError;
-pub use parameter::{Origin, Parameter};
-pub use shape::{CpuId, Shape};
+pub use kinlock_measure::machine::{
+    Costs, CpuId, DISTANCES, Distance, Machine, MachineError, Origin, Parameter, Shape,
+};
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+/// The machines that come with the crate: name and text.
+pub const BUILT_IN: &[(&str, &str)] = &[
+    (
+        "haswell-ex-4s",
+        include_str!("../machines/haswell-ex-4s.toml"),
+    ),
+    (
+        "westmere-ex-8s",
+        include_str!("../machines/westmere-ex-8s.toml"),
+    ),
+    (
+        "ivybridge-2s",
+        include_str!("../machines/ivybridge-2s.toml"),
+    ),
+    (
+        "epyc-9654-2s",
+        include_str!("../machines/epyc-9654-2s.toml"),
+    ),
+    (
+        "graviton4-2s",
+        include_str!("../machines/graviton4-2s.toml"),
+    ),
+    ("laptop", include_str!("../machines/laptop.toml")),
+];
 
-/// A machine: its shape, and the costs on it in cycles of its clock.
-#[derive(Clone, Debug)]
-pub struct Machine {
-    /// The file's `name`.
-    pub name: String,
-    /// One line about the machine.
-    pub about: String,
-    /// Sockets, last-level caches, cores, hardware threads and the distances between them.
-    pub shape: Shape,
-    /// What everything costs.
-    pub costs: Costs,
-    /// Every number of the file with its origin, in the order of the file.
-    pub parameters: Vec<Parameter>,
+/// The names that [`load`] knows: those of the machines that come with the crate, and
+/// [`Machine::THIS`].
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let built_in = BUILT_IN.iter().map(|(name, _)| *name);
+    built_in.chain([Machine::THIS])
 }
 
-impl Machine {
-    /// The machines that come with the crate: name and text.
-    pub const BUILT_IN: &'static [(&'static str, &'static str)] = &[
-        (
-            "haswell-ex-4s",
-            include_str!("../machines/haswell-ex-4s.toml"),
-        ),
-        (
-            "westmere-ex-8s",
-            include_str!("../machines/westmere-ex-8s.toml"),
-        ),
-        (
-            "ivybridge-2s",
-            include_str!("../machines/ivybridge-2s.toml"),
-        ),
-        (
-            "epyc-9654-2s",
-            include_str!("../machines/epyc-9654-2s.toml"),
-        ),
-        (
-            "graviton4-2s",
-            include_str!("../machines/graviton4-2s.toml"),
-        ),
-        ("laptop", include_str!("../machines/laptop.toml")),
-    ];
-
-    /// The name of the host: its shape is read, its latencies are measured, which takes up to two
-    /// seconds.
-    pub const THIS: &'static str = "this";
-
-    /// The most bytes that a machine file may have.
-    pub const MAX_FILE: u64 = 1 << 20;
-
-    /// The names that [`load`](Self::load) knows: those that come with the crate, and
-    /// [`THIS`](Self::THIS).
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        let built_in = Self::BUILT_IN.iter().map(|(name, _)| *name);
-        built_in.chain([Self::THIS])
+/// The machine called `name`, or described by the file at that path.
+///
+/// # Errors
+///
+/// If there is neither, or the file is wrong: one line that names file, line and field. For
+/// [`Machine::THIS`]: as [`Machine::measure`].
+pub fn load(name: &str) -> Result<Machine, MachineError> {
+    if name == Machine::THIS {
+        return Machine::measure();
     }
-
-    /// The machine called `name`, or described by the file at that path.
-    ///
-    /// # Errors
-    ///
-    /// If there is neither, or the file is wrong: one line that names file, line and field. For
-    /// [`THIS`](Self::THIS): if the process may use one CPU only, if threads cannot be pinned, or
-    /// if the host has more cores or caches than [`Shape`] allows.
-    pub fn load(name: &str) -> Result<Machine, MachineError> {
-        if name == Self::THIS {
-            return this::measure();
-        }
-        if let Some((_, text)) = Self::BUILT_IN.iter().find(|(known, _)| *known == name) {
-            return Self::parse(name, text);
-        }
-        Self::parse(name, &read(name)?)
+    match BUILT_IN.iter().find(|(known, _)| *known == name) {
+        Some((_, text)) => Machine::parse(name, text),
+        None => Machine::read(name, &names().collect::<Vec<_>>()),
     }
-
-    /// Reads a machine from `text`; `origin` names it in errors.
-    ///
-    /// # Errors
-    ///
-    /// As [`load`](Self::load).
-    pub fn parse(origin: &str, text: &str) -> Result<Machine, MachineError> {
-        file::parse(origin, text)
-    }
-
-    /// The machine as a file that [`parse`](Self::parse) reads: for keeping, comparing and editing.
-    ///
-    /// Costs that the program has changed since the machine was loaded are written as they are now,
-    /// as assumed.
-    pub fn to_toml(&self) -> String {
-        write::machine(self)
-    }
-
-    /// Makes the number that is called `name` in machine files so many times as large, if there is
-    /// such a number. A percentage stays at 100 or above.
-    pub fn scale(&mut self, name: &str, factor: f64) {
-        let least = if Costs::is_percentage(name) { 100 } else { 0 };
-        if let Some(cost) = self.costs.named(name) {
-            *cost = ((*cost as f64 * factor).round() as u64).max(least);
-        }
-    }
-
-    /// The same machine with everything between sockets taking `factor` times as long: for bands
-    /// over plausible latencies.
-    #[must_use]
-    pub fn with_remote_latency(mut self, factor: f64) -> Machine {
-        let scale = |c: &mut u64| *c = (*c as f64 * factor).round() as u64;
-        let costs = &mut self.costs;
-        for table in [
-            &mut costs.modified,
-            &mut costs.shared,
-            &mut costs.invalidate,
-        ] {
-            table[2..].iter_mut().for_each(scale);
-        }
-        scale(&mut costs.memory[1]);
-        scale(&mut costs.modified_homed_at_reader);
-        scale(&mut costs.third_party_home);
-        self
-    }
-}
-
-fn read(path: &str) -> Result<String, MachineError> {
-    let wrong = |problem: String| MachineError::new(path, problem);
-    let failed = |e: std::io::Error| match e.kind() {
-        ErrorKind::NotFound => MachineError::unknown(path, &Machine::names().collect::<Vec<_>>()),
-        ErrorKind::IsADirectory => wrong("a directory, not a machine file".into()),
-        _ => wrong(e.to_string()),
-    };
-    let mut bytes = Vec::new();
-    // A byte more than allowed tells whether there is more; files such as /dev/zero have no size.
-    let mut file = File::open(path)
-        .map_err(failed)?
-        .take(Machine::MAX_FILE + 1);
-    file.read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > Machine::MAX_FILE {
-        return Err(wrong(format!(
-            "not a machine file: it has more than {} bytes",
-            Machine::MAX_FILE
-        )));
-    }
-    String::from_utf8(bytes).map_err(|_| wrong("not a machine file: it is not UTF-8 text".into()))
 }

@@ -16,7 +16,7 @@ pub struct Table {
     /// Its name on the command line.
     pub name: &'static str,
     /// The machine it was measured on, or the most similar one, of
-    /// [`Machine::BUILT_IN`](crate::Machine::BUILT_IN).
+    /// [`machine::BUILT_IN`](crate::machine::BUILT_IN).
     pub machine: &'static str,
     /// The workload, as [`workloads::by_name`](crate::workloads::by_name) knows it.
     pub workload: &'static str,
@@ -392,7 +392,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Machine, locks, workloads};
+    use crate::{locks, machine, workloads};
 
     #[test]
     fn tables_are_whole_and_can_be_simulated() {
@@ -415,7 +415,7 @@ mod tests {
                 }
             }
             assert!(table.source().contains("(20"), "{}", table.source());
-            assert!(Machine::load(table.machine).is_ok());
+            assert!(machine::load(table.machine).is_ok());
             let workload = workloads::by_name(table.workload).unwrap();
             for (_, lock) in table.columns {
                 assert_eq!(workload.takes(), locks::by_name(lock).unwrap().genre());

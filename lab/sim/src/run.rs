@@ -6,7 +6,7 @@ use crate::machine::Machine;
 use crate::platform;
 use crate::trace::{Part, Trace};
 use crate::workloads::{
-    self, Body, Bursts, Handoffs, Meter, Metered, Prepare, SharedMeter, Waited,
+    self, Body, Bursts, Handoffs, Meter, Metered, Prepare, SharedMeter, Waited, grid,
 };
 use crate::world::{Disturbance, Placement, Setup, Stuck, World, with};
 use hdrhistogram::Histogram;
@@ -182,7 +182,7 @@ impl Run {
             Prepare::Lock(prepare) | Prepare::ReaderWriter(prepare) => {
                 prepare(self.threads, self.place_lock(meter))
             }
-            Prepare::Cell(cell) => cell.prepare(self.place_lock(meter)),
+            Prepare::Cell(cell) => grid::prepare(cell, self.place_lock(meter)),
             Prepare::Recorded(replay) => {
                 replay.prepare(self.threads, || (self.lock.place)(self.threads), meter)
             }

@@ -3,9 +3,9 @@
 //!
 //! ```
 //! use kinlock_core::platform::{Atomic, Ordering::Relaxed};
-//! use kinlock_sim::{Disturbance, Machine, Schedule, platform::SimU32, place};
+//! use kinlock_sim::{Disturbance, Schedule, machine, platform::SimU32, place};
 //!
-//! let machine = Machine::load("haswell-ex-4s")?;
+//! let machine = machine::load("haswell-ex-4s")?;
 //! let schedule = Schedule::new(machine, 4, Disturbance::preemptions(7, 8, 1000));
 //! let (played, sum) = schedule.play(
 //!     || place(SimU32::new(0)),

@@ -1,6 +1,6 @@
 //! Every machine that comes with the crate, full of threads.
 
-use kinlock_sim::{Machine, Placement, Run, locks, workloads};
+use kinlock_sim::{Machine, Placement, Run, locks, machine, workloads};
 
 fn run(machine: &Machine, lock: &str, threads: usize) -> Run {
     let workload = workloads::by_name("lock2").unwrap();
@@ -13,8 +13,8 @@ fn run(machine: &Machine, lock: &str, threads: usize) -> Run {
 
 #[test]
 fn every_machine_runs_with_a_thread_per_cpu() {
-    for (name, _) in Machine::BUILT_IN {
-        let machine = Machine::load(name).unwrap();
+    for (name, _) in machine::BUILT_IN {
+        let machine = machine::load(name).unwrap();
         let cpus = machine.shape.cpus();
         let outcome = run(&machine, "mcs", cpus).execute().unwrap();
         assert_eq!(outcome.per_thread.len(), cpus, "{name}");
@@ -24,8 +24,8 @@ fn every_machine_runs_with_a_thread_per_cpu() {
 
 #[test]
 fn distance_slows_a_lock_down_on_every_machine_that_has_any() {
-    for (name, _) in Machine::BUILT_IN {
-        let machine = Machine::load(name).unwrap();
+    for (name, _) in machine::BUILT_IN {
+        let machine = machine::load(name).unwrap();
         if machine.shape.caches() == 1 {
             continue;
         }

@@ -1,9 +1,9 @@
 //! Runs on the simulated machine: repeatable, complete, and in the order that physics asks for.
 
-use kinlock_sim::{Machine, Outcome, Placement, Run, locks, workloads};
+use kinlock_sim::{Outcome, Placement, Run, locks, machine, workloads};
 
 fn run(workload: &str, lock: &str, threads: usize) -> Run {
-    let machine = Machine::load("haswell-ex-4s").unwrap();
+    let machine = machine::load("haswell-ex-4s").unwrap();
     Run {
         seconds: 0.002,
         ..Run::new(
@@ -93,7 +93,7 @@ fn throughput(machine: &str, workload: &str, lock: &str, threads: usize, seconds
     let run = Run {
         seconds,
         ..Run::new(
-            Machine::load(machine).unwrap(),
+            machine::load(machine).unwrap(),
             workloads::by_name(workload).unwrap(),
             locks::by_name(lock).unwrap(),
             threads,
@@ -119,7 +119,7 @@ fn a_copied_cpu_number_keeps_spinners_off_their_predecessors_lines() {
         let run = Run {
             seconds: 0.003,
             ..Run::new(
-                Machine::load("epyc-9654-2s").unwrap(),
+                machine::load("epyc-9654-2s").unwrap(),
                 workloads::by_name("osq").unwrap(),
                 locks::by_name(lock).unwrap(),
                 128,

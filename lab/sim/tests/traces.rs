@@ -2,14 +2,14 @@
 
 use kinlock_sim::locks::{self, Genre};
 use kinlock_sim::trace::{Cause, Distance, Handoff, Part, Reach, Stage, Step};
-use kinlock_sim::{Machine, Outcome, Placement, Run, Trace, workloads};
+use kinlock_sim::{Outcome, Placement, Run, Trace, machine, workloads};
 
 fn run(workload: &str, lock: &str, threads: usize) -> Run {
     Run {
         seconds: 0.001,
         trace: true,
         ..Run::new(
-            Machine::load("haswell-ex-4s").unwrap(),
+            machine::load("haswell-ex-4s").unwrap(),
             workloads::by_name(workload).unwrap(),
             locks::by_name(lock).unwrap(),
             threads,
@@ -127,7 +127,7 @@ fn lines_come_from_where_the_threads_are() {
         let with = |placement, machine: &str| {
             trace(&Run {
                 placement: Some(placement),
-                machine: Machine::load(machine).unwrap(),
+                machine: machine::load(machine).unwrap(),
                 ..run("grid:400ns/0/2", lock, 4)
             })
         };
@@ -144,7 +144,7 @@ fn lines_come_from_where_the_threads_are() {
         assert!(ns_from(&far, Reach::OtherSocket) > 0.0, "{lock}");
         // Sixteen threads fill two caches of a socket of twelve.
         let run = Run {
-            machine: Machine::load("epyc-9654-2s").unwrap(),
+            machine: machine::load("epyc-9654-2s").unwrap(),
             placement: Some(Placement::Compact),
             ..run("grid:400ns/0/2", lock, 16)
         };

@@ -14,7 +14,7 @@ pub use member::{Crew, Worker};
 use crate::affinity::{allowed_cpus, pin_to};
 use crate::oracle::SharedState;
 use crate::report::{Findings, PerThread, Property, Verdict};
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 use member::Phase;
 use std::sync::Arc;
 use std::thread::JoinHandle;

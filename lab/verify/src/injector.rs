@@ -1,7 +1,7 @@
 //! Injected preemption: at chosen points a thread is slowed down, taken off its CPU, or put to
 //! sleep.
 
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 use std::time::Duration;
 
 /// How often threads are interrupted.

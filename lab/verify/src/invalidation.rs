@@ -3,62 +3,21 @@
 
 pub mod torture;
 
-use crate::pages::Protection;
 use crate::report::Property;
 use crate::specimen::named;
 use kinlock_core::platform::NEVER;
+use kinlock_invalidation::Backend;
 use kinlock_invalidation::raw::{
     Backend as RawBackend, Config, Domain, Packed, PackedPair, Pair, Place,
 };
-use kinlock_invalidation::{self as invalidation, Backend, Section, Tag};
 use kinlock_linux::Native;
 use kinlock_linux::configured::AsConfigured;
+use kinlock_measure::workloads::pages::Protection;
 use std::sync::Mutex;
 use std::thread::ThreadId;
 
-/// The library's domain as a protection.
-pub struct Ours(
-    /// The domain.
-    pub invalidation::Domain,
-);
-
-impl Ours {
-    /// With this backend.
-    ///
-    /// # Errors
-    /// If the CPU cannot do it.
-    pub fn new(backend: Backend) -> Result<Self, invalidation::Unsupported> {
-        let builder = invalidation::Domain::builder();
-        builder.backend(backend).build().map(Ours)
-    }
-}
-
-impl Protection for Ours {
-    type Mark = Tag;
-    type Section<'a> = Section<'a>;
-
-    fn begin(&self) -> Section<'_> {
-        self.0.begin()
-    }
-
-    fn mark(&self, section: &Section<'_>, tag: &Tag) {
-        section.tag(tag);
-    }
-
-    fn end<'a>(&self, section: Section<'_>, _: impl Iterator<Item = &'a Tag>) {
-        drop(section);
-    }
-
-    fn wait(&self, tag: &Tag) {
-        self.0.wait(tag).expect("no section is open here");
-    }
-
-    fn generation(&self, section: &Section<'_>) -> Option<u64> {
-        Some(section.generation())
-    }
-}
-
-/// No thread waits: the defect that the oracle of [`pages`](crate::pages) is there to catch.
+/// No thread waits: the defect that the oracle of [`pages`](kinlock_measure::workloads::pages) is
+/// there to catch.
 #[derive(Debug, Default)]
 pub struct NoWait;
 

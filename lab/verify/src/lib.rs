@@ -30,7 +30,6 @@
 //! | `affinity`, [`signal`], [`child`], [`sandbox`] | system calls |
 //! | [`report`], `specimen` | checks, names |
 //! | `injector`, `oracle` | delays at bad moments, the state behind a lock |
-//! | [`pages`] | the demonstration of delayed invalidation |
 //! | `pretend`, `configs`, [`test_lock`], [`monitors`], [`locks`] | locks and condition variables |
 //! | `crew`, [`plan`] | threads with a watchdog, runs of many steps |
 //! | [`scenarios`] | torture of locks |
@@ -49,7 +48,6 @@ pub mod invalidation;
 pub mod locks;
 pub mod monitors;
 mod oracle;
-pub mod pages;
 pub mod plan;
 mod pretend;
 pub mod report;
@@ -59,7 +57,6 @@ pub mod signal;
 mod specimen;
 pub mod test_lock;
 
-pub use affinity::allowed_cpus;
 pub use injector::{LEVELS, Preemption};
 pub use specimen::{BUSTED, Named, by_name};
 

@@ -116,6 +116,7 @@ pub fn with_baseline<T: Available>(asked: &[T], baseline: T) -> anyhow::Result<V
 
 /// Defines an enum of names, each with a line about it; also of the names of another type, which
 /// are found but not listed.
+#[macro_export]
 macro_rules! names {
     ($(#[$doc:meta])* $type:ident, $what:literal: $($variant:ident = $name:literal, $summary:literal;)*
      $(+ $more:ident($of:ty), $about:literal;)?) => {
@@ -150,8 +151,6 @@ macro_rules! names {
         }
     };
 }
-pub(crate) use names;
-
 /// Parses the length of a measured slice.
 ///
 /// # Errors

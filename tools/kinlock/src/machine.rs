@@ -18,12 +18,15 @@ use serde::Serialize;
 pub struct Machine {
     /// The processor as it names itself.
     pub cpu: String,
+    /// Architecture: `x86_64`.
     pub architecture: &'static str,
     /// CPUs online (hardware threads).
     pub cpus: usize,
     /// CPUs that this process may use.
     pub usable_cpus: usize,
+    /// Sockets.
     pub sockets: usize,
+    /// NUMA nodes.
     pub nodes: usize,
     /// Locality domains as our locks see them.
     pub domains: usize,
@@ -42,6 +45,7 @@ pub struct Machine {
     pub timer_cost_ns: f64,
     /// Runnable threads of the last minute, before the run.
     pub load_average: f64,
+    /// Version of the command.
     pub version: &'static str,
     /// Commit that it was built from, if it was built in a checkout.
     pub commit: Option<&'static str>,
@@ -55,7 +59,7 @@ impl Machine {
         let mut sockets: Vec<_> = online().filter_map(|cpu| cpu.socket).collect();
         sockets.sort_unstable();
         sockets.dedup();
-        let usable = kinlock_verify::allowed_cpus();
+        let usable = kinlock_measure::cpus::allowed_cpus();
         Self {
             cpu: cpu_model(),
             architecture: std::env::consts::ARCH,

@@ -1,27 +1,15 @@
-//! The `kinlock` command: measure, torture and inspect locks on this machine.
+//! The `kinlock` command: measure locks on this machine and in your programs.
 
 use std::process::ExitCode;
 
-mod args;
 mod bench;
-mod checks;
 mod cli;
 mod compare;
-mod explore;
 mod inherited;
-mod machine;
-mod outcome;
-mod parameters;
+mod laboratory;
 mod record;
-mod report;
-mod reproduce;
 mod run;
-mod sim;
-mod simulation;
-mod stats;
 mod topology;
-mod torture;
-mod validate;
 
 fn main() -> ExitCode {
     inherited::keep_statuses();

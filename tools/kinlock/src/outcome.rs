@@ -3,13 +3,14 @@
 use std::fmt::{self, Display};
 use std::io::Write;
 
-use serde::Serialize;
+use kinlock_measure::interrupt::Signal;
 
 /// How a verb that could do its work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Everything asked for was done, and no check failed.
     Done,
+    /// A check failed.
     CheckFailed,
     /// A check passed that had to fail.
     Escaped,
@@ -20,6 +21,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// What the process ends with.
     pub fn exit_status(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -31,39 +33,12 @@ impl Outcome {
     }
 }
 
-/// A signal that asks for an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[repr(i32)]
-pub enum Signal {
-    /// Ctrl-C.
-    #[serde(rename = "SIGINT")]
-    Interrupt = libc::SIGINT,
-    /// A supervisor, a time limit.
-    #[serde(rename = "SIGTERM")]
-    Terminate = libc::SIGTERM,
-}
-
-impl Signal {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Interrupt, Self::Terminate];
-
-    pub fn number(self) -> i32 {
-        self as i32
-    }
-
-    /// Its usual name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Interrupt => "SIGINT",
-            Self::Terminate => "SIGTERM",
-        }
-    }
-}
-
 /// An error that has an exit status of its own; others have that of bad input.
 #[derive(Debug)]
 pub struct Failure {
+    /// The exit status.
     pub status: u8,
+    /// What is wrong, in one line.
     pub what: String,
 }
 

@@ -1,23 +1,23 @@
-//! `kinlock record`: hold and think times of a program's locks, to a file for `kinlock sim`.
+//! `kinlock record`: hold and think times of a program's locks, to a file for `kinlock-lab sim`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use kinlock_sim::workloads::recorded::Recording;
+use kinlock_cli::args::named;
+use kinlock_cli::machine::Machine;
+use kinlock_cli::outcome::{Outcome, tell};
+use kinlock_cli::report::units::time;
+use kinlock_cli::report::write::{Outputs, descriptor};
+use kinlock_measure::workloads::recorded::Recording;
 
-use crate::args::named;
-use crate::machine::Machine;
-use crate::outcome::{Outcome, tell};
-use crate::report::units::time;
-use crate::report::write::{Outputs, descriptor};
 use crate::run::program::Program;
 use crate::run::report::{Folder, recorded};
 use crate::run::stay::Duties;
 use crate::run::variables::{self, Knobs, Lock};
 use crate::run::{cannot_run, library, stay};
 
-/// Record how an unmodified program uses its locks, for `kinlock sim`
+/// Record how an unmodified program uses its locks, for `kinlock-lab sim`
 ///
 /// The program runs as under `kinlock run`. Of each lock the file has the distributions of hold
 /// times and of think times: from a thread's unlock to its next lock of the same lock. It also says
@@ -32,7 +32,7 @@ use crate::run::{cannot_run, library, stay};
 ///
 /// Examples:
 ///   kinlock record -o recorded.json -- program --threads 2
-///   kinlock sim --workload recorded.json --machine epyc-9654-2s --threads 2,16,64
+///   kinlock-lab sim --workload recorded.json --machine epyc-9654-2s --threads 2,16,64
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {

@@ -3,24 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use comfy_table::{Cell, ContentArrangement, Table, TableComponent, presets};
+use kinlock_cli::machine::Machine as Host;
+use kinlock_cli::outcome::Outcome;
+use kinlock_cli::report::write::Outputs;
+use kinlock_cli::report::write_json;
 use kinlock_linux::config::{self, Decision, Tuning};
 use kinlock_linux::topology::{self, Cpu, DomainKind, Features, Node, Topology};
-use kinlock_sim::Machine;
-use kinlock_sim::machine::{Origin, Parameter};
+use kinlock_measure::machine::{Machine, MachineEntry, Origin, Parameter};
 use serde_json::{Value, json};
-
-use crate::machine::Machine as Host;
-use crate::outcome::Outcome;
-use crate::report::write::Outputs;
-use crate::report::write_json;
-use crate::simulation::provenance::MachineEntry;
 
 /// Show CPUs, locality domains, what `auto` makes of them, and the kernel features found.
 ///
 /// Examples:
 ///   kinlock topology --json -
 ///   kinlock topology --measure --machine-file server.toml
-///   kinlock sim --machine server.toml
+///   kinlock-lab sim --machine server.toml
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
@@ -67,7 +64,7 @@ impl Measured {
     /// Measures. The machine has the name of the file that it goes to.
     fn new(file: Option<&Path>) -> anyhow::Result<Self> {
         let is_busy = Host::current().is_busy();
-        let mut machine = Machine::load(Machine::THIS)?;
+        let mut machine = Machine::measure()?;
         let stem = file.and_then(|file| file.file_stem()?.to_str());
         if let Some(stem) = stem.filter(|stem| *stem != "-") {
             machine.name = stem.to_owned();

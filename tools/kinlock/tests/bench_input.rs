@@ -35,8 +35,8 @@ fn bad_input_is_one_line() {
         ("invalidation --hogs=", "--hogs"),
         ("--quick", "grid"),
         ("--workload grid:1/2/3", "no such workload"),
-        ("--plot x.gif", ".svg or .png"),
-        ("--plot -", ".svg or .png"),
+        ("--plot x.png", "pictures are SVG"),
+        ("--plot -", "pictures are SVG"),
         ("--frob", "--frob"),
     ] {
         refused(line, expected);

@@ -12,7 +12,7 @@ use support::{kinlock, list};
 #[test]
 #[ignore = "deep: the order in which threads happen to arrive decides"]
 fn deep_without_stealing_the_numa_aware_order_keeps_the_lock_in_a_domain() {
-    let cpus = kinlock_verify::allowed_cpus();
+    let cpus = kinlock_measure::cpus::allowed_cpus();
     let [first, second, ..] = cpus[..] else {
         eprintln!("SKIPPED: this process may use one CPU only, which makes one locality domain");
         return;

@@ -1,8 +1,8 @@
-//! `kinlock bench ids` and `kinlock torture ids` as a user runs them.
+//! `kinlock bench ids` as a user runs it.
 
 mod support;
 
-use support::{ends, json, json_with, list, refused};
+use support::{ends, json, list, refused};
 
 #[test]
 fn bench_measures_everything_against_the_baseline() {
@@ -66,25 +66,6 @@ fn bad_input_is_named_in_one_line() {
     refused("bench ids --policy fifo", "recent-first");
     refused("bench ids --workload locks", "intermittent");
     refused("bench ids --backend kernel", "lease");
-    refused("torture ids --ids fine", "busted-shared");
-    refused("torture ids --seconds -1", "--seconds");
-    refused("torture ids --scenarios x", "fork");
-}
-
-#[test]
-fn torture_passes_what_works() {
-    let sound = "torture ids --policy recent-first --backend lease --seconds 1 --threads 4";
-    assert_eq!(json(sound)["passed"], true);
-}
-
-#[test]
-#[ignore = "deep: runs until the defects show"]
-fn deep_torture_catches_what_does_not_work() {
-    let busted = "torture ids --ids busted-bound,busted-leaked --seconds 3";
-    let report = json_with(busted, 1);
-    let checks = list(&report["checks"]).iter();
-    let mut caught = checks.filter(|check| check["property"] == "catch");
-    assert!(caught.all(|check| check["passed"] == true));
 }
 
 /// An unavailable backend is bad input, and so is a policy for the kernel's own IDs.
@@ -94,6 +75,5 @@ fn policies_are_not_for_the_kernels_ids() {
         refused("bench ids --backend rseq --policy per-cpu", "--policy");
     } else {
         refused("bench ids --backend rseq", "restartable sequences");
-        refused("torture ids --backend rseq", "restartable sequences");
     }
 }

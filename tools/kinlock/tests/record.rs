@@ -1,4 +1,4 @@
-//! `kinlock record`: what it says of a program whose times are known, and what `sim` makes of it.
+//! `kinlock record`: what it says of a program whose times are known.
 
 mod support;
 
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::Value;
-use support::{compiled, done, ends, json, kinlock, list, refused, script};
+use support::{compiled, ends, kinlock, list, refused};
 use tempfile::TempDir;
 
 const SOURCE: &str = include_str!("programs/recorded.c");
@@ -85,70 +85,8 @@ fn times_and_threads_are_those_of_the_program() {
     }
 }
 
-/// A recording in which few times are long because other programs used the CPUs: one measured time
-/// stands for hundreds, and a think time of 20 ms would be all that a short simulation has.
-fn recorded_undisturbed() -> (TempDir, PathBuf) {
-    let mut long = Vec::new();
-    for _ in 0..6 {
-        let (folder, file, recording) = recorded(&[], &["2", "4000", "5", "40"]);
-        let hot = lock(&recording, "hot");
-        let parts = (
-            within(&hot["hold"], 25_000, u64::MAX).0,
-            within(&hot["think"], 200_000, u64::MAX).0,
-        );
-        if parts.0 < 0.01 && parts.1 < 0.005 {
-            return (folder, file);
-        }
-        long.push(parts);
-    }
-    panic!("the machine is too busy: parts of the holds and thinks that are long: {long:?}");
-}
-
-#[test]
-fn a_simulation_tells_how_long_more_threads_would_wait() {
-    let (_folder, file) = recorded_undisturbed();
-    let line = format!(
-        "sim --quiet --machine laptop --threads 1,8,16 --seconds 0.02 --seeds 2 --workload {}",
-        file.display()
-    );
-    let text = done(&line);
-    let said = "on laptop with 16 threads your program would spend ";
-    let sentence = text.lines().find(|line| line.contains(said)).unwrap();
-    assert!(
-        sentence.contains("waiting for lock hot under futex; under mutex "),
-        "{sentence}"
-    );
-    assert!(text.contains("A replay knows how long"), "{text}");
-    let report = json(&line);
-    let workload = &report["parameters"]["workloads"][0];
-    let names = list(&workload["program_locks"]);
-    let hot = names.iter().position(|name| name == "hot").unwrap();
-    let share = |threads: u64| {
-        let mut results = list(&report["results"]).iter();
-        let of_mutex = |result: &&Value| result["threads"] == threads && result["lock"] == "mutex";
-        let run = &results.find(of_mutex).unwrap()["runs"][0];
-        let all = threads as f64 * run["seconds"].as_f64().unwrap() * 1e9;
-        // A lock that no thread took has no waits.
-        run["waited"][hot]["wait_ns"].as_f64().unwrap_or(0.0) / all
-    };
-    let shares = [1, 8, 16].map(share);
-    let told = || format!("{shares:?}: {}", fs::read_to_string(&file).unwrap());
-    // It is held a ninth of the time: eight threads can work, of sixteen nearly half have to wait.
-    assert!(shares[2] > 0.25, "{}", told());
-    assert!(shares[1] < shares[2], "{}", told());
-    // A thread alone waits for no other.
-    assert!(shares[0] < shares[2] / 10.0, "{}", told());
-}
-
 #[test]
 fn bad_input_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let other = script(folder.path(), "other.json", "{}");
-    let place = other.display();
-    refused(
-        &format!("sim --workload {place}"),
-        "is no recording of `kinlock record`",
-    );
     refused("record -o - -- true", "stdout is the program's");
     refused(
         "record -o /nowhere/file -- true",

@@ -5,7 +5,7 @@
 //! another.
 
 use super::{Fabric, Kind, Kind::Read, Kind::Write, Line, Place, Service};
-use crate::machine::{Costs, Machine, Shape};
+use crate::machine::{self, Costs, Shape};
 
 const OWN: u64 = 5;
 const LAST: u64 = 40;
@@ -49,7 +49,7 @@ fn costs() -> Costs {
         invalidate: INVALIDATE,
         memory: MEMORY,
         read_occupancy: OCCUPANCY,
-        ..Machine::load("laptop").expect("it is built in").costs
+        ..machine::load("laptop").expect("it is built in").costs
     }
 }
 

@@ -90,7 +90,7 @@ impl Lock for Futex {
 mod tests {
     use super::*;
     use crate::platform::SimU64;
-    use crate::{Disturbance, Machine, Played, Schedule, place};
+    use crate::{Disturbance, Played, Schedule, machine, place};
 
     /// As the mutex, but a woken thread forgets that others may sleep.
     struct Forgetful(Futex);
@@ -135,7 +135,7 @@ mod tests {
     /// Plays a schedule: threads count under the lock, by a load and a store that others may come
     /// between. Returns how it went, and the count.
     fn play<L: Lock + 'static>(seed: u64, lock: fn() -> L) -> (Played, u64) {
-        let machine = Machine::load("haswell-ex-4s").unwrap();
+        let machine = machine::load("haswell-ex-4s").unwrap();
         let disturbance = Disturbance::preemptions(seed, 5, 20_000);
         Schedule::new(machine, THREADS, disturbance).play(
             || (place(lock()), place(SimU64::new(0))),

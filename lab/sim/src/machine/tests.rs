@@ -1,6 +1,7 @@
 //! Machine files: those that come with the crate, wrong ones, and writing them.
 
 use super::*;
+use std::fs::File;
 
 const SMALL: &str = include_str!("../../machines/laptop.toml");
 const LARGE: &str = include_str!("../../machines/westmere-ex-8s.toml");
@@ -40,8 +41,8 @@ fn assert_names(error: &str, parts: &[&str]) {
 #[test]
 fn built_in_machines_are_in_order() {
     let mut cpus = Vec::new();
-    for (name, text) in Machine::BUILT_IN {
-        let m = Machine::load(name).unwrap();
+    for (name, text) in BUILT_IN {
+        let m = load(name).unwrap();
         assert_eq!(m.name, *name);
         let c = &m.costs;
         assert!(
@@ -70,7 +71,7 @@ fn built_in_machines_are_in_order() {
 
 #[test]
 fn westmere_keeps_eight_sockets_within_two_hops_with_three_links_each() {
-    let shape = Machine::load("westmere-ex-8s").unwrap().shape;
+    let shape = load("westmere-ex-8s").unwrap().shape;
     for row in shape.hops.chunks(8) {
         assert_eq!(row.iter().filter(|&&hops| hops == 1).count(), 3);
     }
@@ -85,8 +86,8 @@ fn westmere_keeps_eight_sockets_within_two_hops_with_three_links_each() {
 
 #[test]
 fn machines_survive_being_written() {
-    for (name, _) in Machine::BUILT_IN {
-        let m = Machine::load(name).unwrap();
+    for (name, _) in BUILT_IN {
+        let m = load(name).unwrap();
         let again = Machine::parse("again", &m.to_toml()).unwrap();
         assert_eq!((&again.name, &again.about), (&m.name, &m.about));
         assert_eq!((&again.shape, &again.costs), (&m.shape, &m.costs));
@@ -99,7 +100,7 @@ fn machines_survive_being_written() {
 
 #[test]
 fn changed_costs_are_written_as_they_are_and_as_assumed() {
-    let before = Machine::load("haswell-ex-4s").unwrap();
+    let before = load("haswell-ex-4s").unwrap();
     let was = |name: &str| before.parameters.iter().find(|p| p.name == name).unwrap();
     let mut m = before.clone().with_remote_latency(1.17);
     m.costs.modified_homed_at_reader = 12;
@@ -318,7 +319,7 @@ fn a_file_that_cannot_be_read_gives_one_line() {
     std::fs::write(path("binary"), [0xFF, 0xFE, 0x00]).unwrap();
     std::fs::write(path("good"), SMALL).unwrap();
     let error = |name: &str| {
-        let text = Machine::load(name).unwrap_err().to_string();
+        let text = load(name).unwrap_err().to_string();
         assert!(!text.contains(char::is_control), "{text:?}");
         text
     };
@@ -326,7 +327,7 @@ fn a_file_that_cannot_be_read_gives_one_line() {
     assert_names(&error(&path("huge")), &["more than 1048576 bytes"]);
     assert_names(&error(&path("binary")), &["UTF-8"]);
     assert_names(&error(&path("good/below")), &["good/below"]);
-    assert_eq!(Machine::load(&path("good")).unwrap().name, "laptop");
+    assert_eq!(load(&path("good")).unwrap().name, "laptop");
     for name in ["no-such\nmachine", "", "haswell"] {
         let known = "haswell-ex-4s, westmere-ex-8s";
         assert_names(&error(name), &["no machine", known, "laptop, this"]);
@@ -344,7 +345,7 @@ fn an_unreadable_file_gives_one_line() {
     let name = path.to_str().unwrap();
     // The superuser can read it.
     if File::open(&path).is_err() {
-        let e = Machine::load(name).unwrap_err().to_string();
+        let e = load(name).unwrap_err().to_string();
         assert_names(&e, &[name, "ermission"]);
         assert!(!e.contains('\n'));
     }
@@ -355,7 +356,7 @@ fn an_unreadable_file_gives_one_line() {
 fn cycles_are_rounded_to_the_nearest() {
     let costs = Costs {
         clock_mhz: 1000,
-        ..Machine::load("laptop").unwrap().costs
+        ..load("laptop").unwrap().costs
     };
     for (nanos, cycles) in [
         (0.0, 0),

@@ -3,7 +3,7 @@
 //! All on `haswell-ex-4s`, one thread per core: the first eighteen on socket 0, the next on socket
 //! 1.
 
-use crate::machine::{Costs, Machine};
+use crate::machine::{self, Costs};
 use crate::platform::{Sim, SimU64, place};
 use crate::world::{Placement, Setup, run, with};
 use kinlock_core::config::Tuning;
@@ -34,13 +34,13 @@ impl Shared {
 }
 
 fn costs() -> Costs {
-    Machine::load(MACHINE).expect("it is built in").costs
+    machine::load(MACHINE).expect("it is built in").costs
 }
 
 /// 20 threads.
 fn setup() -> Setup {
     Setup {
-        machine: Machine::load(MACHINE).expect("it is built in"),
+        machine: machine::load(MACHINE).expect("it is built in"),
         threads: NEXT_SOCKET + 2,
         placement: Placement::Compact,
         tuning: Tuning::DEFAULT,
@@ -331,7 +331,7 @@ fn a_spinner_must_not_wait_while_it_checks() {
 #[test]
 fn reading_the_clock_takes_as_long_as_the_machine_says() {
     let took = |clock: u64| {
-        let mut machine = Machine::load(MACHINE).expect("it is built in");
+        let mut machine = machine::load(MACHINE).expect("it is built in");
         machine.costs.clock = clock;
         let setup = Setup {
             machine,

@@ -4,10 +4,10 @@
 use super::Constant;
 use super::meter::Burst;
 use crate::platform::{Sim, SimU64};
-use crate::random::Random;
 use crate::world::{self, with};
 use kinlock_core::platform::{Atomic, Platform};
 use kinlock_ids::raw::{BLOCK, Block, Held, IdAllocator, Policy, Record};
+use kinlock_measure::random::Random;
 use std::cell::Cell;
 
 pub(super) const HOT: Constant = Constant::assumed(

@@ -5,20 +5,19 @@ use super::{Constant, Kind, Metered, grid};
 use crate::platform::{SimU64, place};
 use crate::world::Placement;
 use kinlock_core::platform::Atomic;
+use kinlock_measure::workloads::counter::{self, WORDS};
 use std::rc::Rc;
 
 /// Private work between two sections, on average.
-pub const THINK: Constant = Constant::assumed(
-    100.0,
+const THINK: Constant = Constant::assumed(
+    counter::THINK_NS,
     "private work between sections",
     "a little work of a program: the benchmark's own",
 );
-/// Words that a section adds to. With the lock word they fill most of a cache line.
-pub const WORDS: usize = 4;
 
 /// The workload.
 pub const KIND: Kind = Kind::new(
-    "counter",
+    counter::NAME,
     Placement::Spread,
     &[THINK],
     prepare,

@@ -160,7 +160,7 @@ pub const IDS: &[Kind] = &[
 pub fn by_name(name: &str) -> Option<Kind> {
     let mut all = ALL.iter().chain(IDS).copied();
     let found = all.find(|kind| kind.name == name);
-    found.or_else(|| grid::Cell::find(name).map(grid::Cell::workload))
+    found.or_else(|| grid::Cell::find(name).map(grid::workload))
 }
 
 impl Kind {

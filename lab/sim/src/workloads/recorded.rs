@@ -10,105 +10,34 @@ use super::{Body, Kind, Metered, Prepare, SharedMeter, none};
 use crate::locks::Lock;
 use crate::platform::compute;
 use crate::world::{Placement, wait_for_turn, with};
-use serde::{Deserialize, Serialize};
+pub use kinlock_measure::workloads::recorded::{Distribution, RecordedLock, Recording};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What `kinlock record` writes. Field names are a contract: add, don't rename.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Recording {
-    /// `recorded`.
-    pub kind: String,
-    /// Of the command that wrote it.
-    pub version: String,
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// The processor that it ran on.
-    pub cpu: String,
-    /// How many CPUs it might use.
-    pub cpus: usize,
-    /// How long the process with these locks ran.
-    pub seconds: f64,
-    /// The lock that it ran on.
-    pub lock: String,
-    /// What reading the clock took. Each time has one reading in it.
-    pub clock_ns: f64,
-    /// Threads that took locks.
-    pub threads: u32,
-    /// When threads took their first lock and ended, in seconds of the process: the number modulo
-    /// 32, from, to.
-    #[serde(default)]
-    pub lives: Vec<(u64, f64, f64)>,
-    /// The locks that waited most first.
-    pub locks: Vec<RecordedLock>,
-    /// Locks without distributions: rarely taken, or beyond the table's room.
-    pub left_out: usize,
-    /// Acquisitions of those.
-    pub left_out_locked: u64,
+/// A distribution without the longest times that too few measured ones stand for: one that was
+/// preempted counts for hundreds, and would decide the mean. None are left out of a short
+/// distribution.
+fn without_outliers(times: &Distribution) -> Distribution {
+    let most = OUTLIERS.min(times.count() / 100);
+    let mut kept = times.0.clone();
+    let mut out = 0;
+    while let Some(last) = kept.last().filter(|last| out + last.2 <= most) {
+        out += last.2;
+        kept.pop();
+    }
+    Distribution(kept)
 }
 
-/// A lock of a program.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RecordedLock {
-    /// What it is called.
-    pub name: String,
-    /// How often it was taken.
-    pub locked: u64,
-    /// How often it was found taken.
-    pub contended: u64,
-    /// How long threads waited for it.
-    pub wait_ns: u64,
-    /// From having it to releasing it.
-    pub hold: Distribution,
-    /// From a thread's release to its next request, without its waits for other locks.
-    pub think: Distribution,
-    /// How often which thread held it after which one: first, then, how often. The numbers of the
-    /// threads are modulo 32; the counts are estimates.
-    pub follows: Vec<[u64; 3]>,
-    /// Acquisitions per second of a thread's life, by thread: its number modulo 32, its rate.
-    pub rates: Vec<(u64, f64)>,
-}
-
-/// Times in nanoseconds: the first of a class, the one after its last, and how often.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Distribution(pub Vec<(u64, u64, u64)>);
-
-impl Distribution {
-    fn count(&self) -> u64 {
-        self.0.iter().map(|class| class.2).sum()
-    }
-
-    /// The mean, in nanoseconds, each time taken to be in the middle of its class.
-    pub fn mean(&self) -> f64 {
-        let middle = |&(from, to, n): &(u64, u64, u64)| 0.5 * (from + to) as f64 * n as f64;
-        self.0.iter().map(middle).sum::<f64>() / (self.count() as f64).max(1.0)
-    }
-
-    /// Without the longest times that too few measured ones stand for: one that was preempted
-    /// counts for hundreds, and would decide the mean. None are left out of a short distribution.
-    fn without_outliers(&self) -> Self {
-        let most = OUTLIERS.min(self.count() / 100);
-        let mut kept = self.0.clone();
-        let mut out = 0;
-        while let Some(last) = kept.last().filter(|last| out + last.2 <= most) {
-            out += last.2;
-            kept.pop();
+/// The time at a place from 0 to 1.
+fn at(times: &Distribution, place: f64) -> f64 {
+    let mut left = place * times.count() as f64;
+    for &(from, to, n) in &times.0 {
+        if left < n as f64 {
+            return from as f64 + (to - from) as f64 * left / n as f64;
         }
-        Distribution(kept)
+        left -= n as f64;
     }
-
-    /// The time at a place from 0 to 1.
-    fn at(&self, place: f64) -> f64 {
-        let mut left = place * self.count() as f64;
-        for &(from, to, n) in &self.0 {
-            if left < n as f64 {
-                return from as f64 + (to - from) as f64 * left / n as f64;
-            }
-            left -= n as f64;
-        }
-        self.0.last().map_or(0.0, |class| class.1 as f64)
-    }
+    times.0.last().map_or(0.0, |class| class.1 as f64)
 }
 
 /// A recording is not one that can be replayed.
@@ -176,9 +105,9 @@ impl Replay {
             return Err(Unusable::Empty);
         }
         let spread = |times: &Distribution| {
-            let times = times.without_outliers();
+            let times = without_outliers(times);
             let places = (0..POINTS).map(|n| (n as f64 + 0.5) / POINTS as f64);
-            let own = places.map(|place| (times.at(place) - recording.clock_ns).max(0.0));
+            let own = places.map(|place| (at(&times, place) - recording.clock_ns).max(0.0));
             own.collect()
         };
         Ok(Replay {
@@ -351,7 +280,7 @@ fn players(locks: &[&RecordedLock]) -> Vec<Player> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Machine, Outcome, Run, locks};
+    use crate::{Outcome, Run, locks, machine};
 
     /// A lock that threads 1 and 2 took in turn.
     fn lock(name: &str, hold: u64, think: u64, threads: &[u64]) -> RecordedLock {
@@ -387,7 +316,7 @@ mod tests {
 
     fn replayed(recording: &Recording, threads: usize) -> Outcome {
         let workload = Replay::new(recording).unwrap().workload("test");
-        let machine = Machine::load("laptop").unwrap();
+        let machine = machine::load("laptop").unwrap();
         let run = Run {
             seconds: 0.02,
             ..Run::new(machine, workload, locks::by_name("mutex").unwrap(), threads)
@@ -482,13 +411,13 @@ mod tests {
     fn a_preempted_hold_does_not_decide_the_mean() {
         let usual = (1_000, 1_001, 100_000);
         let long = (4_000_000, 4_500_000, 256);
-        let times = Distribution(vec![usual, long]).without_outliers();
+        let times = without_outliers(&Distribution(vec![usual, long]));
         assert_eq!(times.0, [usual]);
         // What happens more often, or in a short recording, stays.
         let often = Distribution(vec![usual, (4_000_000, 4_500_000, 1_000)]);
-        assert_eq!(often.without_outliers(), often);
+        assert_eq!(without_outliers(&often), often);
         let short = Distribution(vec![(1_000, 1_001, 100), (4_000_000, 4_500_000, 2)]);
-        assert_eq!(short.without_outliers(), short);
+        assert_eq!(without_outliers(&short), short);
     }
 
     #[test]

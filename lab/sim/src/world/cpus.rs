@@ -10,8 +10,8 @@ use super::access::Pending;
 use super::{COUNTED, Noted, Setup, Sleeper, State, Thread, What, World};
 use crate::coherence::Place;
 use crate::machine::{CpuId, Shape};
-use crate::random::Random;
 use kinlock_core::platform::NEVER;
+use kinlock_measure::random::Random;
 
 /// Where threads run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -6,8 +6,8 @@
 //! does not change the others.
 
 use super::{Sleeper, State, World};
-use crate::random::mix;
 use kinlock_core::events::Event;
+use kinlock_measure::random::mix;
 use std::rc::Rc;
 
 /// What goes wrong. The contract of [`Platform`](kinlock_core::platform::Platform) allows all of

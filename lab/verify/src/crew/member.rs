@@ -7,7 +7,7 @@
 
 use crate::signal;
 use crate::test_lock::TestLock;
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering::*};

@@ -8,8 +8,8 @@
 use super::locks::{self, Knobs, Specimen};
 use super::scenarios::Scenario;
 use kinlock_core::config::{LocalLimit, Scan};
+use kinlock_measure::random::Random;
 use kinlock_sim::machine::{Costs, Machine, Shape};
-use kinlock_sim::random::Random;
 use kinlock_sim::{Disturbance, Placement, Schedule};
 
 /// Threads of a schedule unless said otherwise.

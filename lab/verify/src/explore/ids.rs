@@ -21,9 +21,9 @@ use crate::specimen::named;
 use kinlock_core::platform::Platform;
 use kinlock_ids::lab::{Allocator, Defect};
 use kinlock_ids::raw::{AGE, BLOCK, Block, Held, Policy, Record};
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 use kinlock_sim::schedule::say;
-use kinlock_sim::{Disturbance, Machine, Schedule, Sim, Stuck, place_slice};
+use kinlock_sim::{Disturbance, Machine, Schedule, Sim, Stuck, machine, place_slice};
 use std::cell::RefCell;
 use std::sync::OnceLock;
 
@@ -125,7 +125,7 @@ const ACCESSES_PER_THREAD: u64 = 10_000;
 
 fn play<const POLICY: u8, const DEFECT: u8>(replay: &Replay<Specimen>, trace: bool) -> Outcome {
     static MACHINE: OnceLock<Machine> = OnceLock::new();
-    let machine = MACHINE.get_or_init(|| Machine::load("laptop").expect("it is built in"));
+    let machine = MACHINE.get_or_init(|| machine::load("laptop").expect("it is built in"));
     let mut policies = Policy::ALL.into_iter();
     let policy = policies.find(|&policy| policy as u8 == POLICY);
     let policy = policy.expect("it is a policy");

@@ -25,8 +25,8 @@ use kinlock_invalidation::lab::{
 use kinlock_invalidation::raw::{
     Backend, Config, Domain, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
 };
+use kinlock_measure::random::Random;
 use kinlock_sim::platform::SimU64;
-use kinlock_sim::random::Random;
 use kinlock_sim::schedule::say;
 use kinlock_sim::{Placement, Schedule, Sim, Stuck};
 use std::cell::{Cell, RefCell};

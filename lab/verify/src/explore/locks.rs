@@ -23,8 +23,8 @@ use kinlock_core::raw::mutex::{MutexFault, Queue};
 use kinlock_core::raw::once::OnceFault;
 use kinlock_core::raw::rwlock::RwLockFault;
 use kinlock_core::raw::{Config, Fault, QueuedSpinLock};
+use kinlock_measure::random::Random;
 use kinlock_sim::Sim;
-use kinlock_sim::random::Random;
 use std::cell::Cell;
 
 /// A kind of lock.

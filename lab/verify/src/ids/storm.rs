@@ -11,7 +11,7 @@ use crate::child::Child;
 use crate::crew::Orders;
 use crate::report::Findings;
 use crate::signal;
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
@@ -95,7 +95,7 @@ impl Storm {
     /// Disturbs for some time, then makes all threads stop. `meanwhile` is called between bursts.
     fn rage(&self, time: Duration, seed: u64, mut meanwhile: impl FnMut()) {
         let mut random = Random::stream(seed, u64::MAX);
-        let cpus = crate::allowed_cpus();
+        let cpus = crate::affinity::allowed_cpus();
         let end = Instant::now() + time;
         while Instant::now() < end {
             let threads = self.threads.lock().unwrap().clone();

@@ -4,7 +4,7 @@
 //! | scenario | what threads do | what is demanded |
 //! | --- | --- | --- |
 //! | `generations` | begin, end and wait as fast as they can | generations increase (contract) |
-//! | `pages` | the [demonstration](crate::pages) | no stamp is lost (exclusion) |
+//! | `pages` | the [demonstration](pages) | no stamp is lost (exclusion) |
 //!
 //! Generations increase if that of a section is above those of all sections that had begun before.
 //! In both no operation may take long (progress), every thread has to come to an end (completion),
@@ -15,15 +15,15 @@
 //! 1. The signal's handler is async-signal-safe: it spins and does nothing else. It stays
 //!    installed.
 
-use super::{Broken, Kind, NoWait, Ours, Specimen, list};
+use super::{Broken, Kind, NoWait, Specimen, list};
 use crate::crew::{self, Worker};
 use crate::injector::{self, Injector};
-use crate::pages::{self, Pool, Protection};
 use crate::plan::{self, Context, Settings, Step, Tortured};
 use crate::report::{Check, Findings, Property, Report};
 use crate::signal;
 use kinlock_invalidation::lab::{WakeLost, generation_read_before_mark};
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
+use kinlock_measure::workloads::pages::{self, Ours, Pool, Protection};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
@@ -89,7 +89,10 @@ fn play<P: Protection>(protection: P, pages: bool, context: &Context<Specimen>) 
     let (orders, preemption) = (&context.orders, context.preemption);
     let (of_crew, seed) = (Arc::clone(&shared), orders.seed);
     let body = move |worker: &mut Worker| {
-        let mut at_pages = pages::Worker::interrupted(seed, worker.index(), preemption);
+        let own = Random::stream(seed, !(worker.index() as u64));
+        let mut at_bad_moments = Injector::new(preemption, own);
+        let interrupt = Box::new(move || at_bad_moments.point());
+        let mut at_pages = pages::Worker::new(seed, worker.index(), Some(interrupt));
         let mut random = worker.random.branch();
         let mut injector = Injector::new(preemption, random.branch());
         while worker.running() {

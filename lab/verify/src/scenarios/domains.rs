@@ -8,7 +8,7 @@ use crate::pretend;
 use crate::report::Findings;
 use kinlock_core::events::Event;
 use kinlock_linux::config::{self, LocalLimit, Quantum, Scan, Tuning};
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 use std::sync::Arc;
 
 /// On any machine: two threads per domain tell the lock their domain, and

@@ -1,7 +1,7 @@
 //! Time limits on one of three clocks.
 
 use crate::monitors::Limit;
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long a thread waits.

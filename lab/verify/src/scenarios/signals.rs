@@ -17,7 +17,7 @@ use crate::crew::{Crew, Worker};
 use crate::report::{Findings, Verdict};
 use crate::{injector, signal};
 use kinlock_core::events::Event;
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::Arc;

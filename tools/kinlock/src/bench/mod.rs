@@ -7,8 +7,7 @@ mod ids;
 mod invalidation;
 mod locks;
 
-pub use self::harness::{hogs, interrupt, rounds};
-use crate::outcome::Outcome;
+use kinlock_cli::outcome::Outcome;
 
 /// Measure our primitives against their peers on this machine.
 ///

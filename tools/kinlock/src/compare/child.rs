@@ -16,11 +16,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use kinlock_cli::outcome::Failure;
+use kinlock_measure::interrupt::{self, State};
 use serde::Serialize;
 
-use crate::bench::interrupt::{self, State};
 use crate::inherited;
-use crate::outcome::Failure;
 use crate::run::program::{CANNOT_RUN, Program};
 use crate::run::variables::Variable;
 

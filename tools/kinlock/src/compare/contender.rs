@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
+use kinlock_cli::args::{Named, keep_first};
 
-use crate::args::{Named, keep_first};
 use crate::run::variables::{Lock, Variable, of_lock, preloaded};
 
 pub struct Contender {

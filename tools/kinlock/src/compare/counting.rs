@@ -1,9 +1,9 @@
 //! How much there is to win: what the locks of one run did.
 
+use kinlock_cli::report::units::{grouped, percent, time};
 use serde::{Deserialize, Serialize};
 
 use super::child::Usage;
-use crate::report::units::{grouped, percent, time};
 
 /// What a process of the counting run says; missing numbers are 0.
 #[derive(Default, Deserialize)]

@@ -14,20 +14,20 @@ mod verdict;
 use std::ffi::OsString;
 
 use clap::builder::RangedU64ValueParser;
-use indicatif::ProgressBar;
-use kinlock_sim::random::Random;
+use kinlock_cli::machine::Machine;
+use kinlock_cli::outcome::{Failure, Outcome, tell};
+use kinlock_cli::report::Destinations;
+use kinlock_measure::background::Hogs;
+use kinlock_measure::interrupt;
+use kinlock_measure::progress::{self, ProgressBar};
+use kinlock_measure::random::Random;
+use kinlock_measure::rounds::{Rounds, Slot};
 use regex::Regex;
 
 use self::child::{Run, Usage};
 use self::contender::{Contender, Preload};
 use self::counting::Counting;
 use self::report::{Parameters, Report};
-use crate::bench::hogs::Hogs;
-use crate::bench::interrupt;
-use crate::bench::rounds::{Rounds, Slot};
-use crate::machine::Machine;
-use crate::outcome::{Failure, Outcome, tell};
-use crate::report::{Destinations, progress};
 use crate::run::library;
 use crate::run::program::Program;
 use crate::run::variables::{Knobs, Variable};

@@ -1,11 +1,12 @@
 //! A picture of the ratios: a row for each lock, with a dot for each round and a bar for the
 //! interval of the median.
 
+use kinlock_cli::report::plot::{Area, COLOURS, Drawn, quiet_text, styled, text};
+use kinlock_cli::report::{Pictures, Plot};
 use plotters::prelude::*;
 
 use super::report::{Entry, Report};
 use super::verdict::Verdict;
-use crate::report::plot::{Area, COLOURS, Drawn, quiet_text, styled, text};
 
 const WIDTH: u32 = 860;
 const TITLE: u32 = 62;
@@ -15,11 +16,19 @@ const BELOW: u32 = 50;
 /// For the names.
 const NAMES: u32 = 170;
 
-pub fn size(report: &Report) -> (u32, u32) {
+impl Pictures for Report {
+    const PLOT: Option<Plot<Self>> = Some(Plot {
+        help: "Draw the ratios of all rounds, as SVG",
+        size,
+        draw: |report, _, area| draw(report, area),
+    });
+}
+
+fn size(report: &Report) -> (u32, u32) {
     (WIDTH, TITLE + ROW * report.results.len() as u32 + BELOW)
 }
 
-pub fn draw(report: &Report, area: &Area) -> Drawn {
+fn draw(report: &Report, area: &Area) -> Drawn {
     let (title, rest) = area.split_vertically(TITLE);
     let program: String = report
         .parameters

@@ -2,18 +2,18 @@
 
 use std::io::Write;
 
+use kinlock_cli::machine::Machine;
+use kinlock_cli::report::table::{Columns, Table, wrapped};
+use kinlock_cli::report::units::{grouped, rate, three_digits, time};
+use kinlock_cli::report::{self, Flags};
+use kinlock_measure::rounds::Extent;
+use kinlock_measure::stats::{Summary, geometric_mean};
 use serde::Serialize;
 
 use super::child::Usage;
 use super::counting::Counting;
 use super::verdict::{ENOUGH, Ratio, Verdict, far_values, trend};
-use super::{Args, Sample, plot};
-use crate::bench::rounds::Extent;
-use crate::machine::Machine;
-use crate::report::table::{Columns, Table, wrapped};
-use crate::report::units::{grouped, rate, three_digits, time};
-use crate::report::{self, Flags, Plot};
-use crate::stats::{Summary, geometric_mean};
+use super::{Args, Sample};
 
 #[derive(Serialize)]
 pub struct Report {
@@ -358,14 +358,9 @@ fn failures(entry: &Entry) -> Option<String> {
 
 impl report::Report for Report {
     const IS_PRIVATE: bool = true;
-    const FLAGS: Flags<Self> = Flags {
+    const FLAGS: Flags = Flags {
         json: "Write the full report, raw runs included, as JSON (- for stdout)",
         csv: "Write one line per lock as CSV (- for stdout)",
-        plot: Some(Plot {
-            help: "Draw the ratios of all rounds, as SVG or PNG",
-            size: plot::size,
-            draw: |report, _, area| plot::draw(report, area),
-        }),
     };
 
     fn text(&self, out: &mut dyn Write) -> anyhow::Result<()> {

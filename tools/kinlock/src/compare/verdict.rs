@@ -1,8 +1,7 @@
 //! What rounds say together, without an assumption on how their values are distributed.
 
+use kinlock_measure::stats::Summary;
 use serde::Serialize;
-
-use crate::stats::Summary;
 
 /// With fewer rounds nothing is claimed.
 pub const ENOUGH: usize = 5;
@@ -188,7 +187,7 @@ pub fn far_values(values: &[f64]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use kinlock_sim::random::Random;
+    use kinlock_measure::random::Random;
 
     use super::*;
 

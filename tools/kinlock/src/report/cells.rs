@@ -5,18 +5,19 @@ use std::io::Write;
 use std::ops::Range;
 
 use comfy_table::Cell;
+use kinlock_measure::stats::{Fairness, Summary};
 use serde::Serialize;
 
 use super::table::{Columns, Table, wrapped};
 use super::units::{rate, three_digits};
 use super::{Flags, Report};
-use crate::stats::{Fairness, Summary};
 
 /// A report in cells. What such reports have in common is [`Report`] for it.
 pub trait Cells: Serialize + Sized + 'static {
+    /// An entry of a cell.
     type Entry: Compared;
     /// What is said about its flags.
-    const FLAGS: Flags<Self>;
+    const FLAGS: Flags;
     /// What stands over the names of what is compared.
     const NAMES: &'static str = "lock";
 
@@ -26,6 +27,7 @@ pub trait Cells: Serialize + Sized + 'static {
     /// The columns for people of a cell to which `entry` belongs, without the names.
     fn columns(&self, entry: &Self::Entry) -> Columns<Self::Entry>;
 
+    /// The columns for spreadsheets.
     fn csv_columns() -> Columns<Self::Entry>;
 
     /// What stands over all tables on stdout.
@@ -69,6 +71,7 @@ pub trait Cells: Serialize + Sized + 'static {
         &[]
     }
 
+    /// The entries by cell.
     fn cells(&self) -> impl Iterator<Item = &[Self::Entry]> {
         self.entries().chunk_by(|a, b| {
             let (a, b) = (a.usual(), b.usual());
@@ -76,6 +79,7 @@ pub trait Cells: Serialize + Sized + 'static {
         })
     }
 
+    /// The entries by workload.
     fn by_workload(&self) -> Vec<&[Self::Entry]> {
         let entries = self.entries();
         let workloads = entries.chunk_by(|a, b| a.usual().workload == b.usual().workload);
@@ -92,10 +96,15 @@ pub trait Compared: 'static {
 /// What all kinds of entries have.
 #[derive(Clone, Copy, Debug)]
 pub struct Usual<'a> {
+    /// The suite.
     pub suite: &'static str,
+    /// The workload.
     pub workload: &'a str,
+    /// The number of threads.
     pub threads: usize,
+    /// What was measured or simulated.
     pub lock: &'a str,
+    /// Throughput: operations in a unit of time.
     pub ops: Summary,
     /// Nanoseconds from one operation to the next.
     pub ns_per_op: Summary,
@@ -130,6 +139,7 @@ impl<E: Compared> Columns<E> {
             .add("ns/op", |e| three_digits(e.usual().ns_per_op.median))
     }
 
+    /// For people: the ratio under this heading.
     pub fn ratio(self, heading: impl Into<String>) -> Self {
         self.add(heading, |e| e.usual().shown_ratio())
     }
@@ -160,10 +170,12 @@ impl<E: Compared> Columns<E> {
             .add("lock", |e| e.usual().lock.to_owned())
     }
 
+    /// For spreadsheets: throughput, with the extremes under names with these ends.
     pub fn csv_ops(self, name: &str, ends: [&str; 2], decimals: usize) -> Self {
         self.band(name, ends, decimals, |e| e.usual().ops.into())
     }
 
+    /// For spreadsheets: time per operation.
     pub fn csv_ns_per_op(self) -> Self {
         self.number("ns_per_op", 3, |e| e.usual().ns_per_op.median)
     }
@@ -200,7 +212,7 @@ fn table<R: Cells>(report: &R, cell: &[R::Entry]) -> Table {
 }
 
 impl<R: Cells> Report for R {
-    const FLAGS: Flags<Self> = <R as Cells>::FLAGS;
+    const FLAGS: Flags = <R as Cells>::FLAGS;
 
     fn text(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         writeln!(out, "{}\n", self.heading())?;

@@ -2,7 +2,6 @@
 
 pub mod cells;
 pub mod plot;
-pub mod progress;
 pub mod table;
 pub mod units;
 pub mod write;
@@ -14,7 +13,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use serde::Serialize;
 
-use self::plot::{Area, Drawn, Format};
+use self::plot::{Area, Drawn};
 use self::table::Table;
 use self::write::Outputs;
 
@@ -28,7 +27,7 @@ pub fn write_json(report: &impl Serialize, mut out: impl Write) -> anyhow::Resul
 /// What a verb found out; serialized, it is the report for programs.
 pub trait Report: Serialize + Sized + 'static {
     /// What is said about its flags.
-    const FLAGS: Flags<Self>;
+    const FLAGS: Flags;
     /// It contains the command line of the user's program.
     const IS_PRIVATE: bool = false;
 
@@ -43,16 +42,24 @@ pub trait Report: Serialize + Sized + 'static {
 }
 
 /// The help of the flags that are not the same for all reports.
-pub struct Flags<R> {
+pub struct Flags {
+    /// The help of `--json`.
     pub json: &'static str,
+    /// The help of `--csv`.
     pub csv: &'static str,
+}
+
+/// A report with pictures, or without. What draws a report knows it, and not the other way round.
+pub trait Pictures: Report {
     /// `--plot`, if there is something to draw.
-    pub plot: Option<Plot<R>>,
+    const PLOT: Option<Plot<Self>>;
 }
 
 /// Pictures of a report.
 pub struct Plot<R> {
+    /// The help of `--plot`.
     pub help: &'static str,
+    /// Width and height of a picture.
     pub size: fn(&R) -> (u32, u32),
     /// Draws the picture with that index.
     pub draw: fn(&R, usize, &Area) -> Drawn,
@@ -71,7 +78,7 @@ pub struct Destinations<R> {
     report: PhantomData<R>,
 }
 
-impl<R: Report> Destinations<R> {
+impl<R: Pictures> Destinations<R> {
     /// Opens everything, before there is a report. Without a destination on stdout, the tables for
     /// people go there.
     ///
@@ -94,8 +101,8 @@ impl<R: Report> Destinations<R> {
         outputs.add(self.json.as_deref(), |report, out| write_json(report, out))?;
         outputs.add(self.csv.as_deref(), |report: &R, out| report.csv().csv(out))?;
         outputs.add(self.markdown.as_deref(), R::markdown)?;
-        if let (Some(path), Some(flag)) = (&self.plot, R::FLAGS.plot) {
-            let format = Format::of(path)?;
+        if let (Some(path), Some(flag)) = (&self.plot, R::PLOT) {
+            plot::check_name(path)?;
             let (size, draw) = (flag.size, flag.draw);
             for (index, name) in names.iter().enumerate() {
                 let path = match names.len() {
@@ -103,7 +110,7 @@ impl<R: Report> Destinations<R> {
                     _ => with_name(path, name),
                 };
                 outputs.add_picture(&path, move |report, out| {
-                    plot::write(format, size(report), out, |area| draw(report, index, area))
+                    plot::write(size(report), out, |area| draw(report, index, area))
                 })?;
             }
         }
@@ -112,12 +119,12 @@ impl<R: Report> Destinations<R> {
     }
 }
 
-impl<R: Report> clap::Args for Destinations<R> {
+impl<R: Pictures> clap::Args for Destinations<R> {
     fn augment_args(command: Command) -> Command {
-        let Flags { json, csv, plot } = R::FLAGS;
+        let Flags { json, csv } = R::FLAGS;
         let markdown = "Write the tables as Markdown (- for stdout)";
         let mut flags = vec![("json", json), ("csv", csv), ("markdown", markdown)];
-        flags.extend(plot.map(|plot| ("plot", plot.help)));
+        flags.extend(R::PLOT.map(|plot| ("plot", plot.help)));
         command.args(flags.into_iter().map(|(name, help)| {
             Arg::new(name)
                 .long(name)
@@ -132,14 +139,14 @@ impl<R: Report> clap::Args for Destinations<R> {
     }
 }
 
-impl<R: Report> clap::FromArgMatches for Destinations<R> {
+impl<R: Pictures> clap::FromArgMatches for Destinations<R> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let path = |name| matches.get_one::<PathBuf>(name).cloned();
         Ok(Self {
             json: path("json"),
             csv: path("csv"),
             markdown: path("markdown"),
-            plot: R::FLAGS.plot.and_then(|_| path("plot")),
+            plot: R::PLOT.and_then(|_| path("plot")),
             report: PhantomData,
         })
     }

@@ -10,6 +10,7 @@ use comfy_table::{Cell, CellAlignment, TableComponent, presets};
 pub struct Table {
     /// The headings; with a line break in them, they have two lines where there is room.
     pub headings: Vec<String>,
+    /// The rows, each with a text for each heading.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -120,10 +121,12 @@ pub struct Columns<E>(Vec<(String, Text<E>)>);
 type Text<E> = Box<dyn Fn(&E) -> String>;
 
 impl<E> Columns<E> {
+    /// No columns yet.
     pub fn new() -> Self {
         Self(Vec::new())
     }
 
+    /// One more column.
     pub fn add<D: Display>(
         mut self,
         heading: impl Into<String>,
@@ -158,6 +161,7 @@ impl<E> Columns<E> {
             .number(high, decimals, move |entry| value(entry)[2])
     }
 
+    /// A table of these entries.
     pub fn of<'a>(&self, entries: impl IntoIterator<Item = &'a E>) -> Table
     where
         E: 'a,

@@ -41,6 +41,7 @@ enum Destination {
 }
 
 impl<R> Outputs<R> {
+    /// No destinations yet.
     pub fn new() -> Self {
         Self {
             outputs: Vec::new(),

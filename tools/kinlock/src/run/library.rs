@@ -8,18 +8,14 @@ use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
+use kinlock_cli::outcome::tell;
 
 use super::platforms;
-use crate::outcome::tell;
 
 const FILE: &str = "libkinlock_preload.so";
-/// The crate of the library, and those that it is made of.
-const CRATES: [&str; 4] = [
-    "kinlock-preload",
-    "kinlock-core",
-    "kinlock-report",
-    "kinlock",
-];
+const PACKAGE: &str = "kinlock-preload";
+/// The folders of the library's crate, and of those that it is made of.
+const CRATES: [&str; 4] = ["tools/preload", "lib/core", "tools/report", "lib/kinlock"];
 
 /// What to preload: the [path](platforms) of the library that is named by `KINLOCK_PRELOAD`, or
 /// installed, or that of the checkout that the command itself was built in. A library with another
@@ -61,16 +57,17 @@ fn locate() -> anyhow::Result<PathBuf> {
     Ok(beside)
 }
 
-fn crates() -> &'static Path {
+/// The root of the checkout.
+fn root() -> &'static Path {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-    own.parent().unwrap_or(own)
+    own.ancestors().nth(2).unwrap_or(own)
 }
 
 /// Whether the command lies where cargo puts it, and its sources are where they were.
 fn is_in_checkout(folder: &Path) -> bool {
     let target = folder.parent();
     let is_target = target.is_some_and(|target| target.join("CACHEDIR.TAG").is_file());
-    is_target && crates().join(CRATES[0]).is_dir()
+    is_target && root().join(CRATES[0]).is_dir()
 }
 
 /// Whether it is missing or older than a source.
@@ -78,7 +75,7 @@ fn is_outdated(library: &Path) -> bool {
     let Ok(built) = fs::metadata(library).and_then(|data| data.modified()) else {
         return true;
     };
-    let sources = CRATES.map(|name| crates().join(name).join("src"));
+    let sources = CRATES.map(|name| root().join(name).join("src"));
     sources.iter().any(|folder| newest(folder) > Some(built))
 }
 
@@ -102,11 +99,11 @@ fn build(folder: &Path, library: &Path) -> anyhow::Result<()> {
     };
     let mut command = Command::new(&cargo);
     command
-        .args(["build", "--quiet", "--package", CRATES[0], "--profile"])
+        .args(["build", "--quiet", "--package", PACKAGE, "--profile"])
         .arg(profile)
         .arg("--target-dir")
         .arg(folder.parent().unwrap_or(folder))
-        .current_dir(crates())
+        .current_dir(root())
         .stdin(Stdio::null())
         .stdout(Stdio::null());
     let status = command.status();

@@ -20,13 +20,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf, absolute};
 
 use anyhow::{Context, bail};
+use kinlock_cli::args::{Named, named};
+use kinlock_cli::outcome::{Failure, Outcome, tell};
 
 use self::program::{CANNOT_RUN, Program};
 use self::report::Session;
 use self::stay::Duties;
 use self::variables::{Knobs, Lock, RwLocks, Variable, quoted};
-use crate::args::{Named, named};
-use crate::outcome::{Failure, Outcome, tell};
 
 /// Run an unmodified program on our locks
 ///

@@ -16,6 +16,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use kinlock_cli::outcome::{Failure, tell};
 use object::elf::{FileHeader32, FileHeader64, PT_INTERP, SHT_DYNSYM, SHT_SYMTAB};
 use object::read::SectionIndex;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
@@ -24,7 +25,6 @@ use object::{Endianness, ReadCache};
 use super::handlers;
 use super::image::Image;
 use super::variables::Variable;
-use crate::outcome::{Failure, tell};
 
 /// The statuses of shells.
 pub const CANNOT_RUN: u8 = 126;

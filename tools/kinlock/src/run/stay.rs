@@ -25,10 +25,11 @@ use std::process::ExitStatus;
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use kinlock_cli::outcome::{Outcome, tell};
+
 use super::image::Image;
 use super::witness::{self, REAL_TIME, Witness, bits};
 use crate::inherited::{self, LAST, bit};
-use crate::outcome::{Outcome, tell};
 
 /// When a program is long.
 const LONG: Duration = Duration::from_secs(10);

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::bail;
+use kinlock_cli::args::Named;
+use kinlock_cli::names;
 use kinlock_core::config::{LocalLimit, Numa, Quantum};
 use kinlock_linux::topology::DomainKind;
-
-use crate::args::{Named, names};
 
 names! {
     /// What a program's locks become.

@@ -2,8 +2,8 @@
 
 use super::cna::Scan;
 use super::{GO, LOCKED, Native, PENDING, TAIL, WAIT, name};
-use crate::Machine;
 use crate::locks::Lock;
+use crate::machine;
 use crate::platform::{Sim, place};
 use crate::world::{Placement, Setup, run};
 use kinlock_core::config::Tuning;
@@ -18,7 +18,7 @@ fn play_with<const NUMA: bool>(
     body: impl Fn(&Native<NUMA>, usize) + Copy + 'static,
 ) {
     let setup = Setup {
-        machine: Machine::load("haswell-ex-4s").expect("it is built in"),
+        machine: machine::load("haswell-ex-4s").expect("it is built in"),
         threads,
         placement: Placement::Compact,
         tuning: Tuning::DEFAULT,

@@ -1,7 +1,7 @@
 //! Events come in order, however they were planned.
 
 use super::{Events, NEAR, What};
-use crate::random::Random;
+use kinlock_measure::random::Random;
 
 #[test]
 fn events_come_by_time_then_as_planned() {

@@ -9,8 +9,8 @@ use kinlock_core::raw::mutex::{
     Joined, Layout, MutexConfig, MutexFault, Queue, QueuedMutex, Split,
 };
 use kinlock_core::raw::osq::{PredecessorCpu, Watch};
+use kinlock_measure::random::Random;
 use kinlock_sim::Sim;
-use kinlock_sim::random::Random;
 
 /// The mutex with a queue drawn by lot for each schedule.
 pub(super) const SOUND: Specimen = Specimen {

@@ -84,7 +84,7 @@ impl Watch {
     /// One member visits all CPUs. It is alone, so it must do with one ID. Later the bound is
     /// blunt: nested signal handlers make many holders.
     fn wander(&self) {
-        let cpus = crate::allowed_cpus();
+        let cpus = crate::affinity::allowed_cpus();
         self.source.join();
         for _ in 0..2 {
             for cpu in &cpus {

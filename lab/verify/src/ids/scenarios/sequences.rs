@@ -8,7 +8,7 @@ use crate::injector::Injector;
 use crate::report::{Findings, Property};
 use kinlock_ids::lab::{Counter, Pool, Probe, Ring, Sound, Stack};
 use kinlock_ids::{Backend, Domain};
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
@@ -112,7 +112,7 @@ impl Tagged {
 
 fn torture<P: Probe, R: Probe>(context: &Context, life: Life) -> Findings {
     let domain = source::domain(&context.specimen);
-    let cpus = crate::allowed_cpus();
+    let cpus = crate::affinity::allowed_cpus();
     if life == Life::OnOneCpu {
         // The calling thread first: the others inherit it.
         confine(0, &cpus[cpus.len() - 1..]);
@@ -334,7 +334,7 @@ impl<P: Probe, R: Probe> Stage<P, R> {
         if self.domain.backend() != Backend::Restartable {
             return findings;
         }
-        let cpus = crate::allowed_cpus().len();
+        let cpus = crate::affinity::allowed_cpus().len();
         let bound = match life {
             // The kernel counts the CPUs that the process was allowed at some time: all, if it was
             // not confined before.

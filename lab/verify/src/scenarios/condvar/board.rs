@@ -14,7 +14,7 @@ use crate::injector::Injector;
 use crate::monitors::Monitor;
 use crate::oracle::SharedState;
 use crate::test_lock::TestLock;
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::Duration;

@@ -7,7 +7,7 @@
 use crate::crew::Crew;
 use crate::injector;
 use crate::signal::{self, Previous};
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How many signals are sent at a time.

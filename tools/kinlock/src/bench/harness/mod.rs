@@ -1,16 +1,16 @@
 //! What the suites of `bench` share.
 //!
-//! A [`suite`] says what is measured; `run` measures it: cell by cell (a workload with a number of
-//! threads), [round by round](rounds), every subject once per round, each in a [`slice`] of time on
-//! the same [`team`] of threads. [`report`] says what came out.
+//! A [`suite`] says what is measured; [`run`] measures it: cell by cell (a workload with a number
+//! of threads), [round by round](kinlock_measure::rounds), every subject once per round, each in a
+//! [`slice`] of time on the same [`team`] of threads. [`results`] are what came out; [`report`],
+//! [`overview`] and [`plot`] show them.
 
-pub mod hogs;
-pub mod interrupt;
 pub mod overview;
 pub mod placement;
 pub mod plot;
 pub mod report;
-pub mod rounds;
+pub mod results;
+pub mod run;
 pub mod slice;
 pub mod suite;
 pub mod team;

@@ -4,13 +4,13 @@
 use std::io::Write;
 
 use comfy_table::{Attribute, Cell, Color};
+use kinlock_cli::report::cells::{Cells, best_first};
+use kinlock_cli::report::table::{Table, WIDTH, wrapped};
+use kinlock_cli::report::units::{rate, three_digits, time};
+use kinlock_measure::stats::geometric_mean;
 
-use super::plot::names;
-use super::report::{Entry, Report, Shown};
-use crate::report::cells::{Cells, best_first};
-use crate::report::table::{Table, WIDTH, wrapped};
-use crate::report::units::{rate, three_digits, time};
-use crate::stats::geometric_mean;
+use super::results::{Report, Shown, names};
+use super::suite::Entry;
 
 /// More rows than this do not fit on a screen: then each workload shows its lowest, its highest and
 /// a middle number of threads.

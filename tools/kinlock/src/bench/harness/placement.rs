@@ -57,7 +57,7 @@ const BITS: usize = usize::BITS as usize;
 
 fn usable_cpus() -> Vec<Cpu> {
     let topology = Topology::current();
-    let allowed = kinlock_verify::allowed_cpus();
+    let allowed = kinlock_measure::cpus::allowed_cpus();
     topology
         .cpus()
         .iter()
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(cpus.len(), 100);
         assert!(
             cpus.iter()
-                .all(|cpu| kinlock_verify::allowed_cpus().contains(cpu))
+                .all(|cpu| kinlock_measure::cpus::allowed_cpus().contains(cpu))
         );
     }
 }

@@ -1,14 +1,16 @@
 //! A picture of a suite: one panel per workload. With several numbers of threads it has curves of
-//! throughput; otherwise, or if the suite has no [`CURVES`](Shown::CURVES), it has a group of bars
-//! of nanoseconds per operation for each cell, longer is slower.
+//! throughput; otherwise, or if the suite has no [`CURVES`](Pictured::CURVES), it has a group of
+//! bars of nanoseconds per operation for each cell, longer is slower.
 
+use kinlock_cli::report::cells::{Cells, Compared, best_first};
+use kinlock_cli::report::plot::bars::{self, Bar};
+use kinlock_cli::report::plot::curves::{self, Curve, Look, Point};
+use kinlock_cli::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
+use kinlock_cli::report::{Pictures, Plot};
 use plotters::prelude::*;
 
-use super::report::{Entry, Report, Shown};
-use crate::report::cells::{Cells, Compared, best_first};
-use crate::report::plot::bars::{self, Bar};
-use crate::report::plot::curves::{self, Curve, Look, Point};
-use crate::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
+use super::results::{Report, Shown, names};
+use super::suite::Entry;
 
 const WIDTH: u32 = 1240;
 pub const TITLE_HEIGHT: u32 = 64;
@@ -19,20 +21,43 @@ const GAP: i32 = 20;
 /// Names of bars.
 const NAMES: i32 = 190;
 
-pub fn size<S: Shown>(report: &Report<S>) -> (u32, u32) {
+/// A suite with a picture.
+pub trait Pictured: Shown {
+    /// The help of `--plot`.
+    const PLOT: &'static str;
+    /// Whether the picture has curves over numbers of threads.
+    const CURVES: bool = true;
+
+    fn size(report: &Report<Self>) -> (u32, u32) {
+        size(report)
+    }
+    fn draw(report: &Report<Self>, area: &Area) -> Drawn {
+        draw(report, area)
+    }
+}
+
+impl<S: Pictured> Pictures for Report<S> {
+    const PLOT: Option<Plot<Self>> = Some(Plot {
+        help: S::PLOT,
+        size: S::size,
+        draw: |report, _, area| S::draw(report, area),
+    });
+}
+
+fn size<S: Pictured>(report: &Report<S>) -> (u32, u32) {
     let heights = report.by_workload().into_iter().map(height);
     (WIDTH, TITLE_HEIGHT + heights.sum::<u32>())
 }
 
-fn cells<S: Shown>(panel: &[Entry<S>]) -> impl Iterator<Item = &[Entry<S>]> {
+fn cells<S: Pictured>(panel: &[Entry<S>]) -> impl Iterator<Item = &[Entry<S>]> {
     panel.chunk_by(|a, b| a.threads == b.threads)
 }
 
-fn is_curves<S: Shown>(panel: &[Entry<S>]) -> bool {
+fn is_curves<S: Pictured>(panel: &[Entry<S>]) -> bool {
     S::CURVES && cells(panel).count() > 1
 }
 
-fn height<S: Shown>(panel: &[Entry<S>]) -> u32 {
+fn height<S: Pictured>(panel: &[Entry<S>]) -> u32 {
     let bars = cells(panel).map(|cell| bars::height(cell.len()));
     match is_curves(panel) {
         true => CURVES_HEIGHT,
@@ -53,7 +78,7 @@ pub fn title<'a, S: Shown>(
     Ok(rest)
 }
 
-pub fn draw<S: Shown>(report: &Report<S>, area: &Area) -> Drawn {
+fn draw<S: Pictured>(report: &Report<S>, area: &Area) -> Drawn {
     let mut rest = title(report, area)?;
     for panel in report.by_workload() {
         let (row, below) = rest.split_vertically(height(panel));
@@ -75,7 +100,7 @@ pub fn draw<S: Shown>(report: &Report<S>, area: &Area) -> Drawn {
     Ok(())
 }
 
-fn draw_bars<S: Shown>(report: &Report<S>, panel: &[Entry<S>], mut rest: Area) -> Drawn {
+fn draw_bars<S: Pictured>(report: &Report<S>, panel: &[Entry<S>], mut rest: Area) -> Drawn {
     for cell in cells(panel) {
         let (group, below) = rest.split_vertically(bars::height(cell.len()));
         rest = below;
@@ -94,7 +119,7 @@ fn draw_bars<S: Shown>(report: &Report<S>, panel: &[Entry<S>], mut rest: Area) -
     Ok(())
 }
 
-fn draw_curves<S: Shown>(report: &Report<S>, panel: &[Entry<S>], area: &Area) -> Drawn {
+fn draw_curves<S: Pictured>(report: &Report<S>, panel: &[Entry<S>], area: &Area) -> Drawn {
     let most = panel.iter().map(|entry| entry.ops_per_s.max);
     let (unit, per_unit) = match most.fold(0.0, f64::max) {
         most if most >= 2e6 => ("millions of operations per second", 1e6),
@@ -105,7 +130,7 @@ fn draw_curves<S: Shown>(report: &Report<S>, panel: &[Entry<S>], area: &Area) ->
 }
 
 /// A curve of throughput for each subject of a panel.
-pub fn curves<S: Shown>(report: &Report<S>, panel: &[Entry<S>], per_unit: f64) -> Vec<Curve> {
+pub fn curves<S: Pictured>(report: &Report<S>, panel: &[Entry<S>], per_unit: f64) -> Vec<Curve> {
     let curve = |name: &str| {
         let own = panel.iter().filter(|entry| entry.lock == name);
         let own = own.map(|entry| {
@@ -129,16 +154,9 @@ pub fn curves<S: Shown>(report: &Report<S>, panel: &[Entry<S>], per_unit: f64) -
     names(panel).into_iter().map(curve).collect()
 }
 
-/// The names of all subjects, in the order in which they appear.
-pub fn names<S: Shown>(entries: &[Entry<S>]) -> Vec<&str> {
-    let mut names: Vec<&str> = entries.iter().map(|entry| &*entry.lock).collect();
-    crate::args::keep_first(&mut names, |name| *name);
-    names
-}
-
 /// The look of a subject, the same in the whole picture; without curves its colour tells ours from
 /// others'.
-pub fn look<S: Shown>(report: &Report<S>, name: &str) -> Look {
+pub fn look<S: Pictured>(report: &Report<S>, name: &str) -> Look {
     let names = names(&report.results);
     let place = names.iter().position(|other| *other == name).unwrap_or(0);
     let colour = match S::CURVES {

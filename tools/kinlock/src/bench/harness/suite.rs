@@ -1,25 +1,20 @@
-//! What a suite is, and how one is measured.
+//! What a suite is, how long its measurements take, and what comes out of a cell. Field names of
+//! its JSON are a contract: add, never rename.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-use anyhow::bail;
-use clap::builder::RangedU64ValueParser;
-use kinlock_sim::random::Random;
+use kinlock_cli::args::{Available, Named, ThreadCounts};
+use kinlock_cli::outcome::Outcome;
+use kinlock_cli::report::cells::{Compared, Usual};
+use kinlock_measure::rounds::Placed;
+use kinlock_measure::stats::{Fairness, Summary, is_noisy};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::hogs::Hogs;
-use super::interrupt;
 use super::placement::{self, Pin};
-use super::report::{Entry, Report, Shown, Unavailable};
-use super::rounds::{Rounds, Slot};
 use super::slice::Sample;
 use super::team::Team;
-use crate::args::{Named, ThreadCounts, keep_first, named, seconds};
-use crate::machine::Machine;
-use crate::outcome::{Outcome, tell};
-use crate::report::{Destinations, progress};
 
 /// A suite: subjects that do the same workloads in different ways.
 pub trait Suite: Sized + 'static {
@@ -132,40 +127,7 @@ pub struct Plan<S: Suite> {
     pub seed: u64,
     /// Other busy processes meanwhile.
     pub hogs: usize,
-    suite: PhantomData<S>,
-}
-
-#[derive(clap::Args)]
-pub struct Common<S: Shown> {
-    /// Workloads to run, separated by commas [default: all]
-    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = named::<S::Workload>)]
-    pub workload: Vec<S::Workload>,
-    /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..16, or `sweep`
-    /// for 1,2,4,16,64,256; some workloads have their own [default: 1, 2, the number of CPUs, four
-    /// times as many; for invalidation 1,2,16,64]
-    #[arg(long, value_name = "LIST")]
-    threads: Option<ThreadCounts>,
-    /// Length of a timed slice, of which each round has one per subject, in seconds [default: at
-    /// most 0.5, less if the run would take more than about a minute]
-    #[arg(long, value_name = "S", value_parser = seconds)]
-    seconds: Option<f64>,
-    /// Rounds per cell
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000))]
-    rounds: usize,
-    /// Start of all random numbers
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    #[command(flatten)]
-    destinations: Destinations<Report<S>>,
-    /// So many other busy processes run meanwhile, at most 1024
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = RangedU64ValueParser::<usize>::new().range(..=1024))]
-    hogs: usize,
-    /// Show a table per workload and number of threads, too, with waits, fairness and CPU time
-    #[arg(long)]
-    details: bool,
-    /// No progress bar and no notes
-    #[arg(long)]
-    quiet: bool,
+    pub suite: PhantomData<S>,
 }
 
 /// What a whole run takes unless the length of a slice is given, in seconds.
@@ -173,7 +135,7 @@ const BUDGET: f64 = 60.0;
 
 /// CPUs that this process may use.
 pub fn cpus() -> usize {
-    kinlock_verify::allowed_cpus().len().max(1)
+    kinlock_measure::cpus::allowed_cpus().len().max(1)
 }
 
 impl<S: Suite> Plan<S> {
@@ -192,7 +154,7 @@ impl<S: Suite> Plan<S> {
     }
 
     /// Length of the timed slices of a cell, if the shortest of all are so long.
-    fn seconds_in(&self, workload: S::Workload, threads: usize, shortest: f64) -> f64 {
+    pub fn seconds_in(&self, workload: S::Workload, threads: usize, shortest: f64) -> f64 {
         match self.same_seconds {
             true => shortest,
             false => shortest.max(S::least_seconds(workload, threads)),
@@ -206,7 +168,7 @@ impl<S: Suite> Plan<S> {
     }
 
     /// What the whole run takes, roughly, with slices of at least so many seconds.
-    fn expected_seconds(&self, suite: &S, seconds: f64) -> f64 {
+    pub fn expected_seconds(&self, suite: &S, seconds: f64) -> f64 {
         let cells = self.cells(suite).into_iter();
         let each = cells.map(|(w, threads, n)| {
             let seconds = self.seconds_in(w, threads, seconds);
@@ -216,128 +178,165 @@ impl<S: Suite> Plan<S> {
     }
 
     /// The length of a slice that makes the whole run fit into [`BUDGET`].
-    fn usual_seconds(&self, suite: &S) -> f64 {
+    pub fn usual_seconds(&self, suite: &S) -> f64 {
         let fixed = self.expected_seconds(suite, 0.0);
         let per_second = self.expected_seconds(suite, 1.0) - fixed;
         ((BUDGET - fixed) / per_second.max(1.0)).clamp(0.01, 0.5)
     }
 }
 
-impl<S: Shown> Common<S> {
-    fn plan(&self, suite: &S) -> anyhow::Result<Plan<S>> {
-        let mut workloads = suite.workloads(&self.workload)?;
-        keep_first(&mut workloads, |workload| *workload);
-        let mut plan = Plan {
-            workloads,
-            threads: self.threads.clone().unwrap_or_else(S::usual_threads).0,
-            seconds: 0.0,
-            same_seconds: self.seconds.is_some(),
-            rounds: self.rounds,
-            seed: self.seed,
-            hogs: self.hogs,
-            suite: PhantomData,
+/// A subject that could not be measured.
+#[derive(Serialize)]
+pub struct Unavailable {
+    pub lock: &'static str,
+    pub remedy: &'static str,
+}
+
+impl Unavailable {
+    /// All that are not there.
+    pub fn all<T: Available>() -> Vec<Self> {
+        let missing = |one: T| Some((one.name(), one.unavailable()?));
+        let missing = T::all().into_iter().filter_map(missing);
+        missing
+            .map(|(lock, remedy)| Self { lock, remedy })
+            .collect()
+    }
+}
+
+/// One subject in one cell.
+#[derive(Serialize)]
+#[serde(bound = "")]
+pub struct Entry<S: Suite> {
+    /// `locks`, for example.
+    pub suite: &'static str,
+    /// Name of the subject, under the name that all suites use.
+    pub lock: String,
+    pub workload: &'static str,
+    pub threads: usize,
+    /// Operations of all threads per second.
+    pub ops_per_s: Summary,
+    /// Nanoseconds from one operation of any thread to the next: 1e9 / `ops_per_s`.
+    pub ns_per_op: Summary,
+    /// CPU time of the process per operation.
+    pub cpu_ns_per_op: Summary,
+    /// Throughput over the baseline's in the same round.
+    pub ratio: Ratio,
+    /// Over the operations of all rounds together.
+    pub fairness: Fairness,
+    /// Whether the rounds disagree on which is faster, by more than 10 %.
+    pub noisy: bool,
+    /// What only this suite knows.
+    #[serde(flatten)]
+    pub detail: S::Detail,
+    /// Raw values, one per round.
+    pub rounds: Vec<Round>,
+}
+
+/// Compared with the baseline, round by round.
+#[derive(Serialize)]
+pub struct Ratio {
+    pub to: String,
+    #[serde(flatten)]
+    pub over_rounds: Summary,
+}
+
+/// One round of one subject.
+#[derive(Serialize)]
+pub struct Round {
+    /// Its place in the order of the round, from 0.
+    pub place: usize,
+    pub seconds: f64,
+    pub ops_per_s: f64,
+    /// Over the baseline's throughput in this round.
+    pub ratio: f64,
+    /// Operations of each thread; one number where each operation takes all threads.
+    pub ops_per_thread: Vec<u64>,
+    /// CPU time of the process per operation.
+    pub cpu_ns_per_op: f64,
+    /// What only this suite knows.
+    #[serde(flatten)]
+    detail: Value,
+}
+
+/// A subject with the samples of its rounds.
+pub type Measured<'a, S> = (
+    &'a <S as Suite>::Subject,
+    Vec<Placed<Sample<<S as Suite>::Extra>>>,
+);
+
+impl<S: Suite> Entry<S> {
+    /// The entries of a cell. A cell without a complete round has none.
+    pub fn of_cell(
+        suite: &S,
+        workload: S::Workload,
+        threads: usize,
+        cell: &[Measured<S>],
+    ) -> Vec<Self> {
+        // A baseline that does not take part here is replaced by the first subject.
+        let is_baseline =
+            |(subject, _): &&Measured<S>| S::name(subject) == suite.baseline(workload);
+        let Some(baseline) = cell.iter().find(is_baseline).or(cell.first()) else {
+            return Vec::new();
         };
-        if plan.cells(suite).is_empty() {
-            bail!("none of the subjects that were named does what --workload names");
-        }
-        plan.seconds = self.seconds.unwrap_or_else(|| plan.usual_seconds(suite));
-        let cells = plan.cells(suite).into_iter();
-        let lengths: Vec<_> = cells
-            .map(|(w, n, _)| plan.seconds_in(w, n, plan.seconds))
-            .collect();
-        plan.seconds = lengths.iter().copied().fold(f64::INFINITY, f64::min);
-        plan.same_seconds = lengths.iter().all(|&length| length == plan.seconds);
-        Ok(plan)
+        let cell = cell.iter().filter(|(_, samples)| !samples.is_empty());
+        cell.map(|own| Self::new(suite, workload, threads, own, baseline))
+            .collect()
     }
 
-    /// Measures everything, or as much as there is time for, and writes the report.
-    pub fn run(&self, mut suite: S) -> anyhow::Result<Outcome> {
-        let plan = self.plan(&suite)?;
-        let outputs = self.destinations.open()?;
-        interrupt::listen();
-        let machine = Machine::current();
-        let cells = plan.cells(&suite);
-        let slices = plan.rounds * cells.iter().map(|cell| cell.2).sum::<usize>();
-        let bar = progress::bar(self.quiet, slices, || {
-            let about = plan.expected_seconds(&suite, plan.seconds).ceil();
-            eprintln!("{slices} slices of {}: about {about:.0} s", plan.slice());
+    fn new(
+        suite: &S,
+        workload: S::Workload,
+        threads: usize,
+        (subject, own): &Measured<S>,
+        (baseline, others): &Measured<S>,
+    ) -> Self {
+        let pairs = own.iter().zip(others);
+        let rounds = pairs.map(|((place, own), (_, other))| Round {
+            place: *place,
+            seconds: own.elapsed.as_secs_f64(),
+            ops_per_s: own.ops_per_s(),
+            ratio: own.ops_per_s() / other.ops_per_s(),
+            ops_per_thread: own.ops.clone(),
+            cpu_ns_per_op: own.cpu.as_nanos() as f64 / own.total_ops(),
+            detail: S::round_detail(own, other),
         });
-        let mut rounds = Rounds::of(cells.len() * plan.rounds);
-        let prepared = suite.prepare(&plan);
-        // The error may come from the interruption.
-        if rounds.go_on() {
-            prepared?;
+        let rounds: Vec<Round> = rounds.collect();
+        let over = |value: fn(&Round) -> f64| Summary::of(rounds.iter().map(value));
+        let own: Vec<_> = own.iter().map(|(_, sample)| sample).collect();
+        let others: Vec<_> = others.iter().map(|(_, sample)| sample).collect();
+        Entry {
+            suite: S::NAME,
+            lock: S::name(subject),
+            workload: workload.name(),
+            threads,
+            ops_per_s: over(|round| round.ops_per_s),
+            ns_per_op: over(|round| 1e9 / round.ops_per_s),
+            cpu_ns_per_op: over(|round| round.cpu_ns_per_op),
+            ratio: Ratio {
+                to: S::name(baseline),
+                over_rounds: over(|round| round.ratio),
+            },
+            fairness: Fairness::over(own.iter().map(|sample| &sample.ops[..])),
+            noisy: is_noisy(rounds.iter().map(|round| round.ratio)),
+            detail: suite.detail(subject, &own, &others),
+            rounds,
         }
-        let hogs = Hogs::start(plan.hogs)?;
-        let mut order_rng = Random::stream(plan.seed, u64::MAX);
-        let mut results = Vec::new();
-        for (workload, threads, _) in cells {
-            if !rounds.go_on() {
-                break;
-            }
-            let team = Team::start(threads, suite.cpus(workload, threads))?;
-            let subjects = suite.subjects(workload, threads);
-            let measure = |Slot { subject, round }| {
-                let (subject, seed) = (&subjects[subject], plan.seed.wrapping_add(round as u64));
-                let (name, what) = (S::name(subject), workload.name());
-                bar.set_message(format!("{what}, {threads} threads, {name}"));
-                bar.inc(1);
-                suite.measure(Due {
-                    subject,
-                    workload,
-                    team: &team,
-                    seconds: plan.seconds_in(workload, threads, plan.seconds),
-                    seed,
-                })
-            };
-            let samples = rounds.run(plan.rounds, subjects.len(), &mut order_rng, measure)?;
-            let cell: Vec<_> = subjects.iter().zip(samples).collect();
-            results.extend(Entry::of_cell(&suite, workload, threads, &cell));
-        }
-        bar.finish_and_clear();
-        // Before anything that the report measures.
-        let disturbed = hogs.end();
-        let (extent, verdict) = (rounds.extent(), suite.verdict());
-        let written = match extent.rounds_done {
-            0 => Ok(()),
-            _ => {
-                let details = self.details;
-                let report =
-                    Report::new(&suite, &plan, machine, results, extent, disturbed, details);
-                outputs.write(&report)
-            }
-        };
-        // Also where that failed.
-        if let Some(what) = extent.interruption() {
-            let nothing = extent.rounds_done == 0;
-            let rest = if nothing { ": nothing to report" } else { "" };
-            tell(&format!("kinlock: {what}{rest}"));
-        }
-        written?;
-        Ok(outcome(verdict, extent.interrupted_by))
     }
 }
 
-/// A subject's error takes precedence over an interruption, which the report states anyway.
-fn outcome(verdict: Outcome, interrupted_by: Option<crate::outcome::Signal>) -> Outcome {
-    match interrupted_by {
-        Some(signal) if verdict == Outcome::Done => Outcome::Interrupted(signal),
-        _ => verdict,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::outcome::Signal;
-
-    #[test]
-    fn a_wrong_subject_is_worse_than_an_interruption() {
-        use Outcome::{CheckFailed, Done, Interrupted};
-        let signal = Signal::Terminate;
-        assert_eq!(outcome(Done, None), Done);
-        assert_eq!(outcome(CheckFailed, None), CheckFailed);
-        assert_eq!(outcome(Done, Some(signal)), Interrupted(signal));
-        assert_eq!(outcome(CheckFailed, Some(signal)), CheckFailed);
+impl<S: Suite> Compared for Entry<S> {
+    fn usual(&self) -> Usual<'_> {
+        Usual {
+            suite: self.suite,
+            workload: self.workload,
+            threads: self.threads,
+            lock: &self.lock,
+            ops: self.ops_per_s,
+            ns_per_op: self.ns_per_op,
+            baseline: &self.ratio.to,
+            ratio: self.ratio.over_rounds,
+            noisy: self.noisy,
+            fairness: self.fairness,
+        }
     }
 }

@@ -9,10 +9,10 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use kinlock_ids::Domain;
-use kinlock_sim::random::Random;
+use kinlock_measure::interrupt::pause;
+use kinlock_measure::random::Random;
 
 use super::Ids;
-use crate::bench::harness::interrupt::pause;
 use crate::bench::harness::slice::{Sample, process_cpu_time};
 use crate::bench::harness::suite::Due;
 use crate::bench::harness::team::Job;

@@ -3,25 +3,29 @@
 
 mod intermittent;
 mod objects;
+mod subject;
 mod subjects;
 
 use std::collections::BTreeMap;
 
 use anyhow::bail;
+use kinlock_cli::args::seconds;
+use kinlock_cli::outcome::Outcome;
+use kinlock_cli::report::table::Columns;
+use kinlock_cli::report::units::time;
 use kinlock_ids::{Backend, Policy};
+use kinlock_measure::interrupt::pause;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::subjects::{Subject, Workload};
-use super::harness::interrupt::pause;
+use self::subject::Subject;
+use self::subjects::Workload;
 use super::harness::placement::{self, Pin};
-use super::harness::report::{Entry, Report, Shown};
+use super::harness::plot::Pictured;
+use super::harness::results::{Report, Shown};
+use super::harness::run::Common;
 use super::harness::slice::{self, Sample, Slice};
-use super::harness::suite::{Common, Due, Plan, Suite, cpus};
-use crate::args::seconds;
-use crate::outcome::Outcome;
-use crate::report::table::Columns;
-use crate::report::units::time;
+use super::harness::suite::{Due, Entry, Plan, Suite, cpus};
 
 /// Measure concurrency IDs and what is built on them on this machine.
 ///
@@ -169,11 +173,14 @@ impl Suite for Ids {
     }
 }
 
+impl Pictured for Ids {
+    const PLOT: &'static str = "Draw the time per operation; the name ends in .svg";
+    const CURVES: bool = false;
+}
+
 impl Shown for Ids {
     const SUBJECTS: &'static str = "what";
     const OURS: &'static [&'static str] = &["kinlock-rseq", "kinlock-lease-recent-first"];
-    const CURVES: bool = false;
-    const PLOT: &'static str = "Draw the time per operation; the name ends in .svg or .png";
 
     fn columns(_: &Report<Self>, _: &Entry<Self>) -> Columns<Entry<Self>> {
         Columns::<Entry<Self>>::new()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crossbeam_queue::ArrayQueue;
 use kinlock_ids::{Domain, Pool, Pooled};
 
-use super::subjects::{Named, Run, Subject, domain};
+use super::subject::{MALLOC, Named, Run, Subject, domain};
 use crate::bench::harness::slice::{Part, Slice};
 
 pub type Object = [u64; 8];
@@ -106,7 +106,7 @@ fn subject<S: Source + 'static>(
 
 pub fn of(domains: &[Named]) -> Vec<Subject> {
     let mut all = vec![
-        subject(super::subjects::MALLOC, None, || Malloc),
+        subject(MALLOC, None, || Malloc),
         subject("array-queue", None, || ArrayQueue::new(ROOM)),
     ];
     all.extend(domains.iter().map(|named| {

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex};
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 use fast_counter::ConcurrentCounter;
+use kinlock_cli::names;
 use kinlock_ids::{Backend, Counter, Domain, Histogram, Policy, Pool, Ring, Stack};
 use thread_local::ThreadLocal;
 
 use super::objects::{self, Object};
-use crate::args::names;
+use super::subject::{MALLOC, Named, Run, Subject, domain};
 use crate::bench::harness::slice::{Part, Slice};
 use crate::bench::harness::suite::cpus;
 
@@ -44,26 +45,9 @@ pub fn baseline(workload: Workload) -> &'static str {
 const LOCKED: &str = "locked-add";
 const ATOMICS: &str = "shared-atomics";
 const MUTEX: &str = "mutex-vec";
-pub const MALLOC: &str = "malloc";
 const LOCAL: &str = "thread-local";
 /// The area of one's CPU, without any ID.
 const INDEXED: &str = "cpu-index";
-
-/// Something to be measured.
-pub struct Subject {
-    pub name: String,
-    pub policy: Option<Policy>,
-    /// The domain, for the workload `intermittent`; none: by CPU number.
-    pub domain: Option<Domain>,
-    /// Makes a fresh one.
-    pub make: Box<dyn Fn() -> Arc<dyn Run>>,
-}
-
-/// Does an operation until a slice is over.
-pub trait Run: Send + Sync {
-    /// Keeps count of the operations of a member.
-    fn run(&self, slice: &Slice, member: usize);
-}
 
 /// An operation `F` on a shared `S`, by threads that each have an `L`.
 struct Operation<S, N, F> {
@@ -124,9 +108,6 @@ fn shared<S: Send + Sync + 'static>(
     local(name, shared, || (), move |shared, ()| operation(shared))
 }
 
-/// A name, and the policy of leases; none: restartable.
-pub type Named = (String, Option<Policy>);
-
 /// One of ours for each way to hold IDs.
 fn ours<S: Send + Sync + 'static>(
     domains: &[Named],
@@ -144,15 +125,6 @@ fn ours<S: Send + Sync + 'static>(
             )
         }
     })
-}
-
-pub fn domain(policy: Option<Policy>) -> Domain {
-    let builder = Domain::builder();
-    let built = match policy {
-        None => builder.backend(Backend::Restartable).build(),
-        Some(policy) => builder.policy(policy).build(),
-    };
-    built.expect("the backend was found to be available, and there is address space")
 }
 
 /// What is measured under a workload, the baseline first.

@@ -4,14 +4,14 @@
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 use kinlock::Mutex;
+use kinlock_cli::args::Available;
+use kinlock_cli::names;
 use kinlock_core::platform::{NEVER, Platform};
 use kinlock_invalidation::{Backend, Domain};
 use kinlock_linux::Native;
-use kinlock_verify::invalidation::Ours;
-use kinlock_verify::pages::Protection;
+use kinlock_measure::workloads::pages::{Ours, Protection};
 
 use super::Workload;
-use crate::args::{Available, names};
 
 names! {
     /// A way to protect pages.

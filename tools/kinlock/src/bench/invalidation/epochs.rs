@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
-use kinlock_verify::pages::Protection;
+use kinlock_measure::workloads::pages::Protection;
 
 use super::contenders::Contender;
 

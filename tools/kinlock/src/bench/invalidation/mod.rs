@@ -10,19 +10,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use kinlock_cli::args::{Named, ThreadCounts, named, with_baseline};
+use kinlock_cli::names;
+use kinlock_cli::outcome::{Outcome, tell};
+use kinlock_cli::report::table::Columns;
 use kinlock_invalidation::{Backend, Domain, Stats};
-use kinlock_verify::pages::{Pool, Worker};
+use kinlock_measure::interrupt::{self, State, pause};
+use kinlock_measure::workloads::pages::{Pool, Worker};
 use serde::Serialize;
 
 use self::contenders::{BusyFlag, Contender, ContenderName, LockHeld, ours};
 use self::epochs::{Crossbeam, Numbered, Seize};
-use super::harness::interrupt::{self, State, pause};
-use super::harness::report::{Entry, Report, Shown, Unavailable};
+use super::harness::plot::Pictured;
+use super::harness::results::{Report, Shown};
+use super::harness::run::Common;
 use super::harness::slice::{self, Part, Sample, Slice};
-use super::harness::suite::{Common, Due, Plan, Suite};
-use crate::args::{Named, ThreadCounts, named, names, with_baseline};
-use crate::outcome::{Outcome, tell};
-use crate::report::table::Columns;
+use super::harness::suite::{Due, Entry, Plan, Suite, Unavailable};
 
 /// Measure delayed invalidation against other ways to do the same on this machine.
 ///
@@ -214,10 +217,14 @@ impl Suite for Invalidation {
     }
 }
 
+impl Pictured for Invalidation {
+    const PLOT: &'static str =
+        "Draw throughput over threads, and the time of the small operations; the name ends in .svg";
+}
+
 impl Shown for Invalidation {
     const SUBJECTS: &'static str = "what";
     const OURS: &'static [&'static str] = &["packed", "wide", "slots", "locked"];
-    const PLOT: &'static str = "Draw throughput over threads, and the time of the small operations; the name ends in .svg or .png";
 
     fn columns(_: &Report<Self>, _: &Entry<Self>) -> Columns<Entry<Self>> {
         let shown = |text: fn(&Sections) -> String| {

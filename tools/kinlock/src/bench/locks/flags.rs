@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use kinlock_cli::args::Named;
+use kinlock_measure::stats::Summary;
 use serde::Serialize;
 
 use super::{Locks, work_loop, workloads};
-use crate::args::Named;
-use crate::bench::harness::report::Entry;
-use crate::bench::harness::suite::{Plan, cpus};
-use crate::stats::Summary;
+use crate::bench::harness::suite::{Entry, Plan, cpus};
 
 /// Something to notice about a lock in a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

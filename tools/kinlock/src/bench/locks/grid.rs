@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use kinlock_cli::report::cells::best_first;
+use kinlock_cli::report::table::{Columns, Table, wrapped};
+use kinlock_cli::report::units::time;
 use kinlock_linux::config;
+use kinlock_measure::stats::{Summary, geometric_mean};
 use serde::Serialize;
 
 use super::Locks;
 use super::workloads::grid::Cell;
 use crate::bench::harness::overview::cpu_over_least;
-use crate::bench::harness::report::{Entry, Report, Shown};
-use crate::report::cells::best_first;
-use crate::report::table::{Columns, Table, wrapped};
-use crate::report::units::time;
-use crate::stats::{Summary, geometric_mean};
+use crate::bench::harness::results::{Report, Shown};
+use crate::bench::harness::suite::Entry;
 
 /// Our lock in a cell.
 #[derive(Clone, Debug, Serialize)]

@@ -19,6 +19,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::bail;
+use kinlock_cli::args::{Named, named, with_baseline};
+use kinlock_cli::outcome::Outcome;
+use kinlock_measure::interrupt::{self, State};
 use serde_json::{Value, json};
 
 use self::contenders::LockName;
@@ -27,13 +30,10 @@ use self::report::Detail;
 use self::round::{Measure, Watched};
 use self::workloads::grid::Cell;
 use self::workloads::{WorkloadName, needs_readers};
-use super::harness::interrupt::{self, State};
 use super::harness::placement::{self, Pin};
-use super::harness::report::{Entry, Unavailable};
+use super::harness::run::Common;
 use super::harness::slice::{self, Sample};
-use super::harness::suite::{Common, Due, Plan, Suite, cpus};
-use crate::args::{Named, named, with_baseline};
-use crate::outcome::Outcome;
+use super::harness::suite::{Due, Entry, Plan, Suite, Unavailable, cpus};
 
 /// Measure our locks against their peers on this machine.
 ///

@@ -5,16 +5,17 @@
 mod frontier;
 mod grid;
 
+use kinlock_cli::report::cells::Cells;
+use kinlock_cli::report::plot::curves::{Vertical, chart};
+use kinlock_cli::report::plot::{Area, Drawn, quiet_text, text};
+use kinlock_cli::report::units::rate;
 use plotters::prelude::*;
 
 use super::Locks;
 use super::grid::standings;
-use crate::bench::harness::plot::{TITLE_HEIGHT, curves, look, names, title};
-use crate::bench::harness::report::{Entry, Report, Shown};
-use crate::report::cells::Cells;
-use crate::report::plot::curves::{Vertical, chart};
-use crate::report::plot::{Area, Drawn, quiet_text, text};
-use crate::report::units::rate;
+use crate::bench::harness::plot::{Pictured, TITLE_HEIGHT, curves, look, title};
+use crate::bench::harness::results::{Report, Shown, names};
+use crate::bench::harness::suite::Entry;
 
 const WIDTH: u32 = 1360;
 const LEGEND_WIDTH: u32 = 180;
@@ -22,7 +23,20 @@ const ROW_HEIGHT: u32 = 380;
 /// The largest ratio of throughputs that a chart shows.
 const MOST_SHOWN: f64 = 300.0;
 
-pub fn size(report: &Report<Locks>) -> (u32, u32) {
+impl Pictured for Locks {
+    const PLOT: &'static str =
+        "Draw throughput over threads, and tail over throughput; the name ends in .svg";
+
+    fn size(report: &Report<Self>) -> (u32, u32) {
+        size(report)
+    }
+
+    fn draw(report: &Report<Self>, area: &Area) -> Drawn {
+        draw(report, area)
+    }
+}
+
+fn size(report: &Report<Locks>) -> (u32, u32) {
     let grids = standings(&report.results).len() as u32;
     let rows = rows(report).len() as u32;
     (
@@ -47,7 +61,7 @@ fn least_shown(row: &[Entry<Locks>]) -> f64 {
     lowest.max(highest / MOST_SHOWN)
 }
 
-pub fn draw(report: &Report<Locks>, area: &Area) -> Drawn {
+fn draw(report: &Report<Locks>, area: &Area) -> Drawn {
     let rest = title(report, area)?;
     let (mut panels, legend) = rest.split_horizontally(WIDTH - LEGEND_WIDTH);
     for row in rows(report) {

@@ -7,13 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 
 use super::contenders::{LockName, ReadWrite, ReadWriteFamily, VisitReadWrite};
 use super::round::{Measure, Watched, instrumented, timed};
 use super::trace::Step;
-use super::work_loop;
-use super::workloads::ThinkTime;
+use super::work_loop::{self, ThinkTime};
 use crate::bench::harness::slice::{Part, Sample, Slice};
 use crate::bench::harness::team::Team;
 

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use comfy_table::{Attribute, Cell, Color};
+use kinlock_cli::report::table::Columns;
+use kinlock_cli::report::units::time;
+use kinlock_measure::stats::Summary;
 use serde::Serialize;
 
 use super::flags::Flag;
 use super::round::Watched;
 use super::trace::Handoffs;
-use super::{Locks, flags_of, grid, plot};
-use crate::bench::harness::report::{Entry, Ratio, Report, Shown};
+use super::{Locks, flags_of, grid};
+use crate::bench::harness::results::{Report, Shown};
 use crate::bench::harness::slice::Sample;
-use crate::report::plot::{Area, Drawn};
-use crate::report::table::Columns;
-use crate::report::units::time;
-use crate::stats::Summary;
+use crate::bench::harness::suite::{Entry, Ratio};
 
 /// What all rounds of a lock say.
 #[derive(Serialize)]
@@ -102,8 +102,6 @@ impl Shown for Locks {
         "kinlock-spin-cna",
         "kinlock-spin-fifo",
     ];
-    const PLOT: &'static str =
-        "Draw throughput over threads, and tail over throughput; the name ends in .svg or .png";
 
     fn columns(report: &Report<Self>, entry: &Entry<Self>) -> Columns<Entry<Self>> {
         let mut columns = Columns::<Entry<Self>>::new()
@@ -183,13 +181,5 @@ impl Shown for Locks {
             }
             _ => Cell::new(text),
         }
-    }
-
-    fn plot_size(report: &Report<Self>) -> (u32, u32) {
-        plot::size(report)
-    }
-
-    fn draw(report: &Report<Self>, area: &Area) -> Drawn {
-        plot::draw(report, area)
     }
 }

@@ -13,12 +13,11 @@ use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 use kinlock_core::events::{self, Event};
 use kinlock_linux::topology;
-use kinlock_sim::random::Random;
+use kinlock_measure::interrupt::{self, State, pause};
+use kinlock_measure::random::Random;
 
 use super::contenders::{Family, Lock, LockName, Visit};
 use super::trace::{Handoffs, Step, Trace};
-use super::workloads::Workload;
-use crate::bench::harness::interrupt::{self, State, pause};
 use crate::bench::harness::slice::{self, Part, Sample, Slice};
 use crate::bench::harness::team::Team;
 
@@ -60,6 +59,22 @@ impl Watched {
             .expect("the histogram grows by itself");
         self.handoffs.add(&other.handoffs);
     }
+}
+
+/// One kind of work: every thread repeats `think`, then `section` under the lock.
+pub trait Workload: Send + Sync + Sized + 'static {
+    type Shared: Send + 'static;
+    /// What a thread keeps to itself.
+    type Local: 'static;
+
+    /// Builds the guarded state.
+    fn shared(&self) -> Self::Shared;
+    /// Builds a thread's own state, on that thread.
+    fn local(&self, rng: Random) -> Self::Local;
+    /// Work before the lock is taken.
+    fn think(&self, local: &mut Self::Local);
+    /// Work under the lock.
+    fn section(&self, shared: &mut Self::Shared, local: &mut Self::Local);
 }
 
 /// A workload that can be measured under any lock.

@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 
 /// Iterations that take about `ns` nanoseconds on an otherwise idle CPU; at least 1.
 pub fn iterations(ns: f64) -> u64 {
@@ -56,4 +56,26 @@ fn chain(iterations: u64, start: u64) -> u64 {
         x = (x ^ x >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
     x
+}
+
+/// Private work of random length, from half to one and a half times the mean: a fixed length would
+/// let the threads fall into step.
+pub struct ThinkTime {
+    mean: u64,
+}
+
+impl ThinkTime {
+    /// Work of `ns` nanoseconds on average.
+    pub fn of_ns(ns: f64) -> Self {
+        Self {
+            mean: iterations(ns),
+        }
+    }
+
+    #[inline(always)]
+    pub fn pass(&self, rng: &mut Random) {
+        // Numbers have 48 bits. A division would take longer than a multiplication.
+        let iterations = self.mean / 2 + ((rng.next() * (self.mean + 1)) >> 48);
+        spin(iterations, rng);
+    }
 }

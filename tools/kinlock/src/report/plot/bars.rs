@@ -1,15 +1,17 @@
 //! Bars of times, each with the range of its rounds and its numbers: longer is slower.
 
+use kinlock_measure::stats::Summary;
 use plotters::prelude::*;
 
 use super::{Area, Drawn, text};
 use crate::report::units::time;
-use crate::stats::Summary;
 
+/// A bar of a group.
 #[derive(Clone, Debug)]
 pub struct Bar {
     /// What stands at its left.
     pub name: String,
+    /// Its colour.
     pub colour: RGBColor,
     /// What it shows, in nanoseconds.
     pub nanos: Summary,

@@ -8,6 +8,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{Area, Drawn, styled, text};
 
+/// A curve.
 #[derive(Clone, Debug)]
 pub struct Curve {
     /// Its name in the legend.
@@ -23,13 +24,18 @@ pub struct Curve {
 /// A colour with thick lines and discs, or with thin lines and squares.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
+    /// Of its line, marks and band.
     pub colour: RGBColor,
+    /// Whether it has thick lines and discs.
     pub thick: bool,
 }
 
+/// A point of a curve.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
+    /// The number of threads, or what else the horizontal axis has.
     pub threads: usize,
+    /// The value that the line goes through.
     pub median: f64,
     /// The lower edge of the band.
     pub low: f64,
@@ -37,10 +43,13 @@ pub struct Point {
     pub high: f64,
 }
 
+/// The vertical axis.
 pub struct Vertical<'a, Y> {
+    /// The values that it spans.
     pub range: Y,
     /// Lower values are drawn here.
     pub least: f64,
+    /// What stands beside it.
     pub unit: &'a str,
     /// How its numbers are written.
     pub number: fn(&f64) -> String,
@@ -175,6 +184,7 @@ fn threads_of(curves: &[Curve]) -> Vec<usize> {
 }
 
 impl Look {
+    /// The line of a curve.
     pub fn line(self) -> ShapeStyle {
         self.colour.stroke_width(if self.thick { 3 } else { 1 })
     }

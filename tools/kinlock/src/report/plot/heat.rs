@@ -1,6 +1,6 @@
 //! A heat map: ratios in a table, blue where they are good, red where they are bad.
 
-use kinlock_sim::workloads::grid::{Cell, LINES, PRIVATE, SECTIONS, short};
+use kinlock_measure::workloads::grid::{Cell, LINES, PRIVATE, SECTIONS, short};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 

@@ -15,6 +15,11 @@ use std::path::{Path, PathBuf, absolute};
 use std::process::ExitStatus;
 
 use anyhow::bail;
+use kinlock_cli::args::named;
+use kinlock_cli::names;
+use kinlock_cli::outcome::tell;
+use kinlock_cli::report::write::{Outputs, descriptor};
+use kinlock_cli::report::write_json;
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use serde::Serialize;
@@ -22,10 +27,6 @@ use serde::Serialize;
 pub use self::folder::Folder;
 use self::symbols::Frame;
 use super::variables::Variable;
-use crate::args::{named, names};
-use crate::outcome::tell;
-use crate::report::write::{Outputs, descriptor};
-use crate::report::write_json;
 
 names! {
     /// What a row of the report is.

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use kinlock_measure::workloads::recorded::{Distribution, RecordedLock, Recording};
 use kinlock_report::{CLASSES, Lock as Entry, RECORDED_THREADS, Table, class_range};
-use kinlock_sim::workloads::recorded::{Distribution, RecordedLock, Recording};
 
 use super::view::place;
 use super::{Folder, Lock, Process, processes};

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use kinlock_cli::report::table::{Table, wrapped};
+use kinlock_cli::report::units::{grouped, percent, time};
+
 use super::symbols::{Frame, is_wrapper, short};
 use super::{Caller, Lock, Process, Report, Times, View};
-use crate::report::table::{Table, wrapped};
-use crate::report::units::{grouped, percent, time};
 
 /// Which rows there are.
 pub struct Options {

@@ -1,13 +1,14 @@
 //! Names of locks, and the way from a name to a type.
 
 use super::{CondvarFamily, Family, ReadWriteFamily, monitors, peers, readers};
-use crate::args::{Available, Named, names};
 
 #[cfg(have_ck)]
 use super::ck_mcs::CkMcs;
 /// Never dispatched to: the lock is unavailable.
 #[cfg(not(have_ck))]
 use super::peers::StdMutex as CkMcs;
+use kinlock_cli::args::{Available, Named};
+use kinlock_cli::names;
 
 /// Work to be done with a lock that is known only by name.
 pub trait Visit {

@@ -1,15 +1,16 @@
 //! Throughput against the 99.9 % wait. The best locks are at the lower right: the frontier joins
 //! those that no other lock beats in both.
 
+use kinlock_cli::report::plot::{Area, Drawn, quiet_text, styled};
+use kinlock_cli::report::units::{rate, time};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::least_shown;
 use crate::bench::harness::plot::look;
-use crate::bench::harness::report::{Entry, Report};
+use crate::bench::harness::results::Report;
+use crate::bench::harness::suite::Entry;
 use crate::bench::locks::Locks;
-use crate::report::plot::{Area, Drawn, quiet_text, styled};
-use crate::report::units::{rate, time};
 
 /// Draws the entries of one workload: those with several threads, if there are any.
 pub fn draw(area: &Area, report: &Report<Locks>, row: &[Entry<Locks>]) -> Drawn {

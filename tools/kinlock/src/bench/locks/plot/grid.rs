@@ -1,17 +1,18 @@
 //! The grid: for each number of threads heat maps of our lock over the best peer of each cell, and
 //! the frontier, where each lock has a small mark per cell and a large one at the geometric mean.
 
+use kinlock_cli::report::cells::{Cells, best_first};
+use kinlock_cli::report::plot::heat;
+use kinlock_cli::report::plot::{Area, Drawn, quiet_text, styled, text};
+use kinlock_cli::report::units::time;
+use kinlock_measure::stats::geometric_mean;
 use plotters::prelude::*;
 
-use crate::bench::harness::plot::{look, names};
-use crate::bench::harness::report::{Entry, Report, Shown};
+use crate::bench::harness::plot::look;
+use crate::bench::harness::results::{Report, Shown, names};
+use crate::bench::harness::suite::Entry;
 use crate::bench::locks::Locks;
 use crate::bench::locks::grid::{self, Standing, Standings};
-use crate::report::cells::{Cells, best_first};
-use crate::report::plot::heat;
-use crate::report::plot::{Area, Drawn, quiet_text, styled, text};
-use crate::report::units::time;
-use crate::stats::geometric_mean;
 
 const HEADING: u32 = 40;
 const MAPS_WIDTH: u32 = 680;

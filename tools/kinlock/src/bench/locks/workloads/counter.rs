@@ -1,10 +1,10 @@
 //! A few nanoseconds under the lock, then about 100 ns of private work.
 
-use kinlock_sim::random::Random;
-use kinlock_sim::workloads::counter::{THINK, WORDS};
+use kinlock_measure::random::Random;
+use kinlock_measure::workloads::counter::{THINK_NS, WORDS};
 
-use super::Workload;
-use crate::bench::locks::work_loop;
+use crate::bench::locks::round::Workload;
+use crate::bench::locks::work_loop::ThinkTime;
 
 pub struct Counter {
     think: ThinkTime,
@@ -13,7 +13,7 @@ pub struct Counter {
 impl Counter {
     pub fn new() -> Self {
         Self {
-            think: ThinkTime::of_ns(THINK.ns),
+            think: ThinkTime::of_ns(THINK_NS),
         }
     }
 }
@@ -41,27 +41,5 @@ impl Workload for Counter {
         for word in words {
             *word += 1;
         }
-    }
-}
-
-/// Private work of random length, from half to one and a half times the mean: a fixed length would
-/// let the threads fall into step.
-pub struct ThinkTime {
-    mean: u64,
-}
-
-impl ThinkTime {
-    /// Work of `ns` nanoseconds on average.
-    pub fn of_ns(ns: f64) -> Self {
-        Self {
-            mean: work_loop::iterations(ns),
-        }
-    }
-
-    #[inline(always)]
-    pub fn pass(&self, rng: &mut Random) {
-        // Numbers have 48 bits. A division would take longer than a multiplication.
-        let iterations = self.mean / 2 + ((rng.next() * (self.mean + 1)) >> 48);
-        work_loop::spin(iterations, rng);
     }
 }

@@ -1,12 +1,11 @@
 //! The grid: work under the lock, private work and cache lines touched under the lock, in every
 //! combination. A cell is a workload of its own. The simulator has the same.
 
-use kinlock_sim::random::Random;
-pub use kinlock_sim::workloads::grid::Cell;
+use kinlock_measure::random::Random;
+pub use kinlock_measure::workloads::grid::Cell;
 
-use super::Workload;
-use super::counter::ThinkTime;
-use crate::bench::locks::work_loop;
+use crate::bench::locks::round::Workload;
+use crate::bench::locks::work_loop::{self, ThinkTime};
 
 pub struct Grid {
     /// Iterations of the work loop; 0: none.

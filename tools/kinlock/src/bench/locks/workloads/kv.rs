@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::hint::black_box;
 
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 
+use super::Request;
 use super::zipf::Zipf;
-use super::{Request, Workload};
+use crate::bench::locks::round::Workload;
 
 const KEYS: u64 = 1_000_000;
 

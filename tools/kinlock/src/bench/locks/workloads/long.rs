@@ -1,10 +1,9 @@
 //! About a microsecond under the lock, then about 100 ns of private work, or nothing at all.
 
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 
-use super::Workload;
-use super::counter::ThinkTime;
-use crate::bench::locks::work_loop;
+use crate::bench::locks::round::Workload;
+use crate::bench::locks::work_loop::{self, ThinkTime};
 
 pub struct Long {
     section: u64,

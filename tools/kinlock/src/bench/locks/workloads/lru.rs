@@ -5,11 +5,11 @@ use std::hint::black_box;
 use std::num::NonZeroUsize;
 
 use ::lru::LruCache;
+use kinlock_measure::random::Random;
 
-use kinlock_sim::random::Random;
-
+use super::Request;
 use super::zipf::Zipf;
-use super::{Request, Workload};
+use crate::bench::locks::round::Workload;
 
 /// Keys that are asked for.
 const KEYS: u64 = 1_000_000;

@@ -10,15 +10,14 @@ mod pingpong;
 mod readrandom;
 mod zipf;
 
-pub use counter::ThinkTime;
 use std::path::Path;
 
-use kinlock_sim::random::Random;
+use kinlock_cli::names;
+use kinlock_measure::random::Random;
 
 use super::meeting::Meet;
 use super::readers::Readers;
-use super::round::{Measure, Prepared};
-use crate::args::names;
+use super::round::{Measure, Prepared, Workload};
 
 names! {
     /// A workload of the suite `locks`, in the order in which they run.
@@ -65,22 +64,6 @@ impl Request {
     fn new(rng: Random) -> Self {
         Self { rng, key: 0 }
     }
-}
-
-/// One kind of work: every thread repeats `think`, then `section` under the lock.
-pub trait Workload: Send + Sync + Sized + 'static {
-    type Shared: Send + 'static;
-    /// What a thread keeps to itself.
-    type Local: 'static;
-
-    /// Builds the guarded state.
-    fn shared(&self) -> Self::Shared;
-    /// Builds a thread's own state, on that thread.
-    fn local(&self, rng: Random) -> Self::Local;
-    /// Work before the lock is taken.
-    fn think(&self, local: &mut Self::Local);
-    /// Work under the lock.
-    fn section(&self, shared: &mut Self::Shared, local: &mut Self::Local);
 }
 
 /// Makes a workload ready to be measured under any lock; `db` is a database for `readrandom`.

@@ -10,11 +10,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 use rusty_leveldb::{DB, LdbIterator, Options};
 use tempfile::TempDir;
 
-use super::{Request, Workload};
+use super::Request;
+use crate::bench::locks::round::Workload;
 
 /// Keys that are kept to be asked for, at most.
 const SAMPLE: usize = 100_000;

@@ -4,7 +4,7 @@
 //! "Quickly generating billion-record synthetic databases" (SIGMOD 1994), with the exponent that
 //! YCSB made usual.
 
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 
 /// The usual skew: of a million keys the most popular one gets 6.5 % of all requests, the first
 /// hundred a third.

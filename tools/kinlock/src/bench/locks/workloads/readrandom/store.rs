@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use kinlock_sim::random::Random;
+use kinlock_measure::interrupt;
+use kinlock_measure::random::Random;
 use rusty_leveldb::{DB, Options};
-
-use crate::bench::harness::interrupt;
 
 pub const ENTRIES: u64 = 100_000;
 /// Bytes of a value; keys are 16 bytes.

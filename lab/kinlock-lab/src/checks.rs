@@ -1,0 +1,125 @@
+//! What the verbs that check things share: how subjects are named, how verdicts are shown, and what
+//! the process's exit status says about them.
+
+use std::path::Path;
+
+use kinlock_cli::args::keep_first;
+use kinlock_cli::outcome::Outcome;
+use kinlock_cli::parameters::Parameters;
+use kinlock_cli::report::write::Outputs;
+use kinlock_cli::report::write_json;
+use kinlock_verify::report::{Check, Report};
+use kinlock_verify::{BUSTED, Named, by_name};
+use serde_json::Value;
+
+/// What the help of every primitive ends with.
+pub const HELP: &str = "\
+`busted` stands for all that are broken on purpose. Each of them must be caught, so that the exit \
+status is 1; it is tried until then, at most ten times as long.
+
+Exit status: 0 all checks passed, 1 a check failed, 2 bad input, 3 something that is broken on \
+purpose was not caught by the check meant for it.";
+
+/// Parses a name of one of them, or of all that are broken on purpose.
+pub fn name<S: Named>(text: &str) -> Result<&'static str, String> {
+    one_of(S::KIND, text, S::ALL.iter().map(S::name).chain([BUSTED]))
+}
+
+/// The known name that `text` is.
+pub fn one_of(
+    kind: &str,
+    text: &str,
+    known: impl IntoIterator<Item = &'static str>,
+) -> Result<&'static str, String> {
+    let known: Vec<_> = known.into_iter().collect();
+    let found = known.iter().find(|&&name| name == text);
+    let unknown = || format!("no such {kind}; known: {}", known.join(", "));
+    found.copied().ok_or_else(unknown)
+}
+
+/// Those with these names, each once; without names all that are meant to work.
+pub fn chosen<S: Named>(names: &[&str]) -> Vec<S> {
+    let sound = S::ALL.iter().filter(|one| one.defect().is_none());
+    let mut chosen: Vec<S> = match names {
+        [] => sound.copied().collect(),
+        names => names.iter().flat_map(|name| by_name(name)).collect(),
+    };
+    keep_first(&mut chosen, S::name);
+    chosen
+}
+
+/// Where the JSON report goes, if anywhere. It is opened before the work: a path that cannot be
+/// written must not cost minutes to find out.
+pub fn outputs(json: Option<&Path>) -> anyhow::Result<Outputs<Value>> {
+    let mut outputs = Outputs::new();
+    outputs.add(json, |document, out| write_json(document, out))?;
+    Ok(outputs)
+}
+
+/// A line for each check.
+fn text(report: &Report) -> String {
+    let line = |check: &Check| {
+        let verdict = if check.passed { "ok" } else { "FAILED" };
+        format!("{verdict:<7} {:<44} {}\n", check.name, check.detail)
+    };
+    report.checks.iter().map(line).collect()
+}
+
+/// The last line on stdout.
+pub fn end(passed: bool) -> String {
+    let verdict = if passed { "SUCCESS" } else { "FAILURE" };
+    format!("End of test: {verdict}\n")
+}
+
+/// A run over many subjects: what it says, and what came out so far.
+pub struct Run<'a> {
+    outputs: &'a Outputs<Value>,
+    /// A command that repeats it, said first and last.
+    echo: String,
+    pub total: Report,
+    sound_failed: bool,
+}
+
+impl<'a> Run<'a> {
+    /// Of `kinlock` with this verb and these parameters.
+    pub fn start(
+        outputs: &'a Outputs<Value>,
+        verb: &str,
+        parameters: &Parameters,
+    ) -> anyhow::Result<Self> {
+        let echo = format!("kinlock-lab {verb} {}\n", parameters.arguments().join(" "));
+        outputs.say(&echo)?;
+        Ok(Run {
+            outputs,
+            echo,
+            total: Report::new(),
+            sound_failed: false,
+        })
+    }
+
+    /// One more subject, and what is to be said of it below its checks.
+    pub fn add(&mut self, subject: &impl Named, report: Report, more: &str) -> anyhow::Result<()> {
+        self.outputs.say(&text(&report))?;
+        self.outputs.say(more)?;
+        self.sound_failed |= subject.defect().is_none() && !report.passed;
+        self.total.merge(report);
+        Ok(())
+    }
+
+    /// `numbers` are those of the whole run, in words. A sound subject that failed is worse than a
+    /// broken one that was not caught.
+    pub fn end(self, numbers: &str) -> anyhow::Result<Outcome> {
+        let total = &self.total;
+        let failed = total.checks.iter().filter(|check| !check.passed).count();
+        let checks = total.checks.len();
+        let checks = format!("Checks: {checks}, failed: {failed}");
+        let Run { outputs, echo, .. } = &self;
+        outputs.say(&format!("{echo}{numbers}\n{checks}\n{}", end(total.passed)))?;
+        Ok(match total {
+            _ if self.sound_failed => Outcome::CheckFailed,
+            _ if total.escaped() => Outcome::Escaped,
+            Report { passed: true, .. } => Outcome::Done,
+            _ => Outcome::CheckFailed,
+        })
+    }
+}

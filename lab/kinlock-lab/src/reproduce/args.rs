@@ -1,0 +1,54 @@
+//! The arguments.
+
+use kinlock_cli::args::ThreadCounts;
+use kinlock_cli::report::Destinations;
+use kinlock_sim::published::{TABLES, Table, by_name};
+
+use super::results::Report;
+use crate::simulation::sampling::{Sampling, seconds};
+
+/// Show published tables beside simulated ones
+///
+/// Each table is simulated on its machine. qspinlock and cna-v10 are models of the kernel's locks
+/// that were measured, step by step; for the other tables our source is configured like what was
+/// measured.
+///
+/// Tables are fitted and compared. Fitted: simulated throughputs are multiplied by one number per
+/// table, so that the first row of the first lock fits, and some parameters of machines and
+/// workloads; those are listed below the tables, with what they were fitted on, and which others
+/// are published or assumed. Compared: everything else; speed-ups are not scaled. Rows that miss
+/// the target are shown as such, and are no reason for another exit status.
+///
+/// Example: kinlock-lab reproduce cna-lock2 --plot lock2.svg
+#[derive(clap::Args)]
+pub struct Args {
+    #[arg(value_name = "TABLE", value_parser = table, help = format!("Which tables: {} [default: all]", known_tables()))]
+    pub tables: Vec<Table>,
+    /// Only rows with these numbers of threads, as 1,72,142
+    #[arg(long, value_name = "LIST")]
+    pub threads: Option<ThreadCounts>,
+    /// Another machine than the tables': the name of one that is built in, or a file that describes
+    /// one
+    #[arg(long, value_name = "NAME|FILE")]
+    pub machine: Option<String>,
+    /// Simulated seconds of each run, after a warm-up of a tenth of that [default: as the table
+    /// needs; 0.1 gives each of four sockets its quantum of 2^16 hand-offs]
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
+    pub seconds: Option<f64>,
+    #[command(flatten)]
+    pub sampling: Sampling,
+    #[command(flatten)]
+    pub destinations: Destinations<Report>,
+    /// No progress bar and no notes
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+fn table(name: &str) -> Result<Table, String> {
+    by_name(name).ok_or_else(|| format!("no such table; known: {}", known_tables()))
+}
+
+fn known_tables() -> String {
+    let names: Vec<_> = TABLES.iter().map(|table| table.name).collect();
+    names.join(", ")
+}

@@ -1,0 +1,148 @@
+//! The arguments.
+
+use std::path::{Path, PathBuf};
+
+use kinlock_cli::args::ThreadCounts;
+use kinlock_cli::report::Destinations;
+use kinlock_core::config::{LocalLimit, Numa, Scan};
+use kinlock_linux::topology::DomainKind;
+use kinlock_sim::{Placement, locks, workloads};
+
+use super::part::Shard;
+use super::recording;
+use super::results::Report;
+use crate::simulation::sampling::{Sampling, seconds};
+
+/// Simulate a workload on a large machine
+///
+/// The library's own locks run on a simulated cache-coherent NUMA machine: which lock is best
+/// there, under that load? Results depend neither on the machine that simulates nor on how many of
+/// its CPUs take part.
+///
+/// Every lock runs every workload with every number of threads, with several seeds, and with the
+/// first seed also with other latencies between sockets: bands show the extremes of all of these.
+#[derive(clap::Args)]
+#[command(after_long_help = include_str!("help.txt"))]
+pub struct Args {
+    /// The machine: the name of one that is built in, or a file that describes one
+    #[arg(long, value_name = "NAME|FILE", default_value = "haswell-ex-4s")]
+    pub machine: String,
+    /// Workloads, separated by commas; grid: all its cells, each of which is a workload, such as
+    /// grid:400ns/100ns/16; a file that `kinlock record` wrote: the locks of that program
+    #[arg(long, value_name = "A,B|FILE", value_delimiter = ',', default_value = "lock2", value_parser = workload)]
+    pub workload: Vec<Asked>,
+    /// For grid: a fifth of its cells
+    #[arg(long)]
+    pub quick: bool,
+    /// Locks, separated by commas; the baseline always comes along. For cid-* workloads policies
+    /// for concurrency IDs, for invalidation backends of delayed invalidation [default:
+    /// tas,ticket,mcs,qspinlock,cna-v10,cna, or all of the others; for grid and for a recorded
+    /// program: futex,mutex,mutex-cna]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = lock)]
+    pub locks: Vec<locks::Kind>,
+    /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..142 [default:
+    /// doubling up to the machine's CPUs; for grid: 2,16,64]
+    #[arg(long, value_name = "LIST")]
+    pub threads: Option<ThreadCounts>,
+    /// Simulated seconds of each run, after a warm-up of a tenth of that; the default gives each of
+    /// four locality domains its quantum of 10 ms. The cid-* workloads take longer;
+    /// cid-intermittent ends after its five runs whatever is asked for
+    #[arg(long, value_name = "S", default_value_t = 0.05, value_parser = seconds, allow_negative_numbers = true)]
+    pub seconds: f64,
+    #[command(flatten)]
+    pub sampling: Sampling,
+    /// Where threads run: compact, spread, random or scheduled [default: as the workload was
+    /// measured]
+    #[arg(long, value_name = "HOW", value_parser = placement)]
+    pub placement: Option<Placement>,
+    /// For cna: whether queues are reordered; auto: if the machine has several locality domains
+    #[arg(long, value_name = "auto|on|off", default_value_t = Numa::Auto)]
+    pub numa: Numa,
+    /// For cna: how a waiter of the same locality domain is looked for
+    #[arg(long, value_name = "full|incremental", default_value_t = Scan::Full)]
+    pub scan: Scan,
+    /// For cna: how long hand-offs may stay in a locality domain while others wait, as 10ms or 2^16
+    #[arg(long, value_name = "LIMIT", default_value_t = LocalLimit::default())]
+    pub local_limit: LocalLimit,
+    /// What a locality domain is
+    #[arg(long, value_name = "node|llc|socket", default_value_t = DomainKind::Node)]
+    pub domain: DomainKind,
+    /// The lock that the others are compared with [default: qspinlock, futex, lowest-free, or
+    /// invalidation-locked]
+    #[arg(long, value_name = "NAME", value_parser = lock)]
+    pub baseline: Option<locks::Kind>,
+    /// Run only part I of N, to share the work with other machines; --json FILE takes the part
+    #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
+    pub shard: Option<Shard>,
+    /// Put parts together that --shard has written, instead of simulating: the result is that of
+    /// one whole run
+    #[arg(
+        long, value_name = "FILE", num_args = 1..,
+        conflicts_with_all = [
+            "machine", "workload", "quick", "locks", "threads", "seconds", "seeds", "seed", "band", "bands",
+            "host_threads", "placement", "numa", "scan", "local_limit", "domain",
+            "baseline", "shard",
+        ],
+    )]
+    pub merge: Vec<PathBuf>,
+    /// Trace instead, with the first seed: what each hand-off of the lock waited for, on which
+    /// line. Takes one workload and one number of threads. The last 1000 hand-offs go to FILE: the
+    /// name ends in .csv or .json (- for JSON on stdout), or in .svg for a picture of the
+    /// last few
+    #[arg(
+        long, value_name = "FILE",
+        conflicts_with_all = [
+            "seeds", "band", "bands", "host_threads", "baseline", "shard", "merge", "json", "csv",
+            "markdown", "plot",
+        ],
+    )]
+    pub trace_handoffs: Option<PathBuf>,
+    #[command(flatten)]
+    pub destinations: Destinations<Report>,
+    /// No progress bar and no notes
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// What a name on the command line stands for.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked {
+    Kind(workloads::Kind),
+    /// All cells of the grid, or a fifth of them.
+    Grid,
+}
+
+const GRID: &str = "grid";
+
+fn workload(name: &str) -> Result<Asked, String> {
+    if name == GRID {
+        return Ok(Asked::Grid);
+    }
+    let known = workloads::ALL.iter().chain(workloads::IDS);
+    let known = known.map(|kind| kind.name).chain([GRID]);
+    if Path::new(name).is_file() {
+        return recording::load(name)
+            .map(Asked::Kind)
+            .map_err(|error| format!("{error:#}"));
+    }
+    let found = workloads::by_name(name).map(Asked::Kind);
+    found.ok_or_else(|| unknown("workload", known))
+}
+
+fn lock(name: &str) -> Result<locks::Kind, String> {
+    let known = locks::all().map(|kind| kind.name);
+    locks::by_name(name).ok_or_else(|| unknown("lock", known))
+}
+
+fn placement(name: &str) -> Result<Placement, String> {
+    let mut all = Placement::ALL.iter();
+    let known = all.clone().map(|&(known, _)| known);
+    let found = all.find(|(known, _)| *known == name);
+    let found = found.map(|&(_, placement)| placement);
+    found.ok_or_else(|| unknown("placement", known))
+}
+
+fn unknown<'a>(what: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<_> = known.collect();
+    format!("no such {what}; known: {}", known.join(", "))
+}

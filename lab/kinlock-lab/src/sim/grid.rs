@@ -1,0 +1,78 @@
+//! The grid: how locks stand against the baseline in its cells, and in all cells of a number of
+//! threads.
+
+use std::io::Write;
+
+use kinlock_cli::report::cells::{Cells, Compared};
+use kinlock_cli::report::plot::heat;
+use kinlock_cli::report::plot::{Area, Drawn};
+use kinlock_cli::report::table::{Columns, Table};
+use kinlock_sim::workloads::grid::Cell;
+
+use super::results::{ENOUGH, Entry, Report, Standings, is_cell};
+
+pub fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+    if report.grid.is_empty() {
+        return Ok(());
+    }
+    let baseline = &report.setup.parameters.baseline;
+    writeln!(out, "grid: throughput over that of {baseline}")?;
+    let table = means().of(&report.grid);
+    writeln!(out, "{}\n", table.text(0..table.headings.len()))?;
+    writeln!(out, "By work under the lock / private work / cache lines")?;
+    let table = cells(report);
+    writeln!(out, "{}\n", table.text(1..table.headings.len()))?;
+    Ok(())
+}
+
+fn means() -> Columns<Standings> {
+    Columns::new()
+        .add("threads", |s: &Standings| s.threads)
+        .add("lock", |s| s.lock.clone())
+        .number("mean", 3, |s| s.ratio)
+        .number("least", 2, |s| s.least)
+        .add("in", |s| s.least_cell.clone())
+        .add(format!("below {ENOUGH}"), |s| {
+            format!("{} of {}", s.cells_below, s.cells)
+        })
+}
+
+/// A row per cell, a column per lock and number of threads.
+fn cells(report: &Report) -> Table {
+    let column = |s: &Standings| format!("{}\n{}", s.lock, s.threads);
+    let mut headings = vec!["cell and threads".to_owned()];
+    headings.extend(report.grid.iter().map(column));
+    let workloads = report.by_workload().into_iter();
+    let workloads = workloads.filter(|entries| is_cell(&entries[0].workload));
+    let row = |entries: &[Entry]| {
+        let ratio = |s: &Standings| {
+            let mut own = entries.iter();
+            let own = own.find(|e| e.threads == s.threads && e.lock == s.lock);
+            own.map_or_else(String::new, |e| e.usual().shown_ratio())
+        };
+        let name = std::iter::once(entries[0].workload.clone());
+        name.chain(report.grid.iter().map(ratio)).collect()
+    };
+    Table {
+        headings,
+        rows: workloads.map(row).collect(),
+    }
+}
+
+/// The height of a map.
+pub fn height() -> u32 {
+    heat::grid_height()
+}
+
+/// Draws a map of how a lock stands.
+pub fn draw(area: &Area, report: &Report, of: &Standings) -> Drawn {
+    let entries = report.results.iter();
+    let own = entries.filter(|e| (e.threads, &e.lock) == (of.threads, &of.lock));
+    let ratio = |e: &Entry| Some((Cell::find(&e.workload)?, e.ratio.over_runs.median));
+    let (lock, threads, mean) = (&of.lock, of.threads, of.ratio);
+    let baseline = &report.setup.parameters.baseline;
+    let heading = format!(
+        "{threads} threads: throughput of {lock} over {baseline}'s, by work under the lock; mean {mean:.3}"
+    );
+    heat::draw_grid(area, &heading, true, own.filter_map(ratio))
+}

@@ -1,0 +1,273 @@
+//! What `kinlock-lab sim` is to simulate, and in which order.
+
+use anyhow::{bail, ensure};
+use kinlock_cli::args::{ThreadCounts, keep_first};
+use kinlock_cli::parameters::Parameters as Flags;
+use kinlock_core::config::{Numa, Tuning};
+use kinlock_linux::topology::DomainKind;
+use kinlock_measure::machine::MachineEntry;
+use kinlock_sim::locks::{self, Genre};
+use kinlock_sim::workloads::grid::{self, Cell};
+use kinlock_sim::{Machine, Run, machine, workloads};
+
+use super::args::{Args, Asked};
+use super::setup::{Parameters, Setup};
+use crate::simulation::check;
+use crate::simulation::pool::Job;
+use crate::simulation::provenance::{LockEntry, WorkloadEntry};
+use crate::simulation::sampling::Variant;
+
+/// The arguments, and what they come to.
+pub struct Plan<'a> {
+    args: &'a Args,
+    machine: Machine,
+    workloads: Vec<workloads::Kind>,
+    /// The baseline is among them.
+    locks: Vec<locks::Kind>,
+    baseline: locks::Kind,
+    threads: Vec<usize>,
+    variants: Vec<Variant>,
+}
+
+impl<'a> Plan<'a> {
+    /// With defaults for what was not asked for.
+    pub fn new(args: &'a Args) -> anyhow::Result<Self> {
+        let machine = machine::load(&args.machine)?;
+        let mut workloads = workloads(args)?;
+        let (usual, first) = usual_locks(&workloads[0]);
+        let mut locks = match &args.locks[..] {
+            [] => usual,
+            chosen => chosen.to_vec(),
+        };
+        let baseline = args.baseline.unwrap_or(first);
+        locks.push(baseline);
+        keep_first(&mut locks, |kind| kind.name);
+        keep_first(&mut workloads, |kind| kind.name);
+        let cpus = machine.shape.cpus();
+        let threads = match &args.threads {
+            Some(ThreadCounts(threads)) => threads.clone(),
+            None if workloads.iter().all(|kind| Cell::find(kind.name).is_some()) => {
+                grid::THREADS.to_vec()
+            }
+            None => usual_threads(cpus),
+        };
+        for workload in &workloads {
+            check(workload, &locks, cpus, &threads)?;
+        }
+        Ok(Self {
+            variants: args.sampling.variants(machine.shape.sockets),
+            args,
+            machine,
+            workloads,
+            locks,
+            baseline,
+            threads,
+        })
+    }
+
+    /// All simulations: by workload, number of threads, lock and variant.
+    pub fn jobs(&self) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        for &workload in &self.workloads {
+            for &threads in &self.threads {
+                for &lock in &self.locks {
+                    let run = self.run(workload, lock, threads);
+                    jobs.extend(Job::variants(&run, &self.machine, &self.variants));
+                }
+            }
+        }
+        jobs
+    }
+
+    /// One traced simulation of each lock that was asked for.
+    pub fn traced(&self) -> anyhow::Result<Vec<Run>> {
+        let (&[workload], &[threads]) = (&self.workloads[..], &self.threads[..]) else {
+            bail!("--trace-handoffs takes one workload, and one number of threads: --threads 36");
+        };
+        ensure!(
+            workload.takes() == Genre::Lock && workload.replay().is_none(),
+            "--trace-handoffs takes a workload with one lock, and {} takes {}",
+            workload.name,
+            match workload.replay() {
+                Some(_) => "several",
+                None => workload.takes().plural(),
+            }
+        );
+        let asked = |lock: &&locks::Kind| {
+            let named = self.args.locks.iter().any(|asked| asked.name == lock.name);
+            named || self.args.locks.is_empty()
+        };
+        let run = |&lock: &locks::Kind| Run {
+            seed: self.args.sampling.seed,
+            trace: true,
+            ..self.run(workload, lock, threads)
+        };
+        Ok(self.locks.iter().filter(asked).map(run).collect())
+    }
+
+    /// The machine that is simulated.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// A command that gives this trace, with nothing left to defaults.
+    pub fn traced_command(&self) -> Vec<String> {
+        let args = self.args;
+        let asked: Vec<_> = args.locks.iter().map(|kind| kind.name).collect();
+        let mut flags = self
+            .flags()
+            .without(&["seeds", "band", "bands", "baseline"]);
+        if !asked.is_empty() {
+            flags = flags.with("locks", asked);
+        }
+        let flags = flags.add("trace-handoffs", &args.trace_handoffs);
+        let command = ["kinlock-lab", "sim"].map(str::to_owned).into_iter();
+        command.chain(flags.arguments()).collect()
+    }
+
+    /// What a report says about this.
+    pub fn setup(&self) -> Setup {
+        let args = self.args;
+        let workloads = self.workloads.iter();
+        let command = ["kinlock-lab".to_owned(), "sim".to_owned()].into_iter();
+        Setup {
+            kind: "simulated".to_owned(),
+            version: kinlock_cli::VERSION.to_owned(),
+            commit: kinlock_cli::COMMIT.map(str::to_owned),
+            command: command.chain(self.flags().arguments()).collect(),
+            machine: MachineEntry::new(&self.machine),
+            parameters: Parameters {
+                seconds: args.seconds,
+                variants: self.variants.clone(),
+                baseline: self.baseline.name.to_owned(),
+                threads: self.threads.clone(),
+                numa: args.numa.to_string(),
+                reorder: self.reorder(),
+                scan: args.scan.to_string(),
+                local_limit: args.local_limit.to_string(),
+                domain: args.domain.to_string(),
+                domains: self.domains(),
+                locks: self.locks.iter().map(LockEntry::new).collect(),
+                workloads: workloads
+                    .map(|kind| WorkloadEntry::new(kind, args.placement))
+                    .collect(),
+            },
+            seeds: args.sampling.all_seeds(),
+        }
+    }
+
+    fn run(&self, workload: workloads::Kind, lock: locks::Kind, threads: usize) -> Run {
+        let args = self.args;
+        let mut tuning = Tuning::DEFAULT;
+        tuning.reorder = self.reorder();
+        tuning.scan = args.scan;
+        tuning.limit = args.local_limit;
+        Run {
+            placement: args.placement,
+            tuning,
+            domain: args.domain,
+            seconds: args.seconds,
+            ..Run::new(self.machine.clone(), workload, lock, threads)
+        }
+    }
+
+    fn domains(&self) -> usize {
+        match self.args.domain {
+            DomainKind::LastLevelCache => self.machine.shape.caches(),
+            DomainKind::Node | DomainKind::Socket => self.machine.shape.sockets,
+        }
+    }
+
+    fn reorder(&self) -> bool {
+        match self.args.numa {
+            Numa::Auto => self.domains() > 1,
+            Numa::On => true,
+            Numa::Off => false,
+        }
+    }
+
+    /// All that decides the results.
+    fn flags(&self) -> Flags {
+        let args = self.args;
+        let workloads: Vec<_> = self.workloads.iter().map(|kind| kind.name).collect();
+        let locks: Vec<_> = self.locks.iter().map(|kind| kind.name).collect();
+        Flags::default()
+            .add("machine", &args.machine)
+            .add("workload", workloads)
+            .add("locks", locks)
+            .add("threads", &self.threads)
+            .add("seconds", args.seconds)
+            .add("seeds", args.sampling.seeds)
+            .add("seed", args.sampling.seed)
+            .add("band", args.sampling.band)
+            .add("bands", args.sampling.bands)
+            .add(
+                "placement",
+                args.placement.map(|placement| placement.name()),
+            )
+            .add("numa", args.numa.to_string())
+            .add("scan", args.scan.to_string())
+            .add("local-limit", args.local_limit.to_string())
+            .add("domain", args.domain.to_string())
+            .add("baseline", self.baseline.name)
+    }
+}
+
+/// What was asked for, with the grid's cells in its place.
+fn workloads(args: &Args) -> anyhow::Result<Vec<workloads::Kind>> {
+    let is_grid = |asked: &Asked| matches!(asked, Asked::Grid);
+    ensure!(
+        !args.quick || args.workload.iter().any(is_grid),
+        "--quick is for the workload grid, which --workload leaves out"
+    );
+    let kinds = |asked: &Asked| match asked {
+        Asked::Kind(kind) => vec![*kind],
+        Asked::Grid => {
+            let cells = Cell::chosen(args.quick).into_iter();
+            cells.map(grid::workload).collect()
+        }
+    };
+    Ok(args.workload.iter().flat_map(kinds).collect())
+}
+
+/// The numbers of threads that are simulated unless asked otherwise: doubling, and all CPUs.
+fn usual_threads(cpus: usize) -> Vec<usize> {
+    let doubling = std::iter::successors(Some(1), |n| Some(2 * n));
+    let mut threads: Vec<usize> = doubling.take_while(|n| 3 * n <= 2 * cpus).collect();
+    threads.push(cpus);
+    threads
+}
+
+/// What workloads of which this is the first are put to unless asked otherwise, and the baseline.
+fn usual_locks(first: &workloads::Kind) -> (Vec<locks::Kind>, locks::Kind) {
+    let known = |name| locks::by_name(name).expect("the defaults are known");
+    match first.takes() {
+        Genre::Policy => (locks::POLICIES.to_vec(), known("lowest-free")),
+        Genre::Invalidation => (
+            locks::invalidation::ALL.to_vec(),
+            known("invalidation-locked"),
+        ),
+        Genre::ReaderWriter => (locks::rwlock::ALL.to_vec(), known("rwlock-central")),
+        Genre::Lock if Cell::find(first.name).is_some() || first.replay().is_some() => {
+            let names = ["futex", "mutex", "mutex-cna"];
+            (names.map(known).to_vec(), known("futex"))
+        }
+        Genre::Lock => {
+            let names = ["tas", "ticket", "mcs", "qspinlock", "cna-v10", "cna"];
+            (names.map(known).to_vec(), known("qspinlock"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::usual_threads;
+
+    #[test]
+    fn usual_numbers_of_threads() {
+        assert_eq!(usual_threads(144), [1, 2, 4, 8, 16, 32, 64, 144]);
+        assert_eq!(usual_threads(64), [1, 2, 4, 8, 16, 32, 64]);
+        assert_eq!(usual_threads(2), [1, 2]);
+        assert_eq!(usual_threads(1), [1]);
+    }
+}

@@ -1,0 +1,108 @@
+//! What a recorded program would wait.
+
+use std::io::Write;
+
+use kinlock_cli::report::cells::Cells;
+
+use super::results::{Entry, Report};
+use crate::simulation::band::{Band, over};
+use crate::simulation::provenance::WorkloadEntry;
+
+/// Locks of a program that something is said about.
+const SHOWN: usize = 3;
+
+/// What no replay can know.
+const UNKNOWN: &str = "A replay knows how long and how often locks were held, not why. It assumes that more threads \
+do the same work each, as fast as on the machine of the recording, and that holds take as long with more threads. It \
+knows no nesting of locks, no conditions that threads wait for, no input or output, and no data that the threads share \
+outside their locks.";
+
+/// Says how fast each recorded program would be, and how long it would wait for which lock.
+pub fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+    let workloads = &report.setup.parameters.workloads;
+    for workload in workloads.iter().filter(|w| !w.program_locks.is_empty()) {
+        for cell in report
+            .cells()
+            .filter(|cell| cell[0].workload == workload.name)
+        {
+            sentences(report, workload, cell, out)?;
+        }
+        writeln!(out, "\n{UNKNOWN}\n")?;
+    }
+    Ok(())
+}
+
+/// A sentence about the speed, and one for each of the locks that are waited for most, with one
+/// number of threads.
+fn sentences(
+    report: &Report,
+    workload: &WorkloadEntry,
+    cell: &[Entry],
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let baseline = &report.setup.parameters.baseline;
+    let (base, others): (Vec<_>, Vec<_>) = cell.iter().partition(|entry| entry.lock == *baseline);
+    let Some(base) = base.first() else {
+        return Ok(());
+    };
+    let under = |of_lock: &dyn Fn(&Entry) -> String| {
+        let others = others.iter();
+        let others = others.map(|other| format!("; under {} {}", other.lock, of_lock(other)));
+        others.collect::<String>()
+    };
+    let program = format!(
+        "on {} with {} {} your program would",
+        report.setup.machine.name,
+        base.threads,
+        if base.threads == 1 {
+            "thread"
+        } else {
+            "threads"
+        },
+    );
+    if let Some(recorded) = workload.recorded_per_second.filter(|&rate| rate > 0.0) {
+        let speed = |entry: &Entry| {
+            let Band { median, low, high } = entry.ops_per_us.times(1e6 / recorded);
+            format!("{median:.2}x [{low:.2}, {high:.2}]")
+        };
+        writeln!(
+            out,
+            "{program} have {} of the recorded speed under {baseline}{}",
+            speed(base),
+            under(&speed),
+        )?;
+    }
+    let names = &workload.program_locks;
+    let mut locks: Vec<_> = (0..names.len()).map(|n| (n, share(base, n))).collect();
+    locks.sort_by(|(_, a), (_, b)| b.median.total_cmp(&a.median));
+    for (number, of_base) in locks.into_iter().take(SHOWN) {
+        writeln!(
+            out,
+            "{program} spend {} of its time waiting for lock {} under {baseline}{}",
+            percent(of_base),
+            names[number],
+            under(&|other| percent(share(other, number))),
+        )?;
+    }
+    Ok(())
+}
+
+/// The part of the threads' time that passes between asking for a lock and having it.
+fn share(entry: &Entry, lock: usize) -> Band {
+    let of_run = |sample: &crate::simulation::sample::Sample| {
+        let waited = sample.waited.get(lock).map_or(0.0, |waited| waited.wait_ns);
+        over(waited, entry.threads as f64 * sample.seconds * 1e9)
+    };
+    Band::of_pairs(
+        entry
+            .runs
+            .iter()
+            .map(|run| (&run.sample, of_run(&run.sample))),
+    )
+}
+
+/// `12.3 % [11.9, 12.8]`.
+fn percent(share: Band) -> String {
+    let Band { median, low, high } = share.times(100.0);
+    format!("{median:.1} % [{low:.1}, {high:.1}]")
+}

@@ -1,0 +1,57 @@
+//! What a simulation rests on: locks and workloads, with the origin of each number.
+
+use kinlock_measure::machine::ParameterEntry;
+use kinlock_sim::{Placement, locks, workloads};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadEntry {
+    pub name: String,
+    pub about: String,
+    /// Where its threads run.
+    placement: String,
+    pub parameters: Vec<ParameterEntry>,
+    /// The locks of a recorded program; none for other workloads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub program_locks: Vec<String>,
+    /// How often its threads took these per second when it was recorded; none for other workloads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_per_second: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LockEntry {
+    pub name: String,
+    about: String,
+}
+
+impl WorkloadEntry {
+    /// Of a workload whose threads run where `placement` says, else where it was measured.
+    pub fn new(kind: &workloads::Kind, placement: Option<Placement>) -> Self {
+        let parameters = kind.parameters.iter().map(|constant| ParameterEntry {
+            name: constant.name.to_owned(),
+            value: format!("{} ns", constant.ns),
+            origin: constant.origin.to_owned(),
+            source: constant.source.to_owned(),
+        });
+        Self {
+            name: kind.name.to_owned(),
+            about: kind.about.to_owned(),
+            placement: placement.unwrap_or(kind.placement).name().to_owned(),
+            parameters: parameters.collect(),
+            program_locks: kind
+                .replay()
+                .map_or(Vec::new(), |replay| replay.names().to_vec()),
+            recorded_per_second: kind.replay().map(|replay| replay.recorded_per_second()),
+        }
+    }
+}
+
+impl LockEntry {
+    pub fn new(kind: &locks::Kind) -> Self {
+        Self {
+            name: kind.name.to_owned(),
+            about: kind.about.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A task for a child process. One that crashes or does not end is a failed check.
+
+use std::io::Read;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use kinlock_cli::parameters::Parameters;
+use kinlock_verify::plan::PATIENCE;
+use kinlock_verify::report::{Check, Property, Report};
+
+/// Time for starting threads, for checks and for scenarios that need a minimum, besides what was
+/// asked for.
+const OVERHEAD: Duration = Duration::from_secs(30);
+
+/// What a child process is to do.
+#[derive(Clone)]
+pub struct Task {
+    /// What is tortured: the subcommand.
+    pub primitive: &'static str,
+    pub specimen: &'static str,
+    pub is_broken: bool,
+    /// What to do, with this specimen only.
+    pub parameters: Parameters,
+    /// How long that takes, if nothing hangs.
+    pub seconds: f64,
+    /// How long it takes to notice that something hangs.
+    pub hang: f64,
+    /// `KINLOCK_TOPOLOGY`, if it is to be set.
+    pub topology: Option<String>,
+    /// Whether the child shows no progress.
+    pub quiet: bool,
+}
+
+impl Task {
+    pub fn run(&self) -> anyhow::Result<Report> {
+        let this = std::env::current_exe().context("cannot find the program itself")?;
+        let mut command = Command::new(this);
+        command
+            .args(["torture", self.primitive, "--in-process", "--json", "-"])
+            .args(self.parameters.arguments())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        if self.quiet {
+            command.arg("--quiet");
+        }
+        if let Some(topology) = &self.topology {
+            command.env("KINLOCK_TOPOLOGY", topology);
+        }
+        let (text, status) = output(&mut command, self.time_limit())?;
+        Ok(self.understand(&text, status))
+    }
+
+    fn time_limit(&self) -> Duration {
+        let rounds = if self.is_broken { PATIENCE as f64 } else { 1.0 };
+        Duration::from_secs_f64(1.5 * rounds * self.seconds + 3.0 * self.hang) + OVERHEAD
+    }
+
+    fn understand(&self, text: &str, status: Option<ExitStatus>) -> Report {
+        if let Ok(report) = serde_json::from_str(text) {
+            return report;
+        }
+        let mut report = Report::new();
+        report.push(Check {
+            name: format!("{}/{}", self.specimen, Property::Completion.name()),
+            property: Property::Completion,
+            passed: false,
+            detail: match status {
+                None => "the process did not end and was killed".to_owned(),
+                Some(status) => format!("the process ended with {status} and without a report"),
+            },
+        });
+        report
+    }
+}
+
+/// What the command writes to its standard output, and its status; `None` if it did not end in time
+/// and was killed.
+fn output(command: &mut Command, limit: Duration) -> anyhow::Result<(String, Option<ExitStatus>)> {
+    let mut child = command.spawn().context("cannot start a child process")?;
+    let mut stdout = child.stdout.take().context("the child has no output")?;
+    // Read while it runs: a full pipe would stop it.
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        stdout.read_to_string(&mut text).map(|_| text)
+    });
+    let give_up = Instant::now() + limit;
+    let status = loop {
+        let status = child.try_wait();
+        if let Some(status) = status.context("cannot wait for a child process")? {
+            break Some(status);
+        }
+        if Instant::now() >= give_up {
+            child.kill().context("cannot end a child process")?;
+            child.wait().context("cannot wait for a child process")?;
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    // Output that cannot be read counts as a missing report.
+    let text = reader.join().ok().and_then(Result::ok);
+    Ok((text.unwrap_or_default(), status))
+}

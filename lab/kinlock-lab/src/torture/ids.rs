@@ -1,0 +1,112 @@
+//! `kinlock-lab torture ids`: concurrency IDs.
+
+use anyhow::bail;
+use clap::builder::RangedU64ValueParser;
+use kinlock_cli::outcome::tell;
+use kinlock_cli::parameters::Parameters;
+use kinlock_ids::{Backend, Policy};
+use kinlock_verify::ids::{SCENARIOS, Specimen};
+use kinlock_verify::plan::Settings;
+
+use super::Torture;
+use super::args::{Common, or_all};
+use crate::checks::{HELP, chosen, name, one_of};
+
+/// Test that concurrency IDs are correct under stress
+///
+/// Restartable sequences, and leases under each policy, are put through a number of scenarios, with
+/// signals and changes of affinity meanwhile, and with delays inside the sequences. What is broken
+/// in `--ids busted`: an ID that is shared, one that is leaked, one above the bound, a sequence
+/// that does not restart.
+///
+/// Example: kinlock-lab torture ids --backend rseq --seconds 60
+#[derive(clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// What to torture, separated by commas [default: all that is meant to work and that this
+    /// machine has; `busted`: all that is broken on purpose]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = name::<Specimen>, conflicts_with_all = ["backend", "policy"])]
+    ids: Vec<&'static str>,
+    /// How IDs are held: auto (all ways that this machine has), rseq, lease
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ["auto", "rseq", "lease"])]
+    backend: String,
+    /// Policies of leases, separated by commas [default: all]
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    policy: Vec<Policy>,
+    /// Number of threads
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    threads: usize,
+    /// Scenarios, separated by commas [default: all]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = scenario)]
+    scenarios: Vec<&'static str>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Torture for Args {
+    type Specimen = Specimen;
+    const PRIMITIVE: &'static str = "ids";
+    const FLAG: &'static str = "ids";
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn specimens(&self) -> anyhow::Result<Vec<Specimen>> {
+        if self.backend == "rseq" && !self.policy.is_empty() {
+            bail!("--policy is for leases: with --backend rseq the kernel decides");
+        }
+        let mut chosen = chosen(&self.ids);
+        // Names come without a backend and without policies, and so all of them stay.
+        chosen.retain(|specimen| self.takes(specimen));
+        if let Err(why) = Backend::Restartable.available() {
+            if self.backend == "rseq" || self.ids.contains(&"rseq") {
+                bail!("{why}");
+            }
+            let before = chosen.len();
+            chosen.retain(|specimen| specimen.backend != Backend::Restartable);
+            if chosen.len() < before {
+                tell(&format!("kinlock-lab: left out: {why}"));
+            }
+        }
+        Ok(chosen)
+    }
+
+    fn parameters(&self, names: Parameters) -> Parameters {
+        let parameters = self.common.parameters(names.add("threads", self.threads));
+        parameters.add("scenarios", self.scenarios())
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            threads: vec![self.threads],
+            scenarios: self.scenarios(),
+            ..self.common.settings(None)
+        }
+    }
+}
+
+impl Args {
+    /// Whether the backend and the policies asked for include this.
+    fn takes(&self, specimen: &Specimen) -> bool {
+        match specimen.backend {
+            Backend::Restartable => self.backend != "lease" && self.policy.is_empty(),
+            Backend::Lease => {
+                let policy = self.policy.is_empty() || self.policy.contains(&specimen.policy);
+                self.backend != "rseq" && policy
+            }
+        }
+    }
+
+    fn scenarios(&self) -> Vec<&'static str> {
+        or_all(&self.scenarios, names())
+    }
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    SCENARIOS.iter().map(|scenario| scenario.name)
+}
+
+fn scenario(text: &str) -> Result<&'static str, String> {
+    one_of("scenario", text, names())
+}

@@ -1,0 +1,115 @@
+//! `kinlock-lab explore` as people and programs see it.
+
+mod support;
+
+use serde_json::Value;
+use support::{done, ends, json_with, refused};
+
+#[test]
+fn sound_ones_pass() {
+    for (line, echo) in [
+        (
+            "--locks cna,fifo --schedules 300",
+            "locks --locks cna,fifo --schedules 300 --seed 1",
+        ),
+        (
+            "ids --policies per-cpu,task-owned --schedules 300 --threads 5",
+            "ids --policies per-cpu,task-owned --schedules 300 --seed 1 --threads 5",
+        ),
+        (
+            "invalidation --backends slots,packed --schedules 300 --threads 5",
+            "invalidation --backends slots,packed --schedules 300 --seed 1 --threads 5",
+        ),
+    ] {
+        let text = done(&format!("explore {line}"));
+        let first = text.lines().next().unwrap();
+        assert!(
+            first.starts_with(&format!("kinlock-lab explore {echo}")),
+            "{text}"
+        );
+        // Echoed first and last.
+        let echoes = text.lines().filter(|&line| line == first);
+        assert_eq!(echoes.count(), 2, "{text}");
+        assert_eq!(text.lines().last(), Some("End of test: SUCCESS"), "{text}");
+    }
+}
+
+#[test]
+fn broken_ones_are_caught_and_can_be_replayed() {
+    for (what, flag, name) in [
+        ("locks", "--locks", "busted-splice"),
+        ("ids", "--policies", "busted-leak"),
+        ("invalidation", "--backends", "busted-wakeup"),
+    ] {
+        let report = json_with(&format!("explore {what} {flag} {name}"), 1);
+        assert_eq!(report["parameters"]["primitive"], what);
+        let checks = report["checks"].as_array().expect("checks");
+        let mut catches = checks.iter().filter(|check| check["property"] == "catch");
+        let caught = catches.next().is_some_and(|check| check["passed"] == true);
+        assert!(caught && catches.next().is_none(), "{report:#}");
+        let found = &report["found"][name];
+        assert!(found["schedules"].as_u64() >= Some(1), "{found}");
+        let word = found["shrunk"].as_str().expect("a word");
+        let again = ends(1, &format!("explore {what} --replay {word}"));
+        let property = found["property"].as_str().unwrap();
+        assert!(again.contains(&format!("{property}: ")), "{again}");
+    }
+}
+
+#[test]
+fn broken_ones_are_hunted_for_longer_than_asked_for() {
+    // It takes several schedules; up to ten times those asked for are played.
+    let line = "explore --locks busted-condvar-sleep --schedules 1 --json -";
+    let report: Value = serde_json::from_str(&ends(1, line)).expect("stdout is JSON");
+    let found = report["found"].as_object().expect("by name");
+    let schedules = |found: &Value| found["schedules"].as_u64().unwrap();
+    assert!(
+        found.values().any(|found| schedules(found) > 1),
+        "{report:#}"
+    );
+    let checks = report["checks"].as_array().unwrap().iter();
+    let catches = checks.filter(|check| check["property"] == "catch");
+    assert!(catches.clone().count() == 1 && catches.into_iter().all(|c| c["passed"] == true));
+}
+
+#[test]
+fn a_broken_lock_that_gets_away_is_no_success() {
+    // Two threads are too few to starve one.
+    let text = ends(
+        3,
+        "explore --locks busted-starvation --schedules 6 --threads 2",
+    );
+    assert!(text.contains("NOT CAUGHT"), "{text}");
+}
+
+#[test]
+fn a_schedule_that_passes_can_be_replayed() {
+    done("explore --replay cna:timed:*:5:*");
+}
+
+#[test]
+fn bad_input_is_one_line_and_status_2() {
+    for (flags, named) in [
+        ("--locks no-such-lock", "cna-count"),
+        ("--schedules 0", "--schedules"),
+        ("--threads 1", "--threads"),
+        ("--host-threads 0", "--host-threads"),
+        ("--replay cna:timed", "DISRUPTIONS"),
+        ("--replay cna:timed:*:1:* --seed 2", "--seed"),
+        (
+            "--json /no/such/directory/report.json",
+            "/no/such/directory",
+        ),
+        ("mutexes", "mutexes"),
+        ("ids --policies no-such-policy", "task-owned"),
+        ("ids --replay cna:timed:*:1:*", "no such policy"),
+        ("ids --replay per-cpu:timed:*:1:*", "mixed"),
+        ("invalidation --backends wide", "packed"),
+        (
+            "invalidation --backends packed --replay packed:mixed:*:1:*",
+            "--backends",
+        ),
+    ] {
+        refused(&format!("explore {flags}"), named);
+    }
+}

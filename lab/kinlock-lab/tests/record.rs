@@ -1,0 +1,106 @@
+//! What `kinlock-lab sim` makes of a recording by `kinlock record`.
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use support::{compiled, done, json, kinlock, list, refused, script};
+use tempfile::TempDir;
+
+const SOURCE: &str = include_str!("../../../tools/kinlock/tests/programs/recorded.c");
+
+fn recorded(words: &[&str]) -> (TempDir, PathBuf, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "program", "-O1 -g -pthread", SOURCE);
+    let file = folder.path().join("recorded.json");
+    let mut command = kinlock();
+    command.arg("record").arg("-o").arg(&file).arg("--");
+    let output = command.arg(program).args(words).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{message}");
+    let text = fs::read_to_string(&file).unwrap();
+    (folder, file, serde_json::from_str(&text).unwrap())
+}
+
+fn lock<'a>(recording: &'a Value, name: &str) -> &'a Value {
+    let mut locks = list(&recording["locks"]).iter();
+    let found = locks.find(|lock| lock["name"] == name);
+    found.unwrap_or_else(|| panic!("no lock {name}: {}", recording["locks"]))
+}
+
+/// The part of the times that lies in a range, and for how many acquisitions all stand.
+fn within(times: &Value, from: u64, to: u64) -> (f64, u64) {
+    let classes: Vec<(u64, u64, u64)> = serde_json::from_value(times.clone()).unwrap();
+    assert!(classes.iter().all(|class| class.0 < class.1));
+    let of_range = classes
+        .iter()
+        .filter(|class| class.1 > from && class.0 <= to);
+    let count: u64 = of_range.map(|class| class.2).sum();
+    let all: u64 = classes.iter().map(|class| class.2).sum();
+    (count as f64 / all as f64, all)
+}
+
+/// A recording in which few times are long because other programs used the CPUs: one measured time
+/// stands for hundreds, and a think time of 20 ms would be all that a short simulation has.
+fn recorded_undisturbed() -> (TempDir, PathBuf) {
+    let mut long = Vec::new();
+    for _ in 0..6 {
+        let (folder, file, recording) = recorded(&["2", "4000", "5", "40"]);
+        let hot = lock(&recording, "hot");
+        let parts = (
+            within(&hot["hold"], 25_000, u64::MAX).0,
+            within(&hot["think"], 200_000, u64::MAX).0,
+        );
+        if parts.0 < 0.01 && parts.1 < 0.005 {
+            return (folder, file);
+        }
+        long.push(parts);
+    }
+    panic!("the machine is too busy: parts of the holds and thinks that are long: {long:?}");
+}
+
+#[test]
+fn a_simulation_tells_how_long_more_threads_would_wait() {
+    let (_folder, file) = recorded_undisturbed();
+    let line = format!(
+        "sim --quiet --machine laptop --threads 1,8,16 --seconds 0.02 --seeds 2 --workload {}",
+        file.display()
+    );
+    let text = done(&line);
+    let said = "on laptop with 16 threads your program would spend ";
+    let sentence = text.lines().find(|line| line.contains(said)).unwrap();
+    assert!(
+        sentence.contains("waiting for lock hot under futex; under mutex "),
+        "{sentence}"
+    );
+    assert!(text.contains("A replay knows how long"), "{text}");
+    let report = json(&line);
+    let workload = &report["parameters"]["workloads"][0];
+    let names = list(&workload["program_locks"]);
+    let hot = names.iter().position(|name| name == "hot").unwrap();
+    let share = |threads: u64| {
+        let mut results = list(&report["results"]).iter();
+        let of_mutex = |result: &&Value| result["threads"] == threads && result["lock"] == "mutex";
+        let run = &results.find(of_mutex).unwrap()["runs"][0];
+        let all = threads as f64 * run["seconds"].as_f64().unwrap() * 1e9;
+        // A lock that no thread took has no waits.
+        run["waited"][hot]["wait_ns"].as_f64().unwrap_or(0.0) / all
+    };
+    let shares = [1, 8, 16].map(share);
+    let told = || format!("{shares:?}: {}", fs::read_to_string(&file).unwrap());
+    // It is held a ninth of the time: eight threads can work, of sixteen nearly half have to wait.
+    assert!(shares[2] > 0.25, "{}", told());
+    assert!(shares[1] < shares[2], "{}", told());
+    // A thread alone waits for no other.
+    assert!(shares[0] < shares[2] / 10.0, "{}", told());
+}
+
+#[test]
+fn what_is_no_recording_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = script(folder.path(), "other.json", "{}");
+    let line = format!("sim --workload {}", other.display());
+    refused(&line, "is no recording of `kinlock record`");
+}

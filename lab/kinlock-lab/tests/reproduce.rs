@@ -1,0 +1,175 @@
+//! What `kinlock-lab reproduce` shows, and what it refuses.
+
+mod support;
+
+use std::fs;
+
+use support::{done, ends, json, refused, without_host};
+use tempfile::TempDir;
+
+/// Two rows of each table in a moment.
+const SHORT: &str = "reproduce --seconds 0.0005 --threads 1,16 --seeds 1";
+
+fn short(more: &str) -> String {
+    format!("{SHORT} {more}")
+}
+
+#[test]
+fn json_has_the_promised_fields() {
+    let report = json(SHORT);
+    assert_eq!(report["seconds"], 0.0005);
+    let tables = report["tables"].as_array().unwrap();
+    let names: Vec<_> = tables.iter().map(|table| &table["table"]).collect();
+    let expected = [
+        "cna-lock2",
+        "cna-locktorture",
+        "cna-open1",
+        "cna-leveldb-readrandom",
+    ];
+    assert_eq!(names, expected);
+    for table in tables {
+        assert_eq!(table["stock"]["name"], "qspinlock");
+        assert_eq!(table["cna"]["name"], "cna-v10");
+        let rows = table["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 6);
+        assert!(table["scale"].as_f64().unwrap() > 0.0);
+        for row in rows {
+            for field in ["median", "low", "high"] {
+                assert!(row["simulated"][field].as_f64().unwrap() > 0.0, "{row}");
+            }
+            let published = row["published"].as_f64().unwrap();
+            let simulated = row["simulated"]["median"].as_f64().unwrap();
+            let error = row["error_pct"].as_f64().unwrap();
+            assert!((100.0 * (simulated / published - 1.0) - error).abs() < 1e-6);
+            assert_eq!(row["pass"].is_boolean(), row["key"] == 16);
+            assert!(row["note"].is_string());
+        }
+        // The scale makes the first number fit.
+        assert_eq!(rows[0]["column"], "stock");
+        assert!(rows[0]["error_pct"].as_f64().unwrap().abs() < 1e-6);
+        assert_eq!(rows[2]["column"], "speedup");
+    }
+    assert_eq!(tables[0]["rows"][3]["published"], 4.152);
+    assert_eq!(tables[1]["rows"][5]["published"], 1.216);
+}
+
+#[test]
+fn results_depend_on_neither_host_threads_nor_the_rows_shown() {
+    let one = json(&short("cna-lock2 --host-threads 1"));
+    let two = json(&short("cna-lock2 --host-threads 2"));
+    assert_eq!(without_host(one), without_host(two));
+    let both = json(&short("cna-lock2"));
+    let only = json("reproduce cna-lock2 --seconds 0.0005 --seeds 1 --threads 16");
+    let rows = &only["tables"][0]["rows"];
+    assert_eq!(rows.as_array().unwrap().len(), 3);
+    assert_eq!(rows[0], both["tables"][0]["rows"][3]);
+}
+
+#[test]
+fn draws_of_assumed_numbers_widen_bands_and_say_what_speedups_hang_on() {
+    let table = |more: &str| json(&short(more))["tables"][0].clone();
+    let usual = table("cna-lock2 --band 0");
+    let drawn = table("cna-lock2 --band 0 --bands 4");
+    assert!(usual["hangs_on"].is_null());
+    let hangs_on = drawn["hangs_on"].as_array().unwrap();
+    let strength = hangs_on
+        .iter()
+        .map(|on| on["rank_correlation"].as_f64().unwrap().abs());
+    let strength: Vec<_> = strength.collect();
+    assert!(strength.len() > 10 && strength.is_sorted_by(|a, b| a >= b));
+    assert!(strength[0] > 0.0 && strength[0] <= 1.0);
+    // The speed-up with 16 threads.
+    let of = |table: &serde_json::Value, what: &str| {
+        table["rows"][5]["simulated"][what].as_f64().unwrap()
+    };
+    assert_eq!(of(&drawn, "median"), of(&usual, "median"));
+    assert_eq!(of(&usual, "low"), of(&usual, "high"));
+    assert!(of(&drawn, "low") < of(&drawn, "high"));
+    assert!(done(&short("cna-lock2 --bands 4")).contains("speed-ups hang on"));
+}
+
+#[test]
+fn tables_say_what_the_simulation_rests_on() {
+    let table = done(SHORT);
+    for expected in [
+        "cna-lock2",
+        "speed-up",
+        "workload lock2; stock = qspinlock, cna = cna-v10",
+        "targets met",
+        "parameters of machine haswell-ex-4s",
+        "parameters of workload locktorture",
+        "published",
+        "fitted",
+        "assumed",
+    ] {
+        assert!(table.contains(expected), "{expected}: {table}");
+    }
+    assert_eq!(table.matches("parameters of machine").count(), 1);
+    assert!(done(&short("--markdown -")).contains("### cna-lock2"));
+    assert_eq!(done(&short("--csv -")).lines().count(), 1 + 4 * 6);
+}
+
+#[test]
+fn every_table_gets_a_picture() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("all.svg");
+    let plot = format!("--plot {}", file.display());
+    done(&short(&plot));
+    for table in ["cna-lock2", "cna-locktorture"] {
+        let picture = fs::read_to_string(folder.path().join(format!("all-{table}.svg"))).unwrap();
+        assert!(picture.contains("published"), "{table}");
+    }
+    assert!(!file.exists());
+    done(&short(&format!("cna-lock2 {plot}")));
+    assert!(file.exists());
+}
+
+#[test]
+fn bad_input_is_one_line() {
+    for (arguments, expected) in [
+        ("foo", "cna-locktorture"),
+        ("--threads 0", "--threads"),
+        ("--threads 7", "no row with 7 threads"),
+        ("--machine pdp-11", "haswell-ex-4s"),
+        ("--seconds 0", "--seconds"),
+        ("--plot x.png", "pictures are SVG"),
+        ("--json /nonexistent/x", "cannot write"),
+        ("--csv /nonexistent/x", "cannot write"),
+        ("--markdown /nonexistent/x", "cannot write"),
+        ("--plot /nonexistent/x.svg", "cannot write"),
+    ] {
+        refused(&format!("reproduce {arguments}"), expected);
+    }
+}
+
+#[test]
+fn help_has_an_example_and_all_tables() {
+    let help = ends(0, "reproduce --help");
+    assert!(help.contains("kinlock-lab reproduce cna-lock2"), "{help}");
+    assert!(help.contains("cna-locktorture"), "{help}");
+}
+
+#[test]
+fn tables_of_the_mutex_have_their_own_columns() {
+    let short = |table| {
+        let line = format!("reproduce {table} --seconds 0.0005 --seeds 1 --band 0");
+        json(&line)["tables"][0].clone()
+    };
+    let spinners = short("mutex-spinners");
+    assert_eq!(spinners["columns"][1], "queued");
+    let rows = spinners["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 8 * 3);
+    // Rows of the same number of threads are one simulation.
+    assert_eq!(rows[0]["simulated"], rows[3]["simulated"]);
+    assert_eq!(rows[18]["label"], "8 nodes 1100-2000 users");
+    assert_eq!(rows[20]["published"], 1.342);
+    let osq = short("osq-prev-cpu");
+    assert_eq!(osq["judged"], "direction");
+    assert!(osq["rows"][0]["pass"].is_null() && osq["rows"][2]["pass"].is_boolean());
+}
+
+#[test]
+fn rows_are_taken_from_all_tables_that_have_them() {
+    let table = done("reproduce --threads 80 --seconds 0.0005 --seeds 1");
+    assert!(table.contains("mutex-spinners") && !table.contains("cna-lock2"));
+}

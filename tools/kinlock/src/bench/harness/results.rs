@@ -1,0 +1,160 @@
+//! What came out of a run. Field names of its JSON are a contract: add, never rename.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use comfy_table::Cell;
+use kinlock_cli::args::keep_first;
+use kinlock_cli::machine::Machine;
+use kinlock_cli::report::table::Columns;
+use kinlock_measure::rounds::Extent;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::suite::{Entry, Plan, Suite, Unavailable};
+
+/// How the results of a suite are shown.
+pub trait Shown: Suite {
+    /// What stands over the names of subjects.
+    const SUBJECTS: &'static str;
+    /// Our subjects, the one that the summary is about first. The first that was measured counts.
+    const OURS: &'static [&'static str];
+
+    /// The columns of a detailed table, to which `entry` belongs.
+    fn columns(report: &Report<Self>, entry: &Entry<Self>) -> Columns<Entry<Self>>;
+    fn csv_columns() -> Columns<Entry<Self>>;
+    /// A subject's remarks on itself, as `unfair`.
+    fn remarks(_entry: &Entry<Self>) -> Vec<&'static str> {
+        Vec::new()
+    }
+    /// Whether the cell of an entry has a row of its own in the overview.
+    fn has_row(_report: &Report<Self>, _entry: &Entry<Self>) -> bool {
+        true
+    }
+    /// Writes what follows these rows.
+    fn write_more(_report: &Report<Self>, _out: &mut dyn Write) -> anyhow::Result<()> {
+        Ok(())
+    }
+    /// A cell of a detailed table on stdout.
+    fn paint(_heading: &str, text: &str) -> Cell {
+        Cell::new(text)
+    }
+}
+
+/// One run of a suite.
+#[derive(Serialize)]
+#[serde(bound = "")]
+pub struct Report<S: Suite> {
+    /// `measured`: on this machine, in this run.
+    pub kind: &'static str,
+    pub machine: Machine,
+    /// More about the machine.
+    #[serde(flatten)]
+    pub facts: BTreeMap<&'static str, String>,
+    pub command: Vec<String>,
+    /// What the command line left open.
+    pub parameters: Parameters,
+    pub extent: Extent,
+    /// What to keep in mind when reading the results.
+    pub warnings: Vec<String>,
+    /// What this build or machine lacks.
+    pub unavailable: Vec<Unavailable>,
+    /// What all results together say.
+    #[serde(flatten)]
+    pub summary: BTreeMap<&'static str, Value>,
+    /// One entry per subject, workload and number of threads.
+    pub results: Vec<Entry<S>>,
+    /// Whether people see the detailed tables.
+    #[serde(skip)]
+    pub details: bool,
+}
+
+/// How things were measured.
+#[derive(Serialize)]
+pub struct Parameters {
+    /// Length of a timed slice, the shortest if they differ.
+    pub seconds: f64,
+    /// The same in words.
+    #[serde(skip)]
+    pub slice: String,
+    pub rounds: usize,
+    pub seed: u64,
+    /// Other busy processes meanwhile.
+    pub hogs: usize,
+    #[serde(flatten)]
+    more: Value,
+}
+
+impl<S: Suite> Report<S> {
+    /// Draws conclusions from what was measured; `disturbed` is a warning.
+    pub fn new(
+        suite: &S,
+        plan: &Plan<S>,
+        machine: Machine,
+        mut results: Vec<Entry<S>>,
+        extent: Extent,
+        disturbed: Option<String>,
+        details: bool,
+    ) -> Self {
+        suite.conclude(plan, &mut results);
+        let usual = [
+            extent.warning(),
+            machine.is_busy(),
+            machine.is_scaled(),
+            disturbed,
+        ];
+        let mut warnings: Vec<_> = usual.into_iter().flatten().collect();
+        warnings.extend(noisy(results.iter().map(|entry| entry.noisy)));
+        warnings.extend(suite.warnings(plan, &results));
+        for Unavailable { lock, remedy } in S::unavailable() {
+            warnings.push(format!("{lock} was not measured: {remedy}"));
+        }
+        Report {
+            kind: "measured",
+            machine,
+            facts: S::facts(),
+            command: std::env::args().collect(),
+            parameters: Parameters {
+                seconds: plan.seconds,
+                slice: plan.slice(),
+                rounds: plan.rounds,
+                seed: plan.seed,
+                hogs: plan.hogs,
+                more: suite.parameters(plan),
+            },
+            extent,
+            warnings,
+            unavailable: S::unavailable(),
+            summary: S::summary(&results),
+            results,
+            details,
+        }
+    }
+
+    /// The machine, what else is known about it, and how busy it was kept.
+    pub fn where_measured(&self, between: &str) -> String {
+        let facts = self.facts.iter();
+        let facts = facts.map(|(name, value)| format!("{between}{name} sequences: {value}"));
+        let hogs = match self.parameters.hogs {
+            0 => String::new(),
+            1 => format!("{between}1 other busy process meanwhile"),
+            n => format!("{between}{n} other busy processes meanwhile"),
+        };
+        self.machine.summary() + &facts.collect::<String>() + &hogs
+    }
+}
+
+/// The names of all subjects, in the order in which they appear.
+pub fn names<S: Suite>(entries: &[Entry<S>]) -> Vec<&str> {
+    let mut names: Vec<&str> = entries.iter().map(|entry| &*entry.lock).collect();
+    keep_first(&mut names, |name| *name);
+    names
+}
+
+fn noisy(ratios: impl ExactSizeIterator<Item = bool>) -> Option<String> {
+    let all = ratios.len();
+    let noisy = ratios.filter(|&noisy| noisy).count();
+    (noisy > 0).then(|| {
+        format!("{noisy} of {all} ratios mean nothing (marked ~): rounds differ too much; try more --rounds or --seconds")
+    })
+}
