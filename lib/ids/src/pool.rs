@@ -68,7 +68,6 @@ const LARGEST: usize = 1 << 14;
 /// let node: Pooled<'static, _> = NODES.insert([0; 8]).expect("memory");
 /// std::thread::spawn(move || drop(node)).join().unwrap();
 /// ```
-#[derive(Debug)]
 pub struct Pool<T>(Probed<T, Sound>);
 
 impl<T> Pool<T> {
@@ -152,6 +151,14 @@ impl<T> Pool<T> {
     /// The domain that the pool was made for.
     pub fn domain(&self) -> &Domain {
         self.0.lists.domain()
+    }
+}
+
+impl<T> fmt::Debug for Pool<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("domain", self.domain())
+            .finish_non_exhaustive()
     }
 }
 
@@ -372,7 +379,6 @@ impl<T, P: Probe> Drop for Probed<T, P> {
 /// std::thread::scope(|s| s.spawn(move || assert_eq!(*object, [1, 2])).join().unwrap());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct Pooled<'p, T>(ProbedObject<'p, T, Sound>);
 
 impl<T> Deref for Pooled<'_, T> {
@@ -387,6 +393,12 @@ impl<T> DerefMut for Pooled<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         &mut self.0
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Pooled<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
     }
 }
 
@@ -431,7 +443,6 @@ impl<T, P: Probe> Drop for ProbedObject<'_, T, P> {
 
 /// An object in a [`Pool`], which keeps the pool alive; see [`Pool::insert_owned`]. Dropping this
 /// drops the object, frees its place, and drops the pool if nothing else keeps it alive.
-#[derive(Debug)]
 pub struct PooledArc<T: 'static> {
     // The fields are dropped in this order.
     object: Pooled<'static, T>,
@@ -450,6 +461,12 @@ impl<T: 'static> DerefMut for PooledArc<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         &mut self.object
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for PooledArc<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
     }
 }
 

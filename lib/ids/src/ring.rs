@@ -11,6 +11,7 @@
 //!    gate and has restarted all sequences; or with `&mut self`. Other threads only compare `first`
 //!    with `end`.
 
+use core::fmt;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -73,7 +74,6 @@ use kinlock_linux::native::futex;
 /// assert_eq!(events.drain().len(), 4);
 /// # Ok::<(), kinlock_ids::BuildError>(())
 /// ```
-#[derive(Debug)]
 pub struct Ring<T>(Probed<T, Sound>);
 
 impl<T> Ring<T> {
@@ -149,6 +149,15 @@ impl<T> Ring<T> {
     /// The domain that the ring was made for.
     pub fn domain(&self) -> &Domain {
         &self.0.domain
+    }
+}
+
+impl<T> fmt::Debug for Ring<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring")
+            .field("capacity", &self.capacity())
+            .field("domain", self.domain())
+            .finish_non_exhaustive()
     }
 }
 

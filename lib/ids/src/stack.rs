@@ -1,5 +1,6 @@
 //! A stack without a contended head: one per ID, with stealing.
 
+use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
@@ -45,7 +46,6 @@ use crate::lab::{Probe, Sound};
 /// # assert_eq!(buffer.len(), 4096);
 /// # Ok::<(), kinlock_ids::BuildError>(())
 /// ```
-#[derive(Debug)]
 pub struct Stack<T>(Probed<T, Sound>);
 
 impl<T> Stack<T> {
@@ -80,6 +80,14 @@ impl<T> Stack<T> {
     /// The domain that the stack was made for.
     pub fn domain(&self) -> &Domain {
         self.0.lists.domain()
+    }
+}
+
+impl<T> fmt::Debug for Stack<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack")
+            .field("domain", self.domain())
+            .finish_non_exhaustive()
     }
 }
 

@@ -88,6 +88,14 @@ fn a_pool_holds_as_many_as_it_says_and_says_when_it_is_full() {
 }
 
 #[test]
+fn an_object_is_shown_as_itself() {
+    let domain = common::leases(32);
+    let pool = Arc::new(Pool::new(&domain, 2).unwrap());
+    let (object, owned) = (pool.insert("a").unwrap(), pool.insert_owned("b").unwrap());
+    assert_eq!(format!("{object:?} {owned:?}"), r#""a" "b""#);
+}
+
+#[test]
 fn a_growing_pool_is_never_full() {
     for domain in domains() {
         let pool = Pool::growing(&domain).unwrap();
