@@ -3,7 +3,6 @@
 use crate::config;
 use crate::native::kind_of_queue;
 use crate::raw::mutex::{MutexConfig, Queue};
-use crate::raw::osq::Watch;
 use crate::raw::qspinlock::Config;
 use crate::raw::rwlock::RwLockConfig;
 use crate::tuning::Tuning;
@@ -26,7 +25,7 @@ impl MutexConfig for AsConfigured {
 
     fn queue() -> Queue {
         match kind_of_queue().load(Relaxed) {
-            FIFO => Queue::Osq(Watch::CACHED),
+            FIFO => Queue::Osq,
             LOCAL_FIRST => Queue::Cna,
             _ => choose_queue(),
         }

@@ -271,8 +271,6 @@ pub struct Slot<P: Atomics> {
     nodes: [Node<P>; NESTING],
     /// See "States of a slot".
     references: P::AtomicU8,
-    /// As a node's `cpu`, for the thread's last wait; in a cache line that is seldom written.
-    cpu: P::AtomicU16,
 }
 
 impl<P: Atomics> Slot<P> {
@@ -281,7 +279,6 @@ impl<P: Atomics> Slot<P> {
         Slot {
             nodes: core::array::from_fn(|_| Node::new()),
             references: Atomic::new(0),
-            cpu: Atomic::new(0),
         }
     }
 }
@@ -330,7 +327,6 @@ impl<P: ConstAtomics> Slot<P> {
                 }
             }; NESTING],
             references: P::AtomicU8::ZERO,
-            cpu: P::AtomicU16::ZERO,
         }
     };
 }
@@ -382,18 +378,6 @@ impl<P: Atomics> Waiters<P> {
     #[inline]
     pub(crate) fn node(&self, id: Id) -> &'static Node<P> {
         &self.slots[id.slot() as usize - 1].nodes[(id.0 & 3) as usize]
-    }
-
-    /// The CPU that the owner of the node last recorded in its slot.
-    pub(crate) fn slot_cpu(&self, id: Id) -> u16 {
-        self.slots[id.slot() as usize - 1].cpu.load(Relaxed)
-    }
-
-    pub(crate) fn set_slot_cpu(&self, id: Id, cpu: u16) {
-        let slot = &self.slots[id.slot() as usize - 1];
-        if slot.cpu.load(Relaxed) != cpu {
-            slot.cpu.store(cpu, Relaxed);
-        }
     }
 
     /// Adds a reference to `slot`, so that it is not claimed anew.

@@ -25,7 +25,7 @@ use kinlock_core::platform::{NEVER, Platform};
 use kinlock_core::raw::mutex::{
     Joined, Layout, MutexConfig, MutexFault, Queue, QueuedMutex, Split,
 };
-use kinlock_core::raw::osq::{Osq, Watch};
+use kinlock_core::raw::osq::Osq;
 use loom::cell::UnsafeCell;
 use model::explore;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -52,7 +52,7 @@ macro_rules! config {
     )*};
 }
 
-const OSQ: Queue = Queue::Osq(Watch::CACHED);
+const OSQ: Queue = Queue::Osq;
 
 config! {
     Queued: queue OSQ, fault None, trials 0;
@@ -316,7 +316,7 @@ impl Line {
 
     fn stand(&self, patience: u64, until: u64) {
         let place = Loom::waiters().enter().unwrap();
-        if self.queue.join(&place, Watch::CACHED, patience, until) {
+        if self.queue.join(&place, patience, until) {
             // SAFETY: invariant 1.
             self.head.with_mut(|h| unsafe { *h += 1 });
             self.queue.leave(&place);

@@ -18,7 +18,6 @@ use crate::specimen::{fault, named};
 use kinlock_core::config::Tuning;
 use kinlock_core::platform::{Atomic, NEVER, Platform};
 use kinlock_core::raw::mutex::{MutexConfig, Queue};
-use kinlock_core::raw::osq::Watch;
 use kinlock_invalidation::raw::{
     Backend, Config, Domain, Fault, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
 };
@@ -86,7 +85,7 @@ impl<const FAULT: u8> MutexConfig for Kind<FAULT> {
     }
 
     fn queue() -> Queue {
-        Queue::Osq(Watch::CACHED)
+        Queue::Osq
     }
 }
 

@@ -89,7 +89,7 @@ mod wait;
 mod word;
 
 pub use super::fault::MutexFault;
-use super::osq::{Osq, Watch};
+use super::osq::Osq;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Parked, Platform};
 use crate::tuning::Tuning;
@@ -105,9 +105,6 @@ pub(super) const OTHERS: u32 = EVERY_SET & !REQUESTER;
 pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// Whether waiters may sleep, where the platform can.
     const PARK: bool = true;
-    /// Whether the waiter at the front polls the lock and takes it as soon as it is free, as
-    /// spinners of a kernel do: never kept, no hand-offs. For comparisons; waits are not bounded.
-    const POLLS: bool = false;
     /// One wait in so many finds out whether the lock should be kept; 0: none does.
     #[doc(hidden)]
     const TRIALS: u32 = 1024;
@@ -120,7 +117,7 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
 
     /// How waiters queue. All waits for a lock that queue must agree.
     fn queue() -> Queue {
-        Queue::Osq(Watch::CACHED)
+        Queue::Osq
     }
 }
 
@@ -130,7 +127,7 @@ pub enum Queue {
     /// Not at all: every waiter looks at the word.
     Unqueued,
     /// First in, first out, and waiters that give up leave; see [`osq`](super::osq).
-    Osq(Watch),
+    Osq,
     /// Local waiters first as [tuned](Tuning::reorder), in the queue of the
     /// [spinlock](super::qspinlock).
     Cna,

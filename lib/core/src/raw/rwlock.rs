@@ -124,7 +124,7 @@ mod write;
 #[doc(hidden)]
 pub use super::fault::RwLockFault;
 use super::mutex::Queue;
-use super::osq::{Osq, Watch};
+use super::osq::Osq;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform};
 use crate::raw::waiter::passed;
@@ -155,7 +155,7 @@ pub trait RwLockConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
 
     /// How writers queue. All waits for a lock that queue must agree.
     fn queue() -> Queue {
-        Queue::Osq(Watch::CACHED)
+        Queue::Osq
     }
 }
 

@@ -4,7 +4,6 @@ use super::*;
 use kinlock_core::Native;
 use kinlock_core::platform::{Atomics, NEVER};
 use kinlock_core::raw::mutex::Queue;
-use kinlock_core::raw::osq::Watch;
 use kinlock_core::tuning::Tuning;
 
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +13,7 @@ impl MutexConfig for Plain {
         Tuning::DEFAULT
     }
     fn queue() -> Queue {
-        Queue::Osq(Watch::CACHED)
+        Queue::Osq
     }
 }
 

@@ -8,7 +8,6 @@ use kinlock_core::events::Event;
 use kinlock_core::raw::mutex::{
     Joined, Layout, MutexConfig, MutexFault, Queue, QueuedMutex, Split,
 };
-use kinlock_core::raw::osq::{PredecessorCpu, Watch};
 use kinlock_sim::Sim;
 use kinlock_sim::random::Random;
 
@@ -50,21 +49,12 @@ pub(super) const fn broken<const FAULT: u8>(name: &'static str, defect: Property
     }
 }
 
-pub(super) const USUAL_QUEUE: Queue = Queue::Osq(Watch::CACHED);
-
-const fn other_queue(layout: PredecessorCpu) -> Queue {
-    Queue::Osq(Watch {
-        layout,
-        ..Watch::CACHED
-    })
-}
+pub(super) const USUAL_QUEUE: Queue = Queue::Osq;
 
 /// Mostly the usual one.
 pub(in crate::explore) fn queue(random: &mut Random) -> Queue {
     match random.below(6) {
         0 => Queue::Unqueued,
-        1 => other_queue(PredecessorCpu::SharedLine),
-        2 => other_queue(PredecessorCpu::OwnLine),
         _ => USUAL_QUEUE,
     }
 }

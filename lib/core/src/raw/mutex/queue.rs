@@ -25,8 +25,8 @@ pub(in crate::raw) fn wait<P: Platform>(
 ) -> bool {
     match queue {
         Queue::Unqueued => at_front(),
-        Queue::Osq(watch) => {
-            if !waiters.join(&place, watch, limits.patience, limits.deadline) {
+        Queue::Osq => {
+            if !waiters.join(&place, limits.patience, limits.deadline) {
                 return false;
             }
             let taken = at_front();

@@ -34,7 +34,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     fn wait(&self, deadline: u64) -> bool {
         let tuning = C::tuning();
         let quantum = tuning.quantum.nanos();
-        let tries = Self::PARKS && !C::POLLS && C::TRIALS > 0 && quantum > 0;
+        let tries = Self::PARKS && C::TRIALS > 0 && quantum > 0;
         // Not 0: without a source of randomness each wait would be a trial.
         let trial = tries && P::random() % C::TRIALS == C::TRIALS - 1;
         let mut wait = Wait {
@@ -63,7 +63,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         let patience = if wait.oversubscribed { SPIN } else { BRIEF };
         let until = P::now().saturating_add(patience).min(wait.deadline);
         loop {
-            let refused = C::POLLS || self.word.flags(Relaxed) & (KEPT | HANDOFF | PICKUP) != 0;
+            let refused = self.word.flags(Relaxed) & (KEPT | HANDOFF | PICKUP) != 0;
             let queued = !wait.oversubscribed && self.spinners.last() != 0;
             let left = until.saturating_sub(P::now());
             if wait.front.trial || refused || queued || left == 0 {
@@ -121,12 +121,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
                 return false;
             }
             let left = wait.deadline.saturating_sub(seen.now);
-            let step = match (C::POLLS, seen.free) {
-                (false, _) => wait.front.next(seen),
-                (true, false) => Step::Poll(NEVER),
-                (true, true) => Step::Take { idle: false },
-            };
-            match step {
+            match wait.front.next(seen) {
                 Step::Take { idle } if self.word.take() => {
                     if idle {
                         self.word.clear(KEPT | WATCHED);

@@ -114,7 +114,7 @@ both_layouts! {
 /// Waits in the queue, and at its front asleep on the word without a time limit.
 fn lock_as_sleeping_head<C: MutexConfig, L: Layout<Native>>(mutex: &Mutex<C, L>) {
     let place = Native::waiters().enter().expect("a slot is free");
-    assert!(mutex.spinners.join(&place, Watch::CACHED, 0, NEVER));
+    assert!(mutex.spinners.join(&place, 0, NEVER));
     let mut wait = at_front();
     while !mutex.try_lock() {
         mutex.sleep(&mut wait.slept, SLEEPERS, NEVER);
