@@ -5,6 +5,7 @@
 
 pub(crate) mod cna;
 pub mod condvar;
+pub(crate) mod contend;
 pub(crate) mod fault;
 pub mod mutex;
 pub mod once;

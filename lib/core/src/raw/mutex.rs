@@ -1,5 +1,5 @@
 //! The blocking mutex: four bytes. Running threads may barge; waiters stand in a queue; the waiter
-//! at its front follows a policy that fits on a page.
+//! at its front follows a [policy](super::contend) that is a pure function.
 //!
 //! Sources: queued optimistic spinners are from the Linux kernel's mutex (Long, 2013), the
 //! cancellable queue from Zijlstra (2014), the hand-off from Zijlstra and Long (2016). A lock that
@@ -36,7 +36,7 @@
 //! | front watches | (f, *) | (f + WATCHED, *) | fetch-or |
 //! | front begins a trial | (f, *) | (f + KEPT, *) | fetch-or |
 //! | front takes an idle lock | (f + KEPT, 1) | (f, 1) | fetch-and, as holder |
-//! | front ends a trial: held for long, or no verdict | (f + KEPT, *) | (f, *) | fetch-and |
+//! | front ends a trial: held for long, or no verdict | (f + KEPT + WATCHED, *) | (f, *) | fetch-and |
 //! | hand-off is requested | (f, *) | (f + HANDOFF, *) | compare-and-swap (b) |
 //! | requester falls asleep | (f, *) | (f + HANDOFF_SLEEPS, *) | fetch-or, look again, park |
 //! | request is withdrawn | (f + HANDOFF, *) | (f, *) | compare-and-swap (c) |
@@ -81,13 +81,12 @@
 //!    change the same byte by read-modify-writes. Either the hand-off finds the flag and unparks,
 //!    or the requester finds `PICKUP` before it parks, since the kernel compares the word.
 
-mod cna_queue;
 mod fair;
-pub(super) mod policy;
-pub(super) mod queue;
 mod wait;
 mod word;
 
+pub use super::contend::Queue;
+use super::contend::constants::WAITS_PER_TRIAL;
 pub use super::fault::MutexFault;
 use super::osq::Osq;
 use crate::events::Event;
@@ -107,7 +106,7 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     const PARK: bool = true;
     /// One wait in so many finds out whether the lock should be kept; 0: none does.
     #[doc(hidden)]
-    const TRIALS: u32 = 1024;
+    const TRIALS: u32 = WAITS_PER_TRIAL;
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: MutexFault = MutexFault::None;
@@ -119,18 +118,6 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     fn queue() -> Queue {
         Queue::Osq
     }
-}
-
-/// How waiters queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Queue {
-    /// Not at all: every waiter looks at the word.
-    Unqueued,
-    /// First in, first out, and waiters that give up leave; see [`osq`](super::osq).
-    Osq,
-    /// Local waiters first as [tuned](Tuning::reorder), in the queue of the
-    /// [spinlock](super::qspinlock).
-    Cna,
 }
 
 /// The mutex, generic over where it runs, how it is configured, and how its word is laid out.

@@ -121,9 +121,10 @@ mod wait;
 mod word;
 mod write;
 
+pub use super::contend::Queue;
+use super::contend::constants::WAITS_PER_TRIAL;
 #[doc(hidden)]
 pub use super::fault::RwLockFault;
-use super::mutex::Queue;
 use super::osq::Osq;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform};
@@ -145,7 +146,7 @@ pub trait RwLockConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     const BIAS: bool = true;
     /// One wait in so many finds out whether the lock should be kept; 0: none does.
     #[doc(hidden)]
-    const TRIALS: u32 = 1024;
+    const TRIALS: u32 = WAITS_PER_TRIAL;
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: RwLockFault = RwLockFault::None;

@@ -1,14 +1,13 @@
 //! Tests on words and waits prepared for them.
 
-mod policy;
 mod sleep;
 mod word;
 
-use super::policy::Front;
-use super::wait::Wait;
+use super::wait::Waiting;
 use super::word::{KEPT, WATCHED, generation};
 use super::*;
 use crate::Native;
+use crate::raw::contend::{Front, Wait};
 use crate::tuning::Quantum;
 
 #[derive(Clone, Copy, Debug)]
@@ -85,8 +84,18 @@ fn waiting(tuning: Tuning, trial: bool) -> Wait {
         tuning,
         oversubscribed: false,
         front: Front::new(tuning.quantum.nanos(), trial),
-        slept: false,
     }
+}
+
+/// Waits at the front, as one that has slept on the word if `slept`.
+fn wait_as<C: MutexConfig, L: Layout<Native>>(
+    mutex: &Mutex<C, L>,
+    slept: bool,
+    mut wait: Wait,
+) -> bool {
+    let mut waiter = Waiting::new(mutex);
+    waiter.slept = slept;
+    waiter.wait_at_front(&mut wait)
 }
 
 /// Hand-offs are requested at once.

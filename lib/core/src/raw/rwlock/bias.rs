@@ -3,7 +3,7 @@
 //! Source: BRAVO (Dice and Kogan, USENIX ATC 2019).
 
 use super::*;
-use crate::raw::mutex::policy::SPIN;
+use crate::raw::contend::constants::SPIN_NS;
 use crate::raw::waiter::{left, sleep_until};
 
 /// After a writer has ended the bias, so many times as long as that took nobody sets it. So a
@@ -197,7 +197,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     pub(super) fn pause(start: u64, deadline: u64) {
         let now = P::now();
         let waited = now.saturating_sub(start);
-        if waited < SPIN || !Self::PARKS {
+        if waited < SPIN_NS || !Self::PARKS {
             P::relax();
         } else {
             let nap = (waited / 8).clamp(NAP.start, NAP.end);

@@ -1,8 +1,7 @@
 //! Readers that wait, and readers that leave.
 
-use super::wait::End;
 use super::*;
-use crate::raw::mutex::policy::SPIN;
+use crate::raw::contend::constants::SPIN_NS;
 use crate::raw::waiter::left;
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
@@ -71,36 +70,29 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     /// Waits and enters (`true`), or until the time is up.
     fn wait_to_read(&self, deadline: u64, passing: bool) -> bool {
-        let mut stay = self.begin(C::tuning(), deadline);
-        self.arrive(&mut stay);
-        let free = |seen| with_reader::<P>(seen, passing).is_some();
-        match self.follow_policy(&mut stay, free, || self.enter(passing)) {
-            End::Taken(counted) => self.finish(counted, deadline),
-            End::TimeUp => false,
-            End::Sleep(_) | End::Request => self.read_in_turn(deadline, passing),
-        }
+        let counted = self.wait_to_count(deadline, passing);
+        counted.is_some_and(|counted| self.finish(counted, deadline))
     }
 
-    /// Waits for the writer that holds the lock, or is to go next, and enters (`true`), or until
-    /// the time is up.
-    pub(super) fn read_in_turn(&self, deadline: u64, passing: bool) -> bool {
+    /// Waits until a writer holds the lock and registers, or enters. `None`: the time is up.
+    pub(super) fn read_in_turn(&self, deadline: u64, passing: bool) -> Option<Counted> {
         let start = P::now();
         loop {
             if C::FAULT == RwLockFault::BiasInWrite {
                 self.state.set(BIASED);
             }
             if let Some(counted) = self.enter(passing).or_else(|| self.register()) {
-                return self.finish(counted, deadline);
+                return Some(counted);
             }
             if passed(deadline, P::now) {
-                return false;
+                return None;
             }
             if is_full(self.state.load(Relaxed)) {
                 Self::pause(start, deadline);
                 continue;
             }
             // Until the one that goes next has the lock, or has given up.
-            let patience = SPIN.min(left(deadline, P::now));
+            let patience = SPIN_NS.min(left(deadline, P::now));
             let blocked = |seen| is_refused::<P>(seen, passing);
             if !self.state.wait_for(patience, |seen| !blocked(seen)) {
                 self.sleep(
@@ -162,7 +154,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 // Too late: the lock is this reader's.
                 continue;
             }
-            let patience = SPIN.min(left(deadline, P::now));
+            let patience = SPIN_NS.min(left(deadline, P::now));
             if !self.state.wait_for(patience, |seen| !written(seen)) {
                 self.sleep(
                     READERS,

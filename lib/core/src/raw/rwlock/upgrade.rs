@@ -2,7 +2,7 @@
 //! another writer in before.
 
 use super::*;
-use crate::raw::mutex::policy::SPIN;
+use crate::raw::contend::constants::SPIN_NS;
 use crate::raw::waiter::left;
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
@@ -125,7 +125,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 return false;
             }
             let others = |seen| count(seen) != 0;
-            let patience = SPIN.min(left(deadline, P::now));
+            let patience = SPIN_NS.min(left(deadline, P::now));
             if !self.state.wait_for(patience, |seen| !others(seen)) {
                 self.sleep(UPGRADER, UPGRADING, deadline, |seen| seen, others);
             }

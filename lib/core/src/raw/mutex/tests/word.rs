@@ -74,7 +74,7 @@ both_layouts! {
     fn withdrawing_after_the_hand_off_yields_the_lock<L>() {
         let mutex = with::<Sound, L>(HELD, PICKUP);
         assert!(!mutex.withdraw_request());
-        assert!(mutex.await_handoff(&mut Wait { deadline: 0, ..at_front() }));
+        assert!(Waiting::new(&mutex).await_handoff(0));
         assert_eq!(state(&mutex), (HELD, 0));
         let mutex = with::<LeakyCancel, L>(HELD, PICKUP);
         assert!(mutex.withdraw_request());
@@ -84,7 +84,7 @@ both_layouts! {
     fn a_requester_takes_what_is_free_or_handed_over<L>() {
         for (held, flags) in [(FREE, HANDOFF), (HELD, PICKUP)] {
             let mutex = with::<Sound, L>(held, flags);
-            assert!(mutex.await_handoff(&mut at_front()));
+            assert!(Waiting::new(&mutex).await_handoff(NEVER));
             assert_eq!(state(&mutex), (HELD, 0));
         }
     }
@@ -102,16 +102,16 @@ both_layouts! {
 
     fn a_waiter_that_has_slept_sets_the_flag_for_others<L>() {
         let mutex = with::<Sound, L>(FREE, 0);
-        assert!(mutex.wait_at_front(&mut Wait { slept: true, ..at_front() }));
+        assert!(wait_as(&mutex, true, at_front()));
         assert_eq!(state(&mutex), (HELD, SLEEPERS));
         // It does not get the lock, and the holder will see the flag.
-        let late = || Wait { deadline: 0, slept: true, ..at_front() };
+        let late = || Wait { deadline: 0, ..at_front() };
         let mutex = with::<Sound, L>(HELD, 0);
-        assert!(!mutex.wait_at_front(&mut late()));
+        assert!(!wait_as(&mutex, true, late()));
         assert_eq!(state(&mutex), (HELD, SLEEPERS));
         // There is no holder, so the next sleeper is woken at once.
         let mutex = with::<Sound, L>(FREE, 0);
-        assert!(!mutex.wait_at_front(&mut late()));
+        assert!(!wait_as(&mutex, true, late()));
         assert_eq!(state(&mutex), (FREE, 0));
     }
 
@@ -119,7 +119,7 @@ both_layouts! {
     fn an_idle_lock_is_no_longer_kept<L>() {
         for trial in [false, true] {
             let mutex = with::<Sound, L>(FREE, if trial { 0 } else { KEPT });
-            assert!(mutex.wait_at_front(&mut waiting(Tuning::DEFAULT, trial)));
+            assert!(wait_as(&mutex, false, waiting(Tuning::DEFAULT, trial)));
             assert_eq!(state(&mutex), (HELD, 0));
         }
     }
@@ -128,13 +128,14 @@ both_layouts! {
     fn a_trial_ends_with_the_wait<L>() {
         let mutex = with::<Sound, L>(HELD, 0);
         let until = Native::now() + 1;
-        assert!(!mutex.wait_at_front(&mut Wait { deadline: until, ..waiting(Tuning::DEFAULT, true) }));
+        let wait = Wait { deadline: until, ..waiting(Tuning::DEFAULT, true) };
+        assert!(!wait_as(&mutex, false, wait));
         assert_eq!(state(&mutex), (HELD, 0));
         let mutex = with::<Sound, L>(HELD, HANDOFF);
         unlock(&mutex);
         // Refused until the pickup, and the time is up before.
         let deadline = Native::now() + 50_000;
-        assert!(!mutex.wait_at_front(&mut Wait { deadline, ..waiting(fair(), true) }));
+        assert!(!wait_as(&mutex, false, Wait { deadline, ..waiting(fair(), true) }));
         assert_eq!(state(&mutex).1 & !(SLEEPERS | WATCHED), PICKUP);
     }
 
