@@ -20,6 +20,7 @@
 //! | [`slots`] | where threads wait: slots and nodes |
 //! | [`platform`] | what an algorithm may ask of the machine |
 //! | [`native`], `loom` | the platforms of the hardware and of the model checker |
+//! | `defect` | deliberate defects of locks, and a platform that has one: for checks |
 //! | [`raw`] | the algorithms |
 //! | [`configured`] | the algorithms with the knobs in force |
 //!
@@ -40,6 +41,8 @@ pub mod announced;
 pub mod atomic;
 pub mod config;
 pub mod configured;
+#[doc(hidden)]
+pub mod defect;
 #[cfg(feature = "std")]
 mod environment;
 pub mod events;

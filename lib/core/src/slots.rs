@@ -79,6 +79,11 @@
 //! ```
 //!
 //! Claiming is lock-free and takes O(slots / 32) steps, once per thread.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. [`Waiters`], [`Slot`] and [`Node`] are `repr(C)`, and name their platform only by its
+//!    atomics. So they are the same types for all platforms with the same atomics.
 
 mod table;
 
@@ -343,6 +348,20 @@ pub struct Waiters<P: Atomics> {
 }
 
 impl<P: Atomics> Waiters<P> {
+    /// The same table, as that of a platform with the same atomics.
+    pub fn of_platform<Q>(&'static self) -> &'static Waiters<Q>
+    where
+        Q: Atomics<
+                AtomicU8 = P::AtomicU8,
+                AtomicU16 = P::AtomicU16,
+                AtomicU32 = P::AtomicU32,
+                AtomicU64 = P::AtomicU64,
+            >,
+    {
+        // SAFETY: invariant 1.
+        unsafe { &*core::ptr::from_ref(self).cast() }
+    }
+
     /// A table over the platform's storage.
     ///
     /// # Panics

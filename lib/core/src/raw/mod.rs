@@ -6,7 +6,6 @@
 pub(crate) mod cna;
 pub mod condvar;
 pub(crate) mod contend;
-pub(crate) mod fault;
 pub mod mutex;
 pub mod once;
 pub mod osq;
@@ -17,5 +16,5 @@ pub mod waiter;
 pub use condvar::QueuedCondvar;
 pub use mutex::{MutexConfig, QueuedMutex};
 pub use once::RunOnce;
-pub use qspinlock::{Config, Fault, QueuedSpinLock};
+pub use qspinlock::{Config, QueuedSpinLock};
 pub use rwlock::{QueuedRwLock, RwLockConfig};

@@ -87,8 +87,8 @@ mod word;
 
 pub use super::contend::Queue;
 use super::contend::constants::WAITS_PER_TRIAL;
-pub use super::fault::MutexFault;
 use super::osq::Osq;
+use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Parked, Platform};
 use crate::tuning::Tuning;
@@ -107,9 +107,6 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// One wait in so many finds out whether the lock should be kept; 0: none does.
     #[doc(hidden)]
     const TRIALS: u32 = WAITS_PER_TRIAL;
-    /// A deliberate defect, for showing that a check can fail.
-    #[doc(hidden)]
-    const FAULT: MutexFault = MutexFault::None;
 
     /// The run-time knobs. Called once per slow path.
     fn tuning() -> Tuning;

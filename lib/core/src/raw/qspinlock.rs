@@ -128,14 +128,13 @@ mod timing;
 
 use core::marker::PhantomData;
 
+use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
 use crate::raw::waiter::passed;
 use crate::tuning::Tuning;
 
-pub use crate::raw::fault::Fault;
 pub use config::Config;
-pub(crate) use config::Sound;
 pub use timing::STEAL_LIMIT;
 
 const PARKED: u8 = 2;
@@ -250,13 +249,13 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     pub unsafe fn unlock(&self) {
         self.locked.store(
             0,
-            if matches!(C::FAULT, Fault::RelaxedUnlock) {
+            if matches!(P::DEFECT, Defect::SpinRelaxedUnlock) {
                 Relaxed
             } else {
                 Release
             },
         );
-        if P::CAN_PARK && C::PARK && !matches!(C::FAULT, Fault::LostWakeup) {
+        if P::CAN_PARK && C::PARK && !matches!(P::DEFECT, Defect::SpinLostWakeup) {
             // Pairs with the heavy fence in `sleep_on_word`; see 1 above.
             P::light_fence();
             if self.pending.glance(Relaxed) & PARKED != 0 {

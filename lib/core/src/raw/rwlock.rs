@@ -123,9 +123,8 @@ mod write;
 
 pub use super::contend::Queue;
 use super::contend::constants::WAITS_PER_TRIAL;
-#[doc(hidden)]
-pub use super::fault::RwLockFault;
 use super::osq::Osq;
+use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform};
 use crate::raw::waiter::passed;
@@ -147,9 +146,6 @@ pub trait RwLockConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// One wait in so many finds out whether the lock should be kept; 0: none does.
     #[doc(hidden)]
     const TRIALS: u32 = WAITS_PER_TRIAL;
-    /// A deliberate defect, for showing that a check can fail.
-    #[doc(hidden)]
-    const FAULT: RwLockFault = RwLockFault::None;
 
     /// The run-time knobs. Called once per slow path.
     fn tuning() -> Tuning;
@@ -319,7 +315,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// The lock must be held for writing, and the right to release it must be the caller's.
     #[inline]
     pub unsafe fn unlock_write(&self) {
-        if !self.state.leave_idle(release::<C>()) {
+        if !self.state.leave_idle(release::<P>()) {
             self.leave_writer(Leave::Free);
         }
     }
@@ -332,7 +328,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// As [`unlock_write`](Self::unlock_write).
     #[inline]
     pub unsafe fn unlock_write_fair(&self) {
-        if !self.state.leave_idle(release::<C>()) {
+        if !self.state.leave_idle(release::<P>()) {
             self.leave_writer(Leave::Fair);
         }
     }
@@ -451,9 +447,9 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     }
 }
 
-const fn release<C: RwLockConfig>() -> crate::platform::Ordering {
-    match C::FAULT {
-        RwLockFault::RelaxedUnlock => Relaxed,
+const fn release<P: Platform>() -> crate::platform::Ordering {
+    match P::DEFECT {
+        Defect::RwLockRelaxedUnlock => Relaxed,
         _ => Release,
     }
 }

@@ -1,7 +1,8 @@
 //! The search for a local waiter, and setting aside the remote ones before it.
 
 use super::limit::{Limit, clock};
-use super::{Config, Fault, Head, Search};
+use super::{Head, Search};
+use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::Platform;
 use crate::raw::waiter::{Id, Link};
@@ -17,7 +18,7 @@ const LINGER_PAUSES: u32 = 64;
 /// waiters are rare the lock stays in a domain for fewer, and never waits.
 pub(super) const LINGER_RUN: u32 = 4;
 
-impl<P: Platform, C: Config> Head<P, C> {
+impl<P: Platform> Head<P> {
     /// The pre-scan: searches for a local waiter and reads the clock. Call it before waiting for
     /// the lock, since the head has nothing better to do then.
     pub(crate) fn pre_scan(&mut self) {
@@ -106,7 +107,7 @@ impl<P: Platform, C: Config> Head<P, C> {
             return;
         };
         match self.secondary {
-            Some(tail) if C::FAULT != Fault::LostSplice => {
+            Some(tail) if P::DEFECT != Defect::SpinLostSplice => {
                 let head = self.next(tail).unwrap_or(first);
                 self.link(tail, first);
                 self.link(last, head);

@@ -88,7 +88,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         loop {
             // Acquire pairs with `advance`.
             let seen = self.sequence.load(Acquire);
-            if seen & !FLAGS != ticket && C::FAULT != CondvarFault::BlindSleep {
+            if seen & !FLAGS != ticket && P::DEFECT != Defect::CondvarBlindSleep {
                 self.place.subtract_one();
                 return End::Awake;
             }
@@ -99,7 +99,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
                         // See 5 at the top.
                         self.notify_all();
                     }
-                    if C::FAULT == CondvarFault::SwallowedWake && limit().is_none() {
+                    if P::DEFECT == Defect::CondvarSwallowedWake && limit().is_none() {
                         return End::TimeUp;
                     }
                     return End::Woken;
@@ -139,7 +139,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
                 if now & VAIN != 0 {
                     self.sequence.fetch_and(!VAIN, Relaxed);
                 }
-                C::FAULT != CondvarFault::BlindSleep
+                P::DEFECT != Defect::CondvarBlindSleep
             }
             Err(now) => !self.stop_spinning(now, ticket),
         }
@@ -155,7 +155,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     /// Clears `SPINNER`, as the waiter is going to sleep. `false`: the count has moved on.
     pub(super) fn stop_spinning(&self, mut seen: u32, ticket: u32) -> bool {
         self.place.add_one();
-        if C::FAULT == CondvarFault::LingeringSpinner {
+        if P::DEFECT == Defect::CondvarLingeringSpinner {
             return true;
         }
         while seen & !FLAGS == ticket {
@@ -189,7 +189,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         P::count(Event::Park);
         // Never as the mutex's requester, if the waiter is requeued onto the mutex.
         mutex.park(self.key(), seen, until, OTHERS, || {
-            if C::FAULT == CondvarFault::BlindSleep {
+            if P::DEFECT == Defect::CondvarBlindSleep {
                 seen
             } else {
                 self.sequence.load(Relaxed)

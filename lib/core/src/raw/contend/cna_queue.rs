@@ -8,7 +8,6 @@ use super::queue::Limits;
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::raw::cna::{self, Head};
-use crate::raw::qspinlock::Sound;
 use crate::raw::waiter::{
     ABANDONED, GO, Link, Node, PARKED, PRIORITY, WAITING, Waiter, left, passed,
 };
@@ -20,7 +19,7 @@ pub(super) fn join<P: Platform>(
     place: Waiter<P>,
     tuning: Tuning,
     limits: Limits,
-) -> Option<(Head<P, Sound>, Waiter<P>)> {
+) -> Option<(Head<P>, Waiter<P>)> {
     let domain = if tuning.reorder { P::domain() } else { 0 };
     let priority = tuning.reorder && P::is_priority();
     let named = if priority { PRIORITY } else { domain };
@@ -37,11 +36,7 @@ pub(super) fn join<P: Platform>(
 }
 
 /// Passes headship on.
-pub(super) fn leave<P: Platform>(
-    tail: &P::AtomicU16,
-    head: &mut Head<P, Sound>,
-    place: &Waiter<P>,
-) {
+pub(super) fn leave<P: Platform>(tail: &P::AtomicU16, head: &mut Head<P>, place: &Waiter<P>) {
     head.leave(tail, place, |heir, go, _| hand_over(heir, go));
 }
 

@@ -5,7 +5,6 @@ use super::cna_queue;
 use crate::platform::Platform;
 use crate::raw::cna::Head;
 use crate::raw::osq::Osq;
-use crate::raw::qspinlock::Sound;
 use crate::raw::waiter::Waiter;
 use crate::tuning::Tuning;
 
@@ -44,7 +43,7 @@ enum Place<'a, P: Platform> {
         node: Waiter<P>,
     },
     Cna {
-        head: Head<P, Sound>,
+        head: Head<P>,
         tail: &'a P::AtomicU16,
         node: Waiter<P>,
     },

@@ -61,7 +61,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// `false`: too late, the lock has been handed over.
     pub(super) fn withdraw_request(&self) -> bool {
         let withdraw = |flags| {
-            let leaks = C::FAULT == MutexFault::LeakyCancel;
+            let leaks = P::DEFECT == Defect::MutexLeakyCancel;
             (flags & PICKUP == 0 || leaks).then_some(flags & !REQUEST)
         };
         self.word.change(Relaxed, withdraw).is_ok()
@@ -82,7 +82,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             let seen = self.four_bytes();
             let [locked, flags, ..] = seen.to_ne_bytes();
             let ours = flag == HANDOFF_SLEEPS && flags & PICKUP != 0;
-            let can_act = (locked == FREE || ours) && C::FAULT != MutexFault::LostWakeup;
+            let can_act = (locked == FREE || ours) && P::DEFECT != Defect::MutexLostWakeup;
             if can_act || flags & flag == 0 || passed(until, P::now) {
                 return;
             }
@@ -115,7 +115,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// Wakes one of the sleepers on the word, other than the requester.
     pub(super) fn wake_sleeper(&self) {
         if self.word.clear(SLEEPERS) & SLEEPERS != 0 {
-            wake::<P, C>(self.key(), OTHERS);
+            wake::<P>(self.key(), OTHERS);
         }
     }
 
@@ -154,7 +154,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         if !self.try_lock() {
             // This thread may have to queue behind a sleeping head whose wake-up it has taken. So
             // it sets the flag at once.
-            if C::FAULT != MutexFault::SilentRequeue {
+            if P::DEFECT != Defect::MutexSilentRequeue {
                 self.pass_wake_up_on();
             }
             self.lock();

@@ -1,8 +1,9 @@
 //! The pending waiter and the head: waiting for the lock itself, and sleeping on its word.
 
 use super::timing::spin_limit;
-use super::{Config, Fault, PARKED, PENDING, QueuedSpinLock, STEAL, STEAL_LIMIT, Seen, Terms};
+use super::{Config, PARKED, PENDING, QueuedSpinLock, STEAL, STEAL_LIMIT, Seen, Terms};
 use super::{compose, pending_bit};
+use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::raw::waiter::{left, passed, sleep_limit};
@@ -83,7 +84,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// Waits for the lock and takes it. `None`: the time is up.
     pub(super) fn wait_at_front(&self, front: Front, terms: Terms) -> Option<Taken> {
         let mut at_once = true;
-        if front == Front::Head && matches!(C::FAULT, Fault::NoExclusion) {
+        if front == Front::Head && matches!(P::DEFECT, Defect::SpinNoExclusion) {
             self.locked.store(1, Relaxed);
             return Some(Taken::default());
         }

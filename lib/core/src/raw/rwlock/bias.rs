@@ -48,12 +48,12 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         }
         P::light_fence();
         let seen = self.state.load(SeqCst);
-        let others = match C::FAULT {
-            RwLockFault::BiasInWrite => 0,
+        let others = match P::DEFECT {
+            Defect::RwLockBiasInWrite => 0,
             _ => WRITER | UPGRADING | REQUEST,
         };
         let biased = seen & (BIASED | others) == BIASED;
-        if biased || C::FAULT == RwLockFault::BlindAnnouncement {
+        if biased || P::DEFECT == Defect::RwLockBlindAnnouncement {
             return true;
         }
         self.leave_marked();
@@ -100,8 +100,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 P::meet_stranger(key);
             }
             if matches!(
-                C::FAULT,
-                RwLockFault::LostReader | RwLockFault::HastyRelease
+                P::DEFECT,
+                Defect::RwLockLostReader | Defect::RwLockHastyRelease
             ) {
                 return;
             }
@@ -158,7 +158,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         // See `announce`.
         P::light_fence();
         let entries = P::announced().into_iter().flat_map(|t| t.entries(name));
-        let mut gone = entries.filter(|_| C::FAULT != RwLockFault::UnseenReader);
+        let mut gone = entries.filter(|_| P::DEFECT != Defect::RwLockUnseenReader);
         let gone =
             gone.all(|entry| self.await_reader(start, deadline, || entry.load(SeqCst) != name));
         // Readers that pass writers may be counted meanwhile.

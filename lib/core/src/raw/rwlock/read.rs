@@ -57,8 +57,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         // Acquire pairs with the release of writers.
         let before = self.state.add(Acquire);
         self.counted(before);
-        match C::FAULT {
-            RwLockFault::HastyReader => Counted::Reads,
+        match P::DEFECT {
+            Defect::RwLockHastyReader => Counted::Reads,
             _ => Counted::at(before),
         }
     }
@@ -78,7 +78,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     pub(super) fn read_in_turn(&self, deadline: u64, passing: bool) -> Option<Counted> {
         let start = P::now();
         loop {
-            if C::FAULT == RwLockFault::BiasInWrite {
+            if P::DEFECT == Defect::RwLockBiasInWrite {
                 self.state.set(BIASED);
             }
             if let Some(counted) = self.enter(passing).or_else(|| self.register()) {
@@ -117,7 +117,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     pub(super) fn register(&self) -> Option<Counted> {
         let seen = self.state.load(Relaxed);
         with_registered::<P>(seen)?;
-        if C::FAULT == RwLockFault::LostReader {
+        if P::DEFECT == Defect::RwLockLostReader {
             return Some(Counted::Registered);
         }
         if may_add::<P>(seen) {
@@ -132,8 +132,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     pub(super) fn await_writer(&self, deadline: u64) -> bool {
         // A writer that is still revoking has come after this reader, which then holds the lock:
         // that writer waits until this reader has left. No reader registers for such a writer.
-        let written = |seen| match C::FAULT {
-            RwLockFault::StaleWriter => seen & WRITER != 0,
+        let written = |seen| match P::DEFECT {
+            Defect::RwLockStaleWriter => seen & WRITER != 0,
             _ => is_written(seen),
         };
         loop {
@@ -142,7 +142,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 return true;
             }
             if passed(deadline, P::now) {
-                let lost = |seen| C::FAULT == RwLockFault::LostReader && !counts(seen);
+                let lost = |seen| P::DEFECT == Defect::RwLockLostReader && !counts(seen);
                 let withdrawn = |seen| match lost(seen) {
                     true => written(seen).then_some(seen),
                     false => written(seen).then(|| without_registered(seen)),
@@ -203,7 +203,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     /// A reader has left: was it the last one, for which others wait?
     pub(super) fn wake_after_reader(key: *const u32, before: u32) {
-        if count(before) != READER || C::FAULT == RwLockFault::MissingWake {
+        if count(before) != READER || P::DEFECT == Defect::RwLockMissingWake {
             return;
         }
         if before & UPGRADING != 0 {

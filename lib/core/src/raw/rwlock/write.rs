@@ -97,8 +97,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     /// The waiter at the front gives up. Readers that waited for its turn go on.
     pub(super) fn leave_front(&self) {
-        let left = |seen| match C::FAULT {
-            RwLockFault::LeakyRequest => None,
+        let left = |seen| match P::DEFECT {
+            Defect::RwLockLeakyRequest => None,
             _ => Some(without_front(seen)),
         };
         if let Ok(before) = self.state.change(Relaxed, left) {
@@ -113,7 +113,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     pub(super) fn leave_writer(&self, leave: Leave) {
         let key = self.key();
         let left = |seen| Some(after_writer::<P>(seen, leave));
-        let (Ok(before) | Err(before)) = self.state.change(release::<C>(), left);
+        let (Ok(before) | Err(before)) = self.state.change(release::<P>(), left);
         // From here on `self` may be gone.
         Self::wake(key, before, after_writer::<P>(before, leave));
     }

@@ -114,8 +114,8 @@ both_layouts! {
 }
 
 /// Waits in the queue, and at its front asleep on the word without a time limit.
-fn lock_as_sleeping_head<C: MutexConfig, L: Layout<Native>>(mutex: &Mutex<C, L>) {
-    let place = Native::waiters().enter().expect("a slot is free");
+fn lock_as_sleeping_head<C: Model, L: AnyLayout>(mutex: &Mutex<C, L>) {
+    let place = On::<C>::waiters().enter().expect("a slot is free");
     assert!(mutex.spinners.join(&place, 0, NEVER));
     let mut slept = false;
     while !mutex.try_lock() {
@@ -130,7 +130,7 @@ fn lock_as_sleeping_head<C: MutexConfig, L: Layout<Native>>(mutex: &Mutex<C, L>)
 /// A head sleeps on the word. The wake-up meant for it goes to a waiter that a broadcast has
 /// requeued there, and the lock is taken before that waiter comes. Returns whether both get the
 /// lock in the end.
-fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: MutexConfig, L: Layout<Native>>() -> bool {
+fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: Model, L: AnyLayout>() -> bool {
     let mutex = Mutex::<C, L>::default();
     let (done, finished) = mpsc::channel();
     mutex.lock();
@@ -144,7 +144,7 @@ fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: MutexConfig, L: Layout<Nat
             });
         };
         let pause = || thread::sleep(Duration::from_millis(30));
-        enter(lock_as_sleeping_head);
+        enter(lock_as_sleeping_head::<C, L>);
         while mutex.word.flags(Relaxed) & SLEEPERS == 0 {
             thread::yield_now();
         }
@@ -152,7 +152,7 @@ fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: MutexConfig, L: Layout<Nat
         // As if an unlock had cleared the flag and woken the other waiter.
         mutex.word.clear(SLEEPERS);
         let head = mutex.spinners.last();
-        enter(Mutex::lock_after_sleep);
+        enter(Mutex::<C, L>::lock_after_sleep);
         while mutex.spinners.last() == head {
             thread::yield_now();
         }

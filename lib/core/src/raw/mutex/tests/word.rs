@@ -3,7 +3,7 @@
 use super::*;
 use std::thread;
 
-fn unlocked<C: MutexConfig, L: Layout<Native>>(flags: u8) -> (bool, u8) {
+fn unlocked<C: Model, L: AnyLayout>(flags: u8) -> (bool, u8) {
     let mutex = with::<C, L>(HELD, flags);
     unlock(&mutex);
     state(&mutex)
@@ -184,7 +184,7 @@ both_layouts! {
 /// The flag would make every lock and unlock of a lock without waiters slower.
 #[test]
 fn a_lock_for_which_nobody_waits_does_not_stay_kept() {
-    let kept = || with::<AlwaysTrying, Joined<Native>>(HELD, KEPT);
+    let kept = || with::<AlwaysTrying, AnyJoined>(HELD, KEPT);
     let mutex = kept();
     unlock(&mutex);
     assert_eq!(state(&mutex), (FREE, 0));
@@ -194,7 +194,7 @@ fn a_lock_for_which_nobody_waits_does_not_stay_kept() {
     unlock(&mutex);
     assert_eq!(state(&mutex), (FREE, KEPT));
     // In one of so many unlocks.
-    let mutex = Mutex::<Usual, Joined<Native>>::default();
+    let mutex = Mutex::<Usual, AnyJoined>::default();
     mutex.word.set(KEPT, Relaxed);
     for _ in 0..1_000_000 {
         assert!(mutex.try_lock());
@@ -208,7 +208,7 @@ fn a_lock_for_which_nobody_waits_does_not_stay_kept() {
 /// giving up, and then would not pass the wake-up on.
 #[test]
 fn a_late_request_is_noticed_after_the_store() {
-    let mutex = with::<Sound, Split<Native>>(HELD, HANDOFF_SLEEPS | SLEEPERS);
+    let mutex = with::<Sound, AnySplit>(HELD, HANDOFF_SLEEPS | SLEEPERS);
     unlock(&mutex);
     assert_eq!(state(&mutex), (FREE, 0), "both are woken");
 }
