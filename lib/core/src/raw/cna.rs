@@ -66,7 +66,7 @@ mod rouse;
 mod scan;
 
 use super::waiter::{
-    ABANDONED, GO, Id, Link, NO_PREFERENCE, Node, PRIORITY, Patience, Waiter, Waiters, secondary_in,
+    ABANDONED, Backoff, GO, Id, Link, NO_PREFERENCE, Node, PRIORITY, Waiter, Waiters, secondary_in,
 };
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
@@ -277,12 +277,12 @@ impl<P: Platform> Head<P> {
     /// Waits for a newcomer that has swapped the tail and is about to link itself. `Err`: its link
     /// is late, and the place is left behind.
     fn await_link(&mut self, owner: &Waiter<P>) -> Result<Link, Option<Link>> {
-        let mut patience = Patience::NEW;
+        let mut backoff = Backoff::NEW;
         loop {
             if let Some(next) = self.next(self.place) {
                 return Ok(next);
             }
-            if patience.pause::<P>() {
+            if backoff.pause::<P>() {
                 continue;
             }
             let first = self.secondary.and_then(|last| self.next(last));

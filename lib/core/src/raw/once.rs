@@ -43,7 +43,7 @@ const SLEEPERS: u32 = 4;
 
 /// How long a waiter spins before it sleeps, in nanoseconds: about what it costs to fall asleep and
 /// to be woken.
-const SPIN: u64 = 20_000;
+const SPIN_NS: u64 = 20_000;
 
 /// What has become of the function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -193,12 +193,12 @@ impl<P: Platform> RunOnce<P> {
     /// Waits for the end of the function that runs. May return early. Returns the word.
     fn wait(&self) -> u32 {
         // On an oversubscribed machine the function may need this CPU.
-        let patience = match P::CAN_PARK {
+        let spin_ns = match P::CAN_PARK {
             true if P::oversubscribed() => 0,
-            true => SPIN,
+            true => SPIN_NS,
             false => NEVER,
         };
-        match P::wait_for(&self.word, Acquire, patience, |w| w & STATE != RUNNING) {
+        match P::wait_for(&self.word, Acquire, spin_ns, |w| w & STATE != RUNNING) {
             Ok(now) => now,
             Err(last) => self.sleep(last),
         }

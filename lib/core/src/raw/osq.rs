@@ -58,7 +58,7 @@
 //! node instead, no link comes: it looks for the mark after that, and the head looks at the tail
 //! after it has set the mark. At least one of the two sees the other, and empties the queue.
 
-use super::waiter::{GO, GONE, Id, Link, Node, PARKED, Patience, WAITING, Waiter, Waiters};
+use super::waiter::{Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters};
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, NO_CPU, Ordering::*, Platform};
 
@@ -105,10 +105,10 @@ impl<P: Platform> Osq<P> {
     /// Queues, and waits until the thread is the head of the queue (`true`), or until `until`
     /// (`false`: it has left the queue).
     ///
-    /// Spins for at most `patience` nanoseconds, then sleeps in its place. It sleeps at once if its
+    /// Spins for at most `spin_ns` nanoseconds, then sleeps in its place. It sleeps at once if its
     /// predecessor cannot run. One remote cache miss to queue and one to become head. A head must
     /// call [`leave`](Self::leave) with the same place.
-    pub fn join(&self, place: &Waiter<P>, patience: u64, until: u64) -> bool {
+    pub fn join(&self, place: &Waiter<P>, spin_ns: u64, until: u64) -> bool {
         debug_assert!(!place.is_left_behind());
         let queue = self.links();
         let (me, node) = (place.id(), place.node());
@@ -116,7 +116,7 @@ impl<P: Platform> Osq<P> {
             return true;
         }
         P::count(Event::Queued);
-        if queue.spin(me, patience, until) {
+        if queue.spin(me, spin_ns, until) {
             return true;
         }
         // From here on the state is GO or PARKED.
@@ -175,13 +175,13 @@ impl<P: Platform> Links<'_, P> {
     /// Makes the successor of the head the head, if there is one.
     fn hand_on(&self, place: &Waiter<P>) {
         let me = place.id();
-        let mut patience = Patience::NEW;
+        let mut backoff = Backoff::NEW;
         loop {
             if let Some(next) = self.detach_next(me, None) {
                 next.into_iter().for_each(|next| self.make_head(next));
                 return;
             }
-            if !patience.pause::<P>() && place.leave_behind(|| self.table.mark_gone(me)) {
+            if !backoff.pause::<P>() && place.leave_behind(|| self.table.mark_gone(me)) {
                 self.reap_last(me);
                 return;
             }
@@ -197,14 +197,14 @@ impl<P: Platform> Links<'_, P> {
     }
 
     /// Spins until headship comes (`true`), or until it is time to sleep or leave.
-    fn spin(&self, me: Id, patience: u64, until: u64) -> bool {
+    fn spin(&self, me: Id, spin_ns: u64, until: u64) -> bool {
         let state = &self.node(me).state;
-        if patience == NEVER && until == NEVER {
+        if spin_ns == NEVER && until == NEVER {
             P::wait(state, Acquire, |s| s != WAITING);
             return true;
         }
         let start = P::now();
-        let until = until.min(start.saturating_add(patience));
+        let until = until.min(start.saturating_add(spin_ns));
         loop {
             let left = until.saturating_sub(P::now());
             if P::wait_for(state, Acquire, LOOK_EVERY_NS.min(left), |s| s != WAITING).is_ok() {
@@ -212,7 +212,7 @@ impl<P: Platform> Links<'_, P> {
             }
             // Where nobody sleeps, only the deadline ends the wait. The look costs what it costs in
             // a kernel.
-            let off = self.predecessor_is_off(me) && patience != NEVER;
+            let off = self.predecessor_is_off(me) && spin_ns != NEVER;
             if off || P::now() >= until {
                 return false;
             }
@@ -223,7 +223,7 @@ impl<P: Platform> Links<'_, P> {
     fn unqueue(&self, me: Id) -> bool {
         P::count(Event::Unqueue);
         let node = self.node(me);
-        let mut patience = Patience::NEW;
+        let mut backoff = Backoff::NEW;
         // Step A.
         let before = loop {
             let Some(before) = Id::decode(node.previous.load(Acquire)) else {
@@ -239,7 +239,7 @@ impl<P: Platform> Links<'_, P> {
             if node.state.load(Acquire) == GO {
                 return false;
             }
-            patience.pause_or_sleep::<P>();
+            backoff.pause_or_sleep::<P>();
         };
         self.leave_between(me, before);
         true
@@ -247,12 +247,12 @@ impl<P: Platform> Links<'_, P> {
 
     /// Steps B and C.
     fn leave_between(&self, me: Id, before: Id) {
-        let mut patience = Patience::NEW;
+        let mut backoff = Backoff::NEW;
         let after = loop {
             match self.detach_next(me, Some(before)) {
                 Some(None) => return,
                 Some(Some(after)) => break after,
-                None => patience.pause_or_sleep::<P>(),
+                None => backoff.pause_or_sleep::<P>(),
             }
         };
         // The order matters: once `before.next` is set, `before` may leave and change

@@ -127,7 +127,7 @@ use super::osq::Osq;
 use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform};
-use crate::raw::waiter::passed;
+use crate::raw::waiter::expired;
 use crate::tuning::Tuning;
 use core::marker::PhantomData;
 use word::*;
@@ -266,7 +266,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// As [`unlock_read`](Self::unlock_read).
     #[inline]
     pub unsafe fn unlock_read_fair(&self) {
-        match self.state.change(Release, without_reader_fair::<P>) {
+        match self.state.fetch_update(Release, without_reader_fair::<P>) {
             Ok(before) => self.after_reader(before),
             // SAFETY: as this function demands.
             Err(_) => unsafe { self.unlock_read() },
@@ -376,7 +376,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     #[doc(hidden)]
     pub fn set_biased(&self) {
         if P::announced().is_some() {
-            let _ = self.state.change(Relaxed, biased);
+            let _ = self.state.fetch_update(Relaxed, biased);
         }
     }
 
@@ -409,7 +409,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         blocked: impl Fn(u32) -> bool,
     ) {
         let going = |seen| blocked(seen).then(|| mark(seen));
-        if self.state.change(SeqCst, going).is_err() {
+        if self.state.fetch_update(SeqCst, going).is_err() {
             return;
         }
         if !Self::PARKS {
@@ -422,7 +422,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         P::count(Event::Park);
         loop {
             let seen = self.state.load(Relaxed);
-            if !blocked(seen) || seen & flag == 0 || passed(until, P::now) {
+            if !blocked(seen) || seen & flag == 0 || expired(until, P::now) {
                 return;
             }
             let parked = P::park_in(self.key(), seen, until, set, || self.state.load(Relaxed));

@@ -11,7 +11,7 @@ use crate::tuning::Scan;
 /// How long a holder that knows no local waiter waits for one, in nanoseconds: one or two transfers
 /// of a cache line between sockets. A change of domains costs several transfers, so a wait in vain
 /// does not double its cost.
-const LINGER: u64 = 200;
+const LINGER_NS: u64 = 200;
 /// The same in pauses, for platforms whose clock stands still.
 const LINGER_PAUSES: u32 = 64;
 /// How many hand-offs since the first waiter was set aside make such a wait worthwhile. Where local
@@ -56,7 +56,7 @@ impl<P: Platform> Head<P> {
     #[cold]
     fn linger(&mut self) {
         P::count(Event::WaitForLocal);
-        let until = P::now() + LINGER;
+        let until = P::now() + LINGER_NS;
         let mut left = LINGER_PAUSES;
         self.scan_while(|| {
             P::relax();

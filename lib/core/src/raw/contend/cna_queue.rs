@@ -9,7 +9,7 @@ use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::raw::cna::{self, Head};
 use crate::raw::waiter::{
-    ABANDONED, GO, Link, Node, PARKED, PRIORITY, WAITING, Waiter, left, passed,
+    ABANDONED, GO, Link, Node, PARKED, PRIORITY, WAITING, Waiter, expired, left,
 };
 use crate::tuning::Tuning;
 
@@ -54,14 +54,14 @@ fn wait_for_headship<P: Platform>(
         }
         // Relaxed: nothing is handed over.
         let park = || state.compare_exchange(WAITING, PARKED, Relaxed, Relaxed);
-        if passed(deadline, P::now) {
+        if expired(deadline, P::now) {
             place = place.abandon(WAITING).err()?;
         } else if park().is_ok() {
             P::count(Event::Park);
             while state.load(Relaxed) == PARKED {
                 let key = (&raw const *state).cast();
                 P::park(key, PARKED, deadline, || state.load(Relaxed));
-                if passed(deadline, P::now) {
+                if expired(deadline, P::now) {
                     place = place.abandon(PARKED).err()?;
                 }
             }

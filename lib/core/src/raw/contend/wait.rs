@@ -6,7 +6,7 @@ use super::queue::{Headship, Limits, Queue};
 use crate::events::Event;
 use crate::platform::{NEVER, Platform};
 use crate::raw::osq::Osq;
-use crate::raw::waiter::{passed, sleep_until};
+use crate::raw::waiter::{expired, sleep_until};
 use crate::tuning::Tuning;
 
 /// A lock, and what one waiter wants of it.
@@ -184,7 +184,7 @@ pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
             watched: sight.watched,
             kept: sight.kept,
         };
-        if passed(wait.deadline, || now) {
+        if expired(wait.deadline, || now) {
             end_trial(target, wait);
             return None;
         }

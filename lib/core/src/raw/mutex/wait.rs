@@ -4,7 +4,7 @@ use super::word::*;
 use super::*;
 use crate::raw::contend::constants::{FIRST_PAUSE_NS, SPIN_NS};
 use crate::raw::contend::{self, Next, Sight, Target, Wait};
-use crate::raw::waiter::{passed, sleep_limit};
+use crate::raw::waiter::{expired, sleep_limit};
 
 impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     const PARKS: bool = P::CAN_PARK && C::PARK;
@@ -14,7 +14,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     #[inline(never)]
     pub(super) fn lock_slow(&self, deadline: u64) -> bool {
         P::count(Event::SlowPath);
-        let taken = !passed(deadline, P::now) && self.wait(deadline);
+        let taken = !expired(deadline, P::now) && self.wait(deadline);
         if !taken {
             P::count(Event::Timeout);
         }
@@ -44,7 +44,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             let refused = flags & PICKUP != 0 || is_requested::<P>(flags);
             (!refused).then(|| flags & !REQUEST | HANDOFF | generation::<P>())
         };
-        let before = self.word.change(Relaxed, request);
+        let before = self.word.fetch_update(Relaxed, request);
         before.inspect(|_| P::count(Event::HandoffRequest)).is_ok()
     }
 
@@ -64,7 +64,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             let leaks = P::DEFECT == Defect::MutexLeakyCancel;
             (flags & PICKUP == 0 || leaks).then_some(flags & !REQUEST)
         };
-        self.word.change(Relaxed, withdraw).is_ok()
+        self.word.fetch_update(Relaxed, withdraw).is_ok()
     }
 
     /// Sleeps until an unlock wakes the thread, or the lock is free or handed over, or until then.
@@ -83,7 +83,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             let [locked, flags, ..] = seen.to_ne_bytes();
             let ours = flag == HANDOFF_SLEEPS && flags & PICKUP != 0;
             let can_act = (locked == FREE || ours) && P::DEFECT != Defect::MutexLostWakeup;
-            if can_act || flags & flag == 0 || passed(until, P::now) {
+            if can_act || flags & flag == 0 || expired(until, P::now) {
                 return;
             }
             let parked = P::park_in(self.key(), seen, until, set, || self.four_bytes());
@@ -204,7 +204,7 @@ impl<'a, P: Platform, C: MutexConfig, L: Layout<P>> Waiting<'a, P, C, L> {
                 return true;
             }
             let now = P::now();
-            if passed(deadline, || now) {
+            if expired(deadline, || now) {
                 if mutex.withdraw_request() {
                     return false;
                 }

@@ -75,7 +75,7 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
     ///
     /// Only waiters and unlocks that are watched change the flags, each a few times. With
     /// [`Joined`] threads that take or release the lock change the same atomic.
-    fn change(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8>;
+    fn fetch_update(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8>;
 
     /// The holder unlocks, hands over if that is requested, and wakes who sleeps for it. `queue` is
     /// the lock's.
@@ -149,8 +149,8 @@ impl<P: Platform> Layout<P> for Split<P> {
         self.flags.fetch_and(!flags, Relaxed)
     }
 
-    fn change(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8> {
-        self.flags.change(order, f)
+    fn fetch_update(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8> {
+        self.flags.fetch_update(order, f)
     }
 
     #[inline]
@@ -188,7 +188,7 @@ impl<P: Platform> Split<P> {
     fn unlock_watched(&self, key: *const u32) -> bool {
         let asked = |flags| (flags & (HANDOFF | WATCHED) != 0).then(|| after_unlock::<P>(flags));
         // Release: on a hand-off `flags` publishes the critical section instead of `locked`.
-        let unlocked = self.change(Release, asked);
+        let unlocked = self.fetch_update(Release, asked);
         let handed = unlocked.is_ok_and(|before| handed_over::<P>(before, key));
         handed && P::DEFECT != Defect::MutexDoubleHandOff
     }
@@ -268,9 +268,9 @@ impl<P: Platform> Layout<P> for Joined<P> {
         flags_in(self.0.fetch_and(!word(FREE, flags), Relaxed))
     }
 
-    fn change(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8> {
+    fn fetch_update(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8> {
         let change = |seen| Some(seen & HELD_WORD | word(FREE, f(flags_in(seen))?));
-        let changed = self.0.change(order, change);
+        let changed = self.0.fetch_update(order, change);
         changed.map(flags_in).map_err(flags_in)
     }
 
@@ -307,7 +307,7 @@ impl<P: Platform> Joined<P> {
             let woken = if handed { 0 } else { SLEEPERS };
             Some(word(held as u8, after_unlock::<P>(flags) & !woken))
         };
-        let (Ok(seen) | Err(seen)) = self.0.change(release::<P>(), unlock);
+        let (Ok(seen) | Err(seen)) = self.0.fetch_update(release::<P>(), unlock);
         // From here on `self` may be gone.
         let flags = flags_in(seen);
         // No requester sleeps without a request.

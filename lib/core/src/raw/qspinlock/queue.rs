@@ -11,7 +11,7 @@ use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
 use crate::raw::cna::{self, Head, ROUSE_AHEAD};
 use crate::raw::waiter::{
     ABANDONED, AWAKE, DROWSY, GO, Id, Link, Node, PARKED as NODE_PARKED, PRIORITY, ROUSED, WAITING,
-    Waiter, left, passed, sleep_limit,
+    Waiter, expired, left, sleep_limit,
 };
 
 /// How many waiters a roused waiter looks at: more than a queue usually has.
@@ -92,7 +92,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             ) {
                 return Ok((waiter, Headship { state, slept }));
             }
-            if passed(deadline, P::now) {
+            if expired(deadline, P::now) {
                 match waiter.abandon(WAITING) {
                     Ok(()) => return Err(()),
                     Err(back) => waiter = back,
@@ -112,7 +112,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 while node.state.load(Relaxed) == NODE_PARKED && !Self::rouse_oneself(node) {
                     let until = sleep_limit(noticed, deadline, P::now);
                     P::park(key, NODE_PARKED, until, || node.state.load(Relaxed));
-                    if passed(deadline, P::now) {
+                    if expired(deadline, P::now) {
                         // The next wait with this node begins awake.
                         node.drowsy.store(AWAKE, Relaxed);
                         match waiter.abandon(NODE_PARKED) {

@@ -14,7 +14,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         // If it succeeds, it was other readers that made the first try fail.
         let entered = match self.announce_or_enter(passing) {
             Some(counted) => self.finish(counted, deadline),
-            None => !passed(deadline, P::now) && self.wait_to_read(deadline, passing),
+            None => !expired(deadline, P::now) && self.wait_to_read(deadline, passing),
         };
         if !entered {
             P::count(Event::Timeout);
@@ -36,7 +36,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     fn try_enter(&self, passing: bool) -> bool {
         // Acquire pairs with the release of writers.
         let entered = |seen| with_reader::<P>(seen, passing);
-        let before = self.state.change(Acquire, entered);
+        let before = self.state.fetch_update(Acquire, entered);
         before.is_ok_and(|before| {
             self.counted(before);
             true
@@ -84,7 +84,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             if let Some(counted) = self.enter(passing).or_else(|| self.register()) {
                 return Some(counted);
             }
-            if passed(deadline, P::now) {
+            if expired(deadline, P::now) {
                 return None;
             }
             if is_full(self.state.load(Relaxed)) {
@@ -92,9 +92,9 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 continue;
             }
             // Until the one that goes next has the lock, or has given up.
-            let patience = SPIN_NS.min(left(deadline, P::now));
+            let spin_ns = SPIN_NS.min(left(deadline, P::now));
             let blocked = |seen| is_refused::<P>(seen, passing);
-            if !self.state.wait_for(patience, |seen| !blocked(seen)) {
+            if !self.state.wait_for(spin_ns, |seen| !blocked(seen)) {
                 self.sleep(
                     READERS,
                     READERS_SLEEP,
@@ -124,7 +124,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             return Some(self.add());
         }
         let registered = |seen| with_registered::<P>(seen);
-        let registered = self.state.change(Relaxed, registered);
+        let registered = self.state.fetch_update(Relaxed, registered);
         registered.is_ok().then_some(Counted::Registered)
     }
 
@@ -141,21 +141,21 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             if !written(self.state.load(Acquire)) {
                 return true;
             }
-            if passed(deadline, P::now) {
+            if expired(deadline, P::now) {
                 let lost = |seen| P::DEFECT == Defect::RwLockLostReader && !counts(seen);
                 let withdrawn = |seen| match lost(seen) {
                     true => written(seen).then_some(seen),
                     false => written(seen).then(|| without_registered(seen)),
                 };
-                if self.state.change(Relaxed, withdrawn).is_ok() {
+                if self.state.fetch_update(Relaxed, withdrawn).is_ok() {
                     P::count(Event::Timeout);
                     return false;
                 }
                 // Too late: the lock is this reader's.
                 continue;
             }
-            let patience = SPIN_NS.min(left(deadline, P::now));
-            if !self.state.wait_for(patience, |seen| !written(seen)) {
+            let spin_ns = SPIN_NS.min(left(deadline, P::now));
+            if !self.state.wait_for(spin_ns, |seen| !written(seen)) {
                 self.sleep(
                     READERS,
                     READERS_SLEEP,
@@ -188,7 +188,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         // `leave_elsewhere`. While the count is below zero no writer enters, so this thread takes
         // its count back and thereby is a reader again, for which an entry must be left.
         let borrowed = |seen| is_below_zero(seen).then(|| seen.wrapping_add(READER));
-        if let Ok(before) = self.state.change(Relaxed, borrowed) {
+        if let Ok(before) = self.state.fetch_update(Relaxed, borrowed) {
             self.counted(before);
             self.leave_marked();
         }

@@ -182,7 +182,7 @@ fn an_announced_reader_that_finds_a_count_below_zero_empties_its_entry() {
         lock.read();
         assert!(lock.is_announced());
         // A writer has ended the bias meanwhile.
-        lock.state.change(Relaxed, |_| Some(before)).unwrap();
+        lock.state.fetch_update(Relaxed, |_| Some(before)).unwrap();
         lock.leave_counted();
         assert_eq!(word(&lock), before);
         assert!(!lock.is_announced());

@@ -13,7 +13,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     pub(super) fn take_slow(&self, want: Want, deadline: u64) -> bool {
         P::count(Event::SlowPath);
         let taken = self.take(want, false).or_else(|_| {
-            let waited = !passed(deadline, P::now);
+            let waited = !expired(deadline, P::now);
             waited
                 .then(|| self.wait(want, deadline))
                 .flatten()
@@ -41,7 +41,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         // SeqCst: before the look at announced readers. Acquire pairs with the release of others.
         let before = self
             .state
-            .change(SeqCst, |seen| taken::<P>(seen, want, front))?;
+            .fetch_update(SeqCst, |seen| taken::<P>(seen, want, front))?;
         if front {
             // Without a queue others may be at the front, too. Where the lock was free, its release
             // has woken them.
@@ -76,15 +76,15 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         loop {
             // Again in each round: without a queue, others at the front may have ended it.
             let request = |seen| (!is_requested::<P>(seen)).then(|| with_request::<P>(seen));
-            let _ = self.state.change(Relaxed, request);
+            let _ = self.state.fetch_update(Relaxed, request);
             if let Ok(before) = self.take(want, true) {
                 return Some(before);
             }
-            if passed(deadline, P::now) {
+            if expired(deadline, P::now) {
                 return None;
             }
-            let patience = SPIN_NS.min(left(deadline, P::now));
-            if !self.state.wait_for(patience, free) {
+            let spin_ns = SPIN_NS.min(left(deadline, P::now));
+            if !self.state.wait_for(spin_ns, free) {
                 self.sleep_at_front(want, deadline);
             }
         }
@@ -101,7 +101,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             Defect::RwLockLeakyRequest => None,
             _ => Some(without_front(seen)),
         };
-        if let Ok(before) = self.state.change(Relaxed, left) {
+        if let Ok(before) = self.state.fetch_update(Relaxed, left) {
             // Without a queue others may be at the front, too.
             Self::wake(self.key(), before & (READERS_SLEEP | FRONT_SLEEPS), 0);
         }
@@ -113,7 +113,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     pub(super) fn leave_writer(&self, leave: Leave) {
         let key = self.key();
         let left = |seen| Some(after_writer::<P>(seen, leave));
-        let (Ok(before) | Err(before)) = self.state.change(release::<P>(), left);
+        let (Ok(before) | Err(before)) = self.state.fetch_update(release::<P>(), left);
         // From here on `self` may be gone.
         Self::wake(key, before, after_writer::<P>(before, leave));
     }

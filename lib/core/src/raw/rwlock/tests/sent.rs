@@ -126,7 +126,7 @@ fn a_reader_that_finds_no_count_takes_it_back_unless_another_has_done_so() {
     // It has subtracted itself from a count of 0.
     lock.state.add(Relaxed);
     lock.state
-        .change(Relaxed, |_| Some(BIASED.wrapping_sub(READER)))
+        .fetch_update(Relaxed, |_| Some(BIASED.wrapping_sub(READER)))
         .unwrap();
     lock.left_last(key, BIASED);
     assert_eq!(word(lock), BIASED);
@@ -138,7 +138,7 @@ fn a_reader_that_finds_no_count_takes_it_back_unless_another_has_done_so() {
     assert!(lock.is_announced(), "the entry stands for the other reader");
     // A writer has come and gone.
     as_part(1, || end(lock, ScriptedLock::unlock_read));
-    lock.state.change(Relaxed, |_| Some(WRITER)).unwrap();
+    lock.state.fetch_update(Relaxed, |_| Some(WRITER)).unwrap();
     lock.left_last(key, BIASED);
     assert_eq!(word(lock), WRITER);
 }

@@ -52,7 +52,7 @@ fn a_writer_without_a_limit_leaves_readers_the_quantum() {
 }
 
 #[test]
-fn a_writer_that_a_fair_release_makes_the_next_takes_no_nap() {
+fn a_writer_that_a_fair_release_makes_the_next_takes_no_timed_sleep() {
     let lock = lock::<Usual, SOUND>();
     lock.state.set(3 * READER);
     in_a_sleep(0, || {
@@ -65,22 +65,22 @@ fn a_writer_that_a_fair_release_makes_the_next_takes_no_nap() {
     });
     lock.write();
     let keys: Vec<_> = sleeps().iter().map(|sleep| sleep.key).collect();
-    // A nap would be at an address of its own.
+    // A timed sleep would be at an address of its own.
     assert_eq!(keys, [lock.key().addr(); 2]);
 }
 
 #[test]
-fn a_reader_of_a_full_lock_naps() {
+fn a_reader_of_a_full_lock_sleeps_for_a_time() {
     let full = lock::<Usual, SOUND>();
     full.state.set(LIMIT);
     let start = sleeps().len();
     assert!(!full.read_until(Scripted::now() + 100_000 * MICRO, false));
-    let naps = sleeps().len() - start;
+    let slept = sleeps().len() - start;
     // From 50 us to 1 ms each.
-    assert!((50..2000).contains(&naps), "{naps}");
+    assert!((50..2000).contains(&slept), "{slept}");
     assert_eq!(word(full), LIMIT);
     assert!(!full.try_read(false) && !full.try_read(true));
-    // One leaves in a nap.
+    // One leaves in a sleep.
     in_a_sleep(0, || end(full, ScriptedLock::unlock_read));
     full.read();
     assert_eq!(word(full), LIMIT);
@@ -93,7 +93,9 @@ fn readers_enter_where_the_count_is_below_zero_and_writers_do_not() {
     let lock = lock::<Usual, SOUND>();
     let below = |by: u32| BIASED | FRONT_SLEEPS | 0_u32.wrapping_sub(by * READER);
     for by in [1, 2] {
-        lock.state.change(Relaxed, |_| Some(below(by))).unwrap();
+        lock.state
+            .fetch_update(Relaxed, |_| Some(below(by)))
+            .unwrap();
         assert!(!lock.try_write() && !lock.is_full());
         assert_eq!(lock.enter(true), Some(Counted::Reads));
         assert_eq!(word(lock), below(by - 1));
