@@ -1,109 +1,75 @@
-//! Configurations of the library's locks and condition variables: sound ones, and each with one
-//! defect switched on.
+//! Configurations of the library's locks and condition variables, for checks.
 
 use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::condvar::{CondvarConfig, CondvarFault};
-use kinlock_core::raw::mutex::{MutexConfig, MutexFault};
-use kinlock_core::raw::once::{OnceConfig, OnceFault};
-use kinlock_core::raw::rwlock::{RwLockConfig, RwLockFault};
-use kinlock_core::raw::{Config, Fault};
+use kinlock_core::raw::Config;
+use kinlock_core::raw::condvar::CondvarConfig;
+use kinlock_core::raw::mutex::MutexConfig;
+use kinlock_core::raw::rwlock::RwLockConfig;
 use kinlock_linux::Native;
 
-/// Configurations of one kind, each with its fault and its functions.
-macro_rules! configs {
-    ($kind:ident, $faults:ident; $($name:ident: $fault:ident $rest:tt)*) => {$(
+/// Configurations of the spinlock.
+macro_rules! spinlocks {
+    ($($name:ident: $tuning:expr;)*) => {$(
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct $name;
 
-        impl $kind for $name {
-            const FAULT: $faults = $faults::$fault;
-            configs!(@$kind $rest);
+        impl Config for $name {
+            fn tuning() -> Tuning {
+                $tuning
+            }
         }
     )*};
-    (@Config ($tuning:expr)) => {
-        fn tuning() -> Tuning {
-            $tuning
+}
+
+spinlocks! {
+    Tuned: kinlock_linux::config::tuning();
+    Fifo: reordering(false);
+    Cna: reordering(true);
+    Strict: strict();
+}
+
+/// Of the mutex and the reader-writer lock. Many trials, since few waits follow each other at one
+/// lock. Many hand-off requests, too, which are made and withdrawn at once: time limits here are
+/// shorter than the quantum.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Eager;
+
+impl Eager {
+    const WAITS_PER_TRIAL: u32 = 4;
+
+    fn tuning() -> Tuning {
+        let mut tuning = kinlock_linux::config::tuning();
+        if Native::random() % 2 == 0 {
+            tuning.quantum = Quantum::FAIR;
         }
-    };
-    // Many trials, since few waits follow each other at one lock. Many hand-off requests, too,
-    // which are made and withdrawn at once: time limits here are shorter than the quantum.
-    (@MutexConfig ()) => {
-        const TRIALS: u32 = 4;
-
-        fn tuning() -> Tuning {
-            let mut tuning = kinlock_linux::config::tuning();
-            if Native::random() % 2 == 0 {
-                tuning.quantum = Quantum::FAIR;
-            }
-            tuning
-        }
-    };
-    // Few, so that a broadcast moves the others to the mutex wherever some sleep.
-    // The same.
-    (@RwLockConfig ()) => {
-        const TRIALS: u32 = 4;
-
-        fn tuning() -> Tuning {
-            <SoundMutex as MutexConfig>::tuning()
-        }
-    };
-    (@OnceConfig ()) => {};
-    (@CondvarConfig ()) => {
-        const AT_ONCE: u32 = 4;
-    };
+        tuning
+    }
 }
 
-configs! {
-    Config, Fault;
-    Tuned: None (kinlock_linux::config::tuning())
-    Fifo: None (reordering(false))
-    Cna: None (reordering(true))
-    Strict: None (strict())
-    NoExclusion: NoExclusion (reordering(true))
-    LostSplice: LostSplice (reordering(true))
-    LostWakeup: LostWakeup (reordering(true))
-    SilentSleeper: SilentSleeper (reordering(true))
-    Starvation: Starvation (reordering(true))
+impl MutexConfig for Eager {
+    const TRIALS: u32 = Eager::WAITS_PER_TRIAL;
+
+    fn tuning() -> Tuning {
+        Eager::tuning()
+    }
 }
 
-configs! {
-    MutexConfig, MutexFault;
-    SoundMutex: None ()
-    MissingWake: MissingWake ()
-    LostMutexWakeup: LostWakeup ()
-    DoubleHandOff: DoubleHandOff ()
-    LeakyCancel: LeakyCancel ()
+impl RwLockConfig for Eager {
+    const TRIALS: u32 = Eager::WAITS_PER_TRIAL;
+
+    fn tuning() -> Tuning {
+        Eager::tuning()
+    }
 }
 
-configs! {
-    RwLockConfig, RwLockFault;
-    SoundRwLock: None ()
-    LostReader: LostReader ()
-    UnseenReader: UnseenReader ()
-    HastyReader: HastyReader ()
-    BiasInWrite: BiasInWrite ()
-    MissingRwWake: MissingWake ()
-    LeakyRequest: LeakyRequest ()
-    StaleWriter: StaleWriter ()
-    HastyRelease: HastyRelease ()
-}
+/// Of the condition variable: a broadcast wakes few waiters at once, so that it moves the others to
+/// the mutex wherever some sleep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requeueing;
 
-configs! {
-    CondvarConfig, CondvarFault;
-    SoundCondvar: None ()
-    BlindSleep: BlindSleep ()
-    CarelessClear: CarelessClear ()
-    BrokenChain: BrokenChain ()
-    SwallowedWake: SwallowedWake ()
-    LingeringSpinner: LingeringSpinner ()
-}
-
-configs! {
-    OnceConfig, OnceFault;
-    SoundOnce: None ()
-    EarlyDone: EarlyDone ()
-    MissingOnceWake: MissingWake ()
+impl CondvarConfig for Requeueing {
+    const AT_ONCE: u32 = 4;
 }
 
 fn reordering(on: bool) -> Tuning {

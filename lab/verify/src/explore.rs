@@ -22,7 +22,7 @@
 //! The modules of the others have such tables, too.
 //!
 //! Two things cannot be seen here. One is memory ordering, because values are sequentially
-//! consistent: `Fault::RelaxedUnlock` passes, and loom catches it. The other is bounds in time.
+//! consistent: `RelaxedUnlock` passes, and loom catches it. The other is bounds in time.
 
 mod draw;
 mod hunt;

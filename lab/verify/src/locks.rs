@@ -3,18 +3,18 @@
 //! The broken ones are the library's own source with one defect switched on. They run on a platform
 //! that pretends to have several locality domains, so that the defect can be reached.
 
-use crate::configs::{self, SoundMutex, SoundRwLock, Strict, Tuned};
+use crate::configs::{self, Eager, Strict, Tuned};
 use crate::monitors::{self, Monitor};
 use crate::pretend::Pretend;
 use crate::report::Property;
 use crate::specimen::named;
 use crate::test_lock::{Own, ReadWrite, Runs, TestLock};
 use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawMutex, RawSpinLock};
+use kinlock_core::defect::{Defect, Sabotaged};
 use kinlock_core::platform::ConstPlatform;
-use kinlock_core::raw::condvar::CondvarConfig;
-use kinlock_core::raw::mutex::{Joined, MutexConfig, QueuedMutex};
-use kinlock_core::raw::once::{OnceConfig, RunOnce};
-use kinlock_core::raw::{Config, QueuedRwLock, QueuedSpinLock, RwLockConfig};
+use kinlock_core::raw::mutex::{Joined, QueuedMutex};
+use kinlock_core::raw::once::RunOnce;
+use kinlock_core::raw::{Config, QueuedRwLock, QueuedSpinLock};
 use kinlock_linux::Native;
 use kinlock_linux::configured::AsConfigured;
 use std::sync::Arc;
@@ -77,41 +77,65 @@ pub const ALL: &[Specimen] = &[
         new: || Box::new(RawMutex::new()),
         meets: Some(Meets {
             new: monitors::users,
-            new_pretended: monitors::pretended::<configs::SoundCondvar>,
+            new_pretended: monitors::on::<Pretend>,
         }),
-        ..lock("kinlock-mutex", mutex::<SoundMutex>)
+        ..lock("kinlock-mutex", mutex::<Pretend>)
     },
     lock("kinlock-mutex-joined", joined_mutex),
     Specimen {
         new: || Box::new(Own(QueuedRwLock::<Native, AsConfigured>::UNLOCKED)),
-        reads: Some(readwrite::<SoundRwLock>),
-        ..lock("kinlock-rwlock", rwlock::<SoundRwLock>)
+        reads: Some(readwrite::<Pretend>),
+        ..lock("kinlock-rwlock", rwlock::<Pretend>)
     },
-    once::<configs::SoundOnce>("kinlock-once", None),
-    broken::<configs::NoExclusion>("busted-exclusion", Property::Exclusion),
-    broken::<configs::LostSplice>("busted-splice", Property::Completion),
-    broken::<configs::LostWakeup>("busted-wakeup", Property::Completion),
-    broken::<configs::SilentSleeper>("busted-sleeper", Property::Completion),
-    broken::<configs::Starvation>("busted-starvation", Property::Progress),
-    broken_mutex::<configs::MissingWake>("busted-mutex-wake", Property::Completion),
-    broken_mutex::<configs::LostMutexWakeup>("busted-mutex-sleep", Property::Completion),
-    broken_mutex::<configs::DoubleHandOff>("busted-mutex-pickup", Property::Exclusion),
-    broken_mutex::<configs::LeakyCancel>("busted-mutex-cancel", Property::Completion),
-    broken_rwlock::<configs::LostReader>("busted-rwlock-reader", Property::Exclusion),
-    broken_rwlock::<configs::UnseenReader>("busted-rwlock-unseen", Property::Exclusion),
-    broken_rwlock::<configs::HastyReader>("busted-rwlock-hasty", Property::Exclusion),
-    broken_rwlock::<configs::BiasInWrite>("busted-rwlock-bias", Property::Exclusion),
-    broken_rwlock::<configs::MissingRwWake>("busted-rwlock-wake", Property::Completion),
-    broken_rwlock::<configs::LeakyRequest>("busted-rwlock-request", Property::Completion),
-    broken_rwlock::<configs::StaleWriter>("busted-rwlock-stale", Property::Completion),
-    broken_rwlock::<configs::HastyRelease>("busted-rwlock-release", Property::Completion),
-    broken_condvar::<configs::BlindSleep>("busted-condvar-sleep"),
-    broken_condvar::<configs::CarelessClear>("busted-condvar-clear"),
-    broken_condvar::<configs::BrokenChain>("busted-condvar-chain"),
-    broken_condvar::<configs::SwallowedWake>("busted-condvar-swallow"),
-    broken_condvar::<configs::LingeringSpinner>("busted-condvar-spinner"),
-    once::<configs::EarlyDone>("busted-once-early", Some(Property::Exclusion)),
-    once::<configs::MissingOnceWake>("busted-once-wake", Some(Property::Completion)),
+    once::<{ Defect::None as u8 }>("kinlock-once", None),
+    broken::<{ Defect::SpinNoExclusion as u8 }>("busted-exclusion", Property::Exclusion),
+    broken::<{ Defect::SpinLostSplice as u8 }>("busted-splice", Property::Completion),
+    broken::<{ Defect::SpinLostWakeup as u8 }>("busted-wakeup", Property::Completion),
+    broken::<{ Defect::SpinSilentSleeper as u8 }>("busted-sleeper", Property::Completion),
+    broken::<{ Defect::SpinStarvation as u8 }>("busted-starvation", Property::Progress),
+    broken_mutex::<{ Defect::MutexMissingWake as u8 }>("busted-mutex-wake", Property::Completion),
+    broken_mutex::<{ Defect::MutexLostWakeup as u8 }>("busted-mutex-sleep", Property::Completion),
+    broken_mutex::<{ Defect::MutexDoubleHandOff as u8 }>(
+        "busted-mutex-pickup",
+        Property::Exclusion,
+    ),
+    broken_mutex::<{ Defect::MutexLeakyCancel as u8 }>("busted-mutex-cancel", Property::Completion),
+    broken_rwlock::<{ Defect::RwLockLostReader as u8 }>(
+        "busted-rwlock-reader",
+        Property::Exclusion,
+    ),
+    broken_rwlock::<{ Defect::RwLockUnseenReader as u8 }>(
+        "busted-rwlock-unseen",
+        Property::Exclusion,
+    ),
+    broken_rwlock::<{ Defect::RwLockHastyReader as u8 }>(
+        "busted-rwlock-hasty",
+        Property::Exclusion,
+    ),
+    broken_rwlock::<{ Defect::RwLockBiasInWrite as u8 }>("busted-rwlock-bias", Property::Exclusion),
+    broken_rwlock::<{ Defect::RwLockMissingWake as u8 }>(
+        "busted-rwlock-wake",
+        Property::Completion,
+    ),
+    broken_rwlock::<{ Defect::RwLockLeakyRequest as u8 }>(
+        "busted-rwlock-request",
+        Property::Completion,
+    ),
+    broken_rwlock::<{ Defect::RwLockStaleWriter as u8 }>(
+        "busted-rwlock-stale",
+        Property::Completion,
+    ),
+    broken_rwlock::<{ Defect::RwLockHastyRelease as u8 }>(
+        "busted-rwlock-release",
+        Property::Completion,
+    ),
+    broken_condvar::<{ Defect::CondvarBlindSleep as u8 }>("busted-condvar-sleep"),
+    broken_condvar::<{ Defect::CondvarCarelessClear as u8 }>("busted-condvar-clear"),
+    broken_condvar::<{ Defect::CondvarBrokenChain as u8 }>("busted-condvar-chain"),
+    broken_condvar::<{ Defect::CondvarSwallowedWake as u8 }>("busted-condvar-swallow"),
+    broken_condvar::<{ Defect::CondvarLingeringSpinner as u8 }>("busted-condvar-spinner"),
+    once::<{ Defect::OnceEarlyDone as u8 }>("busted-once-early", Some(Property::Exclusion)),
+    once::<{ Defect::OnceMissingWake as u8 }>("busted-once-wake", Some(Property::Completion)),
 ];
 
 named!(Specimen, "lock", ALL);
@@ -129,67 +153,70 @@ const fn lock(name: &'static str, new_pretended: fn() -> Box<dyn TestLock>) -> S
     }
 }
 
-const fn broken<C: Config>(name: &'static str, defect: Property) -> Specimen {
+/// The pretended machine with a defect.
+type Broken<const DEFECT: u8> = Sabotaged<Pretend, DEFECT>;
+
+const fn broken<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
     Specimen {
         defect: Some(defect),
-        ..lock(name, spinlock::<Pretend, C>)
+        ..lock(name, spinlock::<Broken<DEFECT>, configs::Cna>)
     }
 }
 
-const fn broken_mutex<C: MutexConfig>(name: &'static str, defect: Property) -> Specimen {
+const fn broken_mutex<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
     Specimen {
         defect: Some(defect),
-        ..lock(name, mutex::<C>)
+        ..lock(name, mutex::<Broken<DEFECT>>)
     }
 }
 
 /// `BlindAnnouncement` is left to loom and the explorer: it is too rare on a busy machine.
-const fn broken_rwlock<C: RwLockConfig>(name: &'static str, defect: Property) -> Specimen {
+const fn broken_rwlock<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
     Specimen {
         defect: Some(defect),
-        reads: Some(readwrite::<C>),
-        ..lock(name, rwlock::<C>)
+        reads: Some(readwrite::<Broken<DEFECT>>),
+        ..lock(name, rwlock::<Broken<DEFECT>>)
     }
 }
 
 /// Each of these defects leaves a thread asleep for ever. `LateCount` is left to loom and the
 /// explorer: it is too rare on a busy machine.
-const fn broken_condvar<C: CondvarConfig>(name: &'static str) -> Specimen {
+const fn broken_condvar<const DEFECT: u8>(name: &'static str) -> Specimen {
     Specimen {
         defect: Some(Property::Completion),
         meets: Some(Meets {
-            new: monitors::pretended::<C>,
-            new_pretended: monitors::pretended::<C>,
+            new: monitors::on::<Broken<DEFECT>>,
+            new_pretended: monitors::on::<Broken<DEFECT>>,
         }),
-        ..lock(name, mutex::<SoundMutex>)
+        ..lock(name, mutex::<Pretend>)
     }
 }
 
-const fn once<C: OnceConfig>(name: &'static str, defect: Option<Property>) -> Specimen {
+const fn once<const DEFECT: u8>(name: &'static str, defect: Option<Property>) -> Specimen {
     Specimen {
         defect,
-        runs: Some(|| Arc::new(RunOnce::<Pretend, C>::NEW)),
-        ..lock(name, mutex::<SoundMutex>)
+        runs: Some(|| Arc::new(RunOnce::<Broken<DEFECT>>::NEW)),
+        ..lock(name, mutex::<Pretend>)
     }
 }
 
-fn mutex<C: MutexConfig>() -> Box<dyn TestLock> {
-    Box::new(Own(QueuedMutex::<Pretend, C>::UNLOCKED))
+fn mutex<P: ConstPlatform>() -> Box<dyn TestLock> {
+    Box::new(Own(QueuedMutex::<P, Eager>::UNLOCKED))
 }
 
 /// Taken for writing.
-fn rwlock<C: RwLockConfig>() -> Box<dyn TestLock> {
-    Box::new(Own(QueuedRwLock::<Pretend, C>::UNLOCKED))
+fn rwlock<P: ConstPlatform>() -> Box<dyn TestLock> {
+    Box::new(Own(QueuedRwLock::<P, Eager>::UNLOCKED))
 }
 
-fn readwrite<C: RwLockConfig>() -> Box<dyn ReadWrite + Send + Sync> {
-    Box::new(QueuedRwLock::<Pretend, C>::UNLOCKED)
+fn readwrite<P: ConstPlatform>() -> Box<dyn ReadWrite + Send + Sync> {
+    Box::new(QueuedRwLock::<P, Eager>::UNLOCKED)
 }
 
 /// With the layout for memory that may be freed early.
 fn joined_mutex() -> Box<dyn TestLock> {
     Box::new(Own(
-        QueuedMutex::<Pretend, SoundMutex, Joined<Pretend>>::UNLOCKED,
+        QueuedMutex::<Pretend, Eager, Joined<Pretend>>::UNLOCKED,
     ))
 }
 

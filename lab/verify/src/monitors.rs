@@ -8,12 +8,11 @@
 //!    holds the lock, and is forgotten: it never releases the lock. All else goes through the raw
 //!    lock.
 
-use crate::configs::SoundMutex;
+use crate::configs::{Eager, Requeueing};
 use crate::pretend::Pretend;
 use crate::test_lock::{Own, TestLock};
 use kinlock::{Condvar, Mutex};
-use kinlock_core::platform::{NEVER, Platform};
-use kinlock_core::raw::condvar::CondvarConfig;
+use kinlock_core::platform::{ConstPlatform, NEVER, Platform};
 use kinlock_core::raw::{QueuedCondvar, QueuedMutex};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -55,10 +54,9 @@ pub(crate) fn users() -> Box<dyn Monitor> {
     Box::new(UserMonitor::default())
 }
 
-/// The library's mutex, and condition variables with the configuration `C`, on the pretended
-/// machine.
-pub(crate) fn pretended<C: CondvarConfig>() -> Box<dyn Monitor> {
-    Box::new(OwnMonitor::<C> {
+/// The library's mutex and condition variables on the platform `P`.
+pub(crate) fn on<P: ConstPlatform>() -> Box<dyn Monitor> {
+    Box::new(OwnMonitor::<P> {
         mutex: Own(QueuedMutex::UNLOCKED),
         condvars: [const { QueuedCondvar::FRESH }; CONDVARS],
     })
@@ -103,12 +101,12 @@ impl Monitor for UserMonitor {
 }
 
 #[derive(Debug)]
-struct OwnMonitor<C: CondvarConfig> {
-    mutex: Own<QueuedMutex<Pretend, SoundMutex>>,
-    condvars: [QueuedCondvar<Pretend, C>; CONDVARS],
+struct OwnMonitor<P: Platform> {
+    mutex: Own<QueuedMutex<P, Eager>>,
+    condvars: [QueuedCondvar<P, Requeueing>; CONDVARS],
 }
 
-impl<C: CondvarConfig> Monitor for OwnMonitor<C> {
+impl<P: Platform> Monitor for OwnMonitor<P> {
     fn lock(&self) -> &dyn TestLock {
         &self.mutex
     }

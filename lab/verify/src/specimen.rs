@@ -43,15 +43,3 @@ macro_rules! named {
     };
 }
 pub(crate) use named;
-
-/// The library's fault with this number: a constant parameter can be a number, but not an
-/// enumeration.
-macro_rules! fault {
-    ($number:ident, $faults:ident: $($name:ident),*) => {
-        match $number {
-            $(n if n == $faults::$name as u8 => $faults::$name,)*
-            _ => $faults::None,
-        }
-    };
-}
-pub(crate) use fault;

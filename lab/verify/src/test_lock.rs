@@ -8,7 +8,7 @@
 use kinlock::lock_api::RawMutexTimed;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::{Layout, MutexConfig, QueuedMutex};
-use kinlock_core::raw::once::{OnceConfig, RunOnce};
+use kinlock_core::raw::once::RunOnce;
 use kinlock_core::raw::{Config, QueuedRwLock, QueuedSpinLock, RwLockConfig};
 use std::time::Duration;
 
@@ -200,7 +200,7 @@ pub(crate) trait Runs: Send + Sync {
     fn call(&self, function: &mut dyn FnMut());
 }
 
-impl<P: Platform, C: OnceConfig> Runs for RunOnce<P, C> {
+impl<P: Platform> Runs for RunOnce<P> {
     fn call(&self, function: &mut dyn FnMut()) {
         // Never `Err`: no function panics.
         let _ = self.call(false, |_| function());

@@ -18,6 +18,11 @@
 //! # Fork
 //!
 //! In a child the readers of other rows do not exist. The platform empties those rows.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. [`Announced`] and [`Row`] are `repr(C)`, and name their platform only by its atomics. So they
+//!    are the same types for all platforms with the same atomics.
 
 use crate::atomic::{Atomic, Atomics, ConstAtomic, ConstAtomics, Ordering::*};
 
@@ -36,6 +41,20 @@ impl<P: ConstAtomics> Row<P> {
 }
 
 impl<P: Atomics> Row<P> {
+    /// The same row, as that of a platform with the same atomics.
+    pub fn of_platform<Q>(&'static self) -> &'static Row<Q>
+    where
+        Q: Atomics<
+                AtomicU8 = P::AtomicU8,
+                AtomicU16 = P::AtomicU16,
+                AtomicU32 = P::AtomicU32,
+                AtomicU64 = P::AtomicU64,
+            >,
+    {
+        // SAFETY: invariant 1.
+        unsafe { &*core::ptr::from_ref(self).cast() }
+    }
+
     /// The entry for a lock at `address`.
     #[inline]
     pub(crate) fn entry(&self, address: u64) -> &P::AtomicU64 {
@@ -63,6 +82,20 @@ impl<P: Atomics> Announced<P> {
     pub const fn new(rows: &'static [Row<P>], in_use: &'static P::AtomicU32) -> Self {
         assert!(!rows.is_empty() && COLUMNS.is_power_of_two());
         Announced { rows, in_use }
+    }
+
+    /// The same table, as that of a platform with the same atomics.
+    pub fn of_platform<Q>(&'static self) -> &'static Announced<Q>
+    where
+        Q: Atomics<
+                AtomicU8 = P::AtomicU8,
+                AtomicU16 = P::AtomicU16,
+                AtomicU32 = P::AtomicU32,
+                AtomicU64 = P::AtomicU64,
+            >,
+    {
+        // SAFETY: invariant 1.
+        unsafe { &*core::ptr::from_ref(self).cast() }
     }
 
     /// A row for a new thread. Threads get the rows in turn.

@@ -53,7 +53,7 @@ pub trait Atomic: Sized + Send + Sync + core::fmt::Debug + 'static {
     /// before, as `Err` if nothing was changed.
     ///
     /// A compare-and-swap loop: it ends as soon as no other thread changes the value within a turn.
-    fn change(
+    fn fetch_update(
         &self,
         order: Ordering,
         f: impl Fn(Self::Value) -> Option<Self::Value>,

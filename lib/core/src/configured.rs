@@ -2,7 +2,6 @@
 
 use crate::config::{self, Source};
 use crate::raw::mutex::{MutexConfig, Queue};
-use crate::raw::osq::Watch;
 use crate::raw::qspinlock::Config;
 use crate::raw::rwlock::RwLockConfig;
 use crate::tuning::Tuning;
@@ -26,7 +25,7 @@ impl<S: Source> MutexConfig for AsConfigured<S> {
 
     fn queue() -> Queue {
         match S::kind_of_queue().load(Relaxed) {
-            FIFO => Queue::Osq(Watch::CACHED),
+            FIFO => Queue::Osq,
             LOCAL_FIRST => Queue::Cna,
             _ => choose_queue::<S>(),
         }

@@ -18,6 +18,7 @@
 //! | [`slots`] | where threads wait: slots and nodes |
 //! | [`platform`] | what an algorithm may ask of the machine |
 //! | `loom` | the platform of the model checker |
+//! | `defect` | deliberate defects of locks, and a platform that has one: for checks |
 //! | [`raw`] | the algorithms |
 //! | [`config`] | the knobs that functions set |
 //! | [`configured`] | the algorithms with the knobs in force |
@@ -34,6 +35,8 @@ pub mod atomic;
 pub mod bare;
 pub mod config;
 pub mod configured;
+#[doc(hidden)]
+pub mod defect;
 pub mod events;
 pub mod hardware;
 #[cfg(loom)]

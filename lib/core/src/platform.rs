@@ -54,6 +54,7 @@
 
 use crate::announced::{Announced, Row};
 pub use crate::atomic::{Atomic, Atomics, ConstAtomic, ConstAtomics, Ordering};
+use crate::defect::Defect;
 use crate::events::Event;
 use crate::slots::Waiters;
 use core::sync::atomic::AtomicU64;
@@ -502,6 +503,12 @@ pub trait Platform: Atomics {
     fn meet_stranger(lock: *const u32) {
         let _ = lock;
     }
+
+    // ---- checks ----
+
+    /// The defect that locks have on this platform; see [`defect`](crate::defect).
+    #[doc(hidden)]
+    const DEFECT: Defect = Defect::None;
 
     // ---- observation ----
 

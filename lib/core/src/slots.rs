@@ -79,6 +79,11 @@
 //! ```
 //!
 //! Claiming is lock-free and takes O(slots / 32) steps, once per thread.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. [`Waiters`], [`Slot`] and [`Node`] are `repr(C)`, and name their platform only by its
+//!    atomics. So they are the same types for all platforms with the same atomics.
 
 mod table;
 
@@ -271,8 +276,6 @@ pub struct Slot<P: Atomics> {
     nodes: [Node<P>; NESTING],
     /// See "States of a slot".
     references: P::AtomicU8,
-    /// As a node's `cpu`, for the thread's last wait; in a cache line that is seldom written.
-    cpu: P::AtomicU16,
 }
 
 impl<P: Atomics> Slot<P> {
@@ -281,7 +284,6 @@ impl<P: Atomics> Slot<P> {
         Slot {
             nodes: core::array::from_fn(|_| Node::new()),
             references: Atomic::new(0),
-            cpu: Atomic::new(0),
         }
     }
 }
@@ -330,7 +332,6 @@ impl<P: ConstAtomics> Slot<P> {
                 }
             }; NESTING],
             references: P::AtomicU8::ZERO,
-            cpu: P::AtomicU16::ZERO,
         }
     };
 }
@@ -347,6 +348,20 @@ pub struct Waiters<P: Atomics> {
 }
 
 impl<P: Atomics> Waiters<P> {
+    /// The same table, as that of a platform with the same atomics.
+    pub fn of_platform<Q>(&'static self) -> &'static Waiters<Q>
+    where
+        Q: Atomics<
+                AtomicU8 = P::AtomicU8,
+                AtomicU16 = P::AtomicU16,
+                AtomicU32 = P::AtomicU32,
+                AtomicU64 = P::AtomicU64,
+            >,
+    {
+        // SAFETY: invariant 1.
+        unsafe { &*core::ptr::from_ref(self).cast() }
+    }
+
     /// A table over the platform's storage.
     ///
     /// # Panics
@@ -378,18 +393,6 @@ impl<P: Atomics> Waiters<P> {
     #[inline]
     pub(crate) fn node(&self, id: Id) -> &'static Node<P> {
         &self.slots[id.slot() as usize - 1].nodes[(id.0 & 3) as usize]
-    }
-
-    /// The CPU that the owner of the node last recorded in its slot.
-    pub(crate) fn slot_cpu(&self, id: Id) -> u16 {
-        self.slots[id.slot() as usize - 1].cpu.load(Relaxed)
-    }
-
-    pub(crate) fn set_slot_cpu(&self, id: Id, cpu: u16) {
-        let slot = &self.slots[id.slot() as usize - 1];
-        if slot.cpu.load(Relaxed) != cpu {
-            slot.cpu.store(cpu, Relaxed);
-        }
     }
 
     /// Adds a reference to `slot`, so that it is not claimed anew.

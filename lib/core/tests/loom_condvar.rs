@@ -14,8 +14,10 @@
 mod model;
 
 use kinlock_core::config::Tuning;
+use kinlock_core::defect::{Defect, Sabotaged};
 use kinlock_core::loom::{Loom, set_oversubscribed};
-use kinlock_core::raw::condvar::{CondvarConfig, CondvarFault};
+use kinlock_core::platform::Platform;
+use kinlock_core::raw::condvar::CondvarConfig;
 use kinlock_core::raw::{MutexConfig, QueuedCondvar, QueuedMutex};
 use loom::cell::UnsafeCell;
 
@@ -31,18 +33,26 @@ impl<const N: u32> MutexConfig for Trials<N> {
     }
 }
 
+/// A configuration, and the platform of its locks: loom's, perhaps with a defect.
+trait Model: CondvarConfig {
+    type On: Platform;
+}
+
 macro_rules! config {
-    ($($name:ident: $fault:ident),*) => {$(
+    ($($name:ident: $defect:ident),*) => {$(
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl CondvarConfig for $name {
-            const FAULT: CondvarFault = CondvarFault::$fault;
             const AT_ONCE: u32 = 0;
+        }
+
+        impl Model for $name {
+            type On = Sabotaged<Loom, { Defect::$defect as u8 }>;
         }
     )*};
 }
 
-config!(Correct: None, Blind: BlindSleep, Late: LateCount, Careless: CarelessClear, Chainless: BrokenChain, Swallowing: SwallowedWake, Lingering: LingeringSpinner);
+config!(Correct: None, Blind: CondvarBlindSleep, Late: CondvarLateCount, Careless: CondvarCarelessClear, Chainless: CondvarBrokenChain, Swallowing: CondvarSwallowedWake, Lingering: CondvarLingeringSpinner);
 
 /// A broadcast wakes one waiter at once and moves the others, so that two waiters suffice for both.
 #[derive(Clone, Copy, Debug)]
@@ -52,19 +62,23 @@ impl CondvarConfig for OneAtOnce {
     const AT_ONCE: u32 = 1;
 }
 
+impl Model for OneAtOnce {
+    type On = Loom;
+}
+
 /// A deadline just after the start: it passes when the thread has slept in vain.
 const SOON: u64 = 1;
 
 /// Tokens under a mutex.
-struct Shared<C: CondvarConfig, const TRIALS: u32> {
-    mutex: QueuedMutex<Loom, Trials<TRIALS>>,
-    condvar: QueuedCondvar<Loom, C>,
+struct Shared<C: Model, const TRIALS: u32> {
+    mutex: QueuedMutex<C::On, Trials<TRIALS>>,
+    condvar: QueuedCondvar<C::On, C>,
     tokens: UnsafeCell<u32>,
 }
 
-impl<C: CondvarConfig, const TRIALS: u32> Shared<C, TRIALS> {
+impl<C: Model, const TRIALS: u32> Shared<C, TRIALS> {
     /// Adds tokens under the mutex, then notifies without it.
-    fn give<R>(&self, tokens: u32, notify: impl Fn(&QueuedCondvar<Loom, C>) -> R) {
+    fn give<R>(&self, tokens: u32, notify: impl Fn(&QueuedCondvar<C::On, C>) -> R) {
         self.mutex.lock();
         // SAFETY: invariant 1.
         self.tokens.with_mut(|t| unsafe { *t += tokens });
@@ -112,7 +126,7 @@ impl<C: CondvarConfig, const TRIALS: u32> Shared<C, TRIALS> {
 }
 
 /// Explores `body` in `threads` threads. It returns how many of the `given` tokens its thread kept.
-fn explore<C: CondvarConfig>(
+fn explore<C: Model>(
     name: &str,
     preemptions: usize,
     threads: usize,
@@ -122,7 +136,7 @@ fn explore<C: CondvarConfig>(
     explore_with::<C, 0>(name, preemptions, threads, given, body);
 }
 
-fn explore_with<C: CondvarConfig, const TRIALS: u32>(
+fn explore_with<C: Model, const TRIALS: u32>(
     name: &str,
     preemptions: usize,
     threads: usize,
@@ -143,7 +157,7 @@ fn explore_with<C: CondvarConfig, const TRIALS: u32>(
     model::explore(name, preemptions, threads, make, body, check);
 }
 
-fn one_for_one<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
+fn one_for_one<C: Model, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
     if i == 0 {
         shared.give(1, QueuedCondvar::notify_one);
         return 0;
@@ -152,7 +166,7 @@ fn one_for_one<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize) 
 }
 
 /// The first thread notifies after each token.
-fn two_ones<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
+fn two_ones<C: Model, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
     if i == 0 {
         shared.give(1, QueuedCondvar::notify_one);
         shared.give(1, QueuedCondvar::notify_one);
@@ -161,7 +175,7 @@ fn two_ones<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize) -> 
     shared.take()
 }
 
-fn one_for_all<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
+fn one_for_all<C: Model, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
     if i == 0 {
         shared.give(2, QueuedCondvar::notify_all);
         return 0;
@@ -170,7 +184,7 @@ fn one_for_all<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize) 
 }
 
 /// Two notifications, of which one may find no waiter, and a waiter that waits twice.
-fn twice<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
+fn twice<C: Model, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
     if i == 0 {
         shared.give(1, QueuedCondvar::notify_one);
         shared.give(1, QueuedCondvar::notify_one);
@@ -180,7 +194,7 @@ fn twice<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32
 }
 
 /// One waiter times out once it has slept. The other must get the token if the first does not.
-fn one_gives_up<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
+fn one_gives_up<C: Model, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
     match i {
         0 => {
             shared.give(1, QueuedCondvar::notify_one);
@@ -198,7 +212,7 @@ fn one_gives_up<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize)
 }
 
 /// A broadcast, and one waiter that times out once it has slept, perhaps on the mutex.
-fn all_while_one_gives_up<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
+fn all_while_one_gives_up<C: Model, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
     match i {
         0 => {
             shared.give(2, QueuedCondvar::notify_all);

@@ -20,23 +20,26 @@
 mod model;
 
 use kinlock_core::config::{LocalLimit, Quantum, Tuning};
+use kinlock_core::defect::{Defect, Sabotaged};
 use kinlock_core::loom::{LATE, Loom, set_domain, set_oversubscribed, set_step};
 use kinlock_core::platform::{NEVER, Platform};
-use kinlock_core::raw::mutex::{
-    Joined, Layout, MutexConfig, MutexFault, Queue, QueuedMutex, Split,
-};
-use kinlock_core::raw::osq::{Osq, Watch};
+use kinlock_core::raw::mutex::{Joined, Layout, MutexConfig, Queue, QueuedMutex, Split};
+use kinlock_core::raw::osq::Osq;
 use loom::cell::UnsafeCell;
 use model::explore;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+/// A configuration, and the platform of its locks: loom's, perhaps with a defect.
+trait Model: MutexConfig {
+    type On: Platform;
+}
+
 /// `trials`: one wait in so many keeps the lock until it knows better.
 macro_rules! config {
-    ($($name:ident: queue $queue:expr, fault $fault:ident, trials $trials:literal;)*) => {$(
+    ($($name:ident: queue $queue:expr, defect $defect:ident, trials $trials:literal;)*) => {$(
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl MutexConfig for $name {
-            const FAULT: MutexFault = MutexFault::$fault;
             const TRIALS: u32 = $trials;
             fn tuning() -> Tuning {
                 let mut tuning = Tuning::DEFAULT;
@@ -49,26 +52,30 @@ macro_rules! config {
                 $queue
             }
         }
+
+        impl Model for $name {
+            type On = Sabotaged<Loom, { Defect::$defect as u8 }>;
+        }
     )*};
 }
 
-const OSQ: Queue = Queue::Osq(Watch::CACHED);
+const OSQ: Queue = Queue::Osq;
 
 config! {
-    Queued: queue OSQ, fault None, trials 0;
-    Kept: queue OSQ, fault None, trials 1;
-    LocalFirst: queue Queue::Cna, fault None, trials 0;
-    LocalKept: queue Queue::Cna, fault None, trials 1;
-    Unqueued: queue Queue::Unqueued, fault None, trials 0;
-    RelaxedUnlock: queue OSQ, fault RelaxedUnlock, trials 0;
-    MissingWake: queue OSQ, fault MissingWake, trials 0;
-    LostWakeup: queue OSQ, fault LostWakeup, trials 0;
-    DoubleHandOff: queue OSQ, fault DoubleHandOff, trials 0;
-    LeakyCancel: queue OSQ, fault LeakyCancel, trials 0;
+    Queued: queue OSQ, defect None, trials 0;
+    Kept: queue OSQ, defect None, trials 1;
+    LocalFirst: queue Queue::Cna, defect None, trials 0;
+    LocalKept: queue Queue::Cna, defect None, trials 1;
+    Unqueued: queue Queue::Unqueued, defect None, trials 0;
+    RelaxedUnlock: queue OSQ, defect MutexRelaxedUnlock, trials 0;
+    MissingWake: queue OSQ, defect MutexMissingWake, trials 0;
+    LostWakeup: queue OSQ, defect MutexLostWakeup, trials 0;
+    DoubleHandOff: queue OSQ, defect MutexDoubleHandOff, trials 0;
+    LeakyCancel: queue OSQ, defect MutexLeakyCancel, trials 0;
 }
 
-type Two = Split<Loom>;
-type One = Joined<Loom>;
+type Two<C> = Split<<C as Model>::On>;
+type One<C> = Joined<<C as Model>::On>;
 
 /// Less than a waiter spins before it sleeps, more than it watches between two looks.
 const STEP: u64 = 10_000;
@@ -78,14 +85,14 @@ const STEP: u64 = 10_000;
 const SECTION: usize = 1;
 
 /// A mutex and what it guards; loom reports unsynchronised access to the cell.
-struct Shared<C: MutexConfig, L: Layout<Loom>> {
-    lock: QueuedMutex<Loom, C, L>,
+struct Shared<C: Model, L: Layout<C::On>> {
+    lock: QueuedMutex<C::On, C, L>,
     /// Critical sections, counted under the lock and, in `expected`, by an atomic.
     value: UnsafeCell<usize>,
     expected: AtomicUsize,
 }
 
-impl<C: MutexConfig, L: Layout<Loom>> Shared<C, L> {
+impl<C: Model, L: Layout<C::On>> Shared<C, L> {
     fn new() -> Self {
         Shared {
             lock: QueuedMutex::default(),
@@ -117,31 +124,31 @@ impl<C: MutexConfig, L: Layout<Loom>> Shared<C, L> {
 }
 
 /// Thread i runs in domain i % 2.
-fn once<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
+fn once<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     set_domain(i as u16 % 2);
     shared.lock.lock();
     shared.section();
 }
 
-fn twice<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
+fn twice<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     once(shared, i);
     once(shared, i);
 }
 
 /// The same with a CPU for each thread.
-fn undisturbed<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
+fn undisturbed<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     set_oversubscribed(false);
     once(shared, i);
 }
 
 /// The same, and time goes in steps within the quantum.
-fn in_steps<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
+fn in_steps<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     set_step(STEP);
     once(shared, i);
 }
 
 /// The last thread times out as soon as it has to wait.
-fn last_gives_up<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
+fn last_gives_up<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     set_domain(i as u16 % 2);
     if i < 2 {
         once(shared, i);
@@ -151,7 +158,7 @@ fn last_gives_up<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usiz
 }
 
 /// All but the first thread give up.
-fn all_give_up<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
+fn all_give_up<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     if i == 0 {
         once(shared, i);
     } else if shared.lock.lock_until(1) {
@@ -160,7 +167,7 @@ fn all_give_up<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize)
 }
 
 /// The same after some steps: asleep until an unlock, or while they watch the lock.
-fn all_give_up_late<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
+fn all_give_up_late<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     set_step(STEP);
     if i == 0 {
         once(shared, i);
@@ -171,7 +178,7 @@ fn all_give_up_late<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: u
 
 /// The same with a request: a waiter waits in vain before it queues, at the front, and then for the
 /// hand-off.
-fn all_withdraw<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
+fn all_withdraw<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     if i == 0 {
         once(shared, i);
     } else if shared.lock.lock_until(3 * LATE) {
@@ -180,7 +187,7 @@ fn all_withdraw<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize
 }
 
 /// The same asleep.
-fn all_withdraw_late<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
+fn all_withdraw_late<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     if i == 0 {
         once(shared, i);
     } else if shared.lock.lock_until(3 * LATE + 1) {
@@ -188,7 +195,7 @@ fn all_withdraw_late<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: 
     }
 }
 
-fn mutex<C: MutexConfig, L: Layout<Loom>>(
+fn mutex<C: Model, L: Layout<C::On>>(
     name: &str,
     preemptions: usize,
     threads: usize,
@@ -201,8 +208,8 @@ fn mutex<C: MutexConfig, L: Layout<Loom>>(
 /// The same for both layouts.
 macro_rules! both {
     ($config:ident, $name:literal, $preemptions:literal, $threads:literal, $body:expr) => {
-        mutex::<$config, Two>($name, $preemptions, $threads, $body);
-        mutex::<$config, One>(concat!("joined ", $name), $preemptions, $threads, $body);
+        mutex::<$config, Two<$config>>($name, $preemptions, $threads, $body);
+        mutex::<$config, One<$config>>(concat!("joined ", $name), $preemptions, $threads, $body);
     };
 }
 
@@ -220,21 +227,21 @@ fn three_threads() {
 
 #[test]
 fn local_first() {
-    mutex::<LocalFirst, Two>("mutex, local first, 3 threads", 2, 3, once);
-    mutex::<LocalFirst, Two>(
+    mutex::<LocalFirst, Two<LocalFirst>>("mutex, local first, 3 threads", 2, 3, once);
+    mutex::<LocalFirst, Two<LocalFirst>>(
         "mutex, local first, 3 threads, one gives up",
         2,
         3,
         last_gives_up,
     );
-    mutex::<LocalKept, Two>("kept mutex, local first, 3 threads", 2, 3, once);
+    mutex::<LocalKept, Two<LocalKept>>("kept mutex, local first, 3 threads", 2, 3, once);
 }
 
 #[test]
 fn kept() {
     both!(Kept, "kept mutex, 2 threads twice", 3, 2, twice);
     both!(Kept, "kept mutex, 3 threads", 2, 3, once);
-    mutex::<Kept, Two>("kept mutex, 3 threads with CPUs", 2, 3, undisturbed);
+    mutex::<Kept, Two<Kept>>("kept mutex, 3 threads with CPUs", 2, 3, undisturbed);
     both!(
         Kept,
         "kept mutex, 3 threads, two give up",
@@ -268,9 +275,9 @@ fn within_the_quantum() {
 
 #[test]
 fn unqueued() {
-    mutex::<Unqueued, Two>("mutex without queue, 2 threads twice", 3, 2, twice);
+    mutex::<Unqueued, Two<Unqueued>>("mutex without queue, 2 threads twice", 3, 2, twice);
     both!(Unqueued, "mutex without queue, 3 threads", 2, 3, once);
-    mutex::<Unqueued, Two>("mutex without queue, 3 threads in steps", 1, 3, in_steps);
+    mutex::<Unqueued, Two<Unqueued>>("mutex without queue, 3 threads in steps", 1, 3, in_steps);
 }
 
 #[test]
@@ -316,7 +323,7 @@ impl Line {
 
     fn stand(&self, patience: u64, until: u64) {
         let place = Loom::waiters().enter().unwrap();
-        if self.queue.join(&place, Watch::CACHED, patience, until) {
+        if self.queue.join(&place, patience, until) {
             // SAFETY: invariant 1.
             self.head.with_mut(|h| unsafe { *h += 1 });
             self.queue.leave(&place);
@@ -369,7 +376,7 @@ mod broken {
                 #[test]
                 #[ignore = "must fail; run by are_caught"]
                 fn $name() {
-                    mutex::<$fault, $layout>("", $preemptions, $threads, $body);
+                    mutex::<$fault, $layout<$fault>>("", $preemptions, $threads, $body);
                 }
             )*
 

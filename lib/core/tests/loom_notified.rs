@@ -9,10 +9,12 @@
 mod model;
 
 use kinlock_core::config::Tuning;
+use kinlock_core::defect::{Defect, Sabotaged};
 use kinlock_core::loom::Loom;
+use kinlock_core::platform::Platform;
 use kinlock_core::raw::QueuedCondvar;
-use kinlock_core::raw::condvar::{Faultless, Partner};
-use kinlock_core::raw::mutex::{Joined, MutexConfig, MutexFault, QueuedMutex};
+use kinlock_core::raw::condvar::Partner;
+use kinlock_core::raw::mutex::{Joined, MutexConfig, QueuedMutex};
 use loom::cell::UnsafeCell;
 
 /// One wait in `TRIALS` finds out whether the mutex should be kept. Perhaps unlocks do not wake.
@@ -21,19 +23,28 @@ struct Config<const TRIALS: u32, const MISSING: bool>;
 
 impl<const TRIALS: u32, const MISSING: bool> MutexConfig for Config<TRIALS, MISSING> {
     const TRIALS: u32 = TRIALS;
-    const FAULT: MutexFault = match MISSING {
-        true => MutexFault::MissingWake,
-        false => MutexFault::None,
-    };
 
     fn tuning() -> Tuning {
         Tuning::DEFAULT
     }
 }
 
-struct Sleepy<C: MutexConfig>(QueuedMutex<Loom, C, Joined<Loom>>);
+/// A configuration, and the platform of its locks: loom's, perhaps with a defect.
+trait Model: MutexConfig {
+    type On: Platform;
+}
 
-impl<C: MutexConfig> Partner<Loom> for Sleepy<C> {
+impl<const TRIALS: u32> Model for Config<TRIALS, false> {
+    type On = Loom;
+}
+
+impl<const TRIALS: u32> Model for Config<TRIALS, true> {
+    type On = Sabotaged<Loom, { Defect::MutexMissingWake as u8 }>;
+}
+
+struct Sleepy<C: Model>(QueuedMutex<C::On, C, Joined<C::On>>);
+
+impl<C: Model> Partner<C::On> for Sleepy<C> {
     unsafe fn unlock(&self) -> bool {
         // SAFETY: as this function demands.
         unsafe { self.0.unlock() };
@@ -49,15 +60,15 @@ impl<C: MutexConfig> Partner<Loom> for Sleepy<C> {
     }
 }
 
-struct Shared<C: MutexConfig> {
+struct Shared<C: Model> {
     mutex: Sleepy<C>,
-    condvar: QueuedCondvar<Loom, Faultless>,
+    condvar: QueuedCondvar<C::On>,
     tokens: UnsafeCell<u32>,
 }
 
-impl<C: MutexConfig> Shared<C> {
+impl<C: Model> Shared<C> {
     /// Adds tokens and notifies, all under the mutex.
-    fn give<R>(&self, tokens: u32, notify: fn(&QueuedCondvar<Loom, Faultless>) -> R) -> u32 {
+    fn give<R>(&self, tokens: u32, notify: fn(&QueuedCondvar<C::On>) -> R) -> u32 {
         self.mutex.lock();
         // SAFETY: invariant 1.
         self.tokens.with_mut(|t| unsafe { *t += tokens });
@@ -82,7 +93,7 @@ impl<C: MutexConfig> Shared<C> {
 }
 
 /// Thread 0 gives two tokens, one signal each or all at once. Each of the others takes one.
-fn explore<C: MutexConfig>(name: &str, body: fn(&Shared<C>, usize) -> u32) {
+fn explore<C: Model>(name: &str, body: fn(&Shared<C>, usize) -> u32) {
     let make = || Shared {
         mutex: Sleepy(QueuedMutex::default()),
         condvar: QueuedCondvar::new(),
@@ -95,14 +106,14 @@ fn explore<C: MutexConfig>(name: &str, body: fn(&Shared<C>, usize) -> u32) {
     model::explore(name, 2, 3, make, body, check);
 }
 
-fn signals<C: MutexConfig>(shared: &Shared<C>, i: usize) -> u32 {
+fn signals<C: Model>(shared: &Shared<C>, i: usize) -> u32 {
     match i {
         0 => shared.give(1, QueuedCondvar::notify_one) + shared.give(1, QueuedCondvar::notify_one),
         _ => shared.take(),
     }
 }
 
-fn broadcast<C: MutexConfig>(shared: &Shared<C>, i: usize) -> u32 {
+fn broadcast<C: Model>(shared: &Shared<C>, i: usize) -> u32 {
     match i {
         0 => shared.give(2, QueuedCondvar::notify_all),
         _ => shared.take(),

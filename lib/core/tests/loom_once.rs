@@ -14,30 +14,26 @@
 
 mod model;
 
+use kinlock_core::defect::{Defect, Sabotaged};
 use kinlock_core::loom::Loom;
-use kinlock_core::raw::once::{OnceConfig, OnceFault, OnceState, RunOnce};
+use kinlock_core::platform::Platform;
+use kinlock_core::raw::once::{OnceState, RunOnce};
 use loom::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-macro_rules! config {
-    ($($name:ident: $fault:ident),*) => {$(
-        #[derive(Clone, Copy, Debug)]
-        struct $name;
-        impl OnceConfig for $name {
-            const FAULT: OnceFault = OnceFault::$fault;
-        }
-    )*};
-}
-
-config!(Correct: None, Early: EarlyDone, Unpublished: RelaxedEnd, Silent: MissingWake, Blind: BlindSleep);
+type Correct = Loom;
+type Early = Sabotaged<Loom, { Defect::OnceEarlyDone as u8 }>;
+type Unpublished = Sabotaged<Loom, { Defect::OnceRelaxedEnd as u8 }>;
+type Silent = Sabotaged<Loom, { Defect::OnceMissingWake as u8 }>;
+type Blind = Sabotaged<Loom, { Defect::OnceBlindSleep as u8 }>;
 
 /// How many functions have run.
-struct Shared<C: OnceConfig> {
-    once: RunOnce<Loom, C>,
+struct Shared<P: Platform> {
+    once: RunOnce<P>,
     runs: UnsafeCell<u32>,
 }
 
-impl<C: OnceConfig> Shared<C> {
+impl<P: Platform> Shared<P> {
     fn add_one(&self) {
         // SAFETY: invariant 1.
         self.runs.with_mut(|runs| unsafe { *runs += 1 });
@@ -51,14 +47,14 @@ impl<C: OnceConfig> Shared<C> {
     }
 }
 
-fn explore<C: OnceConfig>(
+fn explore<P: Platform>(
     name: &str,
     preemptions: usize,
     threads: usize,
     runs: u32,
-    body: fn(&Shared<C>, usize) -> u32,
+    body: fn(&Shared<P>, usize) -> u32,
 ) {
-    let make = || Shared::<C> {
+    let make = || Shared::<P> {
         once: RunOnce::default(),
         runs: UnsafeCell::new(0),
     };
@@ -68,14 +64,14 @@ fn explore<C: OnceConfig>(
 }
 
 /// All call; one of them runs.
-fn all_call<C: OnceConfig>(shared: &Shared<C>, _: usize) -> u32 {
+fn all_call<P: Platform>(shared: &Shared<P>, _: usize) -> u32 {
     let called = shared.once.call(false, |_| shared.add_one());
     assert_eq!(called, Ok(()));
     shared.seen()
 }
 
 /// The first function panics. All go on until one returns.
-fn first_panics<C: OnceConfig>(shared: &Shared<C>, _: usize) -> u32 {
+fn first_panics<P: Platform>(shared: &Shared<P>, _: usize) -> u32 {
     let run = |state| {
         shared.add_one();
         if state == OnceState::New {

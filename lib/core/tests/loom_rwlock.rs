@@ -15,19 +15,25 @@
 mod model;
 
 use kinlock_core::config::{Quantum, Tuning};
+use kinlock_core::defect::{Defect, Sabotaged};
 use kinlock_core::loom::{LATE, Loom, set_oversubscribed, set_row, set_step};
-use kinlock_core::raw::rwlock::{QueuedRwLock, RwLockConfig, RwLockFault};
+use kinlock_core::platform::Platform;
+use kinlock_core::raw::rwlock::{QueuedRwLock, RwLockConfig};
 use loom::cell::UnsafeCell;
 use model::explore;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
+/// A configuration, and the platform of its locks: loom's, perhaps with a defect.
+trait Model: RwLockConfig {
+    type On: Platform;
+}
+
 /// `trials`: one wait in so many keeps the lock until it knows better.
 macro_rules! config {
-    ($($name:ident: fault $fault:ident, trials $trials:literal;)*) => {$(
+    ($($name:ident: defect $defect:ident, trials $trials:literal;)*) => {$(
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl RwLockConfig for $name {
-            const FAULT: RwLockFault = RwLockFault::$fault;
             const TRIALS: u32 = $trials;
             fn tuning() -> Tuning {
                 let mut tuning = Tuning::DEFAULT;
@@ -35,30 +41,34 @@ macro_rules! config {
                 tuning
             }
         }
+
+        impl Model for $name {
+            type On = Sabotaged<Loom, { Defect::$defect as u8 }>;
+        }
     )*};
 }
 
 config! {
-    Sound: fault None, trials 0;
-    Kept: fault None, trials 1;
-    LostReader: fault LostReader, trials 0;
-    UnseenReader: fault UnseenReader, trials 0;
-    BlindAnnouncement: fault BlindAnnouncement, trials 0;
-    HastyReader: fault HastyReader, trials 0;
-    BiasInWrite: fault BiasInWrite, trials 0;
-    MissingWake: fault MissingWake, trials 0;
-    LeakyRequest: fault LeakyRequest, trials 0;
-    RelaxedUnlock: fault RelaxedUnlock, trials 0;
-    StaleWriter: fault StaleWriter, trials 0;
-    HastyRelease: fault HastyRelease, trials 0;
+    Sound: defect None, trials 0;
+    Kept: defect None, trials 1;
+    LostReader: defect RwLockLostReader, trials 0;
+    UnseenReader: defect RwLockUnseenReader, trials 0;
+    BlindAnnouncement: defect RwLockBlindAnnouncement, trials 0;
+    HastyReader: defect RwLockHastyReader, trials 0;
+    BiasInWrite: defect RwLockBiasInWrite, trials 0;
+    MissingWake: defect RwLockMissingWake, trials 0;
+    LeakyRequest: defect RwLockLeakyRequest, trials 0;
+    RelaxedUnlock: defect RwLockRelaxedUnlock, trials 0;
+    StaleWriter: defect RwLockStaleWriter, trials 0;
+    HastyRelease: defect RwLockHastyRelease, trials 0;
 }
 
 /// Less than a waiter spins before it sleeps, more than it watches between two looks.
 const STEP: u64 = 10_000;
 
 /// A lock and what it guards; loom reports unsynchronised access to the cell.
-struct Shared<C: RwLockConfig> {
-    lock: QueuedRwLock<Loom, C>,
+struct Shared<C: Model> {
+    lock: QueuedRwLock<C::On, C>,
     /// Critical sections that write, counted under the lock and, in `expected`, by an atomic.
     value: UnsafeCell<usize>,
     expected: AtomicUsize,
@@ -66,7 +76,7 @@ struct Shared<C: RwLockConfig> {
     sent: loom::sync::atomic::AtomicUsize,
 }
 
-impl<C: RwLockConfig> Shared<C> {
+impl<C: Model> Shared<C> {
     fn new() -> Self {
         Shared {
             lock: QueuedRwLock::default(),
@@ -129,7 +139,7 @@ impl<C: RwLockConfig> Shared<C> {
 }
 
 /// Threads 0, 1, .. of a model write (`true`) or read.
-fn role<C: RwLockConfig>(shared: &Shared<C>, i: usize, writes: bool) {
+fn role<C: Model>(shared: &Shared<C>, i: usize, writes: bool) {
     set_row(i);
     if writes {
         shared.write();
@@ -138,45 +148,45 @@ fn role<C: RwLockConfig>(shared: &Shared<C>, i: usize, writes: bool) {
     }
 }
 
-fn one_writes<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn one_writes<C: Model>(shared: &Shared<C>, i: usize) {
     role(shared, i, i == 0);
 }
 
-fn one_reads<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn one_reads<C: Model>(shared: &Shared<C>, i: usize) {
     role(shared, i, i != 0);
 }
 
 /// The last thread is a writer, so that the readers may be first.
-fn last_writes<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn last_writes<C: Model>(shared: &Shared<C>, i: usize) {
     role(shared, i, i == 2);
 }
 
-fn with_cpus<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn with_cpus<C: Model>(shared: &Shared<C>, i: usize) {
     set_oversubscribed(false);
     role(shared, i, i == 0);
 }
 
 /// Time goes in steps within the quantum.
-fn in_steps<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn in_steps<C: Model>(shared: &Shared<C>, i: usize) {
     set_step(STEP);
     role(shared, i, i == 0);
 }
 
 /// A reader that waits for the first writer is a holder when the second comes.
-fn writes_twice<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn writes_twice<C: Model>(shared: &Shared<C>, i: usize) {
     role(shared, i, i == 0);
     if i == 0 {
         shared.write();
     }
 }
 
-fn both_in_turn<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn both_in_turn<C: Model>(shared: &Shared<C>, i: usize) {
     role(shared, i, i == 0);
     role(shared, i, i != 0);
 }
 
 /// All readers share a row.
-fn in_one_row<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn in_one_row<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(0);
     match i {
         0 => shared.write(),
@@ -185,7 +195,7 @@ fn in_one_row<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
 }
 
 /// Thread 1 gives up reading, thread 2 writing.
-fn others_give_up<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn others_give_up<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     match i {
         0 => shared.write(),
@@ -202,7 +212,7 @@ fn others_give_up<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
 }
 
 /// A writer gives up, one reader stays for longer, and another comes after.
-fn writer_gives_up<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn writer_gives_up<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     match i {
         0 => {
@@ -219,7 +229,7 @@ fn writer_gives_up<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
 }
 
 /// Thread 0 reads within reading; see `read_passing`.
-fn recursive<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn recursive<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     if i == 1 {
         return shared.write();
@@ -234,7 +244,7 @@ fn recursive<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
 }
 
 /// Reading begins in one row and ends in another, as by a guard that was sent.
-fn sent<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn sent<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     match i {
         0 => {
@@ -249,7 +259,7 @@ fn sent<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
 }
 
 /// Reads, announced where that is possible, and releases in another row.
-fn read_and_send<C: RwLockConfig>(shared: &Shared<C>) {
+fn read_and_send<C: Model>(shared: &Shared<C>) {
     shared.lock.set_biased();
     set_row(1);
     shared.lock.read_passing();
@@ -259,7 +269,7 @@ fn read_and_send<C: RwLockConfig>(shared: &Shared<C>) {
 
 /// Thread 1 waits for the first writer. Before it runs again, another reader is released elsewhere
 /// and a second writer comes. Thread 2, if there is one, does the same as the other reader.
-fn sent_past_registered<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn sent_past_registered<C: Model>(shared: &Shared<C>, i: usize) {
     match i {
         0 => {
             shared.write();
@@ -272,7 +282,7 @@ fn sent_past_registered<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
 }
 
 /// As `sent_past_registered`, and the reader may give up.
-fn sent_past_timed<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn sent_past_timed<C: Model>(shared: &Shared<C>, i: usize) {
     match i {
         1 if shared.lock.read_until(3 * LATE, false) => {
             shared.look();
@@ -284,7 +294,7 @@ fn sent_past_timed<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
 }
 
 /// As `sent_past_registered`, and the second writer is the first one again, after it has read.
-fn sent_past_upgrade<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn sent_past_upgrade<C: Model>(shared: &Shared<C>, i: usize) {
     if i > 0 {
         return sent_past_registered(shared, i);
     }
@@ -301,7 +311,7 @@ fn sent_past_upgrade<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
 }
 
 /// As `sent_past_registered`, and what is sent was a writer, too.
-fn sent_after_downgrade<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn sent_after_downgrade<C: Model>(shared: &Shared<C>, i: usize) {
     if i < 2 {
         return sent_past_registered(shared, i);
     }
@@ -318,7 +328,7 @@ fn sent_after_downgrade<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
 }
 
 /// Thread 1 releases what thread 0 reads, while thread 0 reads again. A third one writes.
-fn handed_over<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn handed_over<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     match i {
         0 => {
@@ -340,7 +350,7 @@ fn handed_over<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
 }
 
 /// Thread 0 upgrades, 1 reads, 2 writes.
-fn upgrade<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn upgrade<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     if i > 0 {
         return role(shared, i, i == 2);
@@ -354,7 +364,7 @@ fn upgrade<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
 }
 
 /// Thread 0 goes down from writing, by way of upgradable reading; 1 reads, 2 upgrades in time.
-fn downgrade<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn downgrade<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     match i {
         0 => {
@@ -385,7 +395,7 @@ fn downgrade<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
 }
 
 /// Tries only; a lock that is free for a moment may be missed.
-fn tries<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn tries<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     if i == 0 {
         if shared.lock.try_write() {
@@ -398,7 +408,7 @@ fn tries<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
     }
 }
 
-fn fair<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+fn fair<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     if i == 0 {
         shared.lock.write();
@@ -414,22 +424,12 @@ fn fair<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
     }
 }
 
-fn model<C: RwLockConfig>(
-    name: &str,
-    preemptions: usize,
-    threads: usize,
-    body: fn(&Shared<C>, usize),
-) {
+fn model<C: Model>(name: &str, preemptions: usize, threads: usize, body: fn(&Shared<C>, usize)) {
     let check = |shared: &Shared<C>, _| shared.check();
     explore(name, preemptions, threads, Shared::new, body, check);
 }
 
-fn biased<C: RwLockConfig>(
-    name: &str,
-    preemptions: usize,
-    threads: usize,
-    body: fn(&Shared<C>, usize),
-) {
+fn biased<C: Model>(name: &str, preemptions: usize, threads: usize, body: fn(&Shared<C>, usize)) {
     let check = |shared: &Shared<C>, _| shared.check();
     explore(name, preemptions, threads, Shared::biased, body, check);
 }

@@ -14,18 +14,24 @@
 mod model;
 
 use kinlock_core::config::{LocalLimit, Scan, Tuning};
+use kinlock_core::defect::{Defect, Sabotaged};
 use kinlock_core::loom::{Loom, set_domain, set_oversubscribed};
-use kinlock_core::raw::{Config, Fault, QueuedSpinLock};
+use kinlock_core::platform::Platform;
+use kinlock_core::raw::{Config, QueuedSpinLock};
 use loom::cell::UnsafeCell;
 
+/// A configuration, and the platform of its locks: loom's, perhaps with a defect.
+trait Model: Config {
+    type On: Platform;
+}
+
 macro_rules! config {
-    ($name:ident: pending $pending:literal, park $park:literal, reorder $reorder:literal, scan $scan:ident, steal $steal:literal, fault $fault:ident) => {
+    ($name:ident: pending $pending:literal, park $park:literal, reorder $reorder:literal, scan $scan:ident, steal $steal:literal, defect $defect:ident) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl Config for $name {
             const PENDING_BIT: bool = $pending;
             const PARK: bool = $park;
-            const FAULT: Fault = Fault::$fault;
             fn tuning() -> Tuning {
                 let mut tuning = Tuning::DEFAULT;
                 tuning.reorder = $reorder;
@@ -35,31 +41,35 @@ macro_rules! config {
                 tuning
             }
         }
+
+        impl Model for $name {
+            type On = Sabotaged<Loom, { Defect::$defect as u8 }>;
+        }
     };
 }
 
-config!(SpinPending: pending true, park false, reorder false, scan Full, steal true, fault None);
-config!(SpinQueue: pending false, park false, reorder false, scan Full, steal true, fault None);
-config!(SpinCna: pending false, park false, reorder true, scan Full, steal true, fault None);
-config!(SpinCnaIncremental: pending false, park false, reorder true, scan Incremental, steal true, fault None);
-config!(ParkPending: pending true, park true, reorder false, scan Full, steal true, fault None);
-config!(ParkQueue: pending false, park true, reorder false, scan Full, steal true, fault None);
-config!(ParkCna: pending false, park true, reorder true, scan Full, steal true, fault None);
-config!(StrictPending: pending true, park true, reorder false, scan Full, steal false, fault None);
-config!(StrictCna: pending false, park true, reorder true, scan Full, steal false, fault None);
-config!(Meddling: pending false, park true, reorder false, scan Full, steal true, fault Meddler);
-config!(BrokenOrder: pending true, park false, reorder false, scan Full, steal true, fault RelaxedUnlock);
-config!(BrokenExclusion: pending false, park false, reorder false, scan Full, steal true, fault NoExclusion);
-config!(BrokenSleep: pending false, park true, reorder false, scan Full, steal true, fault SilentSleeper);
-config!(BrokenWake: pending true, park true, reorder false, scan Full, steal true, fault LostWakeup);
+config!(SpinPending: pending true, park false, reorder false, scan Full, steal true, defect None);
+config!(SpinQueue: pending false, park false, reorder false, scan Full, steal true, defect None);
+config!(SpinCna: pending false, park false, reorder true, scan Full, steal true, defect None);
+config!(SpinCnaIncremental: pending false, park false, reorder true, scan Incremental, steal true, defect None);
+config!(ParkPending: pending true, park true, reorder false, scan Full, steal true, defect None);
+config!(ParkQueue: pending false, park true, reorder false, scan Full, steal true, defect None);
+config!(ParkCna: pending false, park true, reorder true, scan Full, steal true, defect None);
+config!(StrictPending: pending true, park true, reorder false, scan Full, steal false, defect None);
+config!(StrictCna: pending false, park true, reorder true, scan Full, steal false, defect None);
+config!(Meddling: pending false, park true, reorder false, scan Full, steal true, defect SpinMeddler);
+config!(BrokenOrder: pending true, park false, reorder false, scan Full, steal true, defect SpinRelaxedUnlock);
+config!(BrokenExclusion: pending false, park false, reorder false, scan Full, steal true, defect SpinNoExclusion);
+config!(BrokenSleep: pending false, park true, reorder false, scan Full, steal true, defect SpinSilentSleeper);
+config!(BrokenWake: pending true, park true, reorder false, scan Full, steal true, defect SpinLostWakeup);
 
 /// A lock and what it guards; loom reports unsynchronised access to the cell.
-struct Shared<C: Config> {
-    lock: QueuedSpinLock<Loom, C>,
+struct Shared<C: Model> {
+    lock: QueuedSpinLock<C::On, C>,
     value: UnsafeCell<u32>,
 }
 
-impl<C: Config> Shared<C> {
+impl<C: Model> Shared<C> {
     fn add(&self) {
         self.lock.lock();
         self.locked_add();
@@ -75,7 +85,7 @@ impl<C: Config> Shared<C> {
 
 /// Explores `body` in `threads` threads with a lock of configuration `C`. It returns how often its
 /// thread added 1.
-fn explore<C: Config>(
+fn explore<C: Model>(
     name: &str,
     preemptions: usize,
     threads: usize,
@@ -100,43 +110,43 @@ fn explore<C: Config>(
 }
 
 /// Thread i runs in domain i % 2.
-fn once<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+fn once<C: Model>(shared: &Shared<C>, i: usize) -> u32 {
     set_domain(i as u16 % 2);
     shared.add();
     1
 }
 
-fn twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+fn twice<C: Model>(shared: &Shared<C>, i: usize) -> u32 {
     once(shared, i) + once(shared, i)
 }
 
 /// With a CPU for each thread: headship passes to queued waiters by a store, and they announce that
 /// they sleep.
-fn enough_cpus<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+fn enough_cpus<C: Model>(shared: &Shared<C>, i: usize) -> u32 {
     set_oversubscribed(false);
     once(shared, i)
 }
 
-fn enough_cpus_twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+fn enough_cpus_twice<C: Model>(shared: &Shared<C>, i: usize) -> u32 {
     enough_cpus(shared, i) + enough_cpus(shared, i)
 }
 
 /// The first thread locks again, and may queue behind a head that has slept.
-fn first_locks_twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+fn first_locks_twice<C: Model>(shared: &Shared<C>, i: usize) -> u32 {
     let again = if i == 0 { enough_cpus(shared, i) } else { 0 };
     again + enough_cpus(shared, i)
 }
 
 /// The first thread takes the machine for oversubscribed: headship passes to it by
 /// compare-and-swap, and it sleeps unannounced.
-fn mixed<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+fn mixed<C: Model>(shared: &Shared<C>, i: usize) -> u32 {
     set_oversubscribed(i == 0);
     once(shared, i)
 }
 
 /// The last thread times out as soon as it has to wait: it gets the lock at once, or abandons its
 /// place.
-fn last_gives_up<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+fn last_gives_up<C: Model>(shared: &Shared<C>, i: usize) -> u32 {
     set_domain(i as u16 % 2);
     if i == 2 {
         let taken = shared.lock.lock_until(1);

@@ -61,19 +61,19 @@ mod readers;
 #[cfg(feature = "deadlock_detection")]
 pub use circles::{DeadlockedThread, check_deadlock};
 #[cfg(feature = "deadlock_detection")]
-pub(crate) use notes::{Noted, acquired, changed, lock, releasing, tried, upgrade};
+pub(crate) use notes::{Acquiring, Noted, acquired, changed, releasing, tried};
 #[cfg(not(any(
     feature = "deadlock_detection",
     all(debug_assertions, feature = "std", not(feature = "send_guard"))
 )))]
-pub(crate) use nothing::{acquired, changed, lock, releasing, tried, upgrade};
+pub(crate) use nothing::{Acquiring, acquired, changed, releasing, tried};
 #[cfg(all(
     debug_assertions,
     feature = "std",
     not(feature = "send_guard"),
     not(feature = "deadlock_detection")
 ))]
-pub(crate) use readers::{acquired, changed, lock, number, releasing, tried, upgrade};
+pub(crate) use readers::{Acquiring, acquired, changed, number, releasing, tried};
 
 /// How a thread holds a lock, or wants to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -78,7 +78,7 @@
 //! 1. `QueuedRwLock` excludes: a writer enters only if no other holder is counted in the word, and
 //!    returns only after the last announced reader has left.
 
-use crate::deadlock::{self, Kind};
+use crate::deadlock::{self, Acquiring, Kind};
 use crate::machine::{AsConfigured, Native};
 use crate::mutex::GuardMarker;
 use kinlock_core::raw::rwlock::QueuedRwLock;
@@ -180,8 +180,9 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     #[inline]
     #[cfg_attr(debug_assertions, track_caller)]
     fn lock_shared(&self) {
-        let wait = |until| self.0.read_until(until, false);
-        deadlock::lock(&self.0, Kind::Shared, wait, || self.0.read());
+        let mut acquiring = Acquiring::begin(&self.0, Kind::Shared);
+        while !self.0.read_until(acquiring.next_limit(), false) {}
+        acquiring.end();
     }
 
     #[inline]
@@ -198,8 +199,9 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 
     #[inline]
     fn lock_exclusive(&self) {
-        let wait = |until| self.0.write_until(until);
-        deadlock::lock(&self.0, Kind::Exclusive, wait, || self.0.write());
+        let mut acquiring = Acquiring::begin(&self.0, Kind::Exclusive);
+        while !self.0.write_until(acquiring.next_limit()) {}
+        acquiring.end();
     }
 
     #[inline]
@@ -256,8 +258,9 @@ unsafe impl lock_api::RawRwLockDowngrade for RawRwLock {
 unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
     #[inline]
     fn lock_shared_recursive(&self) {
-        let wait = |until| self.0.read_until(until, true);
-        deadlock::lock(&self.0, Kind::Shared, wait, || self.0.read_passing());
+        let mut acquiring = Acquiring::begin(&self.0, Kind::Shared);
+        while !self.0.read_until(acquiring.next_limit(), true) {}
+        acquiring.end();
     }
 
     #[inline]
@@ -270,8 +273,9 @@ unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
 unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
     #[inline]
     fn lock_upgradable(&self) {
-        let wait = |until| self.0.upgradable_until(until);
-        deadlock::lock(&self.0, Kind::Upgradable, wait, || self.0.upgradable());
+        let mut acquiring = Acquiring::begin(&self.0, Kind::Upgradable);
+        while !self.0.upgradable_until(acquiring.next_limit()) {}
+        acquiring.end();
     }
 
     #[inline]
@@ -288,11 +292,10 @@ unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
 
     #[inline]
     unsafe fn upgrade(&self) {
+        let mut acquiring = Acquiring::upgrade(&self.0);
         // SAFETY: the caller is the upgradable reader, as this function demands.
-        let upgrade = || unsafe { self.0.upgrade() };
-        // SAFETY: as above.
-        let wait = |until| unsafe { self.0.upgrade_until(until) };
-        deadlock::upgrade(&self.0, wait, upgrade);
+        while !unsafe { self.0.upgrade_until(acquiring.next_limit()) } {}
+        acquiring.end();
     }
 
     #[inline]

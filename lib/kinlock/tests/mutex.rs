@@ -7,7 +7,6 @@ use kinlock::Mutex;
 use kinlock_core::config::{LocalLimit, Quantum, Tuning};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::{MutexConfig, Queue, QueuedMutex};
-use kinlock_core::raw::osq::{PredecessorCpu, Watch};
 use kinlock_linux::Native;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -33,17 +32,8 @@ macro_rules! config {
     };
 }
 
-const fn osq(layout: PredecessorCpu) -> Queue {
-    Queue::Osq(Watch {
-        layout,
-        ..Watch::CACHED
-    })
-}
-
-config!(Fair, Queue::Osq(Watch::CACHED), Quantum::FAIR);
-config!(Long, Queue::Osq(Watch::CACHED), Quantum::THROUGHPUT);
-config!(OwnLine, osq(PredecessorCpu::OwnLine), Quantum::FAIR);
-config!(SharedLine, osq(PredecessorCpu::SharedLine), Quantum::FAIR);
+config!(Fair, Queue::Osq, Quantum::FAIR);
+config!(Long, Queue::Osq, Quantum::THROUGHPUT);
 config!(LocalFirst, Queue::Cna, Quantum::FAIR);
 config!(Unqueued, Queue::Unqueued, Quantum::FAIR);
 
@@ -82,8 +72,6 @@ fn counts_correctly_while_some_give_up<C: MutexConfig>() {
 fn every_queue_and_quantum_keeps_count_while_some_give_up() {
     counts_correctly_while_some_give_up::<Fair>();
     counts_correctly_while_some_give_up::<Long>();
-    counts_correctly_while_some_give_up::<OwnLine>();
-    counts_correctly_while_some_give_up::<SharedLine>();
     counts_correctly_while_some_give_up::<LocalFirst>();
     counts_correctly_while_some_give_up::<Unqueued>();
 }

@@ -1,13 +1,15 @@
 //! The locks that can run on the simulated machine, and what else a workload can take.
 //!
 //! To add a lock: write a file with a function that places it, and add a line to `SPINLOCKS`, or
-//! for a mutex in `mutex.rs`.
+//! for a mutex in `mutex.rs` or `polled.rs`.
 
 mod futex;
 pub mod invalidation;
 mod mcs;
 mod mutex;
 mod native;
+mod osq;
+mod polled;
 mod qspinlock;
 pub mod rwlock;
 mod tas;
@@ -87,14 +89,20 @@ const SPINLOCKS: &[Kind] = &[
     ),
 ];
 
-/// The spinlocks, then the mutexes.
-const fn join() -> [Kind; SPINLOCKS.len() + mutex::ALL.len()] {
-    let mut all = [SPINLOCKS[0]; SPINLOCKS.len() + mutex::ALL.len()];
+/// How many there are of the spinlocks, of these and the mutexes, and of all.
+const SPIN: usize = SPINLOCKS.len();
+const QUEUED: usize = SPIN + mutex::ALL.len();
+const COUNT: usize = QUEUED + polled::ALL.len();
+
+/// The spinlocks, then the mutexes, then those of the published tables.
+const fn join() -> [Kind; COUNT] {
+    let mut all = [SPINLOCKS[0]; COUNT];
     let mut i = 0;
     while i < all.len() {
-        all[i] = match i.checked_sub(SPINLOCKS.len()) {
-            None => SPINLOCKS[i],
-            Some(i) => mutex::ALL[i],
+        all[i] = match i {
+            0..SPIN => SPINLOCKS[i],
+            SPIN..QUEUED => mutex::ALL[i - SPIN],
+            _ => polled::ALL[i - QUEUED],
         };
         i += 1;
     }

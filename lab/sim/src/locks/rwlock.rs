@@ -99,7 +99,7 @@ fn with_writer(seen: u32) -> Option<u32> {
 
 impl Central {
     fn take(&self, taken: fn(u32) -> Option<u32>) {
-        while let Err(seen) = self.0.change(Acquire, taken) {
+        while let Err(seen) = self.0.fetch_update(Acquire, taken) {
             let look = with(|w| w.costs().nanos(w.costs().own_cache + w.costs().pause));
             let nanos = (LOOKS as f64 * look) as u64;
             let free = |seen| taken(seen).is_some();
@@ -107,7 +107,7 @@ impl Central {
                 continue;
             }
             let marked = |seen| (!free(seen)).then_some(seen | WAITING);
-            if let Ok(before) = self.0.change(Relaxed, marked) {
+            if let Ok(before) = self.0.fetch_update(Relaxed, marked) {
                 let current = || self.0.load(Relaxed);
                 Sim::park(self.key(), before | WAITING, NEVER, current);
             }

@@ -18,7 +18,6 @@ use crate::specimen::named;
 use kinlock_core::config::Tuning;
 use kinlock_core::platform::{Atomic, NEVER, Platform};
 use kinlock_core::raw::mutex::{MutexConfig, Queue, QueuedMutex};
-use kinlock_core::raw::osq::Watch;
 use kinlock_invalidation::lab::{
     WakeLost, end_erasing_late, generation_read_before_mark, marked_early,
 };
@@ -106,7 +105,7 @@ impl MutexConfig for Short {
     }
 
     fn queue() -> Queue {
-        Queue::Osq(Watch::CACHED)
+        Queue::Osq
     }
 }
 

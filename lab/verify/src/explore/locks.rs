@@ -13,16 +13,14 @@ mod playing;
 mod rwlock;
 
 use crate::report::Property;
-use crate::specimen::{fault, named};
+use crate::specimen::named;
 use crate::test_lock::{Algorithm, ReadWrite};
 use kinlock_core::config::{LocalLimit, Scan, Tuning};
+use kinlock_core::defect::{Defect, Sabotaged};
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::condvar::CondvarFault;
-use kinlock_core::raw::mutex::{MutexFault, Queue};
-use kinlock_core::raw::once::OnceFault;
-use kinlock_core::raw::rwlock::RwLockFault;
-use kinlock_core::raw::{Config, Fault, QueuedSpinLock};
+use kinlock_core::raw::mutex::Queue;
+use kinlock_core::raw::{Config, QueuedSpinLock};
 use kinlock_measure::random::Random;
 use kinlock_sim::Sim;
 use std::cell::Cell;
@@ -155,69 +153,75 @@ pub const ALL: &[Specimen] = &[
     }),
     sound(
         "cna-meddler",
-        place::<true, { Fault::Meddler as u8 }>,
+        place::<true, { Defect::SpinMeddler as u8 }>,
         counted,
     ),
     sound("cna-no-pending", place::<false, 0>, counted),
-    broken::<{ Fault::NoExclusion as u8 }>("busted-exclusion", Property::Exclusion),
-    broken::<{ Fault::LostSplice as u8 }>("busted-splice", Property::Completion),
-    broken::<{ Fault::LostWakeup as u8 }>("busted-wakeup", Property::Completion),
-    broken::<{ Fault::SilentSleeper as u8 }>("busted-sleeper", Property::Completion),
-    broken::<{ Fault::RousedLeaves as u8 }>("busted-rouse", Property::Completion),
-    broken::<{ Fault::Starvation as u8 }>("busted-starvation", Property::Progress),
+    broken::<{ Defect::SpinNoExclusion as u8 }>("busted-exclusion", Property::Exclusion),
+    broken::<{ Defect::SpinLostSplice as u8 }>("busted-splice", Property::Completion),
+    broken::<{ Defect::SpinLostWakeup as u8 }>("busted-wakeup", Property::Completion),
+    broken::<{ Defect::SpinSilentSleeper as u8 }>("busted-sleeper", Property::Completion),
+    broken::<{ Defect::SpinRousedLeaves as u8 }>("busted-rouse", Property::Completion),
+    broken::<{ Defect::SpinStarvation as u8 }>("busted-starvation", Property::Progress),
     mutex::SOUND,
-    mutex::broken::<{ MutexFault::MissingWake as u8 }>("busted-mutex-wake", Property::Completion),
-    mutex::broken::<{ MutexFault::LostWakeup as u8 }>("busted-mutex-sleep", Property::Completion),
-    mutex::broken::<{ MutexFault::DoubleHandOff as u8 }>(
+    mutex::broken::<{ Defect::MutexMissingWake as u8 }>("busted-mutex-wake", Property::Completion),
+    mutex::broken::<{ Defect::MutexLostWakeup as u8 }>("busted-mutex-sleep", Property::Completion),
+    mutex::broken::<{ Defect::MutexDoubleHandOff as u8 }>(
         "busted-mutex-pickup",
         Property::Exclusion,
     ),
-    mutex::broken::<{ MutexFault::LeakyCancel as u8 }>("busted-mutex-cancel", Property::Completion),
+    mutex::broken::<{ Defect::MutexLeakyCancel as u8 }>(
+        "busted-mutex-cancel",
+        Property::Completion,
+    ),
     condvar::SOUND,
-    condvar::broken::<{ CondvarFault::BlindSleep as u8 }>("busted-condvar-sleep"),
-    condvar::broken::<{ CondvarFault::LateCount as u8 }>("busted-condvar-count"),
-    condvar::broken::<{ CondvarFault::CarelessClear as u8 }>("busted-condvar-clear"),
-    condvar::broken::<{ CondvarFault::BrokenChain as u8 }>("busted-condvar-chain"),
-    condvar::broken::<{ CondvarFault::SwallowedWake as u8 }>("busted-condvar-swallow"),
-    condvar::broken::<{ CondvarFault::LingeringSpinner as u8 }>("busted-condvar-spinner"),
+    condvar::broken::<{ Defect::CondvarBlindSleep as u8 }>("busted-condvar-sleep"),
+    condvar::broken::<{ Defect::CondvarLateCount as u8 }>("busted-condvar-count"),
+    condvar::broken::<{ Defect::CondvarCarelessClear as u8 }>("busted-condvar-clear"),
+    condvar::broken::<{ Defect::CondvarBrokenChain as u8 }>("busted-condvar-chain"),
+    condvar::broken::<{ Defect::CondvarSwallowedWake as u8 }>("busted-condvar-swallow"),
+    condvar::broken::<{ Defect::CondvarLingeringSpinner as u8 }>("busted-condvar-spinner"),
     rwlock::SOUND,
-    rwlock::broken::<{ RwLockFault::LostReader as u8 }>(
+    rwlock::broken::<{ Defect::RwLockLostReader as u8 }>(
         "busted-rwlock-reader",
         Property::Exclusion,
     ),
-    rwlock::broken::<{ RwLockFault::UnseenReader as u8 }>(
+    rwlock::broken::<{ Defect::RwLockUnseenReader as u8 }>(
         "busted-rwlock-unseen",
         Property::Exclusion,
     ),
-    rwlock::broken::<{ RwLockFault::BlindAnnouncement as u8 }>(
+    rwlock::broken::<{ Defect::RwLockBlindAnnouncement as u8 }>(
         "busted-rwlock-blind",
         Property::Exclusion,
     ),
-    rwlock::broken::<{ RwLockFault::HastyReader as u8 }>(
+    rwlock::broken::<{ Defect::RwLockHastyReader as u8 }>(
         "busted-rwlock-hasty",
         Property::Exclusion,
     ),
-    rwlock::broken::<{ RwLockFault::BiasInWrite as u8 }>("busted-rwlock-bias", Property::Exclusion),
-    rwlock::broken::<{ RwLockFault::MissingWake as u8 }>(
+    rwlock::broken::<{ Defect::RwLockBiasInWrite as u8 }>(
+        "busted-rwlock-bias",
+        Property::Exclusion,
+    ),
+    rwlock::broken::<{ Defect::RwLockMissingWake as u8 }>(
         "busted-rwlock-wake",
         Property::Completion,
     ),
-    rwlock::broken::<{ RwLockFault::LeakyRequest as u8 }>(
+    rwlock::broken::<{ Defect::RwLockLeakyRequest as u8 }>(
         "busted-rwlock-request",
         Property::Completion,
     ),
-    rwlock::broken::<{ RwLockFault::StaleWriter as u8 }>(
+    rwlock::broken::<{ Defect::RwLockStaleWriter as u8 }>(
         "busted-rwlock-stale",
         Property::Completion,
     ),
-    rwlock::broken::<{ RwLockFault::HastyRelease as u8 }>(
+    rwlock::broken::<{ Defect::RwLockHastyRelease as u8 }>(
         "busted-rwlock-release",
         Property::Completion,
     ),
     once::SOUND,
-    once::broken::<{ OnceFault::EarlyDone as u8 }>("busted-once-early", Property::Exclusion),
-    once::broken::<{ OnceFault::MissingWake as u8 }>("busted-once-wake", Property::Completion),
-    once::broken::<{ OnceFault::BlindSleep as u8 }>("busted-once-sleep", Property::Completion),
+    once::broken::<{ Defect::OnceEarlyDone as u8 }>("busted-once-early", Property::Exclusion),
+    once::broken::<{ Defect::OnceMissingWake as u8 }>("busted-once-wake", Property::Completion),
+    once::broken::<{ Defect::OnceBlindSleep as u8 }>("busted-once-sleep", Property::Completion),
 ];
 
 named!(Specimen, "lock", ALL);
@@ -243,11 +247,11 @@ const fn sound(
     }
 }
 
-const fn broken<const FAULT: u8>(name: &'static str, defect: Property) -> Specimen {
+const fn broken<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
     Specimen {
         defect: Some(defect),
         reach: &[],
-        ..sound(name, place::<true, FAULT>, counted)
+        ..sound(name, place::<true, DEFECT>, counted)
     }
 }
 
@@ -315,40 +319,30 @@ impl Knobs {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kind<const PENDING: bool, const PARK: bool, const FAULT: u8>;
+struct Kind<const PENDING: bool, const PARK: bool>;
 
-impl<const PENDING: bool, const PARK: bool, const FAULT: u8> Config for Kind<PENDING, PARK, FAULT> {
+impl<const PENDING: bool, const PARK: bool> Config for Kind<PENDING, PARK> {
     const PENDING_BIT: bool = PENDING;
     const PARK: bool = PARK;
-    const FAULT: Fault = fault!(
-        FAULT,
-        Fault: NoExclusion,
-        LostSplice,
-        LostWakeup,
-        Starvation,
-        SilentSleeper,
-        Meddler,
-        RousedLeaves
-    );
 
     fn tuning() -> Tuning {
         KNOBS.get().now()
     }
 }
 
-fn place<const PENDING: bool, const FAULT: u8>(park: bool) -> Explored {
-    fn place<C: Config>() -> Explored {
+fn place<const PENDING: bool, const DEFECT: u8>(park: bool) -> Explored {
+    fn place<P: Platform, C: Config>() -> Explored {
         Explored {
-            lock: kinlock_sim::place(QueuedSpinLock::<Sim, C>::new()),
+            lock: kinlock_sim::place(QueuedSpinLock::<P, C>::new()),
             meeting: None,
             reading: None,
             running: None,
         }
     }
     if park {
-        place::<Kind<PENDING, true, FAULT>>()
+        place::<Sabotaged<Sim, DEFECT>, Kind<PENDING, true>>()
     } else {
-        place::<Kind<PENDING, false, FAULT>>()
+        place::<Sabotaged<Sim, DEFECT>, Kind<PENDING, false>>()
     }
 }
 

@@ -66,9 +66,8 @@ mod rouse;
 mod scan;
 
 use super::waiter::{
-    ABANDONED, GO, Id, Link, NO_PREFERENCE, Node, PRIORITY, Patience, Waiter, Waiters, secondary_in,
+    ABANDONED, Backoff, GO, Id, Link, NO_PREFERENCE, Node, PRIORITY, Waiter, Waiters, secondary_in,
 };
-use super::{Config, Fault};
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::tuning::{Scan, Tuning};
@@ -90,7 +89,7 @@ enum Search {
 /// What the head of the queue knows. It lives on the head's stack; what the next head has to know
 /// travels in that one's node.
 #[derive(Debug)]
-pub(crate) struct Head<P: Platform, C: Config> {
+pub(crate) struct Head<P: Platform> {
     table: &'static Waiters<P>,
     /// The place in the queue from which the head acts: its own node, or an abandoned node that it
     /// passed over.
@@ -110,7 +109,6 @@ pub(crate) struct Head<P: Platform, C: Config> {
     drowsy: Option<Id>,
     /// Whether the place was left in a queue, where another thread reaps it.
     left_behind: bool,
-    config: core::marker::PhantomData<C>,
 }
 
 /// Queues the prepared node that `link` names. Returns the node before it, `None` if it is head.
@@ -122,7 +120,7 @@ pub(crate) fn queue<P: Platform>(tail: &P::AtomicU16, link: Link) -> Option<&'st
     (!table.link(before, link)).then(|| table.node(before))
 }
 
-impl<P: Platform, C: Config> Head<P, C> {
+impl<P: Platform> Head<P> {
     /// Takes headship over. `state` is the word by which it came, [`GO`] if the queue was empty.
     /// `domain` is that of the thread.
     pub(crate) fn new(
@@ -151,7 +149,6 @@ impl<P: Platform, C: Config> Head<P, C> {
             search: Search::Off,
             drowsy: None,
             left_behind: false,
-            config: core::marker::PhantomData,
         };
         if secondary.is_some() {
             head.since = node.since.load(Relaxed);
@@ -280,12 +277,12 @@ impl<P: Platform, C: Config> Head<P, C> {
     /// Waits for a newcomer that has swapped the tail and is about to link itself. `Err`: its link
     /// is late, and the place is left behind.
     fn await_link(&mut self, owner: &Waiter<P>) -> Result<Link, Option<Link>> {
-        let mut patience = Patience::NEW;
+        let mut backoff = Backoff::NEW;
         loop {
             if let Some(next) = self.next(self.place) {
                 return Ok(next);
             }
-            if patience.pause::<P>() {
+            if backoff.pause::<P>() {
                 continue;
             }
             let first = self.secondary.and_then(|last| self.next(last));

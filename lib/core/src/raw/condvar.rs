@@ -117,8 +117,8 @@ use core::marker::PhantomData;
 pub use self::partner::Partner;
 use self::place::{FAR, Place, SEVERAL};
 #[doc(hidden)]
-pub use super::fault::CondvarFault;
 use super::mutex::OTHERS;
+use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{
     Atomic, ConstAtomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Parked, Platform,
@@ -144,19 +144,16 @@ const PORTION: u32 = 16;
 
 /// What is fixed about a condition variable at compile time.
 pub trait CondvarConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// A deliberate defect, for showing that a check can fail.
-    #[doc(hidden)]
-    const FAULT: CondvarFault = CondvarFault::None;
     /// How many sleepers a broadcast wakes at once, before it wakes one more and requeues the
     /// others.
     const AT_ONCE: u32 = 256;
 }
 
-/// The configuration without a defect.
+/// The usual configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Faultless;
+pub struct Usual;
 
-impl CondvarConfig for Faultless {}
+impl CondvarConfig for Usual {}
 
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -175,7 +172,7 @@ enum End {
 /// nobody waits. Broadcasts are then cheaper if the mutex moves with it.
 #[repr(C, align(4))]
 #[derive(Debug)]
-pub struct QueuedCondvar<P: Platform, C: CondvarConfig = Faultless> {
+pub struct QueuedCondvar<P: Platform, C: CondvarConfig = Usual> {
     sequence: P::AtomicU32,
     place: Place<P>,
     config: PhantomData<C>,
@@ -302,7 +299,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         let Some(key) = mutex.key() else {
             return false;
         };
-        if self.sequence.load(Relaxed) & MOVED == 0 || C::FAULT == CondvarFault::BrokenChain {
+        if self.sequence.load(Relaxed) & MOVED == 0 || P::DEFECT == Defect::CondvarBrokenChain {
             return false;
         }
         if mutex.is_locked() {
@@ -352,7 +349,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     #[cold]
     #[inline(never)]
     fn notify_one_slow(&self, seen: u32) -> bool {
-        if C::FAULT == CondvarFault::LateCount {
+        if P::DEFECT == Defect::CondvarLateCount {
             let woken = P::unpark_in(self.key(), 1, OTHERS);
             self.advance(seen, |s| (s & !NEWCOMERS).wrapping_add(ONE));
             return woken != 0;
@@ -371,7 +368,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         }
         let woken = P::unpark_in(self.key(), 1, OTHERS) != 0;
         if !woken {
-            if C::FAULT == CondvarFault::CarelessClear {
+            if P::DEFECT == Defect::CondvarCarelessClear {
                 self.sequence.fetch_and(!REGISTERED, Relaxed);
             }
             // Relaxed: this publishes nothing. See 3 at the top.

@@ -5,7 +5,7 @@
 
 pub(crate) mod cna;
 pub mod condvar;
-pub(crate) mod fault;
+pub(crate) mod contend;
 pub mod mutex;
 pub mod once;
 pub mod osq;
@@ -16,5 +16,5 @@ pub mod waiter;
 pub use condvar::QueuedCondvar;
 pub use mutex::{MutexConfig, QueuedMutex};
 pub use once::RunOnce;
-pub use qspinlock::{Config, Fault, QueuedSpinLock};
+pub use qspinlock::{Config, QueuedSpinLock};
 pub use rwlock::{QueuedRwLock, RwLockConfig};

@@ -1,5 +1,5 @@
 //! The blocking mutex: four bytes. Running threads may barge; waiters stand in a queue; the waiter
-//! at its front follows a policy that fits on a page.
+//! at its front follows a [policy](super::contend) that is a pure function.
 //!
 //! Sources: queued optimistic spinners are from the Linux kernel's mutex (Long, 2013), the
 //! cancellable queue from Zijlstra (2014), the hand-off from Zijlstra and Long (2016). A lock that
@@ -36,7 +36,7 @@
 //! | front watches | (f, *) | (f + WATCHED, *) | fetch-or |
 //! | front begins a trial | (f, *) | (f + KEPT, *) | fetch-or |
 //! | front takes an idle lock | (f + KEPT, 1) | (f, 1) | fetch-and, as holder |
-//! | front ends a trial: held for long, or no verdict | (f + KEPT, *) | (f, *) | fetch-and |
+//! | front ends a trial: held for long, or no verdict | (f + KEPT + WATCHED, *) | (f, *) | fetch-and |
 //! | hand-off is requested | (f, *) | (f + HANDOFF, *) | compare-and-swap (b) |
 //! | requester falls asleep | (f, *) | (f + HANDOFF_SLEEPS, *) | fetch-or, look again, park |
 //! | request is withdrawn | (f + HANDOFF, *) | (f, *) | compare-and-swap (c) |
@@ -81,15 +81,14 @@
 //!    change the same byte by read-modify-writes. Either the hand-off finds the flag and unparks,
 //!    or the requester finds `PICKUP` before it parks, since the kernel compares the word.
 
-mod cna_queue;
 mod fair;
-pub(super) mod policy;
-pub(super) mod queue;
 mod wait;
 mod word;
 
-pub use super::fault::MutexFault;
-use super::osq::{Osq, Watch};
+pub use super::contend::Queue;
+use super::contend::constants::WAITS_PER_TRIAL;
+use super::osq::Osq;
+use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Parked, Platform};
 use crate::tuning::Tuning;
@@ -105,35 +104,17 @@ pub(super) const OTHERS: u32 = EVERY_SET & !REQUESTER;
 pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// Whether waiters may sleep, where the platform can.
     const PARK: bool = true;
-    /// Whether the waiter at the front polls the lock and takes it as soon as it is free, as
-    /// spinners of a kernel do: never kept, no hand-offs. For comparisons; waits are not bounded.
-    const POLLS: bool = false;
     /// One wait in so many finds out whether the lock should be kept; 0: none does.
     #[doc(hidden)]
-    const TRIALS: u32 = 1024;
-    /// A deliberate defect, for showing that a check can fail.
-    #[doc(hidden)]
-    const FAULT: MutexFault = MutexFault::None;
+    const TRIALS: u32 = WAITS_PER_TRIAL;
 
     /// The run-time knobs. Called once per slow path.
     fn tuning() -> Tuning;
 
     /// How waiters queue. All waits for a lock that queue must agree.
     fn queue() -> Queue {
-        Queue::Osq(Watch::CACHED)
+        Queue::Osq
     }
-}
-
-/// How waiters queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Queue {
-    /// Not at all: every waiter looks at the word.
-    Unqueued,
-    /// First in, first out, and waiters that give up leave; see [`osq`](super::osq).
-    Osq(Watch),
-    /// Local waiters first as [tuned](Tuning::reorder), in the queue of the
-    /// [spinlock](super::qspinlock).
-    Cna,
 }
 
 /// The mutex, generic over where it runs, how it is configured, and how its word is laid out.

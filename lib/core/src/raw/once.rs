@@ -30,10 +30,9 @@
 //! that has seen the new state may free the memory.
 
 #[doc(hidden)]
-pub use super::fault::OnceFault;
+use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
-use core::marker::PhantomData;
 
 const NEW: u32 = 0;
 const RUNNING: u32 = 1;
@@ -44,7 +43,7 @@ const SLEEPERS: u32 = 4;
 
 /// How long a waiter spins before it sleeps, in nanoseconds: about what it costs to fall asleep and
 /// to be woken.
-const SPIN: u64 = 20_000;
+const SPIN_NS: u64 = 20_000;
 
 /// What has become of the function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,48 +76,32 @@ impl OnceState {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Poisoned;
 
-/// What is fixed about it at compile time.
-pub trait OnceConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// A deliberate defect, for showing that a check can fail.
-    #[doc(hidden)]
-    const FAULT: OnceFault = OnceFault::None;
-}
-
-/// The configuration without a defect.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Faultless;
-
-impl OnceConfig for Faultless {}
-
 /// Runs a function once, generic over where it runs.
 ///
 /// All-zero memory is a new one. It owns nothing outside its four bytes.
 #[repr(transparent)]
 #[derive(Debug)]
-pub struct RunOnce<P: Platform, C: OnceConfig = Faultless> {
+pub struct RunOnce<P: Platform> {
     word: P::AtomicU32,
-    config: PhantomData<C>,
 }
 
-impl<P: ConstPlatform, C: OnceConfig> RunOnce<P, C> {
+impl<P: ConstPlatform> RunOnce<P> {
     /// A new one, in a constant.
     pub const NEW: Self = RunOnce {
         word: P::AtomicU32::ZERO,
-        config: PhantomData,
     };
 }
 
-impl<P: Platform, C: OnceConfig> Default for RunOnce<P, C> {
+impl<P: Platform> Default for RunOnce<P> {
     /// A new one. Where the platform allows, [`NEW`](Self::NEW) is the same.
     fn default() -> Self {
         RunOnce {
             word: Atomic::new(NEW),
-            config: PhantomData,
         }
     }
 }
 
-impl<P: Platform, C: OnceConfig> RunOnce<P, C> {
+impl<P: Platform> RunOnce<P> {
     /// What has become of the function. Acquires what it did, if it has ended.
     #[inline]
     pub fn state(&self) -> OnceState {
@@ -184,7 +167,7 @@ impl<P: Platform, C: OnceConfig> RunOnce<P, C> {
             POISONED => OnceState::Poisoned,
             _ => OnceState::New,
         };
-        if C::FAULT == OnceFault::EarlyDone {
+        if P::DEFECT == Defect::OnceEarlyDone {
             self.end(DONE);
             return run(state);
         }
@@ -196,12 +179,12 @@ impl<P: Platform, C: OnceConfig> RunOnce<P, C> {
 
     /// The function has ended: publishes what it did, and wakes all that wait for it.
     fn end(&self, state: u32) {
-        let order = match C::FAULT {
-            OnceFault::RelaxedEnd => Relaxed,
+        let order = match P::DEFECT {
+            Defect::OnceRelaxedEnd => Relaxed,
             _ => Release,
         };
         let before = self.word.swap(state, order);
-        if before & SLEEPERS != 0 && C::FAULT != OnceFault::MissingWake {
+        if before & SLEEPERS != 0 && P::DEFECT != Defect::OnceMissingWake {
             P::count(Event::Wake);
             P::unpark(self.key(), u32::MAX);
         }
@@ -210,12 +193,12 @@ impl<P: Platform, C: OnceConfig> RunOnce<P, C> {
     /// Waits for the end of the function that runs. May return early. Returns the word.
     fn wait(&self) -> u32 {
         // On an oversubscribed machine the function may need this CPU.
-        let patience = match P::CAN_PARK {
+        let spin_ns = match P::CAN_PARK {
             true if P::oversubscribed() => 0,
-            true => SPIN,
+            true => SPIN_NS,
             false => NEVER,
         };
-        match P::wait_for(&self.word, Acquire, patience, |w| w & STATE != RUNNING) {
+        match P::wait_for(&self.word, Acquire, spin_ns, |w| w & STATE != RUNNING) {
             Ok(now) => now,
             Err(last) => self.sleep(last),
         }
@@ -231,10 +214,10 @@ impl<P: Platform, C: OnceConfig> RunOnce<P, C> {
                 .word
                 .compare_exchange(RUNNING, asleep, Relaxed, Relaxed);
         }
-        if self.word.load(Relaxed) == asleep || C::FAULT == OnceFault::BlindSleep {
+        if self.word.load(Relaxed) == asleep || P::DEFECT == Defect::OnceBlindSleep {
             P::count(Event::Park);
-            P::park(self.key(), asleep, NEVER, || match C::FAULT {
-                OnceFault::BlindSleep => asleep,
+            P::park(self.key(), asleep, NEVER, || match P::DEFECT {
+                Defect::OnceBlindSleep => asleep,
                 _ => self.word.load(Relaxed),
             });
         }
@@ -248,9 +231,9 @@ impl<P: Platform, C: OnceConfig> RunOnce<P, C> {
 }
 
 /// Poisons the word when a panic passes.
-struct Ending<'a, P: Platform, C: OnceConfig>(&'a RunOnce<P, C>);
+struct Ending<'a, P: Platform>(&'a RunOnce<P>);
 
-impl<P: Platform, C: OnceConfig> Drop for Ending<'_, P, C> {
+impl<P: Platform> Drop for Ending<'_, P> {
     fn drop(&mut self) {
         self.0.end(POISONED);
     }

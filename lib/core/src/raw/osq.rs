@@ -45,7 +45,8 @@
 //! A spinner behind a preempted one waits in vain. A kernel asks whether the predecessor's CPU is
 //! preempted. Here a spinner asks whether it runs on the predecessor's CPU itself: then the
 //! predecessor cannot run. The predecessor's CPU number never changes but is read again and again.
-//! The place it is read from decides about false sharing, see [`PredecessorCpu`].
+//! So it is copied to the spinner's own node when the two are linked: to read it in the
+//! predecessor's node would share a line that changes whenever a thread queues behind that one.
 //!
 //! # Progress
 //!
@@ -57,38 +58,12 @@
 //! node instead, no link comes: it looks for the mark after that, and the head looks at the tail
 //! after it has set the mark. At least one of the two sees the other, and empties the queue.
 
-use super::waiter::{GO, GONE, Id, Link, Node, PARKED, Patience, WAITING, Waiter, Waiters};
+use super::waiter::{Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters};
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, NO_CPU, Ordering::*, Platform};
 
-/// How a spinner watches its predecessor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Watch {
-    /// Where it reads the predecessor's CPU number.
-    pub layout: PredecessorCpu,
-    /// How long it waits between two looks, in nanoseconds.
-    pub every: u64,
-}
-
-impl Watch {
-    /// What serves best: a look each microsecond, without a cache miss.
-    pub const CACHED: Self = Watch {
-        layout: PredecessorCpu::Cached,
-        every: 1_000,
-    };
-}
-
-/// Where a spinner reads its predecessor's CPU number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PredecessorCpu {
-    /// In the predecessor's node. That line changes whenever a thread queues behind it, and when it
-    /// hands headship on or leaves.
-    SharedLine,
-    /// In a separate line of the predecessor: read remotely, but seldom written.
-    OwnLine,
-    /// In the spinner's own node, copied when the two were linked.
-    Cached,
-}
+/// Nanoseconds between two looks at the predecessor's CPU number.
+const LOOK_EVERY_NS: u64 = 1_000;
 
 /// The queue. All zeros: empty. Two bytes; nodes are the threads' [waiter slots](super::waiter).
 #[repr(transparent)]
@@ -130,18 +105,18 @@ impl<P: Platform> Osq<P> {
     /// Queues, and waits until the thread is the head of the queue (`true`), or until `until`
     /// (`false`: it has left the queue).
     ///
-    /// Spins for at most `patience` nanoseconds, then sleeps in its place. It sleeps at once if its
+    /// Spins for at most `spin_ns` nanoseconds, then sleeps in its place. It sleeps at once if its
     /// predecessor cannot run. One remote cache miss to queue and one to become head. A head must
     /// call [`leave`](Self::leave) with the same place.
-    pub fn join(&self, place: &Waiter<P>, watch: Watch, patience: u64, until: u64) -> bool {
+    pub fn join(&self, place: &Waiter<P>, spin_ns: u64, until: u64) -> bool {
         debug_assert!(!place.is_left_behind());
-        let queue = self.links(watch.layout);
+        let queue = self.links();
         let (me, node) = (place.id(), place.node());
         if queue.append(me) {
             return true;
         }
         P::count(Event::Queued);
-        if queue.spin(me, watch.every, patience, until) {
+        if queue.spin(me, spin_ns, until) {
             return true;
         }
         // From here on the state is GO or PARKED.
@@ -163,14 +138,13 @@ impl<P: Platform> Osq<P> {
     /// Hands headship on to the next spinner, if any, without waiting for it. The place may be left
     /// behind, and cannot join again.
     pub fn leave(&self, place: &Waiter<P>) {
-        self.links(PredecessorCpu::Cached).hand_on(place);
+        self.links().hand_on(place);
     }
 
-    fn links(&self, layout: PredecessorCpu) -> Links<'_, P> {
+    fn links(&self) -> Links<'_, P> {
         Links {
             tail: &self.tail,
             table: P::waiters(),
-            layout,
         }
     }
 }
@@ -179,7 +153,6 @@ impl<P: Platform> Osq<P> {
 struct Links<'a, P: Platform> {
     tail: &'a P::AtomicU16,
     table: &'static Waiters<P>,
-    layout: PredecessorCpu,
 }
 
 impl<P: Platform> Links<'_, P> {
@@ -190,7 +163,7 @@ impl<P: Platform> Links<'_, P> {
     /// Queues. `true`: the queue was empty, and `me` is its head.
     fn append(&self, me: Id) -> bool {
         self.node(me).prepare(0, false);
-        self.publish_cpu(me);
+        self.node(me).cpu.store(P::cpu(), Relaxed);
         // Release publishes the prepared node, Acquire sees the predecessor's.
         let Some(before) = Id::decode(self.tail.swap(me.encode(), AcqRel)) else {
             return true;
@@ -202,13 +175,13 @@ impl<P: Platform> Links<'_, P> {
     /// Makes the successor of the head the head, if there is one.
     fn hand_on(&self, place: &Waiter<P>) {
         let me = place.id();
-        let mut patience = Patience::NEW;
+        let mut backoff = Backoff::NEW;
         loop {
             if let Some(next) = self.detach_next(me, None) {
                 next.into_iter().for_each(|next| self.make_head(next));
                 return;
             }
-            if !patience.pause::<P>() && place.leave_behind(|| self.table.mark_gone(me)) {
+            if !backoff.pause::<P>() && place.leave_behind(|| self.table.mark_gone(me)) {
                 self.reap_last(me);
                 return;
             }
@@ -224,22 +197,22 @@ impl<P: Platform> Links<'_, P> {
     }
 
     /// Spins until headship comes (`true`), or until it is time to sleep or leave.
-    fn spin(&self, me: Id, every: u64, patience: u64, until: u64) -> bool {
+    fn spin(&self, me: Id, spin_ns: u64, until: u64) -> bool {
         let state = &self.node(me).state;
-        if patience == NEVER && until == NEVER {
+        if spin_ns == NEVER && until == NEVER {
             P::wait(state, Acquire, |s| s != WAITING);
             return true;
         }
         let start = P::now();
-        let until = until.min(start.saturating_add(patience));
+        let until = until.min(start.saturating_add(spin_ns));
         loop {
             let left = until.saturating_sub(P::now());
-            if P::wait_for(state, Acquire, every.min(left), |s| s != WAITING).is_ok() {
+            if P::wait_for(state, Acquire, LOOK_EVERY_NS.min(left), |s| s != WAITING).is_ok() {
                 return true;
             }
             // Where nobody sleeps, only the deadline ends the wait. The look costs what it costs in
             // a kernel.
-            let off = self.predecessor_is_off(me) && patience != NEVER;
+            let off = self.predecessor_is_off(me) && spin_ns != NEVER;
             if off || P::now() >= until {
                 return false;
             }
@@ -250,7 +223,7 @@ impl<P: Platform> Links<'_, P> {
     fn unqueue(&self, me: Id) -> bool {
         P::count(Event::Unqueue);
         let node = self.node(me);
-        let mut patience = Patience::NEW;
+        let mut backoff = Backoff::NEW;
         // Step A.
         let before = loop {
             let Some(before) = Id::decode(node.previous.load(Acquire)) else {
@@ -266,7 +239,7 @@ impl<P: Platform> Links<'_, P> {
             if node.state.load(Acquire) == GO {
                 return false;
             }
-            patience.pause_or_sleep::<P>();
+            backoff.pause_or_sleep::<P>();
         };
         self.leave_between(me, before);
         true
@@ -274,12 +247,12 @@ impl<P: Platform> Links<'_, P> {
 
     /// Steps B and C.
     fn leave_between(&self, me: Id, before: Id) {
-        let mut patience = Patience::NEW;
+        let mut backoff = Backoff::NEW;
         let after = loop {
             match self.detach_next(me, Some(before)) {
                 Some(None) => return,
                 Some(Some(after)) => break after,
-                None => patience.pause_or_sleep::<P>(),
+                None => backoff.pause_or_sleep::<P>(),
             }
         };
         // The order matters: once `before.next` is set, `before` may leave and change
@@ -332,32 +305,14 @@ impl<P: Platform> Links<'_, P> {
 
     /// Release pairs with the Acquire in step A: the predecessor's node is prepared.
     fn set_previous(&self, id: Id, before: Id) {
-        if self.layout == PredecessorCpu::Cached {
-            let cpu = self.node(before).cpu.load(Relaxed);
-            self.node(id).predecessor_cpu.store(cpu, Relaxed);
-        }
+        let cpu = self.node(before).cpu.load(Relaxed);
+        self.node(id).predecessor_cpu.store(cpu, Relaxed);
         self.node(id).previous.store(before.encode(), Release);
-    }
-
-    fn publish_cpu(&self, me: Id) {
-        let cpu = P::cpu();
-        match self.layout {
-            PredecessorCpu::OwnLine => self.table.set_slot_cpu(me, cpu),
-            _ => self.node(me).cpu.store(cpu, Relaxed),
-        }
     }
 
     /// Whether the predecessor cannot run, because this thread runs on its CPU. Relaxed: a hint.
     fn predecessor_is_off(&self, me: Id) -> bool {
-        let node = self.node(me);
-        let before = || Id::decode(node.previous.load(Relaxed));
-        let its = match self.layout {
-            PredecessorCpu::Cached => node.predecessor_cpu.load(Relaxed),
-            PredecessorCpu::SharedLine => {
-                before().map_or(NO_CPU, |b| self.node(b).cpu.load(Relaxed))
-            }
-            PredecessorCpu::OwnLine => before().map_or(NO_CPU, |b| self.table.slot_cpu(b)),
-        };
+        let its = self.node(me).predecessor_cpu.load(Relaxed);
         its != NO_CPU && its == P::cpu()
     }
 }

@@ -115,7 +115,7 @@
 //!   once, since it sees the waiter then.
 //! * Stealing lasts from when a front waiter falls asleep until it runs again. The next unlock
 //!   wakes it, and it forbids stealing before it does anything else. If it has to sleep again, it
-//!   permits stealing only during its first [`STEAL_LIMIT`] nanoseconds at the front.
+//!   permits stealing only during its first [`STEAL_LIMIT_NS`] nanoseconds at the front.
 //! * With the knob `stealing` off, only the first of these remains, and threads that wait without a
 //!   node.
 
@@ -128,15 +128,14 @@ mod timing;
 
 use core::marker::PhantomData;
 
+use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
-use crate::raw::waiter::passed;
+use crate::raw::waiter::expired;
 use crate::tuning::Tuning;
 
-pub use crate::raw::fault::Fault;
 pub use config::Config;
-pub(crate) use config::Sound;
-pub use timing::STEAL_LIMIT;
+pub use timing::STEAL_LIMIT_NS;
 
 const PARKED: u8 = 2;
 const STEAL: u8 = 4;
@@ -250,13 +249,13 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     pub unsafe fn unlock(&self) {
         self.locked.store(
             0,
-            if matches!(C::FAULT, Fault::RelaxedUnlock) {
+            if matches!(P::DEFECT, Defect::SpinRelaxedUnlock) {
                 Relaxed
             } else {
                 Release
             },
         );
-        if P::CAN_PARK && C::PARK && !matches!(C::FAULT, Fault::LostWakeup) {
+        if P::CAN_PARK && C::PARK && !matches!(P::DEFECT, Defect::SpinLostWakeup) {
             // Pairs with the heavy fence in `sleep_on_word`; see 1 above.
             P::light_fence();
             if self.pending.glance(Relaxed) & PARKED != 0 {
@@ -345,7 +344,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             self.forget_pending_of_parent();
         }
         let tuning = C::tuning();
-        if passed(deadline, P::now) {
+        if expired(deadline, P::now) {
             return tuning.stealing && self.steal_permitted() && self.try_take();
         }
         // Asked once, before the thread becomes one for which others wait.

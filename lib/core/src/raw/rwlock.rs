@@ -121,13 +121,13 @@ mod wait;
 mod word;
 mod write;
 
-#[doc(hidden)]
-pub use super::fault::RwLockFault;
-use super::mutex::Queue;
-use super::osq::{Osq, Watch};
+pub use super::contend::Queue;
+use super::contend::constants::WAITS_PER_TRIAL;
+use super::osq::Osq;
+use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform};
-use crate::raw::waiter::passed;
+use crate::raw::waiter::expired;
 use crate::tuning::Tuning;
 use core::marker::PhantomData;
 use word::*;
@@ -145,17 +145,14 @@ pub trait RwLockConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     const BIAS: bool = true;
     /// One wait in so many finds out whether the lock should be kept; 0: none does.
     #[doc(hidden)]
-    const TRIALS: u32 = 1024;
-    /// A deliberate defect, for showing that a check can fail.
-    #[doc(hidden)]
-    const FAULT: RwLockFault = RwLockFault::None;
+    const TRIALS: u32 = WAITS_PER_TRIAL;
 
     /// The run-time knobs. Called once per slow path.
     fn tuning() -> Tuning;
 
     /// How writers queue. All waits for a lock that queue must agree.
     fn queue() -> Queue {
-        Queue::Osq(Watch::CACHED)
+        Queue::Osq
     }
 }
 
@@ -269,7 +266,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// As [`unlock_read`](Self::unlock_read).
     #[inline]
     pub unsafe fn unlock_read_fair(&self) {
-        match self.state.change(Release, without_reader_fair::<P>) {
+        match self.state.fetch_update(Release, without_reader_fair::<P>) {
             Ok(before) => self.after_reader(before),
             // SAFETY: as this function demands.
             Err(_) => unsafe { self.unlock_read() },
@@ -318,7 +315,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// The lock must be held for writing, and the right to release it must be the caller's.
     #[inline]
     pub unsafe fn unlock_write(&self) {
-        if !self.state.leave_idle(release::<C>()) {
+        if !self.state.leave_idle(release::<P>()) {
             self.leave_writer(Leave::Free);
         }
     }
@@ -331,7 +328,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// As [`unlock_write`](Self::unlock_write).
     #[inline]
     pub unsafe fn unlock_write_fair(&self) {
-        if !self.state.leave_idle(release::<C>()) {
+        if !self.state.leave_idle(release::<P>()) {
             self.leave_writer(Leave::Fair);
         }
     }
@@ -379,7 +376,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     #[doc(hidden)]
     pub fn set_biased(&self) {
         if P::announced().is_some() {
-            let _ = self.state.change(Relaxed, biased);
+            let _ = self.state.fetch_update(Relaxed, biased);
         }
     }
 
@@ -412,7 +409,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         blocked: impl Fn(u32) -> bool,
     ) {
         let going = |seen| blocked(seen).then(|| mark(seen));
-        if self.state.change(SeqCst, going).is_err() {
+        if self.state.fetch_update(SeqCst, going).is_err() {
             return;
         }
         if !Self::PARKS {
@@ -425,7 +422,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         P::count(Event::Park);
         loop {
             let seen = self.state.load(Relaxed);
-            if !blocked(seen) || seen & flag == 0 || passed(until, P::now) {
+            if !blocked(seen) || seen & flag == 0 || expired(until, P::now) {
                 return;
             }
             let parked = P::park_in(self.key(), seen, until, set, || self.state.load(Relaxed));
@@ -450,9 +447,9 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     }
 }
 
-const fn release<C: RwLockConfig>() -> crate::platform::Ordering {
-    match C::FAULT {
-        RwLockFault::RelaxedUnlock => Relaxed,
+const fn release<P: Platform>() -> crate::platform::Ordering {
+    match P::DEFECT {
+        Defect::RwLockRelaxedUnlock => Relaxed,
         _ => Release,
     }
 }

@@ -108,16 +108,16 @@ impl<P: Platform> Drop for Waiter<P> {
 
 /// Waiting for a step that another thread takes soon, unless it is preempted.
 #[derive(Debug)]
-pub(crate) struct Patience(u32);
+pub(crate) struct Backoff(u32);
 
-impl Patience {
+impl Backoff {
     /// How often to pause: some times as long as a cache line takes between sockets. A model
     /// checker would never see a late step if it paused.
     const PAUSES: u32 = if cfg!(loom) { 0 } else { 64 };
     /// How long a timed sleep lasts, in nanoseconds.
-    const SLEEP: u64 = 50_000;
+    const SLEEP_NS: u64 = 50_000;
 
-    pub(crate) const NEW: Self = Patience(0);
+    pub(crate) const NEW: Self = Backoff(0);
 
     /// Pauses once. `false`: it has done so for long enough.
     pub(crate) fn pause<P: Platform>(&mut self) -> bool {
@@ -136,7 +136,7 @@ impl Patience {
         }
         self.0 = Self::PAUSES;
         if P::CAN_PARK {
-            sleep_until::<P>(P::now().saturating_add(Self::SLEEP));
+            sleep_until::<P>(P::now().saturating_add(Self::SLEEP_NS));
         } else {
             P::relax();
         }
@@ -152,20 +152,20 @@ pub(crate) fn left(deadline: u64, now: impl FnOnce() -> u64) -> u64 {
 }
 
 /// Whether `deadline` has come. Reads no clock if there is none.
-pub(crate) fn passed(deadline: u64, now: impl FnOnce() -> u64) -> bool {
+pub(crate) fn expired(deadline: u64, now: impl FnOnce() -> u64) -> bool {
     deadline != NEVER && now() >= deadline
 }
 
 /// How long a waiter sleeps at most where no heavy fence guarantees that it is noticed, in
 /// nanoseconds.
-const UNNOTICED_SLEEP: u64 = 1_000_000;
+const UNNOTICED_SLEEP_NS: u64 = 1_000_000;
 
 /// When a sleep ends by itself. `noticed`: a fence guarantees that the sleep is ended before.
 pub(crate) fn sleep_limit(noticed: bool, deadline: u64, now: fn() -> u64) -> u64 {
     if noticed {
         deadline
     } else {
-        deadline.min(now() + UNNOTICED_SLEEP)
+        deadline.min(now() + UNNOTICED_SLEEP_NS)
     }
 }
 

@@ -4,7 +4,6 @@ use super::*;
 use crate::lab::marked_early;
 use kinlock_core::platform::{Atomics, NEVER};
 use kinlock_core::raw::mutex::{Queue, QueuedMutex};
-use kinlock_core::raw::osq::Watch;
 use kinlock_core::tuning::Tuning;
 use kinlock_linux::Native;
 
@@ -15,7 +14,7 @@ impl MutexConfig for Plain {
         Tuning::DEFAULT
     }
     fn queue() -> Queue {
-        Queue::Osq(Watch::CACHED)
+        Queue::Osq
     }
 }
 

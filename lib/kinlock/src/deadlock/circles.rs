@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const LASTING: Duration = Duration::from_millis(50);
 /// How long a check waits until the threads of a circle have noted where they wait. In the child of
 /// a fork some never do.
-const PATIENCE: Duration = Duration::from_secs(2);
+const NOTES_LIMIT: Duration = Duration::from_secs(2);
 
 /// A thread that waits for ever.
 #[derive(Debug)]
@@ -156,7 +156,7 @@ fn confirm(circle: &[(Arc<Notes>, u64)]) -> Option<Vec<DeadlockedThread>> {
     while let Some((notes, waits)) = circle.get(found.len()) {
         match notes.progress(*waits) {
             Progress::Ended => return None,
-            Progress::Short if start.elapsed() > PATIENCE => return None,
+            Progress::Short if start.elapsed() > NOTES_LIMIT => return None,
             Progress::Short => sleep(Duration::from_millis(1)),
             Progress::Long(backtrace) => found.push(DeadlockedThread {
                 thread: notes.thread(),

@@ -232,43 +232,78 @@ fn address<L>(lock: &L) -> usize {
     core::ptr::from_ref(lock).addr()
 }
 
-/// Takes `lock`. `wait` does so until a moment; 0 tries once.
-pub(crate) fn lock<L>(lock: &L, kind: Kind, wait: impl Fn(u64) -> bool, _: impl FnOnce()) {
-    let noted = Wait {
-        lock: address(lock),
-        kind,
-        upgrade: false,
-    };
-    wait_for(noted, wait);
-    acquired(lock, kind);
+/// An acquisition under way.
+pub(crate) struct Acquiring<'a, L> {
+    lock: &'a L,
+    wait: Wait,
+    progress: Attempt,
 }
 
-/// As [`lock`], by the upgradable reader of `lock`.
-pub(crate) fn upgrade<L>(lock: &L, wait: impl Fn(u64) -> bool, _: impl FnOnce()) {
-    let noted = Wait {
-        lock: address(lock),
-        kind: Kind::Exclusive,
-        upgrade: true,
-    };
-    wait_for(noted, wait);
-    changed(lock, Kind::Exclusive);
+/// How far an acquisition has come.
+enum Attempt {
+    /// It tries once.
+    First,
+    /// It is about to wait.
+    Begins,
+    /// It has waited for a short time.
+    Short(Arc<Notes>),
+    /// It waits without a limit. `None`: the thread ends, and notes nothing.
+    Long(Option<Arc<Notes>>),
 }
 
-fn wait_for(noted: Wait, wait: impl Fn(u64) -> bool) {
-    if wait(0) {
-        return;
+impl<'a, L> Acquiring<'a, L> {
+    pub(crate) fn begin(lock: &'a L, kind: Kind) -> Self {
+        let wait = Wait {
+            lock: address(lock),
+            kind,
+            upgrade: false,
+        };
+        Acquiring {
+            lock,
+            wait,
+            progress: Attempt::First,
+        }
     }
-    let Some(notes) = mine() else {
-        wait(NEVER);
-        return;
-    };
-    notes.begin(noted);
-    if !wait(deadline(SHORT)) {
-        let place = Backtrace::new_unresolved();
-        notes.state().place = Some(place);
-        wait(NEVER);
+
+    /// By the upgradable reader of `lock`.
+    pub(crate) fn upgrade(lock: &'a L) -> Self {
+        let mut upgrade = Self::begin(lock, Kind::Exclusive);
+        upgrade.wait.upgrade = true;
+        upgrade
     }
-    notes.state().wait = None;
+
+    /// Until when the thread waits next; 0: it tries once.
+    pub(crate) fn next_limit(&mut self) -> u64 {
+        let (progress, limit) = match core::mem::replace(&mut self.progress, Attempt::First) {
+            Attempt::First => (Attempt::Begins, 0),
+            Attempt::Begins => match mine() {
+                Some(notes) => {
+                    notes.begin(self.wait);
+                    (Attempt::Short(notes), deadline(SHORT))
+                }
+                None => (Attempt::Long(None), NEVER),
+            },
+            Attempt::Short(notes) => {
+                notes.state().place = Some(Backtrace::new_unresolved());
+                (Attempt::Long(Some(notes)), NEVER)
+            }
+            Attempt::Long(notes) => (Attempt::Long(notes), NEVER),
+        };
+        self.progress = progress;
+        limit
+    }
+
+    /// Notes that this thread holds the lock.
+    pub(crate) fn end(self) {
+        if let Attempt::Short(notes) | Attempt::Long(Some(notes)) = self.progress {
+            notes.state().wait = None;
+        }
+        if self.wait.upgrade {
+            changed(self.lock, self.wait.kind);
+        } else {
+            acquired(self.lock, self.wait.kind);
+        }
+    }
 }
 
 /// Notes that this thread holds `lock`, if it was taken.
@@ -332,8 +367,9 @@ impl<C: MutexConfig> Partner<Native> for Noted<'_, C> {
     }
 
     fn lock(&self) {
-        let wait = |until| self.0.lock_until(until);
-        lock(self.0, Kind::Exclusive, wait, || self.0.lock());
+        let mut acquiring = Acquiring::begin(self.0, Kind::Exclusive);
+        while !self.0.lock_until(acquiring.next_limit()) {}
+        acquiring.end();
     }
 
     /// The wait is not noted: the next of many sleepers depends on this one.

@@ -1,15 +1,29 @@
 //! Without the feature nothing is noted.
 
 use super::Kind;
+use kinlock_core::platform::NEVER;
 
-#[inline(always)]
-pub(crate) fn lock<L>(_: &L, _: Kind, _: impl Fn(u64) -> bool, lock: impl FnOnce()) {
-    lock();
-}
+/// An acquisition under way.
+pub(crate) struct Acquiring;
 
-#[inline(always)]
-pub(crate) fn upgrade<L>(_: &L, _: impl Fn(u64) -> bool, upgrade: impl FnOnce()) {
-    upgrade();
+impl Acquiring {
+    #[inline(always)]
+    pub(crate) fn begin<L>(_: &L, _: Kind) -> Self {
+        Acquiring
+    }
+
+    #[inline(always)]
+    pub(crate) fn upgrade<L>(_: &L) -> Self {
+        Acquiring
+    }
+
+    #[inline(always)]
+    pub(crate) fn next_limit(&mut self) -> u64 {
+        NEVER
+    }
+
+    #[inline(always)]
+    pub(crate) fn end(self) {}
 }
 
 #[inline(always)]

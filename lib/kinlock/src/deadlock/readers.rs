@@ -16,6 +16,7 @@ use super::Kind;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
+use kinlock_core::platform::NEVER;
 use kinlock_linux::native::deadline;
 
 const PLACES: usize = 4096;
@@ -29,25 +30,56 @@ static READ: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 /// How often locks were taken for writing. Several locks may share a count.
 static WRITES: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 
-/// Takes `lock`. Panics if a plain read waits for its own thread. `wait` takes the lock until a
-/// moment.
-#[track_caller]
-pub(crate) fn lock<L>(lock: &L, kind: Kind, wait: impl Fn(u64) -> bool, blocking: impl FnOnce()) {
-    if kind != Kind::Shared || !reads(lock) {
-        blocking();
-    } else if !wait(deadline(GRACE)) {
-        panic!(
+/// An acquisition under way.
+pub(crate) struct Acquiring<'a, L> {
+    lock: &'a L,
+    kind: Kind,
+    upgrade: bool,
+    /// A plain read by a thread that reads the lock already.
+    again: bool,
+    waited: bool,
+}
+
+impl<'a, L> Acquiring<'a, L> {
+    pub(crate) fn begin(lock: &'a L, kind: Kind) -> Self {
+        Acquiring {
+            lock,
+            kind,
+            upgrade: false,
+            again: kind == Kind::Shared && reads(lock),
+            waited: false,
+        }
+    }
+
+    pub(crate) fn upgrade(lock: &'a L) -> Self {
+        Acquiring {
+            upgrade: true,
+            ..Self::begin(lock, Kind::Exclusive)
+        }
+    }
+
+    /// Until when the thread waits next. Panics if a plain read has waited for its own thread.
+    #[track_caller]
+    pub(crate) fn next_limit(&mut self) -> u64 {
+        assert!(
+            !self.waited,
             "this thread reads a kinlock lock that it reads already, behind a writer that waits \
              for it: it would wait for ever; read_recursive does not wait"
         );
+        if !self.again {
+            return NEVER;
+        }
+        self.waited = true;
+        deadline(GRACE)
     }
-    acquired(lock, kind);
-}
 
-#[inline(always)]
-pub(crate) fn upgrade<L>(lock: &L, _: impl Fn(u64) -> bool, upgrade: impl FnOnce()) {
-    upgrade();
-    changed(lock, Kind::Exclusive);
+    pub(crate) fn end(self) {
+        if self.upgrade {
+            changed(self.lock, self.kind);
+        } else {
+            acquired(self.lock, self.kind);
+        }
+    }
 }
 
 pub(crate) fn tried<L>(lock: &L, kind: Kind, taken: bool) -> bool {

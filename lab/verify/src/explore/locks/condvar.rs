@@ -6,9 +6,10 @@
 
 use super::{Explored, MAX_ACCESSES, Meeting, Specimen, mutex};
 use crate::report::Property;
-use crate::specimen::fault;
+use kinlock_core::defect::Sabotaged;
 use kinlock_core::events::Event;
-use kinlock_core::raw::condvar::{CondvarConfig, CondvarFault};
+use kinlock_core::platform::Platform;
+use kinlock_core::raw::condvar::CondvarConfig;
 use kinlock_core::raw::{MutexConfig, QueuedCondvar, QueuedMutex};
 use kinlock_sim::Sim;
 
@@ -21,36 +22,27 @@ pub(super) const SOUND: Specimen = Specimen {
     ..mutex::SOUND
 };
 
-pub(super) const fn broken<const FAULT: u8>(name: &'static str) -> Specimen {
+pub(super) const fn broken<const DEFECT: u8>(name: &'static str) -> Specimen {
     Specimen {
         name,
         defect: Some(Property::Completion),
-        place: place::<FAULT>,
+        place: place::<DEFECT>,
         max_accesses: MAX_ACCESSES,
         ..SOUND
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kind<const FAULT: u8>;
+struct Kind;
 
-impl<const FAULT: u8> CondvarConfig for Kind<FAULT> {
-    const FAULT: CondvarFault = fault!(
-        FAULT,
-        CondvarFault: BlindSleep,
-        LateCount,
-        CarelessClear,
-        BrokenChain,
-        SwallowedWake,
-        LingeringSpinner
-    );
+impl CondvarConfig for Kind {
     // So that a few threads are enough for requeueing.
     const AT_ONCE: u32 = 0;
 }
 
-fn place<const FAULT: u8>(park: bool) -> Explored {
-    fn place<M: MutexConfig, C: CondvarConfig>() -> Explored {
-        let pair = kinlock_sim::place(Pair::<M, C> {
+fn place<const DEFECT: u8>(park: bool) -> Explored {
+    fn place<P: Platform, M: MutexConfig>() -> Explored {
+        let pair = kinlock_sim::place(Pair::<P, M> {
             mutex: QueuedMutex::default(),
             condvar: QueuedCondvar::new(),
         });
@@ -62,18 +54,18 @@ fn place<const FAULT: u8>(park: bool) -> Explored {
         }
     }
     if park {
-        place::<mutex::Sound<true>, Kind<FAULT>>()
+        place::<Sabotaged<Sim, DEFECT>, mutex::Kind<true>>()
     } else {
-        place::<mutex::Sound<false>, Kind<FAULT>>()
+        place::<Sabotaged<Sim, DEFECT>, mutex::Kind<false>>()
     }
 }
 
-struct Pair<M: MutexConfig, C: CondvarConfig> {
-    mutex: QueuedMutex<Sim, M>,
-    condvar: QueuedCondvar<Sim, C>,
+struct Pair<P: Platform, M: MutexConfig> {
+    mutex: QueuedMutex<P, M>,
+    condvar: QueuedCondvar<P, Kind>,
 }
 
-impl<M: MutexConfig, C: CondvarConfig> Meeting for Pair<M, C> {
+impl<P: Platform, M: MutexConfig> Meeting for Pair<P, M> {
     fn wait_until(&self, deadline: u64) -> bool {
         // SAFETY: invariant 1.
         unsafe { self.condvar.wait_until(&self.mutex, deadline) }

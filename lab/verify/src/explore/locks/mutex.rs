@@ -2,13 +2,11 @@
 
 use super::{Explored, KNOBS, MAX_ACCESSES, Specimen};
 use crate::report::Property;
-use crate::specimen::fault;
 use kinlock_core::config::{Quantum, Tuning};
+use kinlock_core::defect::Sabotaged;
 use kinlock_core::events::Event;
-use kinlock_core::raw::mutex::{
-    Joined, Layout, MutexConfig, MutexFault, Queue, QueuedMutex, Split,
-};
-use kinlock_core::raw::osq::{PredecessorCpu, Watch};
+use kinlock_core::platform::Platform;
+use kinlock_core::raw::mutex::{Joined, Layout, MutexConfig, Queue, QueuedMutex, Split};
 use kinlock_measure::random::Random;
 use kinlock_sim::Sim;
 
@@ -40,31 +38,22 @@ pub(super) const SOUND: Specimen = Specimen {
     max_accesses: 20 * MAX_ACCESSES,
 };
 
-pub(super) const fn broken<const FAULT: u8>(name: &'static str, defect: Property) -> Specimen {
+pub(super) const fn broken<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
     Specimen {
         name,
         defect: Some(defect),
-        place: place::<FAULT>,
+        place: place::<DEFECT>,
         max_accesses: MAX_ACCESSES,
         ..SOUND
     }
 }
 
-pub(super) const USUAL_QUEUE: Queue = Queue::Osq(Watch::CACHED);
-
-const fn other_queue(layout: PredecessorCpu) -> Queue {
-    Queue::Osq(Watch {
-        layout,
-        ..Watch::CACHED
-    })
-}
+pub(super) const USUAL_QUEUE: Queue = Queue::Osq;
 
 /// Mostly the usual one.
 pub(in crate::explore) fn queue(random: &mut Random) -> Queue {
     match random.below(6) {
         0 => Queue::Unqueued,
-        1 => other_queue(PredecessorCpu::SharedLine),
-        2 => other_queue(PredecessorCpu::OwnLine),
         _ => USUAL_QUEUE,
     }
 }
@@ -92,19 +81,12 @@ fn tuning(random: &mut Random) -> Tuning {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kind<const PARK: bool, const FAULT: u8>;
+pub(super) struct Kind<const PARK: bool>;
 
-impl<const PARK: bool, const FAULT: u8> MutexConfig for Kind<PARK, FAULT> {
+impl<const PARK: bool> MutexConfig for Kind<PARK> {
     const PARK: bool = PARK;
     // Schedules are short.
     const TRIALS: u32 = 4;
-    const FAULT: MutexFault = fault!(
-        FAULT,
-        MutexFault: MissingWake,
-        LostWakeup,
-        DoubleHandOff,
-        LeakyCancel
-    );
 
     fn tuning() -> Tuning {
         KNOBS.get().now()
@@ -115,22 +97,22 @@ impl<const PARK: bool, const FAULT: u8> MutexConfig for Kind<PARK, FAULT> {
     }
 }
 
-/// The configuration without a defect.
-pub(super) type Sound<const PARK: bool> = Kind<PARK, 0>;
-
-fn place<const FAULT: u8>(park: bool) -> Explored {
-    fn place<C: MutexConfig, L: Layout<Sim>>() -> Explored {
+fn place<const DEFECT: u8>(park: bool) -> Explored {
+    fn place<P: Platform, C: MutexConfig, L: Layout<P>>() -> Explored {
         Explored {
-            lock: kinlock_sim::place(QueuedMutex::<Sim, C, L>::default()),
+            lock: kinlock_sim::place(QueuedMutex::<P, C, L>::default()),
             meeting: None,
             reading: None,
             running: None,
         }
     }
-    match (park, KNOBS.get().joined) {
-        (true, false) => place::<Kind<true, FAULT>, Split<Sim>>(),
-        (false, false) => place::<Kind<false, FAULT>, Split<Sim>>(),
-        (true, true) => place::<Kind<true, FAULT>, Joined<Sim>>(),
-        (false, true) => place::<Kind<false, FAULT>, Joined<Sim>>(),
+    fn place_on<P: Platform>(park: bool) -> Explored {
+        match (park, KNOBS.get().joined) {
+            (true, false) => place::<P, Kind<true>, Split<P>>(),
+            (false, false) => place::<P, Kind<false>, Split<P>>(),
+            (true, true) => place::<P, Kind<true>, Joined<P>>(),
+            (false, true) => place::<P, Kind<false>, Joined<P>>(),
+        }
     }
+    place_on::<Sabotaged<Sim, DEFECT>>(park)
 }

@@ -2,11 +2,12 @@
 
 use super::{Explored, MAX_ACCESSES, Runs, Specimen, mutex};
 use crate::report::Property;
-use crate::specimen::fault;
+use kinlock_core::defect::Sabotaged;
 use kinlock_core::events::Event;
+use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::MutexConfig;
 use kinlock_core::raw::mutex::QueuedMutex;
-use kinlock_core::raw::once::{OnceConfig, OnceFault, RunOnce};
+use kinlock_core::raw::once::RunOnce;
 use kinlock_sim::Sim;
 
 /// Each round of a schedule has one of its own.
@@ -21,25 +22,18 @@ pub(super) const SOUND: Specimen = Specimen {
     ..mutex::SOUND
 };
 
-pub(super) const fn broken<const FAULT: u8>(name: &'static str, defect: Property) -> Specimen {
+pub(super) const fn broken<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
     Specimen {
         name,
         defect: Some(defect),
-        place: place::<FAULT>,
+        place: place::<DEFECT>,
         ..SOUND
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Kind<const FAULT: u8>;
-
-impl<const FAULT: u8> OnceConfig for Kind<FAULT> {
-    const FAULT: OnceFault = fault!(FAULT, OnceFault: EarlyDone, MissingWake, BlindSleep);
-}
-
-fn place<const FAULT: u8>(park: bool) -> Explored {
-    fn place<M: MutexConfig, C: OnceConfig>() -> Explored {
-        let set = kinlock_sim::place(Set::<M, C> {
+fn place<const DEFECT: u8>(park: bool) -> Explored {
+    fn place<P: Platform, M: MutexConfig>() -> Explored {
+        let set = kinlock_sim::place(Set::<P, M> {
             mutex: QueuedMutex::default(),
             onces: Default::default(),
         });
@@ -51,17 +45,17 @@ fn place<const FAULT: u8>(park: bool) -> Explored {
         }
     }
     match park {
-        true => place::<mutex::Sound<true>, Kind<FAULT>>(),
-        false => place::<mutex::Sound<false>, Kind<FAULT>>(),
+        true => place::<Sabotaged<Sim, DEFECT>, mutex::Kind<true>>(),
+        false => place::<Sabotaged<Sim, DEFECT>, mutex::Kind<false>>(),
     }
 }
 
-struct Set<M: MutexConfig, C: OnceConfig> {
-    mutex: QueuedMutex<Sim, M>,
-    onces: [RunOnce<Sim, C>; ONCES],
+struct Set<P: Platform, M: MutexConfig> {
+    mutex: QueuedMutex<P, M>,
+    onces: [RunOnce<P>; ONCES],
 }
 
-impl<M: MutexConfig, C: OnceConfig> Runs for Set<M, C> {
+impl<P: Platform, M: MutexConfig> Runs for Set<P, M> {
     fn call(&self, number: usize, function: &mut dyn FnMut()) {
         // Never `Err`: no function panics.
         let _ = self.onces[number % ONCES].call(false, |_| function());

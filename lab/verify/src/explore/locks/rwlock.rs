@@ -2,11 +2,12 @@
 
 use super::{Explored, KNOBS, MAX_ACCESSES, Specimen, mutex};
 use crate::report::Property;
-use crate::specimen::fault;
 use kinlock_core::config::Tuning;
+use kinlock_core::defect::Sabotaged;
 use kinlock_core::events::Event;
+use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::Queue;
-use kinlock_core::raw::rwlock::{QueuedRwLock, RwLockConfig, RwLockFault};
+use kinlock_core::raw::rwlock::{QueuedRwLock, RwLockConfig};
 use kinlock_sim::Sim;
 
 /// The reader-writer lock with a queue of writers drawn by lot for each schedule.
@@ -29,35 +30,23 @@ pub(super) const SOUND: Specimen = Specimen {
     ..mutex::SOUND
 };
 
-pub(super) const fn broken<const FAULT: u8>(name: &'static str, defect: Property) -> Specimen {
+pub(super) const fn broken<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
     Specimen {
         name,
         defect: Some(defect),
-        place: place::<FAULT>,
+        place: place::<DEFECT>,
         max_accesses: MAX_ACCESSES,
         ..SOUND
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kind<const PARK: bool, const FAULT: u8>;
+struct Kind<const PARK: bool>;
 
-impl<const PARK: bool, const FAULT: u8> RwLockConfig for Kind<PARK, FAULT> {
+impl<const PARK: bool> RwLockConfig for Kind<PARK> {
     const PARK: bool = PARK;
     // Schedules are short.
     const TRIALS: u32 = 4;
-    const FAULT: RwLockFault = fault!(
-        FAULT,
-        RwLockFault: LostReader,
-        UnseenReader,
-        BlindAnnouncement,
-        HastyReader,
-        BiasInWrite,
-        MissingWake,
-        LeakyRequest,
-        StaleWriter,
-        HastyRelease
-    );
 
     fn tuning() -> Tuning {
         KNOBS.get().now()
@@ -68,9 +57,9 @@ impl<const PARK: bool, const FAULT: u8> RwLockConfig for Kind<PARK, FAULT> {
     }
 }
 
-fn place<const FAULT: u8>(park: bool) -> Explored {
-    fn place<C: RwLockConfig>() -> Explored {
-        let lock = kinlock_sim::place(QueuedRwLock::<Sim, C>::default());
+fn place<const DEFECT: u8>(park: bool) -> Explored {
+    fn place<P: Platform, C: RwLockConfig>() -> Explored {
+        let lock = kinlock_sim::place(QueuedRwLock::<P, C>::default());
         Explored {
             lock,
             meeting: None,
@@ -79,7 +68,7 @@ fn place<const FAULT: u8>(park: bool) -> Explored {
         }
     }
     match park {
-        true => place::<Kind<true, FAULT>>(),
-        false => place::<Kind<false, FAULT>>(),
+        true => place::<Sabotaged<Sim, DEFECT>, Kind<true>>(),
+        false => place::<Sabotaged<Sim, DEFECT>, Kind<false>>(),
     }
 }

@@ -1,6 +1,7 @@
 //! The limit on local hand-offs, while waiters of other domains are set aside.
 
-use super::{Config, Fault, Head};
+use super::Head;
+use crate::defect::Defect;
 use crate::platform::Platform;
 use crate::tuning::LocalLimit;
 
@@ -32,14 +33,14 @@ pub(super) enum Limit {
     Reached,
 }
 
-impl<P: Platform, C: Config> Head<P, C> {
+impl<P: Platform> Head<P> {
     /// Hand-offs since the secondary queue became non-empty.
     pub(super) fn handoffs(&self) -> u32 {
         self.run & !ROUSED_BEFORE
     }
 
     pub(super) fn limit_now(&self) -> Limit {
-        if self.secondary.is_none() || C::FAULT == Fault::Starvation {
+        if self.secondary.is_none() || P::DEFECT == Defect::SpinStarvation {
             return Limit::Far;
         }
         let (used, limit, lead) = match self.tuning.limit {

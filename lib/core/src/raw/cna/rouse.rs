@@ -1,7 +1,7 @@
 //! Waking sleepers before their turn.
 
+use super::Head;
 use super::limit::{Limit, ROUSED_BEFORE};
-use super::{Config, Head};
 use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::raw::waiter::{Node, PARKED};
 
@@ -9,7 +9,7 @@ use crate::raw::waiter::{Node, PARKED};
 /// the lock may have to wait for it. A roused waiter rouses the ones behind it.
 pub(crate) const ROUSE_AHEAD: usize = 8;
 
-impl<P: Platform, C: Config> Head<P, C> {
+impl<P: Platform> Head<P> {
     /// Calls `rouse` for waiters that sleep and whose turn is near: the next `most` local waiters,
     /// and the first of the secondary queue. They wake up side by side then, instead of one after
     /// the other, each at its turn. Call it after [`pre_scan`](Self::pre_scan).

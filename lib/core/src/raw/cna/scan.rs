@@ -1,7 +1,8 @@
 //! The search for a local waiter, and setting aside the remote ones before it.
 
 use super::limit::{Limit, clock};
-use super::{Config, Fault, Head, Search};
+use super::{Head, Search};
+use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::Platform;
 use crate::raw::waiter::{Id, Link};
@@ -10,14 +11,14 @@ use crate::tuning::Scan;
 /// How long a holder that knows no local waiter waits for one, in nanoseconds: one or two transfers
 /// of a cache line between sockets. A change of domains costs several transfers, so a wait in vain
 /// does not double its cost.
-const LINGER: u64 = 200;
+const LINGER_NS: u64 = 200;
 /// The same in pauses, for platforms whose clock stands still.
 const LINGER_PAUSES: u32 = 64;
 /// How many hand-offs since the first waiter was set aside make such a wait worthwhile. Where local
 /// waiters are rare the lock stays in a domain for fewer, and never waits.
 pub(super) const LINGER_RUN: u32 = 4;
 
-impl<P: Platform, C: Config> Head<P, C> {
+impl<P: Platform> Head<P> {
     /// The pre-scan: searches for a local waiter and reads the clock. Call it before waiting for
     /// the lock, since the head has nothing better to do then.
     pub(crate) fn pre_scan(&mut self) {
@@ -55,7 +56,7 @@ impl<P: Platform, C: Config> Head<P, C> {
     #[cold]
     fn linger(&mut self) {
         P::count(Event::WaitForLocal);
-        let until = P::now() + LINGER;
+        let until = P::now() + LINGER_NS;
         let mut left = LINGER_PAUSES;
         self.scan_while(|| {
             P::relax();
@@ -106,7 +107,7 @@ impl<P: Platform, C: Config> Head<P, C> {
             return;
         };
         match self.secondary {
-            Some(tail) if C::FAULT != Fault::LostSplice => {
+            Some(tail) if P::DEFECT != Defect::SpinLostSplice => {
                 let head = self.next(tail).unwrap_or(first);
                 self.link(tail, first);
                 self.link(last, head);

@@ -7,20 +7,30 @@ mod order;
 
 use super::*;
 use crate::Native;
-use crate::raw::qspinlock::Sound;
+use crate::defect::{Defect, Sabotaged};
 use crate::raw::waiter::{ABANDONED, PARKED, Slot, WAITING};
 use crate::tuning::{LocalLimit, Scan};
 use core::mem::ManuallyDrop;
-use core::sync::atomic::{AtomicU16, AtomicU32};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-#[derive(Clone, Copy, Debug)]
-struct Lossy;
-impl Config for Lossy {
-    const FAULT: Fault = Fault::LostSplice;
-    fn tuning() -> Tuning {
-        Sound::tuning()
-    }
+/// A platform with the atomics of hardware.
+trait Hardware:
+    Platform<AtomicU8 = AtomicU8, AtomicU16 = AtomicU16, AtomicU32 = AtomicU32, AtomicU64 = AtomicU64>
+{
 }
+
+impl<P> Hardware for P where
+    P: Platform<
+            AtomicU8 = AtomicU8,
+            AtomicU16 = AtomicU16,
+            AtomicU32 = AtomicU32,
+            AtomicU64 = AtomicU64,
+        >
+{
+}
+
+type Sound = Native;
+type Lossy = Sabotaged<Native, { Defect::SpinLostSplice as u8 }>;
 
 const FULL: Tuning = Tuning {
     reorder: true,
@@ -92,29 +102,30 @@ impl Queue {
         Id::decode(previous).map(|previous| (previous, link))
     }
 
-    fn head<C: Config>(
-        &self,
-        waiter: usize,
-        state: u32,
-        domain: u16,
-        tuning: Tuning,
-    ) -> Head<Native, C> {
-        Head::new(self.table, self.ids[waiter], state, tuning, domain)
+    fn head<P: Hardware>(&self, waiter: usize, state: u32, domain: u16, tuning: Tuning) -> Head<P> {
+        Head::new(
+            self.table.of_platform(),
+            self.ids[waiter],
+            state,
+            tuning,
+            domain,
+        )
     }
 
-    fn position(&self, node: &Node<Native>) -> usize {
+    fn position<P: Hardware>(&self, node: &Node<P>) -> usize {
+        let address = core::ptr::from_ref(node).addr();
         self.ids
             .iter()
-            .position(|&id| core::ptr::eq(self.table.node(id), node))
+            .position(|&id| core::ptr::from_ref(self.table.node(id)).addr() == address)
             .unwrap()
     }
 
     /// Passes headship as a lock would, and returns the waiter that got it (or none) and
     /// with which state.
-    fn pass<C: Config>(&self, mut head: Head<Native, C>) -> Option<(usize, u32)> {
+    fn pass<P: Hardware>(&self, mut head: Head<P>) -> Option<(usize, u32)> {
         let mut granted = None;
         // Dropping it would free the node.
-        let place = ManuallyDrop::new(Waiter::new(self.table, head.place, false));
+        let place = ManuallyDrop::new(Waiter::new(self.table.of_platform(), head.place, false));
         head.leave(&self.tail, &place, |node, go, look| {
             let abandoned = node.state.load(Relaxed) == ABANDONED;
             assert!(
@@ -174,14 +185,14 @@ impl Queue {
     }
 
     /// The steps of `waiter` at the head: pre-scan, then pass.
-    fn turn<C: Config>(
+    fn turn<P: Hardware>(
         &self,
         waiter: usize,
         state: u32,
         domain: u16,
         tuning: Tuning,
     ) -> Option<(usize, u32)> {
-        let mut head = self.head::<C>(waiter, state, domain, tuning);
+        let mut head = self.head::<P>(waiter, state, domain, tuning);
         head.pre_scan();
         self.pass(head)
     }

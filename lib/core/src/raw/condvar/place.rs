@@ -61,7 +61,7 @@ impl<P: Platform> Place<P> {
                 known if known == distance || known == SEVERAL => return (known, false),
                 _ => SEVERAL,
             };
-            match self.change(seen, seen & WAITING | known) {
+            match self.fetch_update(seen, seen & WAITING | known) {
                 Ok(()) => return (known, known == SEVERAL),
                 Err(now) => seen = now,
             }
@@ -89,7 +89,7 @@ impl<P: Platform> Place<P> {
     pub fn add_one(&self) {
         let mut seen = self.0.load(Relaxed);
         while seen & WAITING != WAITING {
-            match self.change(seen, seen + 1) {
+            match self.fetch_update(seen, seen + 1) {
                 Ok(()) => return,
                 Err(now) => seen = now,
             }
@@ -100,14 +100,14 @@ impl<P: Platform> Place<P> {
     pub fn subtract_one(&self) {
         let mut seen = self.0.load(Relaxed);
         while seen & WAITING != 0 {
-            match self.change(seen, seen - 1) {
+            match self.fetch_update(seen, seen - 1) {
                 Ok(()) => return,
                 Err(now) => seen = now,
             }
         }
     }
 
-    fn change(&self, seen: u32, next: u32) -> Result<(), u32> {
+    fn fetch_update(&self, seen: u32, next: u32) -> Result<(), u32> {
         let changed = self.0.compare_exchange(seen, next, Relaxed, Relaxed);
         changed.map(drop)
     }

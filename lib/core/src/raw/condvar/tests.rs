@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Native;
+use crate::defect::Sabotaged;
 use crate::raw::mutex::{MutexConfig, QueuedMutex};
 use crate::tuning::Tuning;
 use core::sync::atomic::AtomicU32;
@@ -26,12 +27,7 @@ impl MutexConfig for Spinning {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Lingering;
-
-impl CondvarConfig for Lingering {
-    const FAULT: CondvarFault = CondvarFault::LingeringSpinner;
-}
+type Lingering = Sabotaged<Native, { Defect::CondvarLingeringSpinner as u8 }>;
 
 #[derive(Clone, Copy, Debug)]
 struct TwoAtOnce;
@@ -306,7 +302,7 @@ fn a_vain_spin_sets_the_hint() {
     assert!(!condvar.spin(ticket, NEVER));
     let seen = condvar.sequence.load(Relaxed);
     assert_eq!(seen, ticket | REGISTERED | VAIN);
-    let broken: QueuedCondvar<Native, Lingering> = QueuedCondvar::new();
+    let broken: QueuedCondvar<Lingering> = QueuedCondvar::new();
     let (ticket, _) = broken.register(false);
     assert!(!broken.spin(ticket, NEVER));
     assert_ne!(broken.sequence.load(Relaxed) & SPINNER, 0);

@@ -2,17 +2,17 @@
 
 use super::*;
 
-/// How long a waiter spins before it sleeps, in nanoseconds: about what sleeping and waking up cost
+/// How long a waiter spins before it sleeps: about what sleeping and waking up cost
 /// two threads in system calls and switches.
-const SPIN: u64 = 50_000;
-/// After a spin in vain, one waiter in so many tries whether spinning pays again. With 16 some two
+const SPIN_NS: u64 = 50_000;
+/// After a spin in vain, one waiter in this many tries whether spinning pays again. With 16 some two
 /// of 64 threads would yield all the time, at twice the CPU time.
-const RETRY: u32 = 256;
+const WAITS_PER_RETRY: u32 = 256;
 
 /// How often a debug build looks for a waiter that uses another mutex, and the time in between in
 /// nanoseconds: a waiter falls asleep within some of these pauses if it has a CPU.
-const LOOKS: u32 = 1000;
-const PAUSE: u64 = 10_000;
+const MISUSE_LOOKS: u32 = 1000;
+const MISUSE_PAUSE_NS: u64 = 10_000;
 
 impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     /// Notes the distance to the mutex. Returns what is known afterwards.
@@ -31,7 +31,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     /// also count one that is notified already. So that number is no proof, but a reason to look
     /// again.
     pub(super) fn expect_nobody(&self) {
-        for _ in 0..LOOKS {
+        for _ in 0..MISUSE_LOOKS {
             let sleepers = P::unpark_in(self.key(), u32::MAX, OTHERS);
             let spinner = self.sequence.load(Relaxed) & SPINNER != 0 && !P::forked();
             assert!(
@@ -41,7 +41,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
             if self.place.waiting() == 0 {
                 return;
             }
-            P::back_off(PAUSE);
+            P::back_off(MISUSE_PAUSE_NS);
         }
     }
 
@@ -72,7 +72,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
 
     /// Whether a waiter is to spin: no other does, and spinning was not in vain lately.
     fn may_spin(&self, seen: u32) -> bool {
-        let vain = || seen & VAIN != 0 && P::random() % RETRY != 0;
+        let vain = || seen & VAIN != 0 && P::random() % WAITS_PER_RETRY != 0;
         P::CAN_PARK && seen & SPINNER == 0 && !vain()
     }
 
@@ -88,7 +88,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         loop {
             // Acquire pairs with `advance`.
             let seen = self.sequence.load(Acquire);
-            if seen & !FLAGS != ticket && C::FAULT != CondvarFault::BlindSleep {
+            if seen & !FLAGS != ticket && P::DEFECT != Defect::CondvarBlindSleep {
                 self.place.subtract_one();
                 return End::Awake;
             }
@@ -99,7 +99,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
                         // See 5 at the top.
                         self.notify_all();
                     }
-                    if C::FAULT == CondvarFault::SwallowedWake && limit().is_none() {
+                    if P::DEFECT == Defect::CondvarSwallowedWake && limit().is_none() {
                         return End::TimeUp;
                     }
                     return End::Woken;
@@ -125,8 +125,8 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     pub(super) fn spin(&self, ticket: u32, until: u64) -> bool {
         // Acquire pairs with `advance`.
         let nanos = match until {
-            NEVER => SPIN,
-            until => until.saturating_sub(P::now()).min(SPIN),
+            NEVER => SPIN_NS,
+            until => until.saturating_sub(P::now()).min(SPIN_NS),
         };
         let moved_on = |s: u32| s & !FLAGS != ticket;
         let waited = match P::oversubscribed() {
@@ -139,7 +139,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
                 if now & VAIN != 0 {
                     self.sequence.fetch_and(!VAIN, Relaxed);
                 }
-                C::FAULT != CondvarFault::BlindSleep
+                P::DEFECT != Defect::CondvarBlindSleep
             }
             Err(now) => !self.stop_spinning(now, ticket),
         }
@@ -155,7 +155,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     /// Clears `SPINNER`, as the waiter is going to sleep. `false`: the count has moved on.
     pub(super) fn stop_spinning(&self, mut seen: u32, ticket: u32) -> bool {
         self.place.add_one();
-        if C::FAULT == CondvarFault::LingeringSpinner {
+        if P::DEFECT == Defect::CondvarLingeringSpinner {
             return true;
         }
         while seen & !FLAGS == ticket {
@@ -189,7 +189,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         P::count(Event::Park);
         // Never as the mutex's requester, if the waiter is requeued onto the mutex.
         mutex.park(self.key(), seen, until, OTHERS, || {
-            if C::FAULT == CondvarFault::BlindSleep {
+            if P::DEFECT == Defect::CondvarBlindSleep {
                 seen
             } else {
                 self.sequence.load(Relaxed)

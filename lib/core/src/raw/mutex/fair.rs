@@ -8,12 +8,8 @@
 //! eight threads on two CPUs one of them got 0.002 to 0.02 times as many turns as another, where
 //! standing aside gives it 0.14 to 0.8.
 
-use super::policy::LOOK;
 use super::*;
-
-/// For how long a fair unlock waits for a waiter, in nanoseconds: most wake-ups take less. A front
-/// waiter that leaves a kept lock alone may sleep for longer, and then does not get it.
-const PATIENCE: u64 = 250_000;
+use crate::raw::contend::constants::{FAIR_UNLOCK_NS, FIRST_PAUSE_NS};
 
 impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// Releases the lock, and leaves it to a waiter if there is one: hands it over, or stands aside
@@ -35,7 +31,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     #[cold]
     #[inline(never)]
     fn unlock_to_waiter(&self) {
-        let until = P::now().saturating_add(PATIENCE);
+        let until = P::now().saturating_add(FAIR_UNLOCK_NS);
         self.word.unlock::<C>(self.key(), &self.spinners);
         self.stand_aside(until, || self.is_locked() || !self.is_contended());
     }
@@ -46,7 +42,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         while !done() && P::now() < until {
             match yields {
                 true => P::yield_now(),
-                false => P::back_off(LOOK),
+                false => P::back_off(FIRST_PAUSE_NS),
             }
         }
     }

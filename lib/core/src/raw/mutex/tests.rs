@@ -1,14 +1,14 @@
 //! Tests on words and waits prepared for them.
 
-mod policy;
 mod sleep;
 mod word;
 
-use super::policy::Front;
-use super::wait::Wait;
+use super::wait::Waiting;
 use super::word::{KEPT, WATCHED, generation};
 use super::*;
 use crate::Native;
+use crate::defect::Sabotaged;
+use crate::raw::contend::{Front, Wait};
 use crate::tuning::Quantum;
 
 #[derive(Clone, Copy, Debug)]
@@ -37,29 +37,70 @@ macro_rules! trying {
 
 trying!(AlwaysTrying: 1, Usual: 1024);
 
-macro_rules! broken {
-    ($($name:ident)*) => {$(
+/// A configuration, and the platform of its mutexes: hardware, perhaps with a defect.
+trait Model: MutexConfig {
+    type On: ConstPlatform;
+}
+
+macro_rules! models {
+    ($($name:ident: $config:ident, $defect:ident;)*) => {$(
         #[derive(Clone, Copy, Debug)]
         struct $name;
 
         impl MutexConfig for $name {
-            const TRIALS: u32 = 0;
-            const FAULT: MutexFault = MutexFault::$name;
+            const TRIALS: u32 = <$config as MutexConfig>::TRIALS;
             fn tuning() -> Tuning {
-                Tuning::DEFAULT
+                $config::tuning()
             }
+        }
+
+        impl Model for $name {
+            type On = Sabotaged<Native, { Defect::$defect as u8 }>;
         }
     )*};
 }
 
-broken!(LeakyCancel DoubleHandOff SilentRequeue);
+models! {
+    LeakyCancel: Sound, MutexLeakyCancel;
+    DoubleHandOff: Sound, MutexDoubleHandOff;
+    SilentRequeue: Sound, MutexSilentRequeue;
+}
+
+impl Model for Sound {
+    type On = Native;
+}
+
+impl Model for AlwaysTrying {
+    type On = Native;
+}
+
+impl Model for Usual {
+    type On = Native;
+}
+
+/// A layout of the word on any platform.
+trait AnyLayout {
+    type On<P: ConstPlatform>: Layout<P>;
+}
+
+struct AnySplit;
+struct AnyJoined;
+
+impl AnyLayout for AnySplit {
+    type On<P: ConstPlatform> = Split<P>;
+}
+
+impl AnyLayout for AnyJoined {
+    type On<P: ConstPlatform> = Joined<P>;
+}
 
 const FREE: bool = false;
 const HELD: bool = true;
 
-type Mutex<C = Sound, L = Split<Native>> = QueuedMutex<Native, C, L>;
+type On<C> = <C as Model>::On;
+type Mutex<C = Sound, L = AnySplit> = QueuedMutex<On<C>, C, <L as AnyLayout>::On<On<C>>>;
 
-fn with<C: MutexConfig, L: Layout<Native>>(held: bool, flags: u8) -> Mutex<C, L> {
+fn with<C: Model, L: AnyLayout>(held: bool, flags: u8) -> Mutex<C, L> {
     let mutex = Mutex::<C, L>::default();
     assert!(!held || mutex.try_lock());
     mutex.word.set(flags, Relaxed);
@@ -67,7 +108,7 @@ fn with<C: MutexConfig, L: Layout<Native>>(held: bool, flags: u8) -> Mutex<C, L>
 }
 
 /// What the word says, by way of the bytes that the kernel compares.
-fn state<C: MutexConfig, L: Layout<Native>>(mutex: &Mutex<C, L>) -> (bool, u8) {
+fn state<P: Platform, C: MutexConfig, L: Layout<P>>(mutex: &QueuedMutex<P, C, L>) -> (bool, u8) {
     let [locked, flags] = mutex.word.bytes();
     let state = (locked != 0, flags);
     assert_eq!(state, (mutex.is_locked(), mutex.word.flags(Relaxed)));
@@ -85,8 +126,18 @@ fn waiting(tuning: Tuning, trial: bool) -> Wait {
         tuning,
         oversubscribed: false,
         front: Front::new(tuning.quantum.nanos(), trial),
-        slept: false,
     }
+}
+
+/// Waits at the front, as one that has slept on the word if `slept`.
+fn wait_as<P: Platform, C: MutexConfig, L: Layout<P>>(
+    mutex: &QueuedMutex<P, C, L>,
+    slept: bool,
+    mut wait: Wait,
+) -> bool {
+    let mut waiter = Waiting::new(mutex);
+    waiter.slept = slept;
+    waiter.wait_at_front(&mut wait)
 }
 
 /// Hand-offs are requested at once.
@@ -97,7 +148,7 @@ fn fair() -> Tuning {
     }
 }
 
-fn unlock<C: MutexConfig, L: Layout<Native>>(mutex: &Mutex<C, L>) {
+fn unlock<P: Platform, C: MutexConfig, L: Layout<P>>(mutex: &QueuedMutex<P, C, L>) {
     // SAFETY: every caller has prepared a word that says that the lock is held. Nothing else uses
     // it.
     unsafe { mutex.unlock() }
@@ -106,12 +157,12 @@ fn unlock<C: MutexConfig, L: Layout<Native>>(mutex: &Mutex<C, L>) {
 /// A test for both layouts: each of them calls the function of the same name.
 macro_rules! both_layouts {
     ($($(#[$doc:meta])* fn $name:ident<$layout:ident>() $body:block)*) => {
-        $($(#[$doc])* fn $name<$layout: Layout<Native>>() $body)*
+        $($(#[$doc])* fn $name<$layout: AnyLayout>() $body)*
         mod split {
-            $(#[test] fn $name() { super::$name::<super::Split<super::Native>>() })*
+            $(#[test] fn $name() { super::$name::<super::AnySplit>() })*
         }
         mod joined {
-            $(#[test] fn $name() { super::$name::<super::Joined<super::Native>>() })*
+            $(#[test] fn $name() { super::$name::<super::AnyJoined>() })*
         }
     };
 }

@@ -1,20 +1,10 @@
-//! Waiting for the mutex: one loop that does what the [policy](super::policy) says.
+//! Waiting for the mutex: what the steps of a [contended](crate::raw::contend) wait are here.
 
-use super::policy::{BRIEF, FOLLOW, Front, LOOK, SPIN, Seen, Step};
-use super::queue::{self, Limits};
 use super::word::*;
 use super::*;
-use crate::raw::waiter::{Waiter, passed, sleep_limit, sleep_until};
-
-/// One wait, from its beginning to its end.
-pub(super) struct Wait {
-    pub(super) deadline: u64,
-    pub(super) tuning: Tuning,
-    pub(super) oversubscribed: bool,
-    pub(super) front: Front,
-    /// It sleeps on the word, and no wake-up since has been passed on.
-    pub(super) slept: bool,
-}
+use crate::raw::contend::constants::{FIRST_PAUSE_NS, SPIN_NS};
+use crate::raw::contend::{self, Next, Sight, Target, Wait};
+use crate::raw::waiter::{expired, sleep_limit};
 
 impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     const PARKS: bool = P::CAN_PARK && C::PARK;
@@ -24,7 +14,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     #[inline(never)]
     pub(super) fn lock_slow(&self, deadline: u64) -> bool {
         P::count(Event::SlowPath);
-        let taken = !passed(deadline, P::now) && self.wait(deadline);
+        let taken = !expired(deadline, P::now) && self.wait(deadline);
         if !taken {
             P::count(Event::Timeout);
         }
@@ -32,145 +22,18 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     }
 
     fn wait(&self, deadline: u64) -> bool {
-        let tuning = C::tuning();
-        let quantum = tuning.quantum.nanos();
-        let tries = Self::PARKS && !C::POLLS && C::TRIALS > 0 && quantum > 0;
-        // Not 0: without a source of randomness each wait would be a trial.
-        let trial = tries && P::random() % C::TRIALS == C::TRIALS - 1;
-        let mut wait = Wait {
-            deadline,
-            tuning,
-            oversubscribed: Self::PARKS && P::oversubscribed(),
-            front: Front::new(quantum, trial),
-            slept: false,
-        };
-        if self.barge(&wait) {
-            P::count(Event::Barge);
+        let trials = if Self::PARKS { C::TRIALS } else { 0 };
+        let mut wait = Wait::begin::<P>(C::tuning(), deadline, trials);
+        wait.oversubscribed = Self::PARKS && P::oversubscribed();
+        let mut waiter = Waiting::new(self);
+        if contend::barge(&mut waiter, &self.spinners, &wait).is_some() {
             return true;
         }
-        let Some(place) = P::waiters().enter() else {
-            P::count(Event::SlotFallback);
-            return self.wait_at_front(&mut wait);
+        // Dropped at the end, when the lock is taken: the next waiter is the front from then on.
+        let Some(_front) = contend::enter(&waiter, &self.spinners, C::queue(), &wait) else {
+            return false;
         };
-        self.wait_in_queue(place, &mut wait)
-    }
-
-    /// Takes the lock without queueing (`true`), if it is soon free and not kept.
-    ///
-    /// With enough CPUs only if nobody queues. Otherwise the queue is where threads sleep, and the
-    /// running ones share the lock.
-    fn barge(&self, wait: &Wait) -> bool {
-        let patience = if wait.oversubscribed { SPIN } else { BRIEF };
-        let until = P::now().saturating_add(patience).min(wait.deadline);
-        loop {
-            let refused = C::POLLS || self.word.flags(Relaxed) & (KEPT | HANDOFF | PICKUP) != 0;
-            let queued = !wait.oversubscribed && self.spinners.last() != 0;
-            let left = until.saturating_sub(P::now());
-            if wait.front.trial || refused || queued || left == 0 {
-                return false;
-            }
-            if self.word.wait_until_free(left) && self.word.take() {
-                return true;
-            }
-        }
-    }
-
-    /// Queues, and waits there and at the front.
-    fn wait_in_queue(&self, place: Waiter<P>, wait: &mut Wait) -> bool {
-        let patience = match (Self::PARKS, wait.oversubscribed) {
-            (false, _) => NEVER,
-            _ if self.word.flags(Relaxed) & KEPT != 0 => 0,
-            (_, true) => BRIEF,
-            (_, false) => FOLLOW,
-        };
-        let (tuning, deadline) = (wait.tuning, wait.deadline);
-        let limits = Limits { patience, deadline };
-        let at_front = || self.wait_at_front(wait);
-        queue::wait(C::queue(), &self.spinners, place, tuning, limits, at_front)
-    }
-
-    /// Waits until the lock is taken (`true`), or the time is up.
-    pub(super) fn wait_at_front(&self, wait: &mut Wait) -> bool {
-        let taken = self.follow_policy(wait);
-        if wait.slept && taken {
-            // This thread's own unlock comes later, and wakes the next sleeper.
-            self.word.set(SLEEPERS, Relaxed);
-        } else if wait.slept {
-            self.pass_wake_up_on();
-        }
-        taken
-    }
-
-    fn follow_policy(&self, wait: &mut Wait) -> bool {
-        if wait.front.trial {
-            self.word.set(KEPT, Relaxed);
-        }
-        loop {
-            let before = P::now();
-            let flags = self.word.flags(Relaxed);
-            let now = P::now();
-            let seen = Seen {
-                now,
-                look: now.saturating_sub(before),
-                free: !self.word.is_held(),
-                watched: flags & WATCHED != 0,
-                kept: flags & KEPT != 0,
-            };
-            if passed(wait.deadline, || seen.now) {
-                self.end_trial(wait);
-                return false;
-            }
-            let left = wait.deadline.saturating_sub(seen.now);
-            let step = match (C::POLLS, seen.free) {
-                (false, _) => wait.front.next(seen),
-                (true, false) => Step::Poll(NEVER),
-                (true, true) => Step::Take { idle: false },
-            };
-            match step {
-                Step::Take { idle } if self.word.take() => {
-                    if idle {
-                        self.word.clear(KEPT | WATCHED);
-                    }
-                    return true;
-                }
-                Step::Take { .. } => {}
-                Step::Share => {
-                    self.word.clear(KEPT | WATCHED);
-                }
-                Step::Watch(pause) => {
-                    self.word.set(WATCHED, Relaxed);
-                    P::back_off(pause.min(left));
-                }
-                Step::Pause(pause) => P::back_off(pause.min(left)),
-                Step::Poll(nanos) => {
-                    self.word.wait_until_free(nanos.min(left));
-                }
-                Step::TimedSleep(nanos) => self.timed_sleep(&mut wait.slept, nanos.min(left)),
-                Step::Sleep(nanos) => {
-                    let until = seen.now.saturating_add(nanos).min(wait.deadline);
-                    self.sleep(&mut wait.slept, SLEEPERS, until);
-                }
-                Step::Request => {
-                    self.end_trial(wait);
-                    if self.request_handoff() {
-                        return self.await_handoff(wait);
-                    }
-                    // Another waiter's request stands. If the lock is free it may need this CPU to
-                    // come and take it.
-                    match self.word.wait_until_free(SPIN.min(left)) {
-                        true => self.timed_sleep(&mut wait.slept, SPIN.min(left)),
-                        false => self.sleep(&mut wait.slept, SLEEPERS, wait.deadline),
-                    }
-                }
-            }
-        }
-    }
-
-    /// A trial that ends without a verdict leaves the lock shared.
-    fn end_trial(&self, wait: &Wait) {
-        if wait.front.trial {
-            self.word.clear(KEPT);
-        }
+        waiter.wait_at_front(&mut wait)
     }
 
     /// Asks the next unlock to hand the lock to this thread. `false`: another request stands, or a
@@ -181,31 +44,8 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             let refused = flags & PICKUP != 0 || is_requested::<P>(flags);
             (!refused).then(|| flags & !REQUEST | HANDOFF | generation::<P>())
         };
-        let before = self.word.change(Relaxed, request);
+        let before = self.word.fetch_update(Relaxed, request);
         before.inspect(|_| P::count(Event::HandoffRequest)).is_ok()
-    }
-
-    /// Waits until the lock is handed over or taken (`true`), or the time is up.
-    pub(super) fn await_handoff(&self, wait: &mut Wait) -> bool {
-        let start = P::now();
-        loop {
-            // Acquire pairs with the hand-over in `unlock`.
-            let handed_over = self.word.flags(Acquire) & PICKUP != 0;
-            if handed_over || self.try_lock() {
-                self.end_request();
-                return true;
-            }
-            let now = P::now();
-            if passed(wait.deadline, || now) {
-                if self.withdraw_request() {
-                    return false;
-                }
-            } else if Self::PARKS && now.saturating_sub(start) >= SPIN {
-                self.sleep(&mut wait.slept, HANDOFF_SLEEPS, wait.deadline);
-            } else {
-                P::back_off(LOOK);
-            }
-        }
     }
 
     /// The requester has the lock, by a hand-off or by taking it.
@@ -221,22 +61,10 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// `false`: too late, the lock has been handed over.
     pub(super) fn withdraw_request(&self) -> bool {
         let withdraw = |flags| {
-            let leaks = C::FAULT == MutexFault::LeakyCancel;
+            let leaks = P::DEFECT == Defect::MutexLeakyCancel;
             (flags & PICKUP == 0 || leaks).then_some(flags & !REQUEST)
         };
-        self.word.change(Relaxed, withdraw).is_ok()
-    }
-
-    /// Leaves the lock alone for a while.
-    pub(super) fn timed_sleep(&self, slept: &mut bool, nanos: u64) {
-        if !Self::PARKS {
-            return P::back_off(nanos);
-        }
-        if core::mem::take(slept) {
-            self.pass_wake_up_on();
-        }
-        P::count(Event::Park);
-        sleep_until::<P>(P::now().saturating_add(nanos));
+        self.word.fetch_update(Relaxed, withdraw).is_ok()
     }
 
     /// Sleeps until an unlock wakes the thread, or the lock is free or handed over, or until then.
@@ -254,8 +82,8 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             let seen = self.four_bytes();
             let [locked, flags, ..] = seen.to_ne_bytes();
             let ours = flag == HANDOFF_SLEEPS && flags & PICKUP != 0;
-            let can_act = (locked == FREE || ours) && C::FAULT != MutexFault::LostWakeup;
-            if can_act || flags & flag == 0 || passed(until, P::now) {
+            let can_act = (locked == FREE || ours) && P::DEFECT != Defect::MutexLostWakeup;
+            if can_act || flags & flag == 0 || expired(until, P::now) {
                 return;
             }
             let parked = P::park_in(self.key(), seen, until, set, || self.four_bytes());
@@ -287,7 +115,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// Wakes one of the sleepers on the word, other than the requester.
     pub(super) fn wake_sleeper(&self) {
         if self.word.clear(SLEEPERS) & SLEEPERS != 0 {
-            wake::<P, C>(self.key(), OTHERS);
+            wake::<P>(self.key(), OTHERS);
         }
     }
 
@@ -326,12 +154,130 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         if !self.try_lock() {
             // This thread may have to queue behind a sleeping head whose wake-up it has taken. So
             // it sets the flag at once.
-            if C::FAULT != MutexFault::SilentRequeue {
+            if P::DEFECT != Defect::MutexSilentRequeue {
                 self.pass_wake_up_on();
             }
             self.lock();
         }
         // Relaxed: this thread's own unlock comes later.
         self.word.set(SLEEPERS, Relaxed);
+    }
+}
+
+/// A thread that waits for the mutex.
+#[derive(Debug)]
+pub(super) struct Waiting<'a, P: Platform, C: MutexConfig, L: Layout<P>> {
+    mutex: &'a QueuedMutex<P, C, L>,
+    /// It has slept on the word, and has not passed on a wake-up since.
+    pub(super) slept: bool,
+}
+
+impl<'a, P: Platform, C: MutexConfig, L: Layout<P>> Waiting<'a, P, C, L> {
+    pub(super) fn new(mutex: &'a QueuedMutex<P, C, L>) -> Self {
+        Waiting {
+            mutex,
+            slept: false,
+        }
+    }
+
+    /// Waits until the lock is taken (`true`), or the time is up.
+    pub(super) fn wait_at_front(&mut self, wait: &mut Wait) -> bool {
+        let taken = contend::wait_at_front(self, wait).is_some();
+        if self.slept && taken {
+            // This thread's own unlock comes later, and wakes the next sleeper.
+            self.mutex.word.set(SLEEPERS, Relaxed);
+        } else if self.slept {
+            self.mutex.pass_wake_up_on();
+        }
+        taken
+    }
+
+    /// Waits until the lock is handed over or taken (`true`), or the time is up.
+    pub(super) fn await_handoff(&mut self, deadline: u64) -> bool {
+        let mutex = self.mutex;
+        let start = P::now();
+        loop {
+            // Acquire pairs with the hand-over in `unlock`.
+            let handed_over = mutex.word.flags(Acquire) & PICKUP != 0;
+            if handed_over || mutex.try_lock() {
+                mutex.end_request();
+                return true;
+            }
+            let now = P::now();
+            if expired(deadline, || now) {
+                if mutex.withdraw_request() {
+                    return false;
+                }
+            } else if Self::PARKS && now.saturating_sub(start) >= SPIN_NS {
+                mutex.sleep(&mut self.slept, HANDOFF_SLEEPS, deadline);
+            } else {
+                P::back_off(FIRST_PAUSE_NS);
+            }
+        }
+    }
+}
+
+impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, L> {
+    /// The flags.
+    type Look = u8;
+    type Taken = ();
+    const PARKS: bool = QueuedMutex::<P, C, L>::PARKS;
+
+    fn look(&self) -> u8 {
+        self.mutex.word.flags(Relaxed)
+    }
+
+    fn sight(&self, flags: u8) -> Sight {
+        Sight {
+            free: !self.mutex.word.is_held(),
+            watched: flags & WATCHED != 0,
+            kept: flags & KEPT != 0,
+            reserved: flags & (KEPT | HANDOFF | PICKUP) != 0,
+        }
+    }
+
+    fn take(&mut self) -> Option<()> {
+        self.mutex.word.take().then_some(())
+    }
+
+    fn wait_until_free(&self, nanos: u64) -> bool {
+        self.mutex.word.wait_until_free(nanos)
+    }
+
+    fn watch(&self) {
+        self.mutex.word.set(WATCHED, Relaxed);
+    }
+
+    fn keep(&self) {
+        self.mutex.word.set(KEPT, Relaxed);
+    }
+
+    fn share(&self) {
+        self.mutex.word.clear(KEPT | WATCHED);
+    }
+
+    fn before_timed_sleep(&mut self) {
+        if core::mem::take(&mut self.slept) {
+            self.mutex.pass_wake_up_on();
+        }
+    }
+
+    fn sleep(&mut self, _: &Wait, until: u64) -> Next<()> {
+        self.mutex.sleep(&mut self.slept, SLEEPERS, until);
+        Next::Look
+    }
+
+    fn request(&mut self, wait: &Wait, left: u64) -> Next<()> {
+        if self.mutex.request_handoff() {
+            return Next::End(self.await_handoff(wait.deadline).then_some(()));
+        }
+        // Another waiter's request stands. If the lock is free it may need this CPU to come and
+        // take it.
+        let spin = SPIN_NS.min(left);
+        match self.mutex.word.wait_until_free(spin) {
+            true => self.timed_sleep(spin),
+            false => self.mutex.sleep(&mut self.slept, SLEEPERS, wait.deadline),
+        }
+        Next::Look
     }
 }

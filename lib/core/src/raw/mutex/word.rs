@@ -1,7 +1,8 @@
 //! The lock word, in two layouts. Nothing else touches it. One method per row of the table in
 //! [`mutex`](super).
 
-use super::{MutexConfig, MutexFault, OTHERS, Osq, REQUESTER};
+use super::{MutexConfig, OTHERS, Osq, REQUESTER};
+use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, Ordering, Ordering::*, Platform};
 
@@ -74,7 +75,7 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
     ///
     /// Only waiters and unlocks that are watched change the flags, each a few times. With
     /// [`Joined`] threads that take or release the lock change the same atomic.
-    fn change(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8>;
+    fn fetch_update(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8>;
 
     /// The holder unlocks, hands over if that is requested, and wakes who sleeps for it. `queue` is
     /// the lock's.
@@ -148,8 +149,8 @@ impl<P: Platform> Layout<P> for Split<P> {
         self.flags.fetch_and(!flags, Relaxed)
     }
 
-    fn change(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8> {
-        self.flags.change(order, f)
+    fn fetch_update(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8> {
+        self.flags.fetch_update(order, f)
     }
 
     #[inline]
@@ -158,15 +159,15 @@ impl<P: Platform> Layout<P> for Split<P> {
         // would fetch it once and the store a second time, for writing.
         P::prefetch_for_writing(&self.locked);
         // Relaxed: a request or a watch that comes later is served by the next unlock.
-        if self.flags.glance(Relaxed) & (HANDOFF | WATCHED) != 0 && self.unlock_watched::<C>(key) {
+        if self.flags.glance(Relaxed) & (HANDOFF | WATCHED) != 0 && self.unlock_watched(key) {
             return;
         }
-        self.locked.store(FREE, release::<C>());
+        self.locked.store(FREE, release::<P>());
         if P::CAN_PARK && C::PARK {
             // Pairs with the heavy fence in `is_noticed`.
             P::light_fence();
             if self.flags.glance(Relaxed) & (SLEEPERS | HANDOFF_SLEEPS) != 0 {
-                self.wake::<C>(key);
+                self.wake(key);
             }
         }
     }
@@ -184,23 +185,23 @@ impl<P: Platform> Split<P> {
     /// Tells the watcher of the unlock, and hands the lock over if that is requested (`true`).
     #[cold]
     #[inline(never)]
-    fn unlock_watched<C: MutexConfig>(&self, key: *const u32) -> bool {
+    fn unlock_watched(&self, key: *const u32) -> bool {
         let asked = |flags| (flags & (HANDOFF | WATCHED) != 0).then(|| after_unlock::<P>(flags));
         // Release: on a hand-off `flags` publishes the critical section instead of `locked`.
-        let unlocked = self.change(Release, asked);
-        let handed = unlocked.is_ok_and(|before| handed_over::<P, C>(before, key));
-        handed && C::FAULT != MutexFault::DoubleHandOff
+        let unlocked = self.fetch_update(Release, asked);
+        let handed = unlocked.is_ok_and(|before| handed_over::<P>(before, key));
+        handed && P::DEFECT != Defect::MutexDoubleHandOff
     }
 
     /// Wakes the requester, if it sleeps, and one of the other sleepers on the word. The requester
     /// may be giving up just now, and does not pass a wake-up on.
     #[cold]
     #[inline(never)]
-    fn wake<C: MutexConfig>(&self, key: *const u32) {
+    fn wake(&self, key: *const u32) {
         let flags = self.flags.fetch_and(!(SLEEPERS | HANDOFF_SLEEPS), Relaxed);
         for (flag, set) in [(HANDOFF_SLEEPS, REQUESTER), (SLEEPERS, OTHERS)] {
             if flags & flag != 0 {
-                wake::<P, C>(key, set);
+                wake::<P>(key, set);
             }
         }
     }
@@ -267,15 +268,15 @@ impl<P: Platform> Layout<P> for Joined<P> {
         flags_in(self.0.fetch_and(!word(FREE, flags), Relaxed))
     }
 
-    fn change(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8> {
+    fn fetch_update(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8> {
         let change = |seen| Some(seen & HELD_WORD | word(FREE, f(flags_in(seen))?));
-        let changed = self.0.change(order, change);
+        let changed = self.0.fetch_update(order, change);
         changed.map(flags_in).map_err(flags_in)
     }
 
     #[inline]
     fn unlock<C: MutexConfig>(&self, key: *const u32, queue: &Osq<P>) {
-        let order = release::<C>();
+        let order = release::<P>();
         let unlocked = self.0.compare_exchange(HELD_WORD, 0, order, Relaxed);
         if unlocked.is_err() {
             self.unlock_flagged::<C>(key, queue);
@@ -301,44 +302,44 @@ impl<P: Platform> Joined<P> {
                 return Some(0);
             }
             let handed = is_requested::<P>(flags);
-            let held = handed && C::FAULT != MutexFault::DoubleHandOff;
+            let held = handed && P::DEFECT != Defect::MutexDoubleHandOff;
             // The requester of a hand-off wakes the next sleeper.
             let woken = if handed { 0 } else { SLEEPERS };
             Some(word(held as u8, after_unlock::<P>(flags) & !woken))
         };
-        let (Ok(seen) | Err(seen)) = self.0.change(release::<C>(), unlock);
+        let (Ok(seen) | Err(seen)) = self.0.fetch_update(release::<P>(), unlock);
         // From here on `self` may be gone.
         let flags = flags_in(seen);
         // No requester sleeps without a request.
-        if !handed_over::<P, C>(flags, key) && flags & SLEEPERS != 0 {
-            wake::<P, C>(key, OTHERS);
+        if !handed_over::<P>(flags, key) && flags & SLEEPERS != 0 {
+            wake::<P>(key, OTHERS);
         }
     }
 }
 
 /// Whether an unlock that found these flags has handed over. If so, wakes a requester that sleeps.
-fn handed_over<P: Platform, C: MutexConfig>(before: u8, key: *const u32) -> bool {
+fn handed_over<P: Platform>(before: u8, key: *const u32) -> bool {
     let handed = is_requested::<P>(before);
     if handed {
         P::count(Event::Pickup);
     }
     if handed && before & HANDOFF_SLEEPS != 0 {
-        wake::<P, C>(key, REQUESTER);
+        wake::<P>(key, REQUESTER);
     }
     handed
 }
 
 /// Wakes one of the sleepers of a set.
-pub(super) fn wake<P: Platform, C: MutexConfig>(key: *const u32, set: u32) {
-    if C::FAULT != MutexFault::MissingWake {
+pub(super) fn wake<P: Platform>(key: *const u32, set: u32) {
+    if P::DEFECT != Defect::MutexMissingWake {
         P::count(Event::Wake);
         P::unpark_in(key, 1, set);
     }
 }
 
-const fn release<C: MutexConfig>() -> Ordering {
-    match C::FAULT {
-        MutexFault::RelaxedUnlock => Relaxed,
+const fn release<P: Platform>() -> Ordering {
+    match P::DEFECT {
+        Defect::MutexRelaxedUnlock => Relaxed,
         _ => Release,
     }
 }

@@ -30,11 +30,10 @@ impl Bench {
         Waiter::new(self.table, id, false)
     }
 
-    fn links(&self, layout: PredecessorCpu) -> Links<'_, Native> {
+    fn links(&self) -> Links<'_, Native> {
         Links {
             tail: self.tail,
             table: self.table,
-            layout,
         }
     }
 
@@ -42,14 +41,14 @@ impl Bench {
     fn full(threads: u16) -> Self {
         let bench = Self::new(threads);
         for (i, &id) in bench.ids.iter().enumerate() {
-            assert_eq!(bench.links(PredecessorCpu::Cached).append(id), i == 0);
+            assert_eq!(bench.links().append(id), i == 0);
         }
         bench
     }
 
     /// The queue from its head on, by following `next`; checks every other link.
     fn queue(&self) -> Vec<Id> {
-        let links = self.links(PredecessorCpu::Cached);
+        let links = self.links();
         let last = Id::decode(self.tail.load(Relaxed));
         let head = self.ids.iter().copied().find(|&id| self.is_head(id));
         let mut queue: Vec<Id> = head.into_iter().collect();
@@ -75,13 +74,13 @@ impl Bench {
 
     fn leave(&mut self, i: usize) {
         let id = self.ids.remove(i);
-        assert!(self.links(PredecessorCpu::Cached).unqueue(id));
+        assert!(self.links().unqueue(id));
         assert_eq!(self.queue(), self.ids);
     }
 
     fn hand_on(&mut self) {
         let id = self.ids.remove(0);
-        self.links(PredecessorCpu::Cached).hand_on(&self.place(id));
+        self.links().hand_on(&self.place(id));
         assert_eq!(self.queue(), self.ids);
         if let Some(&head) = self.ids.first() {
             assert_eq!(self.table.node(head).state.load(Relaxed), GO);
@@ -116,7 +115,7 @@ fn the_queue_goes_on_after_its_last_has_left() {
     let last = bench.ids[2];
     bench.leave(2);
     // The same node queues again, behind another predecessor.
-    assert!(!bench.links(PredecessorCpu::Cached).append(last));
+    assert!(!bench.links().append(last));
     bench.ids.push(last);
     assert_eq!(bench.queue(), bench.ids);
     bench.leave(1);
@@ -126,7 +125,7 @@ fn the_queue_goes_on_after_its_last_has_left() {
 #[test]
 fn headship_that_has_come_wins_over_leaving() {
     let bench = Bench::full(3);
-    let links = bench.links(PredecessorCpu::Cached);
+    let links = bench.links();
     links.hand_on(&bench.place(bench.ids[0]));
     assert!(!links.unqueue(bench.ids[1]), "it is the head now");
     assert!(links.unqueue(bench.ids[2]));
@@ -137,47 +136,35 @@ fn headship_that_has_come_wins_over_leaving() {
 #[test]
 fn a_sleeping_successor_is_made_head_too() {
     let bench = Bench::full(2);
-    let links = bench.links(PredecessorCpu::Cached);
+    let links = bench.links();
     links.node(bench.ids[1]).state.store(PARKED, Relaxed);
     links.hand_on(&bench.place(bench.ids[0]));
     assert_eq!(links.node(bench.ids[1]).state.load(Relaxed), GO);
 }
 
 #[test]
-fn every_layout_knows_the_predecessors_cpu_also_after_others_have_left() {
-    for layout in [
-        PredecessorCpu::SharedLine,
-        PredecessorCpu::OwnLine,
-        PredecessorCpu::Cached,
-    ] {
-        let bench = Bench::new(3);
-        let links = bench.links(layout);
-        for &id in &bench.ids {
-            links.append(id);
-        }
-        let [a, b, c] = bench.ids[..] else {
-            unreachable!()
-        };
-        // Whatever the truth is, both are on a CPU that does not exist.
-        let far = NO_CPU - 1;
-        for (id, cpu) in [(a, far), (b, far)] {
-            links.node(id).cpu.store(cpu, Relaxed);
-            bench.table.set_slot_cpu(id, cpu);
-        }
-        links.set_previous(b, a);
-        links.set_previous(c, b);
-        assert!(!links.predecessor_is_off(c), "{layout:?}");
-        assert!(links.unqueue(b));
-        let here = Native::cpu();
-        links.node(a).cpu.store(here, Relaxed);
-        bench.table.set_slot_cpu(a, here);
-        links.set_previous(c, a);
-        // The test itself may have moved meanwhile.
-        assert!(
-            links.predecessor_is_off(c) || Native::cpu() != here,
-            "{layout:?}"
-        );
+fn a_spinner_knows_the_predecessors_cpu_also_after_others_have_left() {
+    let bench = Bench::new(3);
+    let links = bench.links();
+    for &id in &bench.ids {
+        links.append(id);
     }
+    let [a, b, c] = bench.ids[..] else {
+        unreachable!()
+    };
+    // Whatever the truth is, both are on a CPU that does not exist.
+    for id in [a, b] {
+        links.node(id).cpu.store(NO_CPU - 1, Relaxed);
+    }
+    links.set_previous(b, a);
+    links.set_previous(c, b);
+    assert!(!links.predecessor_is_off(c));
+    assert!(links.unqueue(b));
+    let here = Native::cpu();
+    links.node(a).cpu.store(here, Relaxed);
+    links.set_previous(c, a);
+    // The test itself may have moved meanwhile.
+    assert!(links.predecessor_is_off(c) || Native::cpu() != here);
 }
 
 /// Threads `a`, the head, `b` and `c`. The link behind `a` is late.
@@ -195,7 +182,7 @@ fn late_link(threads: u16) -> (Bench, [Id; 3]) {
 #[test]
 fn a_head_does_not_wait_for_a_newcomer_that_has_not_linked_itself() {
     let (bench, [a, b, _]) = late_link(2);
-    let links = bench.links(PredecessorCpu::Cached);
+    let links = bench.links();
     let place = bench.place(a);
     links.hand_on(&place);
     assert!(place.is_left_behind());
@@ -208,7 +195,7 @@ fn a_head_does_not_wait_for_a_newcomer_that_has_not_linked_itself() {
 #[test]
 fn a_waiter_that_leaves_makes_its_successor_head_if_the_head_is_gone() {
     let (bench, [a, b, c]) = late_link(3);
-    let links = bench.links(PredecessorCpu::Cached);
+    let links = bench.links();
     links.node(c).state.store(PARKED, Relaxed);
     links.hand_on(&bench.place(a));
     links.leave_between(b, a);
@@ -221,7 +208,7 @@ fn a_waiter_that_leaves_makes_its_successor_head_if_the_head_is_gone() {
 #[test]
 fn the_last_waiter_empties_the_queue_if_the_head_is_gone() {
     let (bench, [a, b, _]) = late_link(2);
-    let links = bench.links(PredecessorCpu::Cached);
+    let links = bench.links();
     links.hand_on(&bench.place(a));
     links.leave_between(b, a);
     assert_eq!(bench.tail.load(Relaxed), 0, "it names a node that is gone");
@@ -230,7 +217,7 @@ fn the_last_waiter_empties_the_queue_if_the_head_is_gone() {
 #[test]
 fn a_head_leaves_as_ever_if_the_tail_has_come_back() {
     let (bench, [a, b, _]) = late_link(2);
-    let links = bench.links(PredecessorCpu::Cached);
+    let links = bench.links();
     links.leave_between(b, a);
     let place = bench.place(a);
     links.hand_on(&place);
@@ -253,7 +240,7 @@ fn leaving_and_handing_on_at_the_same_time() {
                         0 => NEVER,
                         _ => Native::now() + 500 * (round % 7),
                     };
-                    if QUEUE.join(&place, Watch::CACHED, 1_000, until) {
+                    if QUEUE.join(&place, 1_000, until) {
                         assert_eq!(HEADS.fetch_add(1, AcqRel), 0, "two heads");
                         HEADS.fetch_sub(1, AcqRel);
                         QUEUE.leave(&place);

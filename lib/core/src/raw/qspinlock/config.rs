@@ -1,6 +1,5 @@
 //! What is fixed about a lock at compile time.
 
-use crate::raw::fault::Fault;
 use crate::tuning::Tuning;
 
 /// What is fixed about a lock at compile time, and where it finds its knobs.
@@ -10,20 +9,7 @@ pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
     const PENDING_BIT: bool = true;
     /// Whether waiters may sleep, where the platform can.
     const PARK: bool = true;
-    /// A deliberate defect, which shows that a check can fail.
-    #[doc(hidden)]
-    const FAULT: Fault = Fault::None;
 
     /// The run-time knobs. Called once per slow path.
     fn tuning() -> Tuning;
-}
-
-/// The configuration without a defect, for a queue whose user passes its own knobs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sound;
-
-impl Config for Sound {
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
 }

@@ -1,11 +1,12 @@
 //! The pending waiter and the head: waiting for the lock itself, and sleeping on its word.
 
 use super::timing::spin_limit;
-use super::{Config, Fault, PARKED, PENDING, QueuedSpinLock, STEAL, STEAL_LIMIT, Seen, Terms};
+use super::{Config, PARKED, PENDING, QueuedSpinLock, STEAL, STEAL_LIMIT_NS, Seen, Terms};
 use super::{compose, pending_bit};
+use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
-use crate::raw::waiter::{left, passed, sleep_limit};
+use crate::raw::waiter::{expired, left, sleep_limit};
 
 /// How many threads can sleep on the word: the pending waiter and the head.
 const AT_FRONT: u32 = 2;
@@ -83,7 +84,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// Waits for the lock and takes it. `None`: the time is up.
     pub(super) fn wait_at_front(&self, front: Front, terms: Terms) -> Option<Taken> {
         let mut at_once = true;
-        if front == Front::Head && matches!(C::FAULT, Fault::NoExclusion) {
+        if front == Front::Head && matches!(P::DEFECT, Defect::SpinNoExclusion) {
             self.locked.store(1, Relaxed);
             return Some(Taken::default());
         }
@@ -108,7 +109,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 let overtook = front == Front::Head && pending & PENDING != 0;
                 return Some(Taken { at_once, overtook });
             }
-            if passed(deadline, P::now) {
+            if expired(deadline, P::now) {
                 P::count(Event::Timeout);
                 // Without a heavy fence an unlock may have missed the flag that this waiter set.
                 // Nobody else would clear it.
@@ -121,7 +122,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             if !free && P::CAN_PARK && C::PARK {
                 let mut recent = || {
                     let now = P::now();
-                    now.saturating_sub(*since.get_or_insert(now)) <= STEAL_LIMIT
+                    now.saturating_sub(*since.get_or_insert(now)) <= STEAL_LIMIT_NS
                 };
                 let steal = tuning.stealing && recent() && self.is_front(front);
                 self.sleep_on_word(front, if steal { STEAL } else { 0 }, deadline);
@@ -146,7 +147,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         loop {
             let (locked, pending, tail) = self.word();
             let can_act = locked == 0 && may_try(front, pending);
-            if can_act || pending & PARKED == 0 || passed(until, P::now) {
+            if can_act || pending & PARKED == 0 || expired(until, P::now) {
                 return;
             }
             P::park(

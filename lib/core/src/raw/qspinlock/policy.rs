@@ -86,10 +86,11 @@ impl Approach {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::{Config, Fault, PARKED, PENDING, QueuedSpinLock, STEAL, Terms};
+    use super::super::{Config, PARKED, PENDING, QueuedSpinLock, STEAL, Terms};
     use super::*;
     use crate::Native;
-    use crate::platform::{Ordering::Relaxed, Platform};
+    use crate::defect::{Defect, Sabotaged};
+    use crate::platform::{Atomic, Ordering::Relaxed, Platform};
     use crate::raw::waiter::{ABANDONED, GO, Id, secondary_in};
     use crate::tuning::Tuning;
 
@@ -140,27 +141,23 @@ mod tests {
         }
     }
 
-    macro_rules! configuration {
-        ($name:ident, $($what:ident: $ty:ty = $value:expr)?) => {
-            #[derive(Clone, Copy, Debug)]
-            struct $name;
-            impl Config for $name {
-                $(const $what: $ty = $value;)?
-                fn tuning() -> Tuning {
-                    Tuning::DEFAULT
-                }
-            }
-        };
+    #[derive(Clone, Copy, Debug)]
+    struct Usual;
+
+    impl Config for Usual {
+        fn tuning() -> Tuning {
+            Tuning::DEFAULT
+        }
     }
-    configuration!(Sound,);
-    configuration!(Pushy, FAULT: Fault = Fault::Pushy);
+
+    type Pushy = Sabotaged<Native, { Defect::SpinPushy as u8 }>;
 
     /// Whether a head that looked got the free lock with this pending byte, and its advice.
-    fn advice<C: Config>(pending: u8) -> (bool, Approach) {
-        let lock = QueuedSpinLock::<Native, C>::new();
+    fn advice<P: Platform>(pending: u8) -> (bool, Approach) {
+        let lock = QueuedSpinLock::<P, Usual>::new();
         lock.pending.store(pending, Relaxed);
         let terms = Terms {
-            tuning: C::tuning(),
+            tuning: Usual::tuning(),
             deadline: Native::now() + 1_000_000,
             oversubscribed: true,
         };
@@ -171,10 +168,13 @@ mod tests {
     #[test]
     fn no_head_goes_before_a_pending_waiter_without_a_look() {
         for rest in [0, PARKED, STEAL, PARKED | STEAL] {
-            assert_eq!(advice::<Sound>(rest), (true, BLINDLY));
+            assert_eq!(advice::<Native>(rest), (true, BLINDLY));
             // It goes before a pending waiter that sleeps, and waits for one that runs.
             let overtakes = rest & STEAL != 0;
-            assert_eq!(advice::<Sound>(PENDING | rest), (overtakes, Approach::Look));
+            assert_eq!(
+                advice::<Native>(PENDING | rest),
+                (overtakes, Approach::Look)
+            );
             let pushy = advice::<Pushy>(PENDING | rest);
             assert_eq!(pushy.1 == BLINDLY, overtakes, "can fail");
         }

@@ -4,13 +4,14 @@ use super::front::{Front, Taken};
 use super::key;
 use super::policy::Approach;
 use super::timing::spin_limit;
-use super::{Config, Fault, PARKED, QueuedSpinLock, STEAL, Terms};
+use super::{Config, PARKED, QueuedSpinLock, STEAL, Terms};
+use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
 use crate::raw::cna::{self, Head, ROUSE_AHEAD};
 use crate::raw::waiter::{
     ABANDONED, AWAKE, DROWSY, GO, Id, Link, Node, PARKED as NODE_PARKED, PRIORITY, ROUSED, WAITING,
-    Waiter, left, passed, sleep_limit,
+    Waiter, expired, left, sleep_limit,
 };
 
 /// How many waiters a roused waiter looks at: more than a queue usually has.
@@ -44,7 +45,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 slept: false,
             },
             Some(predecessor) => {
-                if matches!(C::FAULT, Fault::Meddler) {
+                if matches!(P::DEFECT, Defect::SpinMeddler) {
                     Self::rouse(predecessor);
                 }
                 // Behind a sleeper nothing happens soon, so spinning is in vain. Where each thread
@@ -91,7 +92,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             ) {
                 return Ok((waiter, Headship { state, slept }));
             }
-            if passed(deadline, P::now) {
+            if expired(deadline, P::now) {
                 match waiter.abandon(WAITING) {
                     Ok(()) => return Err(()),
                     Err(back) => waiter = back,
@@ -111,12 +112,14 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 while node.state.load(Relaxed) == NODE_PARKED && !Self::rouse_oneself(node) {
                     let until = sleep_limit(noticed, deadline, P::now);
                     P::park(key, NODE_PARKED, until, || node.state.load(Relaxed));
-                    if passed(deadline, P::now) {
+                    if expired(deadline, P::now) {
                         // The next wait with this node begins awake.
                         node.drowsy.store(AWAKE, Relaxed);
                         match waiter.abandon(NODE_PARKED) {
                             Ok(()) => return Err(()),
-                            Err(_) if matches!(C::FAULT, Fault::RousedLeaves) => return Err(()),
+                            Err(_) if matches!(P::DEFECT, Defect::SpinRousedLeaves) => {
+                                return Err(());
+                            }
                             Err(back) => waiter = back,
                         }
                     }
@@ -184,7 +187,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// Announces that the waiter is about to sleep. Returns whether its granter is sure to notice.
     #[cold]
     fn announce_sleep(node: &Node<P>, guarded: bool) -> bool {
-        if !matches!(C::FAULT, Fault::SilentSleeper) {
+        if !matches!(P::DEFECT, Defect::SpinSilentSleeper) {
             node.drowsy.store(DROWSY, Relaxed);
         }
         // The granter of a guarded waiter checks `state`; `drowsy` only permits to rouse it. For
@@ -201,7 +204,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             // The waiter runs again. A scan may take long.
             self.forbid_stealing(Front::Head);
         }
-        let mut head = Head::<P, C>::new(P::waiters(), waiter.id(), state, tuning, domain);
+        let mut head = Head::<P>::new(P::waiters(), waiter.id(), state, tuning, domain);
         head.pre_scan();
         if P::CAN_PARK && C::PARK && !terms.oversubscribed {
             // Sleepers come in runs, of waiters that were set aside for long. A head that has not
@@ -263,7 +266,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     fn advise(told: Approach, taken: Option<Taken>) -> Approach {
         match taken {
             None => Approach::Look,
-            Some(taken) if taken.overtook && !matches!(C::FAULT, Fault::Pushy) => Approach::Look,
+            Some(taken) if taken.overtook && !matches!(P::DEFECT, Defect::SpinPushy) => {
+                Approach::Look
+            }
             Some(taken) if taken.at_once && told == Approach::Look => told.after_success(),
             Some(_) => told.after_failure(),
         }

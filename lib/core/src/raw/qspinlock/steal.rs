@@ -1,8 +1,8 @@
 //! Taking the lock outside of the queue: before a front waiter that does not run, or without a
 //! node.
 
-use super::timing::{STEAL_ATTEMPTS, STEAL_PATIENCE};
-use super::{Config, QueuedSpinLock, STEAL, Seen, Terms, passed};
+use super::timing::{STEAL_ATTEMPTS, STEAL_WAIT_NS};
+use super::{Config, QueuedSpinLock, STEAL, Seen, Terms, expired};
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::raw::waiter::{GONE, Id, PARKED as NODE_PARKED, sleep_until};
@@ -18,8 +18,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 return false;
             }
             // A front waiter that runs takes the lock soon, and then makes a sleeper the head.
-            let permitted = P::wait_for(&self.pending, Relaxed, STEAL_PATIENCE, |p| p & STEAL != 0);
-            let free = P::wait_for(&self.locked, Relaxed, STEAL_PATIENCE, |l| l == 0);
+            let permitted = P::wait_for(&self.pending, Relaxed, STEAL_WAIT_NS, |p| p & STEAL != 0);
+            let free = P::wait_for(&self.locked, Relaxed, STEAL_WAIT_NS, |l| l == 0);
             if permitted.is_err() || free.is_err() {
                 return false;
             }
@@ -65,7 +65,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             if self.try_take() {
                 return true;
             }
-            if passed(deadline, P::now) {
+            if expired(deadline, P::now) {
                 P::count(Event::Timeout);
                 return false;
             }

@@ -3,22 +3,22 @@
 //! Source: BRAVO (Dice and Kogan, USENIX ATC 2019).
 
 use super::*;
-use crate::raw::mutex::policy::SPIN;
+use crate::raw::contend::constants::SPIN_NS;
 use crate::raw::waiter::{left, sleep_until};
 
-/// After a writer has ended the bias, so many times as long as that took nobody sets it. So a
-/// writer spends at most one part in ten on that.
-const INHIBIT: u64 = 9;
+/// After a writer has ended the bias, nobody sets it for this many times as long as that took
+/// (BRAVO's N). So a writer spends at most one part in ten on it.
+const INHIBIT_FACTOR: u64 = 9;
 
-/// The shortest and the longest timed sleep of a writer that waits for announced readers, in
-/// nanoseconds. These do not know of it, and so cannot wake it.
-const NAP: core::ops::Range<u64> = 50_000..1_000_000;
+/// The shortest and the longest timed sleep of a writer that waits for announced readers. These do
+/// not know of it, and so cannot wake it.
+const TIMED_SLEEP_NS: core::ops::Range<u64> = 50_000..1_000_000;
 
 /// How often a reader that leaves looks for a reader to end. A look misses all of them only if
 /// others move them meanwhile from the count to an entry, which they can hardly do twice in a row.
 /// Where no reader is left at all, somebody has released once too often, or has released what a
 /// fork has freed; nobody must wait for ever then.
-const LOOKS: u32 = if cfg!(loom) { 4 } else { 1000 };
+const RELEASE_LOOKS: u32 = if cfg!(loom) { 4 } else { 1000 };
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// The lock's name in the table.
@@ -48,12 +48,12 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         }
         P::light_fence();
         let seen = self.state.load(SeqCst);
-        let others = match C::FAULT {
-            RwLockFault::BiasInWrite => 0,
+        let others = match P::DEFECT {
+            Defect::RwLockBiasInWrite => 0,
             _ => WRITER | UPGRADING | REQUEST,
         };
         let biased = seen & (BIASED | others) == BIASED;
-        if biased || C::FAULT == RwLockFault::BlindAnnouncement {
+        if biased || P::DEFECT == Defect::RwLockBlindAnnouncement {
             return true;
         }
         self.leave_marked();
@@ -86,10 +86,10 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     #[inline(never)]
     pub(super) fn leave_elsewhere(&self) {
         let (key, name) = (self.key(), self.name());
-        for _ in 0..LOOKS {
+        for _ in 0..RELEASE_LOOKS {
             let counted =
                 |seen| (!is_written(seen) && counts(seen)).then(|| without_registered(seen));
-            if let Ok(before) = self.state.change(Release, counted) {
+            if let Ok(before) = self.state.fetch_update(Release, counted) {
                 return Self::wake_after_reader(key, before);
             }
             let mut entries = P::announced().into_iter().flat_map(|t| t.entries(name));
@@ -100,8 +100,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 P::meet_stranger(key);
             }
             if matches!(
-                C::FAULT,
-                RwLockFault::LostReader | RwLockFault::HastyRelease
+                P::DEFECT,
+                Defect::RwLockLostReader | Defect::RwLockHastyRelease
             ) {
                 return;
             }
@@ -126,7 +126,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 biased(word)
             };
             // Acquire pairs with the release of writers.
-            match self.state.change(Acquire, entered) {
+            match self.state.fetch_update(Acquire, entered) {
                 Ok(_) => {
                     P::count(Event::Bias);
                     return Some(Counted::Reads);
@@ -158,11 +158,11 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         // See `announce`.
         P::light_fence();
         let entries = P::announced().into_iter().flat_map(|t| t.entries(name));
-        let mut gone = entries.filter(|_| C::FAULT != RwLockFault::UnseenReader);
+        let mut gone = entries.filter(|_| P::DEFECT != Defect::RwLockUnseenReader);
         let gone =
             gone.all(|entry| self.await_reader(start, deadline, || entry.load(SeqCst) != name));
         // Readers that pass writers may be counted meanwhile.
-        let end = || self.state.change(Acquire, revoked).ok();
+        let end = || self.state.fetch_update(Acquire, revoked).ok();
         let ended = |before| {
             Self::wake(self.key(), before & READERS_SLEEP, 0);
             true
@@ -175,7 +175,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             }) && word.is_some_and(ended);
         let now = P::now();
         self.hints
-            .inhibit_bias(now, (now - start).saturating_mul(INHIBIT));
+            .inhibit_bias(now, (now - start).saturating_mul(INHIBIT_FACTOR));
         ended
     }
 
@@ -185,7 +185,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             if gone() {
                 return true;
             }
-            if passed(deadline, P::now) {
+            if expired(deadline, P::now) {
                 return false;
             }
             Self::pause(start, deadline);
@@ -193,15 +193,15 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     }
 
     /// A step of a wait that began at `start` and that nobody will end by a wake-up: spins at
-    /// first, and then takes naps, so that a thread of higher priority lets the others run.
+    /// first, and then takes timed sleeps, so that a thread of higher priority lets the others run.
     pub(super) fn pause(start: u64, deadline: u64) {
         let now = P::now();
         let waited = now.saturating_sub(start);
-        if waited < SPIN || !Self::PARKS {
+        if waited < SPIN_NS || !Self::PARKS {
             P::relax();
         } else {
-            let nap = (waited / 8).clamp(NAP.start, NAP.end);
-            sleep_until::<P>(now.saturating_add(nap.min(left(deadline, || now))));
+            let nanos = (waited / 8).clamp(TIMED_SLEEP_NS.start, TIMED_SLEEP_NS.end);
+            sleep_until::<P>(now.saturating_add(nanos.min(left(deadline, || now))));
         }
     }
 

@@ -1,8 +1,7 @@
 //! Readers that wait, and readers that leave.
 
-use super::wait::End;
 use super::*;
-use crate::raw::mutex::policy::SPIN;
+use crate::raw::contend::constants::SPIN_NS;
 use crate::raw::waiter::left;
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
@@ -15,7 +14,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         // If it succeeds, it was other readers that made the first try fail.
         let entered = match self.announce_or_enter(passing) {
             Some(counted) => self.finish(counted, deadline),
-            None => !passed(deadline, P::now) && self.wait_to_read(deadline, passing),
+            None => !expired(deadline, P::now) && self.wait_to_read(deadline, passing),
         };
         if !entered {
             P::count(Event::Timeout);
@@ -37,7 +36,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     fn try_enter(&self, passing: bool) -> bool {
         // Acquire pairs with the release of writers.
         let entered = |seen| with_reader::<P>(seen, passing);
-        let before = self.state.change(Acquire, entered);
+        let before = self.state.fetch_update(Acquire, entered);
         before.is_ok_and(|before| {
             self.counted(before);
             true
@@ -58,8 +57,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         // Acquire pairs with the release of writers.
         let before = self.state.add(Acquire);
         self.counted(before);
-        match C::FAULT {
-            RwLockFault::HastyReader => Counted::Reads,
+        match P::DEFECT {
+            Defect::RwLockHastyReader => Counted::Reads,
             _ => Counted::at(before),
         }
     }
@@ -71,38 +70,31 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     /// Waits and enters (`true`), or until the time is up.
     fn wait_to_read(&self, deadline: u64, passing: bool) -> bool {
-        let mut stay = self.begin(C::tuning(), deadline);
-        self.arrive(&mut stay);
-        let free = |seen| with_reader::<P>(seen, passing).is_some();
-        match self.follow_policy(&mut stay, free, || self.enter(passing)) {
-            End::Taken(counted) => self.finish(counted, deadline),
-            End::TimeUp => false,
-            End::Sleep(_) | End::Request => self.read_in_turn(deadline, passing),
-        }
+        let counted = self.wait_to_count(deadline, passing);
+        counted.is_some_and(|counted| self.finish(counted, deadline))
     }
 
-    /// Waits for the writer that holds the lock, or is to go next, and enters (`true`), or until
-    /// the time is up.
-    pub(super) fn read_in_turn(&self, deadline: u64, passing: bool) -> bool {
+    /// Waits until a writer holds the lock and registers, or enters. `None`: the time is up.
+    pub(super) fn read_in_turn(&self, deadline: u64, passing: bool) -> Option<Counted> {
         let start = P::now();
         loop {
-            if C::FAULT == RwLockFault::BiasInWrite {
+            if P::DEFECT == Defect::RwLockBiasInWrite {
                 self.state.set(BIASED);
             }
             if let Some(counted) = self.enter(passing).or_else(|| self.register()) {
-                return self.finish(counted, deadline);
+                return Some(counted);
             }
-            if passed(deadline, P::now) {
-                return false;
+            if expired(deadline, P::now) {
+                return None;
             }
             if is_full(self.state.load(Relaxed)) {
                 Self::pause(start, deadline);
                 continue;
             }
             // Until the one that goes next has the lock, or has given up.
-            let patience = SPIN.min(left(deadline, P::now));
+            let spin_ns = SPIN_NS.min(left(deadline, P::now));
             let blocked = |seen| is_refused::<P>(seen, passing);
-            if !self.state.wait_for(patience, |seen| !blocked(seen)) {
+            if !self.state.wait_for(spin_ns, |seen| !blocked(seen)) {
                 self.sleep(
                     READERS,
                     READERS_SLEEP,
@@ -125,14 +117,14 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     pub(super) fn register(&self) -> Option<Counted> {
         let seen = self.state.load(Relaxed);
         with_registered::<P>(seen)?;
-        if C::FAULT == RwLockFault::LostReader {
+        if P::DEFECT == Defect::RwLockLostReader {
             return Some(Counted::Registered);
         }
         if may_add::<P>(seen) {
             return Some(self.add());
         }
         let registered = |seen| with_registered::<P>(seen);
-        let registered = self.state.change(Relaxed, registered);
+        let registered = self.state.fetch_update(Relaxed, registered);
         registered.is_ok().then_some(Counted::Registered)
     }
 
@@ -140,8 +132,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     pub(super) fn await_writer(&self, deadline: u64) -> bool {
         // A writer that is still revoking has come after this reader, which then holds the lock:
         // that writer waits until this reader has left. No reader registers for such a writer.
-        let written = |seen| match C::FAULT {
-            RwLockFault::StaleWriter => seen & WRITER != 0,
+        let written = |seen| match P::DEFECT {
+            Defect::RwLockStaleWriter => seen & WRITER != 0,
             _ => is_written(seen),
         };
         loop {
@@ -149,21 +141,21 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             if !written(self.state.load(Acquire)) {
                 return true;
             }
-            if passed(deadline, P::now) {
-                let lost = |seen| C::FAULT == RwLockFault::LostReader && !counts(seen);
+            if expired(deadline, P::now) {
+                let lost = |seen| P::DEFECT == Defect::RwLockLostReader && !counts(seen);
                 let withdrawn = |seen| match lost(seen) {
                     true => written(seen).then_some(seen),
                     false => written(seen).then(|| without_registered(seen)),
                 };
-                if self.state.change(Relaxed, withdrawn).is_ok() {
+                if self.state.fetch_update(Relaxed, withdrawn).is_ok() {
                     P::count(Event::Timeout);
                     return false;
                 }
                 // Too late: the lock is this reader's.
                 continue;
             }
-            let patience = SPIN.min(left(deadline, P::now));
-            if !self.state.wait_for(patience, |seen| !written(seen)) {
+            let spin_ns = SPIN_NS.min(left(deadline, P::now));
+            if !self.state.wait_for(spin_ns, |seen| !written(seen)) {
                 self.sleep(
                     READERS,
                     READERS_SLEEP,
@@ -196,7 +188,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         // `leave_elsewhere`. While the count is below zero no writer enters, so this thread takes
         // its count back and thereby is a reader again, for which an entry must be left.
         let borrowed = |seen| is_below_zero(seen).then(|| seen.wrapping_add(READER));
-        if let Ok(before) = self.state.change(Relaxed, borrowed) {
+        if let Ok(before) = self.state.fetch_update(Relaxed, borrowed) {
             self.counted(before);
             self.leave_marked();
         }
@@ -211,7 +203,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     /// A reader has left: was it the last one, for which others wait?
     pub(super) fn wake_after_reader(key: *const u32, before: u32) {
-        if count(before) != READER || C::FAULT == RwLockFault::MissingWake {
+        if count(before) != READER || P::DEFECT == Defect::RwLockMissingWake {
             return;
         }
         if before & UPGRADING != 0 {

@@ -3,6 +3,7 @@
 use super::word::*;
 use super::*;
 use crate::Native;
+use crate::defect::Sabotaged;
 use crate::tuning::Quantum;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
@@ -10,47 +11,43 @@ mod scripted;
 mod sent;
 mod waits;
 
-macro_rules! config {
-    ($($name:ident: $fault:ident;)*) => {$(
-        #[derive(Clone, Copy, Debug)]
-        struct $name;
+#[derive(Clone, Copy, Debug)]
+struct Fair;
 
-        impl RwLockConfig for $name {
-            const FAULT: RwLockFault = RwLockFault::$fault;
-            const TRIALS: u32 = 0;
-            fn tuning() -> Tuning {
-                // Hand-offs are requested at once.
-                let mut tuning = Tuning::DEFAULT;
-                tuning.quantum = Quantum::FAIR;
-                tuning
-            }
-        }
-    )*};
+impl RwLockConfig for Fair {
+    const TRIALS: u32 = 0;
+    fn tuning() -> Tuning {
+        // Hand-offs are requested at once.
+        let mut tuning = Tuning::DEFAULT;
+        tuning.quantum = Quantum::FAIR;
+        tuning
+    }
 }
 
-config! {
-    Sound: None;
-    LeakyRequest: LeakyRequest;
-    LostReader: LostReader;
-    HastyReader: HastyReader;
-    StaleWriter: StaleWriter;
-    HastyRelease: HastyRelease;
-}
+const SOUND: u8 = Defect::None as u8;
+const LEAKY_REQUEST: u8 = Defect::RwLockLeakyRequest as u8;
+const LOST_READER: u8 = Defect::RwLockLostReader as u8;
+const HASTY_READER: u8 = Defect::RwLockHastyReader as u8;
+const STALE_WRITER: u8 = Defect::RwLockStaleWriter as u8;
+const HASTY_RELEASE: u8 = Defect::RwLockHastyRelease as u8;
 
-type Lock<C = Sound> = QueuedRwLock<Native, C>;
+/// Hardware, perhaps with a defect.
+type On<const DEFECT: u8> = Sabotaged<Native, DEFECT>;
 
-fn with<C: RwLockConfig>(word: u32) -> Lock<C> {
-    let lock = Lock::<C>::default();
+type Lock<const DEFECT: u8 = SOUND> = QueuedRwLock<On<DEFECT>, Fair>;
+
+fn with<const DEFECT: u8>(word: u32) -> Lock<DEFECT> {
+    let lock = Lock::<DEFECT>::default();
     lock.state.set(word);
     lock
 }
 
-fn word<C: RwLockConfig>(lock: &Lock<C>) -> u32 {
+fn word<const DEFECT: u8>(lock: &Lock<DEFECT>) -> u32 {
     lock.state.load(Relaxed)
 }
 
 /// Releases what the caller's prepared word says is held.
-fn end<C: RwLockConfig>(lock: &Lock<C>, release: unsafe fn(&Lock<C>)) {
+fn end<const DEFECT: u8>(lock: &Lock<DEFECT>, release: unsafe fn(&Lock<DEFECT>)) {
     // SAFETY: every caller has prepared a word that says so. Nothing else uses the lock.
     unsafe { release(lock) }
 }
@@ -76,7 +73,7 @@ fn a_request_stops_readers_and_barging_writers_but_not_its_maker() {
 
 #[test]
 fn a_writer_that_leaves_admits_all_that_are_registered() {
-    let lock = with::<Sound>(WRITER);
+    let lock = with::<SOUND>(WRITER);
     assert!(lock.register().is_some() && lock.register().is_some());
     assert_eq!(word(&lock), WRITER + 2 * READER);
     end(&lock, Lock::unlock_write);
@@ -89,7 +86,7 @@ fn a_writer_that_leaves_admits_all_that_are_registered() {
 
 #[test]
 fn registered_readers_go_before_the_writer_that_is_next_and_nobody_after_them() {
-    let lock = with::<Sound>(WRITER | REQUEST);
+    let lock = with::<SOUND>(WRITER | REQUEST);
     assert!(lock.register().is_some());
     end(&lock, Lock::unlock_write);
     assert_eq!(word(&lock), REQUEST | READER);
@@ -105,7 +102,7 @@ fn registered_readers_go_before_the_writer_that_is_next_and_nobody_after_them() 
 
 #[test]
 fn a_reader_whose_time_is_up_is_no_longer_registered() {
-    let lock = with::<Sound>(WRITER);
+    let lock = with::<SOUND>(WRITER);
     assert!(!lock.read_until(Native::now() + 1_000_000, false));
     assert_eq!(word(&lock) & !READERS_SLEEP, WRITER);
     end(&lock, Lock::unlock_write);
@@ -115,9 +112,9 @@ fn a_reader_whose_time_is_up_is_no_longer_registered() {
 #[test]
 fn a_reader_that_comes_late_waits_for_the_writer() {
     // Each has seen a free lock, and counts itself. Meanwhile the word has become:
-    let late = |word| with::<Sound>(word).add();
+    let late = |word| with::<SOUND>(word).add();
     assert_eq!(late(WRITER), Counted::Registered);
-    assert_eq!(with::<HastyReader>(WRITER).add(), Counted::Reads);
+    assert_eq!(with::<HASTY_READER>(WRITER).add(), Counted::Reads);
     // The writer waits for counted readers.
     assert_eq!(late(WRITER | REVOKING), Counted::Reads);
     for held in [0, READER, BIASED, REQUEST, UPGRADABLE | UPGRADING] {
@@ -139,7 +136,7 @@ fn readers_count_themselves_only_where_nothing_else_has_to_change() {
 
 #[test]
 fn a_lost_reader_leaves_the_lock_to_writers() {
-    let lock = with::<LostReader>(WRITER);
+    let lock = with::<LOST_READER>(WRITER);
     assert!(lock.register().is_some());
     end(&lock, Lock::unlock_write);
     assert!(lock.try_write());
@@ -147,13 +144,13 @@ fn a_lost_reader_leaves_the_lock_to_writers() {
 
 #[test]
 fn a_writer_that_gives_up_leaves_no_request() {
-    fn after<C: RwLockConfig>() -> u32 {
-        let lock = with::<C>(READER);
+    fn after<const DEFECT: u8>() -> u32 {
+        let lock = with::<DEFECT>(READER);
         assert!(!lock.write_until(Native::now() + 1_000_000));
         word(&lock)
     }
-    assert_eq!(after::<Sound>(), READER);
-    assert_ne!(after::<LeakyRequest>() & REQUEST, 0);
+    assert_eq!(after::<SOUND>(), READER);
+    assert_ne!(after::<LEAKY_REQUEST>() & REQUEST, 0);
 }
 
 #[test]
@@ -180,12 +177,12 @@ fn a_writer_that_leaves_to_readers_wakes_a_front_that_can_enter_beside_them() {
 fn an_announced_reader_that_finds_a_count_below_zero_empties_its_entry() {
     let below = 0_u32.wrapping_sub(READER);
     for before in [0, below, below.wrapping_sub(READER)] {
-        let lock = Lock::<Sound>::default();
+        let lock = Lock::<SOUND>::default();
         lock.set_biased();
         lock.read();
         assert!(lock.is_announced());
         // A writer has ended the bias meanwhile.
-        lock.state.change(Relaxed, |_| Some(before)).unwrap();
+        lock.state.fetch_update(Relaxed, |_| Some(before)).unwrap();
         lock.leave_counted();
         assert_eq!(word(&lock), before);
         assert!(!lock.is_announced());
@@ -194,14 +191,14 @@ fn an_announced_reader_that_finds_a_count_below_zero_empties_its_entry() {
 
 #[test]
 fn a_fair_release_makes_a_sleeping_waiter_the_next() {
-    let lock = with::<Sound>(WRITER | FRONT_SLEEPS);
+    let lock = with::<SOUND>(WRITER | FRONT_SLEEPS);
     end(&lock, Lock::unlock_write_fair);
     assert!(!lock.try_write() && !lock.try_read(false));
     assert_eq!(lock.take(Want::Write, true), Ok(REQUEST));
-    let lock = with::<Sound>(FRONT_SLEEPS | (2 * READER));
+    let lock = with::<SOUND>(FRONT_SLEEPS | (2 * READER));
     end(&lock, Lock::unlock_read_fair);
     assert_eq!(word(&lock), READER | FRONT_SLEEPS | REQUEST);
-    let lock = with::<Sound>(UPGRADABLE | FRONT_SLEEPS);
+    let lock = with::<SOUND>(UPGRADABLE | FRONT_SLEEPS);
     end(&lock, Lock::unlock_upgradable_fair);
     assert_eq!(word(&lock), REQUEST);
 }
@@ -265,7 +262,7 @@ fn the_bias_waits_in_proportion_to_what_its_end_cost() {
 
 #[test]
 fn announced_readers_hold_the_lock_until_they_leave() {
-    let lock = Lock::<Sound>::default();
+    let lock = Lock::<SOUND>::default();
     lock.set_biased();
     lock.read();
     assert_eq!(word(&lock), BIASED, "no shared word was written");
@@ -284,7 +281,7 @@ fn announced_readers_hold_the_lock_until_they_leave() {
 
 #[test]
 fn a_writer_that_gives_up_leaves_the_bias_to_announced_readers() {
-    let lock = Lock::<Sound>::default();
+    let lock = Lock::<SOUND>::default();
     lock.set_biased();
     lock.read();
     assert!(!lock.write_until(Native::now() + 1_000_000));
@@ -296,7 +293,7 @@ fn a_writer_that_gives_up_leaves_the_bias_to_announced_readers() {
 
 #[test]
 fn a_thread_that_reads_may_pass_the_writer_that_waits_for_it() {
-    let lock = Lock::<Sound>::default();
+    let lock = Lock::<SOUND>::default();
     lock.set_biased();
     lock.read();
     let (asked, written) = (AtomicU32::new(0), AtomicBool::new(false));

@@ -2,7 +2,7 @@
 //! another writer in before.
 
 use super::*;
-use crate::raw::mutex::policy::SPIN;
+use crate::raw::contend::constants::SPIN_NS;
 use crate::raw::waiter::left;
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
@@ -106,7 +106,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     fn leave_upgradable(&self, leave: Leave) {
         let key = self.key();
         let left = |seen| Some(after_upgradable::<P>(seen, leave));
-        let (Ok(before) | Err(before)) = self.state.change(Release, left);
+        let (Ok(before) | Err(before)) = self.state.fetch_update(Release, left);
         // From here on `self` may be gone.
         Self::wake(key, before & FRONT_SLEEPS, 0);
     }
@@ -115,18 +115,20 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         if let Some(upgraded) = self.upgrade_now(deadline) {
             return upgraded;
         }
-        let _ = self.state.change(Relaxed, |seen| Some(seen | UPGRADING));
+        let _ = self
+            .state
+            .fetch_update(Relaxed, |seen| Some(seen | UPGRADING));
         loop {
             if let Some(upgraded) = self.upgrade_now(deadline) {
                 return upgraded;
             }
-            if passed(deadline, P::now) {
+            if expired(deadline, P::now) {
                 self.stay_upgradable();
                 return false;
             }
             let others = |seen| count(seen) != 0;
-            let patience = SPIN.min(left(deadline, P::now));
-            if !self.state.wait_for(patience, |seen| !others(seen)) {
+            let spin_ns = SPIN_NS.min(left(deadline, P::now));
+            if !self.state.wait_for(spin_ns, |seen| !others(seen)) {
                 self.sleep(UPGRADER, UPGRADING, deadline, |seen| seen, others);
             }
         }
@@ -136,7 +138,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// some are counted. `false`: the time is up.
     fn upgrade_now(&self, deadline: u64) -> Option<bool> {
         // SeqCst: before the look at announced readers.
-        let before = self.state.change(SeqCst, upgraded).ok()?;
+        let before = self.state.fetch_update(SeqCst, upgraded).ok()?;
         Self::wake(self.key(), before & READERS_SLEEP, 0);
         if before & BIASED == 0 || self.revoke(deadline) {
             return Some(true);

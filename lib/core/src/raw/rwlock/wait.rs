@@ -1,137 +1,173 @@
-//! Waiting: one loop that does what the mutex's [policy](crate::raw::mutex::policy) says, for
-//! readers and for the writer at the front of the queue.
+//! Waiting for the reader-writer lock: what the steps of a [contended](crate::raw::contend) wait
+//! are here, for readers and for those that queue.
 
 use super::*;
-use crate::raw::mutex::policy::{Front, Seen, Step};
-use crate::raw::waiter::{left, sleep_until};
-
-/// A waiter with a time limit takes turns after an eighth of what is left of it, if that is less
-/// than the quantum. The rest is for those that hold the lock: they need not be in the middle of
-/// their sections just then.
-const EARLY: u64 = 8;
-
-/// A wait that has begun.
-#[derive(Debug)]
-pub(super) struct Stay {
-    pub(super) deadline: u64,
-    quantum: u64,
-    front: Front,
-    /// The lock has been marked as kept for the trial.
-    tries: bool,
-}
-
-impl Stay {
-    /// Whether this waiter finds out whether the lock should be kept.
-    pub(super) fn is_trial(&self) -> bool {
-        self.front.trial
-    }
-}
-
-/// What the policy has come to.
-#[derive(Debug)]
-pub(super) enum End<T> {
-    Taken(T),
-    TimeUp,
-    /// Sleep until the lock is free, until then at most.
-    Sleep(u64),
-    /// Wait for the turn that nobody can take away.
-    Request,
-}
+use crate::raw::contend::constants::TURN_IN_LIMIT_DIVISOR;
+use crate::raw::contend::{self, Front, Next, Sight, Target, Wait};
+use crate::raw::waiter::left;
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
-    pub(super) fn begin(&self, tuning: Tuning, deadline: u64) -> Stay {
-        let quantum = tuning.quantum.nanos();
-        let tries = Self::PARKS && C::TRIALS > 0 && quantum > 0;
-        // Not 0: without a source of randomness each wait would be a trial.
-        let trial = tries && P::random() % C::TRIALS == C::TRIALS - 1;
-        Stay {
-            deadline,
-            quantum,
-            front: Front::new(quantum, trial),
-            tries: false,
-        }
+    pub(super) fn begin_wait(deadline: u64) -> Wait {
+        let trials = if Self::PARKS { C::TRIALS } else { 0 };
+        Wait::begin::<P>(C::tuning(), deadline, trials)
     }
 
     /// The waiter is at the front of the queue, or has none.
-    pub(super) fn arrive(&self, stay: &mut Stay) {
-        let quantum = match stay.deadline {
-            NEVER => stay.quantum,
-            deadline => stay.quantum.min(left(deadline, P::now) / EARLY),
+    fn arrive(wait: &mut Wait) {
+        let quantum = wait.tuning.quantum.nanos();
+        let quantum = match wait.deadline {
+            NEVER => quantum,
+            deadline => quantum.min(left(deadline, P::now) / TURN_IN_LIMIT_DIVISOR),
         };
-        stay.front = Front::new(quantum, stay.is_trial());
+        wait.front = Front::new(quantum, wait.front.is_trial()).sharing_long_sections();
     }
 
-    /// Does what the policy says until it is time to take turns. `free`: this waiter could `take`
-    /// the lock.
-    pub(super) fn follow_policy<T>(
-        &self,
-        stay: &mut Stay,
-        free: impl Fn(u32) -> bool,
-        take: impl Fn() -> Option<T>,
-    ) -> End<T> {
-        if stay.front.trial && !stay.tries {
-            stay.tries = true;
-            self.hints.keep();
-        }
-        let mut looks = false;
-        loop {
-            let before = P::now();
-            let word = self.state.load(Relaxed);
-            let now = P::now();
-            let seen = Seen {
-                now,
-                look: now.saturating_sub(before),
-                free: free(word),
-                watched: word & WATCHED != 0,
-                kept: self.hints.is_kept(),
-            };
-            if passed(stay.deadline, || seen.now) {
-                self.end_trial(stay);
-                return End::TimeUp;
-            }
-            if core::mem::take(&mut looks) && seen.watched && !seen.free {
-                // Sections are long. To leave the lock to one thread would cost what others read
-                // beside it.
-                self.hints.share();
-                stay.front.share(seen.now);
-            }
-            let left = stay.deadline.saturating_sub(seen.now);
-            let until = |nanos: u64| seen.now.saturating_add(nanos).min(stay.deadline);
-            match stay.front.next(seen) {
-                Step::Take { idle } => {
-                    if let Some(taken) = take() {
-                        if idle {
-                            self.hints.share();
-                        }
-                        return End::Taken(taken);
-                    }
-                }
-                Step::Share => self.hints.share(),
-                Step::Watch(pause) => {
-                    self.state.set(WATCHED);
-                    P::back_off(pause.min(left));
-                    looks = !seen.free;
-                }
-                Step::Pause(pause) => P::back_off(pause.min(left)),
-                Step::Poll(nanos) => _ = self.state.wait_for(nanos.min(left), &free),
-                Step::TimedSleep(nanos) if Self::PARKS => {
-                    P::count(Event::Park);
-                    sleep_until::<P>(until(nanos));
-                }
-                Step::TimedSleep(nanos) => P::back_off(nanos.min(left)),
-                Step::Sleep(nanos) => return End::Sleep(until(nanos)),
-                Step::Request => {
-                    self.end_trial(stay);
-                    return End::Request;
-                }
-            }
+    fn sight(&self, word: u32, free: bool) -> Sight {
+        let kept = self.hints.is_kept();
+        Sight {
+            free,
+            watched: word & WATCHED != 0,
+            kept,
+            reserved: kept || is_requested::<P>(word),
         }
     }
+}
 
-    /// A trial that ends without a verdict leaves the lock shared.
-    pub(super) fn end_trial(&self, stay: &Stay) {
-        if stay.front.trial {
-            self.hints.share();
+/// A thread that waits to write, or for an upgradable read.
+#[derive(Debug)]
+pub(super) struct Writer<'a, P: Platform, C: RwLockConfig> {
+    pub(super) lock: &'a QueuedRwLock<P, C>,
+    pub(super) want: Want,
+    /// It is at the front of the queue, or has none.
+    pub(super) front: bool,
+}
+
+impl<P: Platform, C: RwLockConfig> Writer<'_, P, C> {
+    /// Waits at the front of the queue, and takes the lock. Returns the word before, or `None` if
+    /// the time is up.
+    pub(super) fn wait_at_front(&mut self, wait: &mut Wait) -> Option<u32> {
+        self.front = true;
+        QueuedRwLock::<P, C>::arrive(wait);
+        let taken = contend::wait_at_front(self, wait);
+        if taken.is_none() {
+            self.lock.leave_front();
         }
+        taken
+    }
+
+    fn finds_free(&self, word: u32) -> bool {
+        taken::<P>(word, self.want, self.front).is_some()
+    }
+}
+
+impl<P: Platform, C: RwLockConfig> Target<P> for Writer<'_, P, C> {
+    type Look = u32;
+    /// The word before.
+    type Taken = u32;
+    const PARKS: bool = QueuedRwLock::<P, C>::PARKS;
+
+    fn look(&self) -> u32 {
+        self.lock.state.load(Relaxed)
+    }
+
+    fn sight(&self, word: u32) -> Sight {
+        self.lock.sight(word, self.finds_free(word))
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        self.lock.take(self.want, self.front).ok()
+    }
+
+    fn wait_until_free(&self, nanos: u64) -> bool {
+        let free = |word| self.finds_free(word);
+        self.lock.state.wait_for(nanos, free)
+    }
+
+    fn watch(&self) {
+        self.lock.state.set(WATCHED);
+    }
+
+    fn keep(&self) {
+        self.lock.hints.keep();
+    }
+
+    fn share(&self) {
+        self.lock.hints.share();
+    }
+
+    fn sleep(&mut self, wait: &Wait, until: u64) -> Next<u32> {
+        self.lock.sleep_at_front(self.want, until);
+        // A fair release may have made this waiter the next: nobody else enters, so every moment
+        // that it does not look at the lock is lost.
+        if !is_requested::<P>(self.lock.state.load(Relaxed)) {
+            return Next::Look;
+        }
+        Next::End(self.lock.take_in_turn(self.want, wait.deadline))
+    }
+
+    fn request(&mut self, wait: &Wait, _: u64) -> Next<u32> {
+        Next::End(self.lock.take_in_turn(self.want, wait.deadline))
+    }
+}
+
+/// A thread that waits to read. Readers do not queue.
+#[derive(Debug)]
+struct Reader<'a, P: Platform, C: RwLockConfig> {
+    lock: &'a QueuedRwLock<P, C>,
+    /// It passes waiting writers.
+    passing: bool,
+}
+
+impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
+    /// Waits, and enters or registers. `None`: the time is up.
+    pub(super) fn wait_to_count(&self, deadline: u64, passing: bool) -> Option<Counted> {
+        let mut wait = Self::begin_wait(deadline);
+        Self::arrive(&mut wait);
+        let lock = self;
+        contend::wait_at_front(&mut Reader { lock, passing }, &mut wait)
+    }
+}
+
+impl<P: Platform, C: RwLockConfig> Target<P> for Reader<'_, P, C> {
+    type Look = u32;
+    type Taken = Counted;
+    const PARKS: bool = QueuedRwLock::<P, C>::PARKS;
+
+    fn look(&self) -> u32 {
+        self.lock.state.load(Relaxed)
+    }
+
+    fn sight(&self, word: u32) -> Sight {
+        let free = with_reader::<P>(word, self.passing).is_some();
+        self.lock.sight(word, free)
+    }
+
+    fn take(&mut self) -> Option<Counted> {
+        self.lock.enter(self.passing)
+    }
+
+    fn wait_until_free(&self, nanos: u64) -> bool {
+        let free = |word| with_reader::<P>(word, self.passing).is_some();
+        self.lock.state.wait_for(nanos, free)
+    }
+
+    fn watch(&self) {
+        self.lock.state.set(WATCHED);
+    }
+
+    fn keep(&self) {
+        self.lock.hints.keep();
+    }
+
+    fn share(&self) {
+        self.lock.hints.share();
+    }
+
+    fn sleep(&mut self, wait: &Wait, _: u64) -> Next<Counted> {
+        Next::End(self.lock.read_in_turn(wait.deadline, self.passing))
+    }
+
+    fn request(&mut self, wait: &Wait, _: u64) -> Next<Counted> {
+        Next::End(self.lock.read_in_turn(wait.deadline, self.passing))
     }
 }

@@ -340,13 +340,13 @@ impl<P: Platform> State<P> {
         self.0.compare_exchange(WRITER, 0, order, Relaxed).is_ok()
     }
 
-    /// See [`Atomic::change`].
-    pub(super) fn change(
+    /// See [`Atomic::fetch_update`].
+    pub(super) fn fetch_update(
         &self,
         order: Ordering,
         f: impl Fn(u32) -> Option<u32>,
     ) -> Result<u32, u32> {
-        self.0.change(order, f)
+        self.0.fetch_update(order, f)
     }
 
     /// Sets flags.
@@ -409,7 +409,9 @@ impl<P: Platform> Hints<P> {
         let length = (nanos / TICK).min(u64::from(LONGEST) - 1) as u16 + 1;
         // Never 0.
         let until = (ticks(now).wrapping_add(length) & !KEPT).max(1);
-        let _ = self.0.change(Relaxed, |seen| Some(seen & KEPT | until));
+        let _ = self
+            .0
+            .fetch_update(Relaxed, |seen| Some(seen & KEPT | until));
     }
 
     pub(super) fn may_set_bias(&self, now: impl FnOnce() -> u64) -> bool {

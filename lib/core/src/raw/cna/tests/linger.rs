@@ -6,10 +6,10 @@ use super::*;
 
 /// A head of domain 0 after its pre-scan, with waiters of domain 1 set aside, `handoffs` hand-offs
 /// ago.
-fn dry<C: Config>(q: &Queue, handoffs: u32, tuning: Tuning) -> Head<Native, C> {
-    let (heir, state) = q.turn::<C>(0, GO, 0, FULL).unwrap();
+fn dry<P: Hardware>(q: &Queue, handoffs: u32, tuning: Tuning) -> Head<P> {
+    let (heir, state) = q.turn::<P>(0, GO, 0, FULL).unwrap();
     q.table.node(q.ids[heir]).run.store(handoffs, Relaxed);
-    let mut head = q.head::<C>(heir, state, 0, tuning);
+    let mut head = q.head::<P>(heir, state, 0, tuning);
     head.pre_scan();
     head
 }

@@ -1,6 +1,7 @@
 //! Sleepers, and those whose wake-up another waiter takes.
 
 use super::*;
+use crate::raw::contend::Target;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -19,10 +20,10 @@ both_layouts! {
             (HELD, PICKUP, HANDOFF_SLEEPS),
         ] {
             let mutex = with::<Sound, L>(held, flags);
-            let (mut wait, until) = (at_front(), soon());
-            mutex.sleep(&mut wait.slept, flag, until);
+            let (mut slept, until) = (false, soon());
+            mutex.sleep(&mut slept, flag, until);
             // The requester sleeps in nobody else's place, and owes no wake-up.
-            assert_eq!(wait.slept, flag == SLEEPERS);
+            assert_eq!(slept, flag == SLEEPERS);
             assert!(Native::now() < until, "{flags}");
             assert_eq!(state(&mutex), (held, flags | flag));
         }
@@ -81,7 +82,7 @@ both_layouts! {
         let mutex = with::<Sound, L>(HELD, HANDOFF);
         thread::scope(|s| {
             let fair = waiting(fair(), false);
-            let waiter = s.spawn(|| mutex.wait_at_front(&mut { fair }));
+            let waiter = s.spawn(|| wait_as(&mutex, false, fair));
             while mutex.word.flags(Relaxed) & SLEEPERS == 0 {
                 thread::yield_now();
             }
@@ -97,9 +98,10 @@ both_layouts! {
     fn a_timed_sleep_passes_the_wake_up_on<L>() {
         for (held, after) in [(HELD, SLEEPERS), (FREE, 0)] {
             let mutex = with::<Sound, L>(held, 0);
-            let mut wait = Wait { slept: true, ..at_front() };
-            mutex.timed_sleep(&mut wait.slept, 1);
-            assert_eq!((state(&mutex), wait.slept), ((held, after), false));
+            let mut waiter = Waiting::new(&mutex);
+            waiter.slept = true;
+            waiter.timed_sleep(1);
+            assert_eq!((state(&mutex), waiter.slept), ((held, after), false));
         }
     }
 
@@ -112,14 +114,14 @@ both_layouts! {
 }
 
 /// Waits in the queue, and at its front asleep on the word without a time limit.
-fn lock_as_sleeping_head<C: MutexConfig, L: Layout<Native>>(mutex: &Mutex<C, L>) {
-    let place = Native::waiters().enter().expect("a slot is free");
-    assert!(mutex.spinners.join(&place, Watch::CACHED, 0, NEVER));
-    let mut wait = at_front();
+fn lock_as_sleeping_head<C: Model, L: AnyLayout>(mutex: &Mutex<C, L>) {
+    let place = On::<C>::waiters().enter().expect("a slot is free");
+    assert!(mutex.spinners.join(&place, 0, NEVER));
+    let mut slept = false;
     while !mutex.try_lock() {
-        mutex.sleep(&mut wait.slept, SLEEPERS, NEVER);
+        mutex.sleep(&mut slept, SLEEPERS, NEVER);
     }
-    if wait.slept {
+    if slept {
         mutex.word.set(SLEEPERS, Relaxed);
     }
     mutex.spinners.leave(&place);
@@ -128,7 +130,7 @@ fn lock_as_sleeping_head<C: MutexConfig, L: Layout<Native>>(mutex: &Mutex<C, L>)
 /// A head sleeps on the word. The wake-up meant for it goes to a waiter that a broadcast has
 /// requeued there, and the lock is taken before that waiter comes. Returns whether both get the
 /// lock in the end.
-fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: MutexConfig, L: Layout<Native>>() -> bool {
+fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: Model, L: AnyLayout>() -> bool {
     let mutex = Mutex::<C, L>::default();
     let (done, finished) = mpsc::channel();
     mutex.lock();
@@ -142,7 +144,7 @@ fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: MutexConfig, L: Layout<Nat
             });
         };
         let pause = || thread::sleep(Duration::from_millis(30));
-        enter(lock_as_sleeping_head);
+        enter(lock_as_sleeping_head::<C, L>);
         while mutex.word.flags(Relaxed) & SLEEPERS == 0 {
             thread::yield_now();
         }
@@ -150,7 +152,7 @@ fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: MutexConfig, L: Layout<Nat
         // As if an unlock had cleared the flag and woken the other waiter.
         mutex.word.clear(SLEEPERS);
         let head = mutex.spinners.last();
-        enter(Mutex::lock_after_sleep);
+        enter(Mutex::<C, L>::lock_after_sleep);
         while mutex.spinners.last() == head {
             thread::yield_now();
         }

@@ -3,7 +3,7 @@
 use super::*;
 use std::thread;
 
-fn unlocked<C: MutexConfig, L: Layout<Native>>(flags: u8) -> (bool, u8) {
+fn unlocked<C: Model, L: AnyLayout>(flags: u8) -> (bool, u8) {
     let mutex = with::<C, L>(HELD, flags);
     unlock(&mutex);
     state(&mutex)
@@ -74,7 +74,7 @@ both_layouts! {
     fn withdrawing_after_the_hand_off_yields_the_lock<L>() {
         let mutex = with::<Sound, L>(HELD, PICKUP);
         assert!(!mutex.withdraw_request());
-        assert!(mutex.await_handoff(&mut Wait { deadline: 0, ..at_front() }));
+        assert!(Waiting::new(&mutex).await_handoff(0));
         assert_eq!(state(&mutex), (HELD, 0));
         let mutex = with::<LeakyCancel, L>(HELD, PICKUP);
         assert!(mutex.withdraw_request());
@@ -84,7 +84,7 @@ both_layouts! {
     fn a_requester_takes_what_is_free_or_handed_over<L>() {
         for (held, flags) in [(FREE, HANDOFF), (HELD, PICKUP)] {
             let mutex = with::<Sound, L>(held, flags);
-            assert!(mutex.await_handoff(&mut at_front()));
+            assert!(Waiting::new(&mutex).await_handoff(NEVER));
             assert_eq!(state(&mutex), (HELD, 0));
         }
     }
@@ -102,16 +102,16 @@ both_layouts! {
 
     fn a_waiter_that_has_slept_sets_the_flag_for_others<L>() {
         let mutex = with::<Sound, L>(FREE, 0);
-        assert!(mutex.wait_at_front(&mut Wait { slept: true, ..at_front() }));
+        assert!(wait_as(&mutex, true, at_front()));
         assert_eq!(state(&mutex), (HELD, SLEEPERS));
         // It does not get the lock, and the holder will see the flag.
-        let late = || Wait { deadline: 0, slept: true, ..at_front() };
+        let late = || Wait { deadline: 0, ..at_front() };
         let mutex = with::<Sound, L>(HELD, 0);
-        assert!(!mutex.wait_at_front(&mut late()));
+        assert!(!wait_as(&mutex, true, late()));
         assert_eq!(state(&mutex), (HELD, SLEEPERS));
         // There is no holder, so the next sleeper is woken at once.
         let mutex = with::<Sound, L>(FREE, 0);
-        assert!(!mutex.wait_at_front(&mut late()));
+        assert!(!wait_as(&mutex, true, late()));
         assert_eq!(state(&mutex), (FREE, 0));
     }
 
@@ -119,7 +119,7 @@ both_layouts! {
     fn an_idle_lock_is_no_longer_kept<L>() {
         for trial in [false, true] {
             let mutex = with::<Sound, L>(FREE, if trial { 0 } else { KEPT });
-            assert!(mutex.wait_at_front(&mut waiting(Tuning::DEFAULT, trial)));
+            assert!(wait_as(&mutex, false, waiting(Tuning::DEFAULT, trial)));
             assert_eq!(state(&mutex), (HELD, 0));
         }
     }
@@ -128,13 +128,14 @@ both_layouts! {
     fn a_trial_ends_with_the_wait<L>() {
         let mutex = with::<Sound, L>(HELD, 0);
         let until = Native::now() + 1;
-        assert!(!mutex.wait_at_front(&mut Wait { deadline: until, ..waiting(Tuning::DEFAULT, true) }));
+        let wait = Wait { deadline: until, ..waiting(Tuning::DEFAULT, true) };
+        assert!(!wait_as(&mutex, false, wait));
         assert_eq!(state(&mutex), (HELD, 0));
         let mutex = with::<Sound, L>(HELD, HANDOFF);
         unlock(&mutex);
         // Refused until the pickup, and the time is up before.
         let deadline = Native::now() + 50_000;
-        assert!(!mutex.wait_at_front(&mut Wait { deadline, ..waiting(fair(), true) }));
+        assert!(!wait_as(&mutex, false, Wait { deadline, ..waiting(fair(), true) }));
         assert_eq!(state(&mutex).1 & !(SLEEPERS | WATCHED), PICKUP);
     }
 
@@ -183,7 +184,7 @@ both_layouts! {
 /// The flag would make every lock and unlock of a lock without waiters slower.
 #[test]
 fn a_lock_for_which_nobody_waits_does_not_stay_kept() {
-    let kept = || with::<AlwaysTrying, Joined<Native>>(HELD, KEPT);
+    let kept = || with::<AlwaysTrying, AnyJoined>(HELD, KEPT);
     let mutex = kept();
     unlock(&mutex);
     assert_eq!(state(&mutex), (FREE, 0));
@@ -193,7 +194,7 @@ fn a_lock_for_which_nobody_waits_does_not_stay_kept() {
     unlock(&mutex);
     assert_eq!(state(&mutex), (FREE, KEPT));
     // In one of so many unlocks.
-    let mutex = Mutex::<Usual, Joined<Native>>::default();
+    let mutex = Mutex::<Usual, AnyJoined>::default();
     mutex.word.set(KEPT, Relaxed);
     for _ in 0..1_000_000 {
         assert!(mutex.try_lock());
@@ -207,7 +208,7 @@ fn a_lock_for_which_nobody_waits_does_not_stay_kept() {
 /// giving up, and then would not pass the wake-up on.
 #[test]
 fn a_late_request_is_noticed_after_the_store() {
-    let mutex = with::<Sound, Split<Native>>(HELD, HANDOFF_SLEEPS | SLEEPERS);
+    let mutex = with::<Sound, AnySplit>(HELD, HANDOFF_SLEEPS | SLEEPERS);
     unlock(&mutex);
     assert_eq!(state(&mutex), (FREE, 0), "both are woken");
 }

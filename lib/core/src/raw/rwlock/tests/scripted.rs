@@ -170,18 +170,22 @@ impl Platform for Scripted {
 }
 
 /// The lock of these tests. It is never freed: a name in the table is another lock's otherwise.
-pub(super) type ScriptedLock<C> = QueuedRwLock<Scripted, C>;
+pub(super) type ScriptedLock<C, const DEFECT: u8 = SOUND> =
+    QueuedRwLock<Sabotaged<Scripted, DEFECT>, C>;
 
-pub(super) fn lock<C: RwLockConfig>() -> &'static ScriptedLock<C> {
+pub(super) fn lock<C: RwLockConfig, const DEFECT: u8>() -> &'static ScriptedLock<C, DEFECT> {
     Box::leak(Box::default())
 }
 
-pub(super) fn word<C: RwLockConfig>(lock: &ScriptedLock<C>) -> u32 {
+pub(super) fn word<C: RwLockConfig, const DEFECT: u8>(lock: &ScriptedLock<C, DEFECT>) -> u32 {
     lock.state.load(Relaxed)
 }
 
 /// Releases what the caller's script says is held.
-pub(super) fn end<C: RwLockConfig>(lock: &ScriptedLock<C>, release: unsafe fn(&ScriptedLock<C>)) {
+pub(super) fn end<C: RwLockConfig, const DEFECT: u8>(
+    lock: &ScriptedLock<C, DEFECT>,
+    release: unsafe fn(&ScriptedLock<C, DEFECT>),
+) {
     // SAFETY: every caller holds the lock in that way, or shows that nothing bad comes of it.
     unsafe { release(lock) }
 }

@@ -8,7 +8,7 @@ use super::*;
 /// A reader that has registered with a writer, which has left. It has not run since then. Another
 /// reader, which was announced, was released elsewhere, so the entry stands for the first one.
 /// Returns the word that it finds when a second writer has come.
-fn overtaken<C: RwLockConfig>(lock: &'static ScriptedLock<C>) -> u32 {
+fn overtaken<const DEFECT: u8>(lock: &'static ScriptedLock<Fair, DEFECT>) -> u32 {
     as_part(1, || lock.write());
     assert_eq!(lock.register(), Some(Counted::Registered));
     as_part(1, || end(lock, ScriptedLock::unlock_write));
@@ -25,7 +25,7 @@ fn overtaken<C: RwLockConfig>(lock: &'static ScriptedLock<C>) -> u32 {
 
 #[test]
 fn a_registered_reader_does_not_wait_for_a_writer_that_waits_for_it() {
-    let lock = lock::<Sound>();
+    let lock = lock::<Fair, SOUND>();
     assert_eq!(overtaken(lock), WRITER | REVOKING);
     assert!(lock.await_writer(NEVER));
     end(lock, ScriptedLock::unlock_read);
@@ -38,14 +38,14 @@ fn a_registered_reader_does_not_wait_for_a_writer_that_waits_for_it() {
 #[test]
 fn a_registered_reader_with_a_time_limit_does_not_withdraw_from_a_writer_that_waits_for_it() {
     let limit = || Scripted::now() + 1_000_000;
-    let sound = lock::<Sound>();
+    let sound = lock::<Fair, SOUND>();
     overtaken(sound);
     assert!(sound.await_writer(limit()));
     assert_eq!(word(sound), WRITER | REVOKING);
     // The other lock may have the same column.
     end(sound, ScriptedLock::unlock_read);
     assert!(!sound.is_announced());
-    let stale = lock::<StaleWriter>();
+    let stale = lock::<Fair, STALE_WRITER>();
     overtaken(stale);
     assert!(!stale.await_writer(limit()));
     assert!(is_below_zero(word(stale)), "it has withdrawn nothing");
@@ -53,8 +53,8 @@ fn a_registered_reader_with_a_time_limit_does_not_withdraw_from_a_writer_that_wa
 
 /// A thread reads, and sends the guard. While the receiver looks for a reader to end, the sender
 /// reads again. Returns what is left in the word.
-fn read_again_meanwhile<C: RwLockConfig>() -> u32 {
-    let lock = lock::<C>();
+fn read_again_meanwhile<const DEFECT: u8>() -> u32 {
+    let lock = lock::<Fair, DEFECT>();
     lock.set_biased();
     as_part(1, || lock.read());
     play(2);
@@ -76,21 +76,21 @@ fn read_again_meanwhile<C: RwLockConfig>() -> u32 {
 fn a_release_goes_on_until_it_has_ended_a_reader_in_a_child_of_fork_too() {
     for forks in [0, 1, 2] {
         forked(forks);
-        assert_eq!(read_again_meanwhile::<Sound>(), BIASED, "{forks} forks");
-        assert_eq!(read_again_meanwhile::<HastyRelease>(), BIASED | READER);
+        assert_eq!(read_again_meanwhile::<SOUND>(), BIASED, "{forks} forks");
+        assert_eq!(read_again_meanwhile::<HASTY_RELEASE>(), BIASED | READER);
     }
 }
 
 #[test]
 fn a_release_too_many_comes_to_an_end_and_changes_nothing() {
-    let free = lock::<Sound>();
+    let free = lock::<Fair, SOUND>();
     end(free, ScriptedLock::unlock_read);
     assert_eq!(word(free), 0);
-    let biased = lock::<Sound>();
+    let biased = lock::<Fair, SOUND>();
     biased.set_biased();
     end(biased, ScriptedLock::unlock_read);
     assert_eq!(word(biased), BIASED);
-    let written = lock::<Sound>();
+    let written = lock::<Fair, SOUND>();
     written.write();
     assert!(written.register().is_some());
     end(written, ScriptedLock::unlock_read);
@@ -99,11 +99,11 @@ fn a_release_too_many_comes_to_an_end_and_changes_nothing() {
         WRITER | READER,
         "the registered reader stays"
     );
-    let upgradable = lock::<Sound>();
+    let upgradable = lock::<Fair, SOUND>();
     upgradable.upgradable();
     end(upgradable, ScriptedLock::unlock_read);
     assert_eq!(word(upgradable), UPGRADABLE);
-    let fair = lock::<Sound>();
+    let fair = lock::<Fair, SOUND>();
     end(fair, ScriptedLock::unlock_read_fair);
     end(fair, ScriptedLock::unlock_upgradable);
     end(fair, ScriptedLock::unlock_write);
@@ -119,14 +119,14 @@ fn a_release_too_many_comes_to_an_end_and_changes_nothing() {
 /// Its count was taken in its place while it was about to take it itself.
 #[test]
 fn a_reader_that_finds_no_count_takes_it_back_unless_another_has_done_so() {
-    let lock = lock::<Sound>();
+    let lock = lock::<Fair, SOUND>();
     lock.set_biased();
     as_part(1, || lock.read());
     let key = lock.key();
     // It has subtracted itself from a count of 0.
     lock.state.add(Relaxed);
     lock.state
-        .change(Relaxed, |_| Some(BIASED.wrapping_sub(READER)))
+        .fetch_update(Relaxed, |_| Some(BIASED.wrapping_sub(READER)))
         .unwrap();
     lock.left_last(key, BIASED);
     assert_eq!(word(lock), BIASED);
@@ -138,7 +138,7 @@ fn a_reader_that_finds_no_count_takes_it_back_unless_another_has_done_so() {
     assert!(lock.is_announced(), "the entry stands for the other reader");
     // A writer has come and gone.
     as_part(1, || end(lock, ScriptedLock::unlock_read));
-    lock.state.change(Relaxed, |_| Some(WRITER)).unwrap();
+    lock.state.fetch_update(Relaxed, |_| Some(WRITER)).unwrap();
     lock.left_last(key, BIASED);
     assert_eq!(word(lock), WRITER);
 }

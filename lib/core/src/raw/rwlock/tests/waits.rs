@@ -20,7 +20,7 @@ const MICRO: u64 = 1_000;
 fn a_writer_whose_limit_is_below_the_quantum_asks_for_its_turn_in_time() {
     assert!(Tuning::DEFAULT.quantum.nanos() >= 1_000 * MICRO);
     for limit in [300 * MICRO, 900 * MICRO, 3_000 * MICRO] {
-        let lock = lock::<Usual>();
+        let lock = lock::<Usual, SOUND>();
         // One reads while the other leaves and comes again: the lock is never free.
         lock.state.set(2 * READER);
         let begun = sleeps().len();
@@ -38,7 +38,7 @@ fn a_writer_whose_limit_is_below_the_quantum_asks_for_its_turn_in_time() {
 
 #[test]
 fn a_writer_without_a_limit_leaves_readers_the_quantum() {
-    let lock = lock::<Usual>();
+    let lock = lock::<Usual, SOUND>();
     lock.state.set(2 * READER);
     let start = Scripted::now();
     in_a_sleep(1, || {
@@ -52,8 +52,8 @@ fn a_writer_without_a_limit_leaves_readers_the_quantum() {
 }
 
 #[test]
-fn a_writer_that_a_fair_release_makes_the_next_takes_no_nap() {
-    let lock = lock::<Usual>();
+fn a_writer_that_a_fair_release_makes_the_next_takes_no_timed_sleep() {
+    let lock = lock::<Usual, SOUND>();
     lock.state.set(3 * READER);
     in_a_sleep(0, || {
         end(lock, ScriptedLock::unlock_read_fair);
@@ -65,22 +65,22 @@ fn a_writer_that_a_fair_release_makes_the_next_takes_no_nap() {
     });
     lock.write();
     let keys: Vec<_> = sleeps().iter().map(|sleep| sleep.key).collect();
-    // A nap would be at an address of its own.
+    // A timed sleep would be at an address of its own.
     assert_eq!(keys, [lock.key().addr(); 2]);
 }
 
 #[test]
-fn a_reader_of_a_full_lock_naps() {
-    let full = lock::<Usual>();
+fn a_reader_of_a_full_lock_sleeps_for_a_time() {
+    let full = lock::<Usual, SOUND>();
     full.state.set(LIMIT);
     let start = sleeps().len();
     assert!(!full.read_until(Scripted::now() + 100_000 * MICRO, false));
-    let naps = sleeps().len() - start;
+    let slept = sleeps().len() - start;
     // From 50 us to 1 ms each.
-    assert!((50..2000).contains(&naps), "{naps}");
+    assert!((50..2000).contains(&slept), "{slept}");
     assert_eq!(word(full), LIMIT);
     assert!(!full.try_read(false) && !full.try_read(true));
-    // One leaves in a nap.
+    // One leaves in a sleep.
     in_a_sleep(0, || end(full, ScriptedLock::unlock_read));
     full.read();
     assert_eq!(word(full), LIMIT);
@@ -90,10 +90,12 @@ fn a_reader_of_a_full_lock_naps() {
 /// It may be preempted there for long.
 #[test]
 fn readers_enter_where_the_count_is_below_zero_and_writers_do_not() {
-    let lock = lock::<Usual>();
+    let lock = lock::<Usual, SOUND>();
     let below = |by: u32| BIASED | FRONT_SLEEPS | 0_u32.wrapping_sub(by * READER);
     for by in [1, 2] {
-        lock.state.change(Relaxed, |_| Some(below(by))).unwrap();
+        lock.state
+            .fetch_update(Relaxed, |_| Some(below(by)))
+            .unwrap();
         assert!(!lock.try_write() && !lock.is_full());
         assert_eq!(lock.enter(true), Some(Counted::Reads));
         assert_eq!(word(lock), below(by - 1));

@@ -1,6 +1,9 @@
 //! The policy as a table, without threads.
 
-use super::super::policy::{Front, IDLE, LOOK, SPIN, Seen, Step, Step::*, UNLOCKS};
+use super::constants::{
+    FIRST_PAUSE_NS as LOOK, IDLE_NS as IDLE, SPIN_NS as SPIN, UNLOCKS_SAMPLED as UNLOCKS,
+};
+use super::policy::{Front, Seen, Step, Step::*};
 
 const QUANTUM: u64 = 250_000;
 const TAKE: Step = Take { idle: false };
@@ -24,6 +27,8 @@ struct Row {
     name: &'static str,
     quantum: u64,
     trial: bool,
+    /// Long sections are shared.
+    shares: bool,
     /// How many unlocks it has seen before.
     unlocks: u32,
     looks: &'static [(u64, &'static str, Step)],
@@ -34,6 +39,7 @@ const fn row(name: &'static str, looks: &'static [(u64, &'static str, Step)]) ->
         name,
         quantum: QUANTUM,
         trial: false,
+        shares: false,
         unlocks: UNLOCKS - 1,
         looks,
     }
@@ -204,12 +210,39 @@ const ROWS: &[Row] = &[
             ],
         )
     },
+    Row {
+        shares: true,
+        trial: true,
+        ..row(
+            "long sections that are to be shared",
+            &[
+                (0, "k", Watch(LOOK)),
+                (LOOK, "wk", Share),
+                (LOOK, "", Poll(SPIN)),
+                (LOOK + SPIN, "", Sleep(QUANTUM - LOOK - SPIN)),
+            ],
+        )
+    },
+    Row {
+        shares: true,
+        ..row(
+            "short sections where long ones are shared",
+            &[
+                (0, "k", Watch(LOOK)),
+                (LOOK, "fwk", Pause(IDLE)),
+                (LOOK + IDLE, "wk", Pause(IDLE)),
+            ],
+        )
+    },
 ];
 
 #[test]
 fn each_look_leads_to_its_step() {
     for row in ROWS {
         let mut front = Front::new(row.quantum, row.trial);
+        if row.shares {
+            front = front.sharing_long_sections();
+        }
         front.unlocks = row.unlocks;
         for &(now, marks, step) in row.looks {
             assert_eq!(front.next(look(now, marks)), step, "{}, at {now}", row.name);
@@ -236,6 +269,11 @@ fn an_overdue_waiter_requests() {
             let mut front = front;
             let step = front.next(look(now, marks));
             if now >= QUANTUM {
+                let step = match step {
+                    // A long section is shared first. That takes no time.
+                    Share => front.next(look(now, marks)),
+                    step => step,
+                };
                 assert_eq!(step, Request, "{front:?} at {now} sees {marks:?}");
             } else if depth > 0 {
                 let next = now + length(step);
@@ -247,6 +285,7 @@ fn an_overdue_waiter_requests() {
     }
     for trial in [false, true] {
         explore(Front::new(QUANTUM, trial), 0, 4);
+        explore(Front::new(QUANTUM, trial).sharing_long_sections(), 0, 4);
     }
 }
 

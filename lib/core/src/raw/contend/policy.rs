@@ -3,38 +3,22 @@
 //! A holder that takes the lock again sooner than its cache line could be elsewhere gains more from
 //! its warm cache than others could gain from the time in between. So its lock is *kept*: the front
 //! waiter leaves it alone for a quantum, and then requests a hand-off. Any other lock is *shared*:
-//! the front waiter takes it as soon as it is free. `docs/guide/mutex.md` has a drawing.
+//! the front waiter takes it as soon as it is free. `docs/guide/mutex.md` has a drawing, and
+//! [`constants`](super::constants) says how long each step lasts.
 
-/// The first pause between two looks at the lock, in nanoseconds. Each look takes the line from the
-/// holder, so the pauses double.
-pub(in crate::raw) const LOOK: u64 = 100;
-/// A lock that stays free for longer than its cache line takes to come is idle: for at most so many
-/// nanoseconds, more than that takes on any machine.
-pub(in crate::raw) const IDLE: u64 = 400;
-/// The front watches so many unlocks of a kept lock for one after which it is idle.
-pub(in crate::raw) const UNLOCKS: u32 = 32;
-/// How long a waiter spins before it sleeps, in nanoseconds: about what it costs to fall asleep and
-/// to be woken.
-pub(in crate::raw) const SPIN: u64 = 20_000;
-
-/// How long a waiter in the queue spins before it sleeps, in nanoseconds, where there is a CPU for
-/// every waiter: about what a queue of 64 sleepers takes to wake up one after the other. With less,
-/// a queue that once sleeps does so for ever.
-pub(in crate::raw) const FOLLOW: u64 = 400_000;
-/// How long a newcomer tries to do without the queue, in nanoseconds, where nobody queues.
-pub(in crate::raw) const BRIEF: u64 = 2_000;
+use super::constants::{FIRST_PAUSE_NS, IDLE_NS, SPIN_NS, UNLOCKS_SAMPLED};
 
 /// What a waiter at the front sees in one look.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::raw) struct Seen {
-    pub(in crate::raw) now: u64,
+pub(super) struct Seen {
+    pub(super) now: u64,
     /// How long the look took, in nanoseconds. After an unlock the line came from the holder.
-    pub(in crate::raw) look: u64,
-    pub(in crate::raw) free: bool,
+    pub(super) look: u64,
+    pub(super) free: bool,
     /// No unlock since the waiter began to watch.
-    pub(in crate::raw) watched: bool,
+    pub(super) watched: bool,
     /// The lock is kept by its holders.
-    pub(in crate::raw) kept: bool,
+    pub(super) kept: bool,
 }
 
 impl Seen {
@@ -45,7 +29,7 @@ impl Seen {
 
 /// What to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::raw) enum Step {
+pub(super) enum Step {
     /// Take the lock, which is free. If it is idle, it is not kept.
     Take { idle: bool },
     /// The lock is not known to be kept.
@@ -83,12 +67,15 @@ enum Phase {
 pub(in crate::raw) struct Front {
     since: u64,
     quantum: u64,
+    /// Sections that outlast a pause are reason enough to share the lock.
+    shares_long_sections: bool,
     /// This waiter is to find out whether the lock should be kept.
-    pub(in crate::raw) trial: bool,
+    trial: bool,
     /// It has left the lock alone before.
     rested: bool,
-    /// How many unlocks it has seen while it watched.
-    pub(in crate::raw) unlocks: u32,
+    /// How many unlocks it has seen while it watched. Never reset: the first watch samples as many
+    /// as [`UNLOCKS_SAMPLED`], each later one ends with the first unlock.
+    pub(super) unlocks: u32,
     /// How long the line took to come from the holder, or 0.
     transfer: u64,
     phase: Phase,
@@ -99,6 +86,7 @@ impl Front {
         Front {
             since: 0,
             quantum,
+            shares_long_sections: false,
             trial,
             rested: false,
             unlocks: 0,
@@ -107,9 +95,27 @@ impl Front {
         }
     }
 
-    pub(in crate::raw) fn next(&mut self, seen: Seen) -> Step {
+    /// For a lock that others can read beside each other: if its sections are long, leaving it to
+    /// one thread would cost what others read meanwhile.
+    pub(in crate::raw) fn sharing_long_sections(self) -> Self {
+        Front {
+            shares_long_sections: true,
+            ..self
+        }
+    }
+
+    /// Whether this waiter finds out whether the lock should be kept.
+    pub(in crate::raw) fn is_trial(&self) -> bool {
+        self.trial
+    }
+
+    pub(super) fn next(&mut self, seen: Seen) -> Step {
         if self.phase == Phase::Arrived {
             self.since = seen.now;
+        }
+        if self.shares_long_sections && self.is_in_one_section(seen) {
+            self.share(seen.now);
+            return Step::Share;
         }
         let left = self.quantum.saturating_sub(seen.since(self.since));
         if left == 0 && self.phase != Phase::Arrived {
@@ -128,8 +134,13 @@ impl Front {
         }
     }
 
+    /// Whether the same critical section goes on since the watch began.
+    fn is_in_one_section(&self, seen: Seen) -> bool {
+        matches!(self.phase, Phase::Watching { free: false, .. }) && seen.watched && !seen.free
+    }
+
     /// The lock is better shared. The waiter has polled it since `start`.
-    pub(in crate::raw) fn share(&mut self, start: u64) {
+    fn share(&mut self, start: u64) {
         self.trial = false;
         self.phase = Phase::Polling(start);
     }
@@ -141,8 +152,8 @@ impl Front {
             Step::Take { idle: false }
         } else if left == 0 {
             Step::Request
-        } else if spun < SPIN {
-            Step::Poll((SPIN - spun).min(left))
+        } else if spun < SPIN_NS {
+            Step::Poll((SPIN_NS - spun).min(left))
         } else {
             self.phase = Phase::Woken;
             Step::Sleep(left)
@@ -152,14 +163,14 @@ impl Front {
     fn watch(&mut self, seen: Seen) -> Step {
         let (start, free) = (seen.now, seen.free);
         self.phase = Phase::Watching { start, free };
-        Step::Watch(if free { self.idle() } else { LOOK })
+        Step::Watch(if free { self.idle() } else { FIRST_PAUSE_NS })
     }
 
     /// After this time a lock that is free still is idle.
     fn idle(&self) -> u64 {
         match self.transfer {
-            0 => IDLE,
-            nanos => nanos.min(IDLE),
+            0 => IDLE_NS,
+            nanos => nanos.min(IDLE_NS),
         }
     }
 
@@ -169,7 +180,7 @@ impl Front {
         if !seen.watched {
             self.transfer = self.transfer.max(seen.look);
             self.unlocks += 1;
-            if self.unlocks < UNLOCKS {
+            if self.unlocks < UNLOCKS_SAMPLED {
                 return self.watch(seen);
             }
         } else if seen.free && free {
@@ -179,9 +190,9 @@ impl Front {
         } else if seen.free {
             self.phase = Phase::Watching { start, free: true };
             return Step::Pause(self.idle());
-        } else if watched < SPIN {
+        } else if watched < SPIN_NS {
             // The same critical section goes on. The pauses double.
-            return Step::Pause(watched.clamp(LOOK, IDLE));
+            return Step::Pause(watched.clamp(FIRST_PAUSE_NS, IDLE_NS));
         } else if self.trial {
             self.share(start);
             return Step::Share;
@@ -192,7 +203,7 @@ impl Front {
 
     fn timed_sleep(&mut self, left: u64) -> Step {
         // The first time briefly: a lock that others take in turn looks kept, until they queue.
-        let nanos = if self.rested { left } else { left.min(SPIN) };
+        let nanos = if self.rested { left } else { left.min(SPIN_NS) };
         self.rested = true;
         self.phase = Phase::Rested;
         Step::TimedSleep(nanos)

@@ -1,4 +1,4 @@
-//! Waiters of the mutex in the spinlock's NUMA-aware queue: local waiters first, see
+//! Waiters in the spinlock's NUMA-aware queue: local waiters first, see
 //! [`cna`](crate::raw::cna).
 //!
 //! A waiter that gives up leaves its node behind, and a head skips it: in a queue that heads
@@ -8,39 +8,36 @@ use super::queue::Limits;
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::raw::cna::{self, Head};
-use crate::raw::qspinlock::Sound;
 use crate::raw::waiter::{
-    ABANDONED, GO, Link, Node, PARKED, PRIORITY, WAITING, Waiter, left, passed,
+    ABANDONED, GO, Link, Node, PARKED, PRIORITY, WAITING, Waiter, expired, left,
 };
 use crate::tuning::Tuning;
 
-/// Queues, runs `at_front` as the head, and passes headship on. `false` also if the deadline comes
-/// first.
-pub(super) fn wait<P: Platform>(
+/// Queues, and waits to be the head. `None`: the deadline has come first.
+pub(super) fn join<P: Platform>(
     tail: &P::AtomicU16,
     place: Waiter<P>,
     tuning: Tuning,
     limits: Limits,
-    at_front: impl FnOnce() -> bool,
-) -> bool {
+) -> Option<(Head<P>, Waiter<P>)> {
     let domain = if tuning.reorder { P::domain() } else { 0 };
     let priority = tuning.reorder && P::is_priority();
     let named = if priority { PRIORITY } else { domain };
     place.node().prepare(named, true);
     // Guarded: this waiter may leave or sleep, so headship is handed over by compare-and-swap.
     let link = Link::new(place.id(), true, named);
-    let headship = match cna::queue::<P>(tail, link) {
-        None => Some((place, GO)),
-        Some(_) => wait_for_headship(place, limits),
+    let (place, state) = match cna::queue::<P>(tail, link) {
+        None => (place, GO),
+        Some(_) => wait_for_headship(place, limits)?,
     };
-    let Some((place, state)) = headship else {
-        return false;
-    };
-    let mut head = Head::<P, Sound>::new(P::waiters(), place.id(), state, tuning, domain);
+    let mut head = Head::new(P::waiters(), place.id(), state, tuning, domain);
     head.pre_scan();
-    let taken = at_front();
-    head.leave(tail, &place, |heir, go, _| hand_over(heir, go));
-    taken
+    Some((head, place))
+}
+
+/// Passes headship on.
+pub(super) fn leave<P: Platform>(tail: &P::AtomicU16, head: &mut Head<P>, place: &Waiter<P>) {
+    head.leave(tail, place, |heir, go, _| hand_over(heir, go));
 }
 
 /// `None`: the time is up, and the node belongs to the head that skips it.
@@ -48,23 +45,23 @@ fn wait_for_headship<P: Platform>(
     mut place: Waiter<P>,
     limits: Limits,
 ) -> Option<(Waiter<P>, u32)> {
-    let Limits { patience, deadline } = limits;
+    let Limits { spin_ns, deadline } = limits;
     let state = &place.node().state;
     loop {
-        let limit = patience.min(left(deadline, P::now));
+        let limit = spin_ns.min(left(deadline, P::now));
         if let Ok(headship) = P::wait_for(state, Acquire, limit, |s| s != WAITING) {
             return Some((place, headship));
         }
         // Relaxed: nothing is handed over.
         let park = || state.compare_exchange(WAITING, PARKED, Relaxed, Relaxed);
-        if passed(deadline, P::now) {
+        if expired(deadline, P::now) {
             place = place.abandon(WAITING).err()?;
         } else if park().is_ok() {
             P::count(Event::Park);
             while state.load(Relaxed) == PARKED {
                 let key = (&raw const *state).cast();
                 P::park(key, PARKED, deadline, || state.load(Relaxed));
-                if passed(deadline, P::now) {
+                if expired(deadline, P::now) {
                     place = place.abandon(PARKED).err()?;
                 }
             }

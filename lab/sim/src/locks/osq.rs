@@ -1,0 +1,230 @@
+//! A kernel's cancellable queue of spinners (`osq_lock`), with a choice of where a spinner reads
+//! its predecessor's CPU number. Linux changed that place in 2023 to cure false sharing, and what
+//! the change gains is published.
+//!
+//! The library's own queue is the OSQ, too, with the place that serves best; `raw/osq.rs` of
+//! kinlock-core explains the steps by which a spinner leaves. This one has no waiter that sleeps and
+//! no thread that is preempted: each spinner has a CPU.
+
+use crate::platform::{Sim, SimU16, SimU32};
+use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
+
+/// Nanoseconds between two looks at the predecessor's CPU number. The published spin loop looks in
+/// each iteration: a `pause`, two loads and a compare.
+const LOOK_EVERY_NS: u64 = 50;
+
+/// Where a spinner reads its predecessor's CPU number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum CpuNumber {
+    /// In the predecessor's node. That line changes whenever a thread queues behind it, and when it
+    /// hands headship on or leaves.
+    InNode,
+    /// In a separate line of the predecessor: read remotely, but seldom written.
+    OwnLine,
+    /// In the spinner's own node, copied when the two were linked.
+    Copied,
+}
+
+const WAITING: u32 = 0;
+const GO: u32 = 1;
+
+#[repr(align(128))]
+struct Node {
+    state: SimU32,
+    /// The next spinner's number + 1; 0 = none yet.
+    next: SimU32,
+    /// The spinner before this one, likewise.
+    previous: SimU32,
+    cpu: SimU16,
+    predecessor_cpu: SimU16,
+    apart: OwnLine,
+}
+
+#[repr(align(128))]
+struct OwnLine(SimU16);
+
+/// The queue. A thread's node is named by the thread's number.
+pub(super) struct Osq {
+    /// The last spinner's number + 1; 0 = the queue is empty.
+    tail: SimU32,
+    nodes: &'static [Node],
+    number: CpuNumber,
+}
+
+impl Osq {
+    pub(super) fn new(threads: usize, number: CpuNumber) -> Self {
+        let node = |_| Node {
+            state: SimU32::new(WAITING),
+            next: SimU32::new(0),
+            previous: SimU32::new(0),
+            cpu: SimU16::new(0),
+            predecessor_cpu: SimU16::new(0),
+            apart: OwnLine(SimU16::new(0)),
+        };
+        Osq {
+            tail: SimU32::new(0),
+            nodes: crate::place_slice(threads, node),
+            number,
+        }
+    }
+
+    /// Queues, and waits until the thread is the head (`true`), or until `until` (`false`: it has
+    /// left the queue). A head must call [`leave`](Self::leave).
+    pub(super) fn join(&self, me: usize, until: u64) -> bool {
+        let (node, name) = (&self.nodes[me], me as u32 + 1);
+        node.state.store(WAITING, Relaxed);
+        node.next.store(0, Relaxed);
+        self.publish_cpu(node);
+        let before = self.tail.swap(name, AcqRel);
+        if before == 0 {
+            return true;
+        }
+        self.link(before, name);
+        self.spin(node, until) || !self.unqueue(name)
+    }
+
+    /// Hands headship on to the next spinner, if any.
+    pub(super) fn leave(&self, me: usize) {
+        let next = self.detach_next(me as u32 + 1, 0);
+        if next != 0 {
+            self.node(next).state.store(GO, Release);
+        }
+    }
+
+    fn node(&self, name: u32) -> &Node {
+        &self.nodes[name as usize - 1]
+    }
+
+    fn link(&self, before: u32, after: u32) {
+        let (first, second) = (self.node(before), self.node(after));
+        if self.number == CpuNumber::Copied {
+            let cpu = first.cpu.load(Relaxed);
+            second.predecessor_cpu.store(cpu, Relaxed);
+        }
+        second.previous.store(before, Release);
+        first.next.store(after, Release);
+    }
+
+    /// Spins until headship comes (`true`) or the time is up.
+    fn spin(&self, node: &Node, until: u64) -> bool {
+        if until == NEVER {
+            Sim::wait(&node.state, Acquire, |state| state == GO);
+            return true;
+        }
+        loop {
+            let left = until.saturating_sub(Sim::now());
+            let pause = LOOK_EVERY_NS.min(left);
+            if Sim::wait_for(&node.state, Acquire, pause, |state| state == GO).is_ok() {
+                return true;
+            }
+            // As each spinner has a CPU, the look costs what it costs in a kernel and ends nothing.
+            self.predecessors_cpu(node);
+            if Sim::now() >= until {
+                return false;
+            }
+        }
+    }
+
+    /// Leaves the queue. `false`: headship has come first.
+    fn unqueue(&self, name: u32) -> bool {
+        let node = self.node(name);
+        let before = loop {
+            let before = node.previous.load(Acquire);
+            let next = &self.node(before).next;
+            if next.compare_exchange(name, 0, AcqRel, Relaxed).is_ok() {
+                break before;
+            }
+            if node.state.load(Acquire) == GO {
+                return false;
+            }
+            // The predecessor leaves, too, and will write another one's name.
+            Sim::relax();
+        };
+        let after = self.detach_next(name, before);
+        if after != 0 {
+            self.link(before, after);
+        }
+        true
+    }
+
+    /// Takes the successor's name out of the node, so that the successor cannot leave meanwhile.
+    /// 0: there is none, and the tail is `back` now.
+    fn detach_next(&self, name: u32, back: u32) -> u32 {
+        let next = &self.node(name).next;
+        loop {
+            if self.tail.load(Relaxed) == name {
+                let moved = self.tail.compare_exchange(name, back, AcqRel, Relaxed);
+                if moved.is_ok() {
+                    return 0;
+                }
+            }
+            let after = next.swap(0, AcqRel);
+            if after != 0 {
+                return after;
+            }
+            // A newcomer is about to link itself, or a leaving successor to link its own.
+            Sim::relax();
+        }
+    }
+
+    fn publish_cpu(&self, node: &Node) {
+        let cpu = Sim::cpu();
+        match self.number {
+            CpuNumber::OwnLine if node.apart.0.load(Relaxed) == cpu => {}
+            CpuNumber::OwnLine => node.apart.0.store(cpu, Relaxed),
+            _ => node.cpu.store(cpu, Relaxed),
+        }
+    }
+
+    fn predecessors_cpu(&self, node: &Node) -> u16 {
+        let before = || self.node(node.previous.load(Relaxed));
+        match self.number {
+            CpuNumber::InNode => before().cpu.load(Relaxed),
+            CpuNumber::OwnLine => before().apart.0.load(Relaxed),
+            CpuNumber::Copied => node.predecessor_cpu.load(Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::SimU64;
+    use crate::{Disturbance, Schedule, machine, place};
+
+    const THREADS: usize = 5;
+    const TURNS: u64 = 20;
+
+    /// Threads count as heads of the queue. Each gives up and starts anew as often as it takes.
+    fn count(number: CpuNumber, seed: u64) -> (u64, bool) {
+        let machine = machine::load("haswell-ex-4s").unwrap();
+        Schedule::new(machine, THREADS, Disturbance::preemptions(seed, 5, 2_000))
+            .play(
+                || {
+                    let queue = Osq::new(THREADS, number);
+                    (place(queue), place(SimU64::new(0)))
+                },
+                |(queue, count), me| {
+                    for turn in 0..TURNS {
+                        while !queue.join(me, Sim::now() + 100 * (1 + turn % 4)) {}
+                        let before = count.load(Relaxed);
+                        count.store(before + 1, Relaxed);
+                        queue.leave(me);
+                    }
+                },
+                |_, _| {},
+                |(queue, count), _| (count.load(Relaxed), queue.tail.load(Relaxed) == 0),
+            )
+            .1
+    }
+
+    #[test]
+    fn one_thread_at_a_time_is_head_while_others_give_up() {
+        for number in [CpuNumber::InNode, CpuNumber::OwnLine, CpuNumber::Copied] {
+            for seed in 0..50 {
+                let counted = count(number, seed);
+                assert_eq!(counted, (THREADS as u64 * TURNS, true), "{number:?} {seed}");
+            }
+        }
+    }
+}

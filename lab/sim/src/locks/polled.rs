@@ -1,0 +1,147 @@
+//! The mutexes of the published tables, as near as it gets to a kernel's at the time: spinners poll
+//! the word all the time, or queue and only the head polls. They never sleep: a kernel's CPU that
+//! has nothing better to do spins for as long as the holder runs.
+
+use super::osq::{CpuNumber, Osq};
+use super::{Kind, Lock};
+use crate::platform::{Sim, SimU8, SimU32};
+use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
+
+/// All of them.
+pub(super) const ALL: &[Kind] = &[
+    Kind::new(
+        "polled",
+        |_| crate::place(Owned::new(None)),
+        "a mutex as before the published tables: every spinner polls the word, nobody parks",
+    ),
+    Kind::new(
+        "polled-fifo",
+        |threads| crate::place(Owned::new(Some(Osq::new(threads, CpuNumber::Copied)))),
+        "a mutex as in the published tables: spinners queue, their head polls the word, nobody parks",
+    ),
+    Kind::new(
+        "polled-osq-shared",
+        |threads| place_impatient(threads, CpuNumber::InNode),
+        "the same, and spinners read their predecessor's CPU number in its node",
+    ),
+    Kind::new(
+        "polled-osq-own-line",
+        |threads| place_impatient(threads, CpuNumber::OwnLine),
+        "the same, in a line of its own",
+    ),
+    Kind::new(
+        "polled-osq-cached",
+        |threads| place_impatient(threads, CpuNumber::Copied),
+        "the same, in a copy of their own",
+    ),
+];
+
+const FREE: u8 = 0;
+const HELD: u8 = 1;
+
+/// The word of a mutex, and the queue of its spinners.
+struct Polled {
+    locked: SimU8,
+    queue: Option<Osq>,
+}
+
+impl Polled {
+    fn new(queue: Option<Osq>) -> Self {
+        Polled {
+            locked: SimU8::new(FREE),
+            queue,
+        }
+    }
+
+    fn take(&self) -> bool {
+        let taken = self.locked.compare_exchange(FREE, HELD, Acquire, Relaxed);
+        taken.is_ok()
+    }
+
+    /// Takes the lock (`true`), or gives up at `until`.
+    fn lock_until(&self, me: usize, until: u64) -> bool {
+        if self.take() {
+            return true;
+        }
+        let Some(queue) = &self.queue else {
+            return self.poll(until);
+        };
+        if !queue.join(me, until) {
+            return false;
+        }
+        let taken = self.poll(until);
+        queue.leave(me);
+        taken
+    }
+
+    fn poll(&self, until: u64) -> bool {
+        loop {
+            let left = match until {
+                NEVER => NEVER,
+                _ => until.saturating_sub(Sim::now()),
+            };
+            if Sim::wait_for(&self.locked, Relaxed, left, |locked| locked == FREE).is_err() {
+                return false;
+            }
+            if self.take() {
+                return true;
+            }
+        }
+    }
+
+    fn unlock(&self) {
+        self.locked.store(FREE, Release);
+    }
+}
+
+/// A mutex with its owner's name beside it, as a kernel's has: written after locking and before
+/// unlocking.
+struct Owned {
+    mutex: Polled,
+    owner: SimU32,
+}
+
+impl Owned {
+    fn new(queue: Option<Osq>) -> Self {
+        Owned {
+            mutex: Polled::new(queue),
+            owner: SimU32::new(0),
+        }
+    }
+}
+
+impl Lock for Owned {
+    fn lock(&self, me: usize) {
+        self.mutex.lock_until(me, NEVER);
+        self.owner.store(me as u32 + 1, Relaxed);
+    }
+
+    fn unlock(&self, _: usize) {
+        self.owner.store(0, Relaxed);
+        self.mutex.unlock();
+    }
+}
+
+/// A mutex whose waiters give up now and then, and start anew: they leave the queue from any place
+/// in it.
+struct Impatient(Polled);
+
+fn place_impatient(threads: usize, number: CpuNumber) -> &'static dyn Lock {
+    crate::place(Impatient(Polled::new(Some(Osq::new(threads, number)))))
+}
+
+/// Nanoseconds after which they do so first; each later time takes twice as long.
+const FIRST_LIMIT_NS: u64 = 200_000;
+
+impl Lock for Impatient {
+    fn lock(&self, me: usize) {
+        let mut limit = FIRST_LIMIT_NS;
+        while !self.0.lock_until(me, Sim::now() + limit) {
+            limit *= 2;
+        }
+    }
+
+    fn unlock(&self, _: usize) {
+        self.0.unlock();
+    }
+}

@@ -1,0 +1,32 @@
+//! How a contended lock is waited for: what the [mutex](super::mutex) and the
+//! [reader-writer lock](super::rwlock) share.
+//!
+//! A wait has three parts, each a function that the lock calls:
+//!
+//! 1. [`barge`]: for a moment the newcomer tries to take the lock past the queue.
+//! 2. [`enter`]: it queues, and sleeps in its place if that takes long. The result is a guard: its
+//!    owner is at the front of the queue, and hands that on by dropping it.
+//! 3. [`wait_at_front`]: one loop looks at the lock, asks the [policy] what to do next, and does it.
+//!
+//! A lock says what a look, taking it, sleeping and requesting a hand-off are by implementing
+//! [`Target`].
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `wait.rs` | the three parts, and `Target` |
+//! | `policy.rs` | from what was seen to what is done next: a pure function |
+//! | `queue.rs`, `cna_queue.rs` | queueing, first in, first out or local waiters first |
+//! | `constants.rs` | how long each step lasts |
+
+mod cna_queue;
+pub(in crate::raw) mod constants;
+mod policy;
+mod queue;
+mod wait;
+
+pub(in crate::raw) use policy::Front;
+pub use queue::Queue;
+pub(in crate::raw) use wait::{Next, Sight, Target, Wait, barge, enter, wait_at_front};
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,91 @@
+//! Queueing, for locks whose waiter at the front follows the policy: in a queue of the kind that
+//! the lock is configured for.
+
+use super::cna_queue;
+use crate::platform::Platform;
+use crate::raw::cna::Head;
+use crate::raw::osq::Osq;
+use crate::raw::waiter::Waiter;
+use crate::tuning::Tuning;
+
+/// How waiters queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Queue {
+    /// Not at all: every waiter looks at the word.
+    Unqueued,
+    /// First in, first out, and waiters that give up leave; see [`osq`](crate::raw::osq).
+    Osq,
+    /// Local waiters first as [tuned](Tuning::reorder), in the queue of the
+    /// [spinlock](crate::raw::qspinlock).
+    Cna,
+}
+
+/// When a waiter in the queue stops spinning, and when it gives up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// It spins for at most this many nanoseconds, then sleeps in its place.
+    pub(super) spin_ns: u64,
+    pub(super) deadline: u64,
+}
+
+/// The place at the front of a lock's queue. Dropping it makes the next waiter the front.
+#[derive(Debug)]
+pub(in crate::raw) struct Headship<'a, P: Platform>(Place<'a, P>);
+
+#[derive(Debug)]
+enum Place<'a, P: Platform> {
+    /// Beside the queue, with or without a node.
+    Unqueued {
+        _node: Option<Waiter<P>>,
+    },
+    Osq {
+        queue: &'a Osq<P>,
+        node: Waiter<P>,
+    },
+    Cna {
+        head: Head<P>,
+        tail: &'a P::AtomicU16,
+        node: Waiter<P>,
+    },
+}
+
+impl<'a, P: Platform> Headship<'a, P> {
+    /// For a waiter that finds no node, and so cannot queue.
+    pub(super) fn without_node() -> Self {
+        Headship(Place::Unqueued { _node: None })
+    }
+
+    /// Queues, and waits for the place at the front. `None`: the deadline has come first.
+    pub(super) fn wait(
+        queue: Queue,
+        waiters: &'a Osq<P>,
+        node: Waiter<P>,
+        tuning: Tuning,
+        limits: Limits,
+    ) -> Option<Self> {
+        let place = match queue {
+            Queue::Unqueued => Place::Unqueued { _node: Some(node) },
+            Queue::Osq => {
+                let first = waiters.join(&node, limits.spin_ns, limits.deadline);
+                let queue = waiters;
+                first.then_some(Place::Osq { queue, node })?
+            }
+            Queue::Cna => {
+                let tail = waiters.tail();
+                let (head, node) = cna_queue::join(tail, node, tuning, limits)?;
+                Place::Cna { head, tail, node }
+            }
+        };
+        Some(Headship(place))
+    }
+}
+
+impl<P: Platform> Drop for Headship<'_, P> {
+    fn drop(&mut self) {
+        match &mut self.0 {
+            Place::Unqueued { .. } => {}
+            Place::Osq { queue, node } => queue.leave(node),
+            Place::Cna { head, tail, node } => cna_queue::leave::<P>(tail, head, node),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The parts of a wait, for any [`Target`].
+
+use super::constants::{BARGE_NS, QUEUE_SPIN_NS, SPIN_NS};
+use super::policy::{Front, Seen, Step};
+use super::queue::{Headship, Limits, Queue};
+use crate::events::Event;
+use crate::platform::{NEVER, Platform};
+use crate::raw::osq::Osq;
+use crate::raw::waiter::{expired, sleep_until};
+use crate::tuning::Tuning;
+
+/// A lock, and what one waiter wants of it.
+pub(in crate::raw) trait Target<P: Platform> {
+    /// What a look at the word returns.
+    type Look: Copy;
+    /// What taking the lock returns.
+    type Taken;
+    /// Whether waiters sleep.
+    const PARKS: bool;
+
+    /// Loads the word, once: the policy heeds how long that takes.
+    fn look(&self) -> Self::Look;
+
+    /// What that look, and others at what lies in the same line, mean to the waiter.
+    fn sight(&self, look: Self::Look) -> Sight;
+
+    /// Takes the lock if that is possible now.
+    fn take(&mut self) -> Option<Self::Taken>;
+
+    /// Waits until the lock is seen free, for at most this many nanoseconds.
+    fn wait_until_free(&self, nanos: u64) -> bool;
+
+    /// Has the next unlock end [`Sight::watched`].
+    fn watch(&self);
+
+    /// Marks the lock as kept.
+    fn keep(&self);
+
+    /// Ends the mark of [`keep`](Self::keep), and a watch.
+    fn share(&self);
+
+    /// The waiter is about to leave the lock alone, whatever wakes it.
+    fn before_timed_sleep(&mut self) {}
+
+    /// Sleeps until an unlock, until `until` at most.
+    fn sleep(&mut self, wait: &Wait, until: u64) -> Next<Self::Taken>;
+
+    /// Requests a hand-off, and waits for it. `left`: the time to the deadline, in nanoseconds.
+    fn request(&mut self, wait: &Wait, left: u64) -> Next<Self::Taken>;
+
+    /// Leaves the lock alone for a while.
+    fn timed_sleep(&mut self, nanos: u64) {
+        if !Self::PARKS {
+            return P::back_off(nanos);
+        }
+        self.before_timed_sleep();
+        P::count(Event::Park);
+        sleep_until::<P>(P::now().saturating_add(nanos));
+    }
+}
+
+/// What a waiter sees of a lock.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::raw) struct Sight {
+    pub(in crate::raw) free: bool,
+    /// No unlock since the waiter began to watch.
+    pub(in crate::raw) watched: bool,
+    /// The lock is kept by its holders.
+    pub(in crate::raw) kept: bool,
+    /// It is kept, or another waiter has requested it: newcomers do not barge.
+    pub(in crate::raw) reserved: bool,
+}
+
+/// What follows a sleep or a request.
+#[derive(Debug)]
+pub(in crate::raw) enum Next<T> {
+    /// The waiter looks at the lock again.
+    Look,
+    /// The wait is over. `None`: the deadline has come.
+    End(Option<T>),
+}
+
+/// One wait, from its beginning to its end.
+#[derive(Debug)]
+pub(in crate::raw) struct Wait {
+    pub(in crate::raw) deadline: u64,
+    pub(in crate::raw) tuning: Tuning,
+    pub(in crate::raw) oversubscribed: bool,
+    pub(in crate::raw) front: Front,
+}
+
+impl Wait {
+    /// One wait in `waits_per_trial` finds out whether the lock should be kept; 0: none does.
+    pub(in crate::raw) fn begin<P: Platform>(
+        tuning: Tuning,
+        deadline: u64,
+        waits_per_trial: u32,
+    ) -> Self {
+        let quantum = tuning.quantum.nanos();
+        let tries = waits_per_trial > 0 && quantum > 0;
+        // Not 0: without a source of randomness each wait would be a trial.
+        let trial = tries && P::random() % waits_per_trial == waits_per_trial - 1;
+        Wait {
+            deadline,
+            tuning,
+            oversubscribed: false,
+            front: Front::new(quantum, trial),
+        }
+    }
+}
+
+/// Takes the lock without queueing, if it is soon free and not reserved.
+///
+/// With enough CPUs only if nobody queues. Otherwise the queue is where threads sleep, and the
+/// running ones share the lock.
+pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
+    target: &mut T,
+    queue: &Osq<P>,
+    wait: &Wait,
+) -> Option<T::Taken> {
+    let spin = if wait.oversubscribed {
+        SPIN_NS
+    } else {
+        BARGE_NS
+    };
+    let until = P::now().saturating_add(spin).min(wait.deadline);
+    loop {
+        let reserved = target.sight(target.look()).reserved;
+        let queued = !wait.oversubscribed && queue.last() != 0;
+        let left = until.saturating_sub(P::now());
+        if wait.front.is_trial() || reserved || queued || left == 0 {
+            return None;
+        }
+        if target.wait_until_free(left) {
+            if let Some(taken) = target.take() {
+                P::count(Event::Barge);
+                return Some(taken);
+            }
+        }
+    }
+}
+
+/// Queues, and waits for the place at the front. `None`: the deadline has come first.
+///
+/// A thread without a free node waits at the front at once, beside others.
+pub(in crate::raw) fn enter<'a, P: Platform, T: Target<P>>(
+    target: &T,
+    waiters: &'a Osq<P>,
+    queue: Queue,
+    wait: &Wait,
+) -> Option<Headship<'a, P>> {
+    let Some(node) = P::waiters().enter() else {
+        P::count(Event::SlotFallback);
+        return Some(Headship::without_node());
+    };
+    let spin_ns = match (T::PARKS, wait.oversubscribed) {
+        (false, _) => NEVER,
+        _ if target.sight(target.look()).kept => 0,
+        (_, true) => BARGE_NS,
+        (_, false) => QUEUE_SPIN_NS,
+    };
+    let deadline = wait.deadline;
+    let limits = Limits { spin_ns, deadline };
+    Headship::wait(queue, waiters, node, wait.tuning, limits)
+}
+
+/// Does what the policy says until the lock is taken, or the deadline has come (`None`).
+pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
+    target: &mut T,
+    wait: &mut Wait,
+) -> Option<T::Taken> {
+    if wait.front.is_trial() {
+        target.keep();
+    }
+    loop {
+        let before = P::now();
+        let look = target.look();
+        let now = P::now();
+        let sight = target.sight(look);
+        let seen = Seen {
+            now,
+            look: now.saturating_sub(before),
+            free: sight.free,
+            watched: sight.watched,
+            kept: sight.kept,
+        };
+        if expired(wait.deadline, || now) {
+            end_trial(target, wait);
+            return None;
+        }
+        let left = wait.deadline.saturating_sub(now);
+        let mut next = Next::Look;
+        match wait.front.next(seen) {
+            Step::Take { idle } => {
+                if let Some(taken) = target.take() {
+                    if idle {
+                        target.share();
+                    }
+                    return Some(taken);
+                }
+            }
+            Step::Share => target.share(),
+            Step::Watch(pause) => {
+                target.watch();
+                P::back_off(pause.min(left));
+            }
+            Step::Pause(pause) => P::back_off(pause.min(left)),
+            Step::Poll(nanos) => _ = target.wait_until_free(nanos.min(left)),
+            Step::TimedSleep(nanos) => target.timed_sleep(nanos.min(left)),
+            Step::Sleep(nanos) => {
+                let until = now.saturating_add(nanos).min(wait.deadline);
+                next = target.sleep(wait, until);
+            }
+            Step::Request => {
+                end_trial(target, wait);
+                next = target.request(wait, left);
+            }
+        }
+        if let Next::End(taken) = next {
+            return taken;
+        }
+    }
+}
+
+/// A trial that ends without a verdict leaves the lock shared.
+fn end_trial<P: Platform, T: Target<P>>(target: &T, wait: &Wait) {
+    if wait.front.is_trial() {
+        target.share();
+    }
+}
