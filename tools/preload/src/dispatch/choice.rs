@@ -97,7 +97,8 @@ fn choose() -> Mode {
         }
     }
     // Several threads may choose at the same time. They read the same environment, so they store
-    // the same modes. MODE is last: whoever finds it chosen need not choose.
+    // the same modes. MODE is stored last, since a thread that finds it chosen reads the other,
+    // too.
     RWLOCK_MODE.store(rwlocks, Relaxed);
     MODE.store(mode, Relaxed);
     Mode(mode)

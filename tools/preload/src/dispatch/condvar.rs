@@ -1,7 +1,7 @@
 //! The exported functions for condition variables, and waiting.
 //!
-//! A wait releases and takes the mutex by the mutex's own functions, whoever they belong to. Who
-//! waits is decided by both objects:
+//! A wait releases and takes the mutex by the mutex's own functions, which may be ours or the C
+//! library's. Both objects decide which wait it is:
 //!
 //! | condition variable | mutex | the wait |
 //! | --- | --- | --- |

@@ -94,7 +94,7 @@ unsafe extern "C" fn pthread_spin_init(pointer: *mut c_void, shared: c_int) -> c
     let mode = mode();
     counts::call(mode, || 0);
     if mode.reports() {
-        report::end(pointer as u64);
+        report::lock_ended(pointer as u64);
     }
     if mode.delegates() {
         // SAFETY: invariant 3.
@@ -109,7 +109,7 @@ unsafe extern "C" fn pthread_spin_init(pointer: *mut c_void, shared: c_int) -> c
 unsafe extern "C" fn pthread_spin_destroy(pointer: *mut c_void) -> c_int {
     counts::call(mode(), || 0);
     if mode().reports() {
-        report::end(pointer as u64);
+        report::lock_ended(pointer as u64);
     }
     0
 }

@@ -39,6 +39,7 @@ mod uses;
 
 use self::table::{add, bump, raise};
 use self::uses::{stack_of, used};
+use super::is_taken;
 use crate::thread::token;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -124,16 +125,16 @@ impl Wait {
         Wait { until, ..self }
     }
 
+    /// The wait was none: the lock's function returned an error at once.
+    pub(crate) fn discard(self) {
+        if let Some(thread) = memory::table().and_then(thread) {
+            thread.waits_for.store(0, Relaxed);
+        }
+    }
+
     /// How long the wait took.
     pub(crate) fn nanos(&self) -> u64 {
         self.until.saturating_sub(self.since)
-    }
-}
-
-/// The wait that the calling thread has begun ended at once, as an error: it does not count.
-pub(crate) fn waits_no_more() {
-    if let Some(thread) = memory::table().and_then(thread) {
-        thread.waits_for.store(0, Relaxed);
     }
 }
 
@@ -142,7 +143,7 @@ pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
     let Some(table) = memory::own_table() else {
         return;
     };
-    let is_taken = matches!(outcome.result, 0 | libc::EOWNERDEAD);
+    let is_taken = is_taken(outcome.result);
     if let Some(wait) = outcome.waited {
         has_waited(table, wait.nanos());
     }
@@ -232,7 +233,7 @@ fn holds(owner: &Owner, tally: &Tally, marks: Marks<'_>, locked: u64) {
 /// A lock with marks of its own was taken without a wait. Returns whether that is counted now; if
 /// not, more than counting is needed, and the caller has to call [`taken_at_once`].
 #[inline]
-pub(crate) fn counted(address: u64, marks: Marks<'_>) -> bool {
+pub(crate) fn count_taken(address: u64, marks: Marks<'_>) -> bool {
     let Some((owner, tally)) = tally::found(address, marks) else {
         return false;
     };
@@ -484,7 +485,7 @@ fn measure(tally: &Tally, lock: &Lock, weight: u16, taken_by: u32) {
 /// The calling thread is about to release a lock with marks of its own. `None`: that is noted. The
 /// time: more is needed, and the caller has to call [`release`] with it.
 #[inline]
-pub(crate) fn released(address: u64, marks: Marks<'_>) -> Option<u64> {
+pub(crate) fn count_release(address: u64, marks: Marks<'_>) -> Option<u64> {
     if let Some((_, tally)) = tally::found(address, marks) {
         if tally.since.load(Relaxed) == HELD {
             tally.since.store(0, Relaxed);
@@ -539,7 +540,7 @@ fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u64) {
 }
 
 /// The lock at this address was destroyed, or its memory is initialised as another lock.
-pub(crate) fn end(address: u64) {
+pub(crate) fn lock_ended(address: u64) {
     if let Some(table) = memory::table() {
         if let Some((index, lock)) = table::lock_at(table, address) {
             table::end(table, index, lock);
