@@ -72,7 +72,7 @@ extern "C" fn end() {
     counts::write();
     memory::finish();
     let warns = WARNS.load(Relaxed);
-    // SAFETY: it has no preconditions.
+    // SAFETY: invariant 11.
     let is_meant = warns == 1 || warns == unsafe { libc::getpid() };
     if is_meant && mode::chosen().is_none() {
         environment::write_stderr(
@@ -96,7 +96,7 @@ extern "C" fn _exit(status: c_int) -> ! {
     counts::write();
     memory::finish();
     loop {
-        // SAFETY: the call takes a number only.
+        // SAFETY: invariant 11.
         unsafe { libc::syscall(libc::SYS_exit_group, status) };
     }
 }

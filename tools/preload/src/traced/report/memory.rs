@@ -164,7 +164,7 @@ fn has_memory(address: usize) -> bool {
     const OR_ZERO: libc::c_int = 2 << 28 | 1;
     const WAKE_OP: libc::c_int = 5 | libc::FUTEX_PRIVATE_FLAG;
     let kept = Errno::keep();
-    // SAFETY: the kernel checks the address. No thread waits there, so none is woken.
+    // SAFETY: invariant 11: the kernel checks the address. No thread waits there, so none is woken.
     let result = unsafe {
         system_call!(
             libc::SYS_futex,
@@ -287,7 +287,7 @@ impl Drop for SignalsBlocked {
 /// Has the kernel clear [`FORK`] in children. Kernels before 4.14 cannot, and a page above 4 KiB
 /// would hold other variables, too. In both cases only the fork handler clears it.
 fn clear_in_children() {
-    // SAFETY: it only reads what the kernel told the process. The page has nothing else on it.
+    // SAFETY: invariant 11. The page has nothing else on it.
     unsafe {
         if libc::getauxval(libc::AT_PAGESZ) == PAGE as u64 {
             let page = ptr::from_ref(&FORK);
@@ -325,7 +325,7 @@ pub(crate) fn finish() {
 const SIZE: usize = size_of::<Table>();
 
 fn process() -> libc::pid_t {
-    // SAFETY: it has no preconditions.
+    // SAFETY: invariant 11.
     unsafe { system_call!(libc::SYS_getpid) as libc::pid_t }
 }
 
@@ -366,7 +366,7 @@ fn shared() -> Option<&'static Shared> {
     }
     let name = Name::new(format_args!("{SHARED}"))?;
     let file = open(&name, libc::O_RDWR).ok()?;
-    // SAFETY: numbers only.
+    // SAFETY: invariant 11.
     let length = unsafe { system_call!(libc::SYS_lseek, file, 0, libc::SEEK_END) };
     let has_page = length >= PAGE as libc::c_long;
     let mapped = has_page.then(|| map(file, PAGE, 0).ok()).flatten();
@@ -403,7 +403,7 @@ fn mapped() -> Result<&'static Table, libc::c_int> {
         }
     };
     let place = TABLE.load(Relaxed).addr();
-    // SAFETY: numbers only.
+    // SAFETY: invariant 11.
     let result = unsafe { system_call!(libc::SYS_ftruncate, file, SIZE as libc::off_t) };
     let mapped = match result {
         0 => map(file, SIZE, place),
@@ -446,7 +446,7 @@ fn largest_file() -> u64 {
 
 /// The calling thread's `errno`.
 fn errno() -> libc::c_int {
-    // SAFETY: it is the calling thread's.
+    // SAFETY: invariant 8.
     unsafe { *libc::__errno_location() }
 }
 
@@ -461,7 +461,7 @@ fn open(name: &Name, flags: libc::c_int) -> Result<libc::c_int, libc::c_int> {
 }
 
 fn close(file: libc::c_int) {
-    // SAFETY: the file is ours.
+    // SAFETY: invariant 11; the file is ours.
     unsafe { system_call!(libc::SYS_close, file) };
 }
 
@@ -492,7 +492,7 @@ fn fill_header(table: &Table, locks: u32) {
     }
     header.begin.store(Native::now(), Relaxed);
     header.process.store(process() as u32, Relaxed);
-    // SAFETY: it has no preconditions.
+    // SAFETY: invariant 11.
     let parent = unsafe { system_call!(libc::SYS_getppid) };
     header.parent.store(parent as u32, Relaxed);
     record::begin(table);
@@ -559,7 +559,7 @@ impl Errno {
     }
 
     pub(super) fn restore(self) {
-        // SAFETY: it is the calling thread's.
+        // SAFETY: invariant 8.
         unsafe { *libc::__errno_location() = self.0 };
     }
 }

@@ -88,8 +88,8 @@ pub(super) fn held(table: &Table, lock: &Lock, owner: &Owner, tally: &Tally, hol
     pause
         .sample_at
         .store(tally.sample_at.load(Relaxed), Relaxed);
-    // As if it were to be measured, so that the next acquisition is not only counted: it has to end
-    // the think time. `taken` then restores the number.
+    // The next acquisition has to end the think time, so it must not be one that is only counted.
+    // It looks like one to be measured until `taken` restores the number.
     let next = (tally.locked.load(Relaxed) as u32).wrapping_add(1);
     tally.sample_at.store(next, Relaxed);
     // The clock is read last: the time of measuring is no part of the program's think time.

@@ -25,7 +25,7 @@ const _: () = assert!(align_of::<Owner>() >= TAGS);
 /// table that they are in; 0: nothing yet; the tag alone: the table has no room for its tallies.
 #[inline]
 fn kept() -> usize {
-    // SAFETY: it is this thread's own memory, which nothing else points to.
+    // SAFETY: invariant 8.
     unsafe { *tallies() }
 }
 
@@ -39,7 +39,7 @@ fn own() -> Option<&'static Owner> {
 }
 
 fn keep(address: usize) {
-    // SAFETY: as above.
+    // SAFETY: invariant 8.
     unsafe { *tallies() = address };
 }
 
@@ -118,7 +118,7 @@ pub(super) fn new<'a>(
     }
     let free = places(serial).map(|at| &owner.tallies[at]);
     let unheld = free.into_iter().filter(|t| t.since.load(Relaxed) == 0);
-    // Of two tallies the less used one makes room. That of a lock that the thread holds cannot.
+    // Of two tallies the less used one makes room. A lock that the thread holds keeps its tally.
     let tally = unheld.min_by_key(|t| t.locked.load(Relaxed))?;
     settle(table, owner, tally);
     note_thread(lock, token());
