@@ -8,7 +8,7 @@ use crate::libc::{self as c_library, layout};
 use crate::mode::{
     COUNTS, DELEGATES, MODE, Mode, REPORTS, RWLOCK_MODE, SPINS, chosen, chosen_for_rwlocks,
 };
-use crate::traced::report::memory::{self, Begun};
+use crate::traced::report::make::{self, Begun};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// The first glibc whose condition variables have today's layout. With an older one every object
@@ -91,7 +91,7 @@ fn choose() -> Mode {
                 4,
                 b"kinlock: ignoring KINLOCK_REPORT: the path is too long\n",
             );
-        } else if let Begun::Done = memory::begin(Mode(mode).lock_number()) {
+        } else if let Begun::Done = make::begin(Mode(mode).lock_number()) {
             mode |= REPORTS;
             rwlocks |= REPORTS;
         }

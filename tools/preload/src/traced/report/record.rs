@@ -6,7 +6,9 @@
 //! at, too. Nothing here allocates, takes a lock or waits. What is changed belongs to the holder
 //! of the lock, or to the calling thread.
 
+use super::entries::tally_index;
 use super::memory::provide;
+use super::threads::thread;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use kinlock_core::Native;
 use kinlock_core::platform::Platform;
@@ -28,7 +30,7 @@ pub(super) fn begin(table: &Table) {
 
 /// The pause that belongs to a tally of the owner: the think time that runs, if any.
 fn pause<'a>(owner: &'a Owner, tally: &Tally) -> Option<&'a Pause> {
-    owner.pauses.get(super::tally::number(owner, tally))
+    owner.pauses.get(tally_index(owner, tally))
 }
 
 /// Forgets the think time that runs, since the tally becomes another lock's.
@@ -71,7 +73,7 @@ fn count(number: &AtomicU32, weight: u32) {
 
 /// How long the calling thread has waited so far, for all locks.
 fn waited(table: &Table) -> u64 {
-    super::thread(table).map_or(0, |thread| thread.wait_ns.load(Relaxed))
+    thread(table).map_or(0, |thread| thread.wait_ns.load(Relaxed))
 }
 
 /// A measured hold of `hold` nanoseconds by the calling thread has ended: a think time begins.
