@@ -33,6 +33,8 @@ pub(super) struct ForkPage {
     /// A number that tells the table from the tables of the processes that this one was forked
     /// from: 1 to 126; 0: there is no table.
     pub(super) tag: AtomicU32,
+    /// [`NOT_MADE`], then [`MAKING`], then [`MADE`] or [`FAILED`]; in the child of a fork
+    /// [`NOT_MADE`] again.
     pub(super) state: AtomicU32,
     room: [u32; 1022],
 }
@@ -45,9 +47,13 @@ pub(super) static FORK: ForkPage = ForkPage {
 
 const _: () = assert!(size_of::<ForkPage>() == PAGE);
 
+/// No lock has been taken in this process.
 pub(super) const NOT_MADE: u32 = 0;
+/// A thread makes the table. Others wait for it.
 pub(super) const MAKING: u32 = 1;
+/// There is a table.
 pub(super) const MADE: u32 = 2;
+/// There will be no table in this process.
 pub(super) const FAILED: u32 = 3;
 
 /// Tells the table from those of parent processes, of which a thread may still have addresses; 0:
