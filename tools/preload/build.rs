@@ -1,18 +1,18 @@
-//! Compiles the part that has to be C, and makes what the library is linked with instead of the
-//! libraries of this machine.
+//! Compiles what has to be C, and makes the stand-in with which this library is linked in place of
+//! the machine's C library.
 //!
-//! One library file has to load into processes of any C library from glibc 2.17 on, also where
-//! libgcc_s is missing. The linker notes the newest version of each function in the C library of
-//! the machine that builds, and a process whose C library lacks such a version does not start. So
-//! this library is linked with a stand-in: a shared object that is called `libc.so.6` and has the
-//! functions below, without versions. Then the loader takes what the process has. Functions that
-//! some of these C libraries lack, or have in another library, are defined in `src/libc/missing.c`.
+//! One library file has to load into processes with any glibc from 2.17 on, also where libgcc_s is
+//! missing. A linker records the version that each function has in the C library of the machine
+//! that builds, and a process whose C library lacks that version does not start. The stand-in is a
+//! shared object that is called `libc.so.6` and has the functions below, without versions: then the
+//! loader takes the ones of the process. Functions that some of these C libraries lack, or have in
+//! another library, are defined in `src/libc/missing.c` (decision 0103).
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// What the library takes from the C library, or the loader. Each is in `libc.so.6` or in the
-/// loader itself in all versions of glibc that it loads into.
+/// The functions that the library takes from the C library or the loader. In all supported versions
+/// of glibc each of them is in `libc.so.6` or in the loader itself.
 const FUNCTIONS: &[&str] = &[
     "__cxa_at_quick_exit",
     "__cxa_finalize",
@@ -64,13 +64,14 @@ const FUNCTIONS: &[&str] = &[
     "write",
     "writev",
 ];
+/// The variables that it takes from there.
 const VARIABLES: &[&str] = &[
     "environ",
     "program_invocation_name",
     "program_invocation_short_name",
 ];
 
-/// What has to be C.
+/// The sources in C.
 const SOURCES: &[&str] = &[
     "src/libc/layout.c",
     "src/libc/missing.c",
@@ -78,7 +79,7 @@ const SOURCES: &[&str] = &[
     "src/thread.c",
 ];
 
-/// Libraries that are on the linker's command line and that nothing may be taken from.
+/// Libraries on the linker's command line from which nothing may be taken: they are made empty.
 const EMPTY: &[&str] = &["gcc_s", "dl", "m", "pthread", "rt", "util"];
 
 #[path = "build/versions.rs"]
@@ -95,13 +96,14 @@ fn main() {
         .opt_level(2)
         // A cancelled thread unwinds the frames of `cancel.c`, from any instruction of some.
         .flag("-fasynchronous-unwind-tables")
-        // What a distribution's compiler may add would need more of the C library.
+        // A distribution's compiler may add these by default. They need more of the C library.
         .flag("-fno-stack-protector")
         .flag("-U_FORTIFY_SOURCE")
         .compile("kinlock_c");
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("stand-in");
     stand_in(&folder);
-    // Found before the machine's libraries. For the library alone, not for its tests.
+    // The linker searches this folder before the machine's. Only for the library, not for its
+    // tests.
     println!("cargo::rustc-cdylib-link-arg=-L{}", folder.display());
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,defs");
 }

@@ -1,13 +1,12 @@
-//! Gives the exported functions the versions that they have in the C library, beside their plain
-//! names.
+//! Gives each exported function a second symbol for each version that it has in the C library.
 //!
-//! A plain name answers references of any version, but not `dlvsym`, by which wrappers such as
-//! libfaketime ask for the function that they wrap. So there is a second symbol for each version:
-//! one jump, in an object of assembly.
+//! The loader takes a symbol without a version for references with any version. But `dlvsym` does
+//! not find it, and wrappers such as libfaketime use that to find the function that they wrap. The
+//! second symbols are one jump each, in an object of assembly (decision 0099).
 //!
-//! Versions are declared by a version script, and rustc passes one of its own, which declares
-//! none. Of the linkers that rustc uses only LLVM's takes both. Other linkers get none of this:
-//! then `dlvsym` finds the C library's functions.
+//! Versions have to be declared by a version script. rustc passes one of its own, which declares
+//! none, and of the linkers that rustc uses only LLVM's takes two. With other linkers there are no
+//! second symbols: `dlvsym` then finds the C library's functions.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +21,7 @@ const CONDVARS: &[&str] = &[
     "pthread_cond_wait",
 ];
 
-/// In the C library itself, and not in libpthread, before glibc 2.34.
+/// Functions that were in the C library itself, and not in libpthread, before glibc 2.34.
 const IN_LIBC: &[&str] = &[
     "_Exit",
     "__pthread_mutex_destroy",
@@ -44,8 +43,8 @@ const IN_LIBC: &[&str] = &[
     "pthread_mutex_unlock",
 ];
 
-/// These, the next and the last got a second version when libpthread became a part of the C
-/// library.
+/// Functions that were in libpthread before glibc 2.34. When libpthread became a part of the C
+/// library, they got a second version, as did those of the next two lists.
 const MOVED: &[&str] = &[
     "pthread_mutex_timedlock",
     "pthread_mutex_trylock",
@@ -87,7 +86,7 @@ const CLOCKS: &[&str] = &[
     "pthread_rwlock_clockwrlock",
 ];
 
-/// Which functions have which versions.
+/// Functions, and the versions that they have.
 type Table<'a> = &'a [(&'a [&'a str], &'a [&'a str])];
 
 const X86_64: Table = &[
@@ -106,8 +105,8 @@ const AARCH64: Table = &[
     (CLOCKS, &["2.30", "2.34"]),
 ];
 
-/// Makes the object and the script, and passes them to the linker. Sets `kinlock_versions`
-/// for tests.
+/// Makes the object and the version script, and passes them to the linker. Sets the cfg
+/// `kinlock_versions`, for tests.
 pub fn add() {
     println!("cargo::rerun-if-changed=build/versions.rs");
     println!("cargo::rerun-if-env-changed=PATH");
@@ -136,7 +135,8 @@ pub fn add() {
         "cargo::rustc-cdylib-link-arg=-Wl,--version-script={}",
         script.display()
     );
-    // The jumps go to this library's functions, also where another preloaded library has the same.
+    // The jumps have to reach this library's functions even if another preloaded library exports
+    // functions of the same names.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
     println!("cargo::rustc-cfg=kinlock_versions");
 }
@@ -185,7 +185,7 @@ fn assemble(folder: &Path, text: &str) -> PathBuf {
     objects.into_iter().next().expect("one object")
 }
 
-/// What makes rustc link by lld: nothing where it does that by default. `None`: it cannot.
+/// The arguments that make rustc link by lld: none if it does that by default. `None`: it cannot.
 fn arguments_for_lld() -> Option<Vec<&'static str>> {
     let flags = variable("CARGO_ENCODED_RUSTFLAGS");
     if flags.contains("fuse-ld=") {
@@ -201,7 +201,7 @@ fn arguments_for_lld() -> Option<Vec<&'static str>> {
     has_lld.then(|| vec!["-fuse-ld=lld"])
 }
 
-/// The 95 of rustc 1.95.
+/// The minor version of rustc: 95 of 1.95.
 fn rust_minor() -> u32 {
     let output = Command::new(variable("RUSTC")).arg("--version").output();
     let text = output.map(|output| output.stdout).unwrap_or_default();

@@ -15,7 +15,7 @@ unsafe extern "C" {
 /// Programs set a title by overwriting their arguments, and the C library's name of the program
 /// points into these.
 pub(crate) fn program() -> &'static [u8] {
-    // SAFETY: the C library sets them to strings before any constructor runs.
+    // SAFETY: invariant 12: the C library sets both before any constructor runs.
     let (long, short) = unsafe {
         (
             CStr::from_ptr(program_invocation_name).to_bytes(),
@@ -117,8 +117,7 @@ pub(crate) fn variable(name: &[u8]) -> Option<&'static [u8]> {
 
 /// The entries of the environment: the place of each in the array, and its text.
 fn entries() -> impl Iterator<Item = (*mut *mut c_char, &'static [u8])> {
-    // SAFETY: `environ` is null, or an array of strings up to a null pointer. POSIX forbids the
-    // program to change it while another thread reads it.
+    // SAFETY: invariant 12: it is null, or an array of strings up to a null pointer.
     let mut at = unsafe { environ };
     core::iter::from_fn(move || {
         // SAFETY: as above.
@@ -148,7 +147,8 @@ pub(crate) fn leave_children_alone() {
     // folders for it.
     let path = lookup::own_path();
     let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-    // SAFETY: the entry is writable memory of the process. Cells, since other pointers to it exist.
+    // SAFETY: invariant 12; the entry is writable memory of the process. Cells, since other
+    // pointers to it exist.
     let bytes = unsafe { core::slice::from_raw_parts(*place as *const Cell<u8>, length + 1) };
     let is_end = |byte: u8| byte == b':' || byte == b' ' || byte == 0;
     let (mut kept, mut from) = (NAME.len(), NAME.len());

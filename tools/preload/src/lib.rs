@@ -97,11 +97,17 @@
 //!    kernel has said can be read.
 //! 7. The loader knows a shared object's first and last address. The object is loaded while a
 //!    function of it is on the stack, and from its unwinding data to its end it can be read.
-//! 8. The count of read locks is a thread-local of the calling thread, and no reference to it
-//!    outlives the expression.
+//! 8. `thread.rs` and `errno` give pointers to thread-locals of the calling thread, and no
+//!    reference to one outlives the expression.
 //! 9. Memory of a loaded object is read where the kernel has said that each page can be read.
 //! 10. `kinlock_id` is a thread-local of this library in the static block that the loader gives
 //!     each thread, so that its distance from the thread pointer is a constant of the process.
+//! 11. Calls that get only numbers, or addresses that the kernel checks, have no preconditions and
+//!     change no memory that Rust refers to.
+//! 12. The environment, the names of the program and the version of the C library are strings that
+//!     live as long as the process; POSIX forbids the program to change the environment while
+//!     another thread reads it. The loader's description of an object lives as long as the object
+//!     is loaded.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("this library replaces functions of the GNU C library on Linux");

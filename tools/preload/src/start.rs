@@ -8,7 +8,7 @@ use crate::libc::real;
 use crate::mode;
 use crate::posix::spin;
 use crate::traced::counts;
-use crate::traced::report::memory;
+use crate::traced::report::make;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -51,9 +51,9 @@ extern "C" fn begin() {
         unsafe { libc::pthread_atfork(None, None, Some(counts::begin_in_child)) };
     }
     if reports {
-        memory::look_up();
+        make::look_up();
         // SAFETY: as above.
-        unsafe { libc::pthread_atfork(None, None, Some(memory::forget_in_child)) };
+        unsafe { libc::pthread_atfork(None, None, Some(make::forget_in_child)) };
     }
 }
 
@@ -65,14 +65,14 @@ unsafe extern "C" {
 /// the `_exit` below.
 extern "C" fn end_quickly(_: *mut c_void) {
     counts::write();
-    memory::finish();
+    make::finish();
 }
 
 extern "C" fn end() {
     counts::write();
-    memory::finish();
+    make::finish();
     let warns = WARNS.load(Relaxed);
-    // SAFETY: it has no preconditions.
+    // SAFETY: invariant 11.
     let is_meant = warns == 1 || warns == unsafe { libc::getpid() };
     if is_meant && mode::chosen().is_none() {
         environment::write_stderr(
@@ -94,9 +94,9 @@ static END: extern "C" fn() = end;
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
     counts::write();
-    memory::finish();
+    make::finish();
     loop {
-        // SAFETY: the call takes a number only.
+        // SAFETY: invariant 11.
         unsafe { libc::syscall(libc::SYS_exit_group, status) };
     }
 }

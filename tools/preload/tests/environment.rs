@@ -1,4 +1,4 @@
-//! What the environment asks of the library, and the counts.
+//! The environment variables that the library reads, and the counts.
 
 mod common;
 
@@ -68,7 +68,7 @@ fn counts_are_those_on_paper() {
             ("cond_signals", 2),
             ("threads", 2),
             // 2 and 2 of `mutex` by lock and unlock, 2 tries and an unlock, 3 of the condition
-            // variable, 2 inits, 6 and 2 of the passed ones, 3 of the spinlock, 9 of the
+            // variable, 2 inits, 6 and 2 of the delegated ones, 3 of the spinlock, 9 of the
             // reader-writer lock.
             ("calls", 32),
         ];
@@ -80,7 +80,8 @@ fn counts_are_those_on_paper() {
     }
 }
 
-/// A lock of ours has no reader count where the C library's has it.
+/// The program looks for the reader count where the C library keeps it: a lock of ours has none
+/// there.
 #[test]
 fn rwlocks_are_whose_was_asked_for() {
     let program = Program::of("whose.c");
@@ -180,7 +181,7 @@ fn without_a_place_for_the_report_the_program_runs_on() {
         .command()
         .env("KINLOCK_REPORT", "/nonexistent/report"));
     assert!(output.status.success(), "{output:?}");
-    // The command says it, once: many processes may have no place.
+    // The process says nothing, since many of them may have no place: the command says it once.
     assert_eq!(text(&output.stderr), "");
     let output = run(program.command().env("KINLOCK_REPORT", "x".repeat(5000)));
     assert!(output.status.success());
@@ -254,7 +255,7 @@ fn children_are_left_alone_on_demand() {
     assert_eq!(list("1").1, "libc.so.6");
 }
 
-/// Under whatever name it was preloaded.
+/// The library removes itself under whatever name it was preloaded.
 #[test]
 fn children_are_left_alone_by_a_library_of_another_name() {
     let other = scratch("other.so");

@@ -1,4 +1,4 @@
-//! C and C++ programs run with and without the library, and have to print the same.
+//! C and C++ programs have to print the same with and without the library.
 
 mod common;
 
@@ -55,9 +55,10 @@ fn before_main_and_in_plugins_and_after_main() {
     Program::of("early.c").with(&[plugin]).answers_the_same(ALL);
 }
 
-/// The library is a copy of the crate as theirs are.
+/// Two plugins have the crate `kinlock` linked into them. They and the library are three copies of
+/// the same code in one process.
 #[test]
-fn beside_plugins_with_copies_of_the_crate() {
+fn with_plugins_that_have_copies_of_the_crate() {
     let plugin = common::plugin_with_the_crate();
     let copies = [1, 2].map(|number| {
         let copy = common::scratch(&format!("copy-{number}.so"));
@@ -68,7 +69,8 @@ fn beside_plugins_with_copies_of_the_crate() {
     Program::of("copies.c").with(&copies).answers_the_same(ALL);
 }
 
-/// Nor where libraries were loaded that move what belongs to a thread.
+/// Loading libraries with thread-locals makes the C library move a thread's vector of modules at
+/// the next look-up of a thread-local.
 #[test]
 fn nothing_is_allocated_after_libraries_were_loaded() {
     let library = common::compile("local.c", &["-shared", "-fPIC"]);
@@ -102,7 +104,7 @@ fn nothing_is_allocated() {
     Program::of("allocations.c").answers_the_same(OURS);
 }
 
-/// Nor for a report. A program that looks at `errno` after it took a lock finds its own.
+/// The program also checks that taking a lock leaves `errno` as it was.
 #[test]
 fn nothing_is_allocated_for_a_report() {
     for lock in ALL {
@@ -121,14 +123,14 @@ fn nothing_is_allocated_for_a_report() {
     }
 }
 
-/// Needs a linker that takes two version scripts.
+/// It needs a linker that takes two version scripts.
 #[test]
 #[cfg_attr(not(kinlock_versions), ignore = "linked without lld")]
 fn functions_looked_up_by_version() {
     Program::of("byversion.c").answers_the_same(ALL);
 }
 
-/// Of the C library's hundreds of times as many fit, so its answers are others.
+/// Our lock counts fewer readers than the C library's, so the answers differ.
 #[test]
 fn too_many_readers() {
     let program = Program::of("rwfull.c");
@@ -151,7 +153,7 @@ fn too_many_readers() {
     }
 }
 
-/// So the tests above can fail.
+/// The tests of allocations can fail.
 #[test]
 fn an_allocation_would_be_found() {
     let output = Program::of("allocations.c")
@@ -164,14 +166,14 @@ fn an_allocation_would_be_found() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("an allocation"));
 }
 
-/// ci/preload.sh runs it.
+/// ci/preload.sh runs this test with optimisation.
 #[test]
 #[cfg_attr(debug_assertions, ignore = "without optimisation frames are larger")]
 fn the_smallest_stacks() {
     Program::of("small.c").answers_the_same(ALL);
 }
 
-/// ... suffice for a report, which looks up callers on them.
+/// A report looks up the callers on them, too.
 #[test]
 #[cfg_attr(debug_assertions, ignore = "without optimisation frames are larger")]
 fn the_smallest_stacks_under_a_report() {

@@ -1,17 +1,21 @@
-//! Classes of times, and how often waits are measured.
+//! The classes of times in histograms and recorded distributions, and how often waits are measured.
 
 use crate::{BUCKETS, CLASSES};
 
-/// The shortest time of the second class.
+/// Histograms: the second class begins above 2 to this power, in ns. All shorter times are in the
+/// first.
 const SHORTEST: u32 = 5;
 
-/// For how many waits of a thread for a lock one stands that is measured, after so many: all at
-/// first, then ever fewer, so that what is known grows about as the logarithm of their number.
+/// The weight of a measured wait of a thread for a lock, after `waits` earlier ones; one in that
+/// many is measured.
+///
+/// The first 64 waits are all measured, then one in 2, in 4, and so on, up to one in 64 from 1,056
+/// waits on. So at first the number of measured waits grows about as the logarithm of all waits.
 pub fn waits_per_sample(waits: u64) -> u32 {
     (waits / 32).next_power_of_two().min(64) as u32
 }
 
-/// The class of a time: two per power of two, from 32 ns on.
+/// The class of a time in a histogram: two per power of two, from 32 ns on.
 pub fn bucket(ns: u64) -> usize {
     let ns = ns.max(1 << SHORTEST);
     let power = ns.ilog2();
@@ -20,7 +24,7 @@ pub fn bucket(ns: u64) -> usize {
     class.min(BUCKETS - 1)
 }
 
-/// The end of a class: its times are shorter.
+/// The end of a histogram's class in ns: all its times are shorter.
 pub fn end_of(bucket: usize) -> u64 {
     let power = bucket / 2 + SHORTEST as usize;
     match bucket % 2 {
@@ -29,11 +33,11 @@ pub fn end_of(bucket: usize) -> u64 {
     }
 }
 
-/// Classes per power of two of a recorded distribution.
+/// How many classes a recorded distribution has per power of two.
 const PARTS: u64 = 8;
 
-/// The class of a time in a recorded distribution: eight per power of two, each nanosecond its own
-/// below 16 ns; the last one takes all from about 17 s on.
+/// The class of a time in a recorded distribution: eight per power of two. Below 16 ns each
+/// nanosecond is a class of its own. The last class has all times from about 16 s on.
 ///
 /// ```
 /// use kinlock_report::{class, class_range};
@@ -49,7 +53,7 @@ pub fn class(ns: u64) -> usize {
     (class as usize).min(CLASSES - 1)
 }
 
-/// The first time of a class, and the one after its last.
+/// The first time of a recorded distribution's class, in ns, and the one after its last.
 ///
 /// # Panics
 ///

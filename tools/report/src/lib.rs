@@ -1,36 +1,118 @@
 //! The table of the contention report: the preloaded library fills it, the command reads it.
 //!
-//! It is a file in memory, mapped by the program from its first lock on. So it is there however the
-//! program ends, and can be read at any time. All parts have a fixed size: nothing is allocated.
+//! This crate is the only definition of the table's layout. Each process of a report has one table,
+//! a file in memory that the process maps from its first lock on. So the table is there however the
+//! process ends, and can be read at any time. All parts have a fixed size: nothing is allocated.
+//!
+//! # Version
+//!
+//! [`MAGIC`] is the version of the layout, and changes with it. A [table](Header::magic) and the
+//! [page that all processes share](Shared::magic) begin with it, and both sides check it: the
+//! command ignores a table with another version, and the library does not use a shared page with
+//! another version. That the layout is unchanged is checked when this crate is compiled, by the
+//! sizes and places of its parts.
+//!
+//! # Entries
 //!
 //! An entry of zeros is free. Locks, stacks and uses are found by way of an index with open
-//! addressing, and their entries are filled one after the other. So the used part of each array is
-//! its beginning. What finds no place is counted as dropped. Times are nanoseconds of the monotonic
-//! clock. Indices stand for entries plus 1, so that 0 is none.
+//! addressing, and their entries are filled one after the other. So the used part of each of these
+//! arrays is its beginning. What finds no free entry is counted as dropped. Fields that refer to an
+//! entry hold its index plus 1, so that 0 is none.
 //!
 //! # Memory
 //!
 //! The file has the size of the table, but no memory at first. Before a [page](PAGE) is first
-//! touched, the library asks the kernel for it, and then sets its bit in
-//! [`Header::present`]. If there is no memory for it, the entry finds no place. A page without its
-//! bit must not be touched, not even by a read: the kernel would have to provide it, and a file
-//! system that is full makes that a fatal signal. The command reads the file with `pread`, which
-//! returns zeros for pages that are not there.
+//! touched, the library asks the kernel for its memory, and then sets the page's bit in
+//! [`Header::present`]. If there is no memory, the entry counts as dropped. A page without its bit
+//! must not be touched, not even by a read: the kernel would have to provide memory, and if the
+//! file system is full it ends the process by a signal instead. The command reads the file with
+//! `pread`, which returns zeros for pages that are not there.
 //!
-//! What each acquisition changes is in a [`Tally`] of the thread for the lock, so that no cache
-//! line moves with the lock but the lock's own. A thread has a few tallies. One that makes room,
-//! and those of a thread that ends, are added to the entries of the lock and the thread. The
-//! numbers of a lock are thus those in its entry and those in the tallies that stand
-//! [for it](Table::lock_of).
+//! # Tallies
 //!
-//! # Who changes what
+//! What changes with each acquisition is in a [`Tally`] of the thread for the lock, so that no
+//! cache line but the lock's own moves with the lock. A thread has a few tallies. When one has to
+//! make room, or its thread ends, its numbers are added to the entries of the lock and the thread.
+//! The numbers of a lock are therefore those in its entry plus those in the tallies that belong
+//! [to it](Table::lock_of).
 //!
-//! | field | changed by |
-//! | --- | --- |
-//! | of a tally, of a thread | that thread |
-//! | of a record | the holder of its lock, likewise |
-//! | of a lock, below "the holder's" | its holder, so that plain loads and stores suffice |
-//! | other numbers of a lock, of a use | any thread, by atomic additions |
+//! # Weights
+//!
+//! Not every acquisition is measured. A measured one has a weight: the number of acquisitions that
+//! it stands for. A *weighted* number counts each measured one that many times, so it is an
+//! estimate of the number over all acquisitions.
+//!
+//! # Units, and who writes
+//!
+//! Times are nanoseconds of the monotonic clock (`CLOCK_MONOTONIC`): points in time since the boot
+//! of the machine, or durations. Who writes a field:
+//!
+//! - *maker*: the thread that makes the table;
+//! - *adder*: the thread that adds the entry;
+//! - *owner*: the thread to which the entry belongs, by plain loads and stores;
+//! - *holder*: the thread that holds the lock. The lock orders the writers, so plain loads and
+//!   stores suffice;
+//! - *any*: any thread of the process, by atomic operations.
+//!
+//! | part | fields | unit | written by |
+//! | --- | --- | --- | --- |
+//! | [`Header`] | `magic`, `process`, `parent` | numbers | maker |
+//! | | `locks`, `domains`, `is_recorded` | numbers | maker |
+//! | | `begin` | ns, a point in time | maker |
+//! | | `end` | ns, a point in time | the thread that ends the process |
+//! | | `program` | bytes | maker, and again as `end` |
+//! | | `modules`, `locks_used`, `stacks_used`, `uses_used` | entries | any |
+//! | | `locks_freed`, `stacks_freed`, `uses_freed` | entries | any |
+//! | | `threads`, `records`, `ended` | threads, records, locks | any |
+//! | | `ended_threads` | as in `Thread` | any |
+//! | | `rwlocked` | acquisitions | any |
+//! | | `present` | a bit per page | any |
+//! | | `no_memory` | refusals by the kernel | any |
+//! | | `dropped_locks`, `dropped_threads` | acquisitions | any |
+//! | | `dropped_stacks`, `dropped_uses` | look-ups | any |
+//! | [`Module`] | all | addresses, bytes | adder; `end` last |
+//! | [`Thread`] | `token`, `id`, `name` | numbers, bytes | owner |
+//! | | `begin`, `end` | ns, points in time | owner |
+//! | | `locked`, `contended` | acquisitions | owner |
+//! | | `wait_ns`, `wait_max` | ns | owner |
+//! | | `waits_for` | address | owner |
+//! | [`Owner`] | `token` | number | owner |
+//! | [`Tally`] | `serial`, `lock`, `first`, `taken_by` | number, indices plus 1 | owner |
+//! | | `address` | address | owner |
+//! | | `locked`, `changed`, `remote` | acquisitions | owner |
+//! | | `since` | ns, a point in time | owner; 0 by the thread that unlocks |
+//! | | `sample_at` | number of an acquisition | owner |
+//! | | `gap`, `weight` | acquisitions | owner |
+//! | [`Waits`] | `count` | waits | owner |
+//! | | `nanos` | ns | owner |
+//! | [`Pause`] | `since`, `waited` | ns: a point in time, a duration | owner |
+//! | | `weight`, `sample_at` | as in `Tally` | owner |
+//! | [`Record`] | `holds`, `thinks`, `follows` | weighted acquisitions | holder |
+//! | [`Lock`] | `address`, `serial`, `kind` | address, numbers | adder; `address` at its end |
+//! | | `last`, `domain` | token, number | holder |
+//! | | `gap` | acquisitions | holder |
+//! | | `first`, `uses` | index plus 1 | holder, and a thread whose wait expired |
+//! | | `record` | index plus 1 | holder |
+//! | | `threads` | a bit per thread | holder |
+//! | | `nested` | acquisitions | holder |
+//! | | `samples` | measured holds | holder |
+//! | | `held`, `holds` | weighted holds | holder |
+//! | | `hold_ns` | weighted ns | holder |
+//! | | `hold_max` | ns | holder |
+//! | | `locked`, `changed`, `remote` | acquisitions | any |
+//! | | `contended`, `timeouts` | waits | any |
+//! | | `wait_ns`, `wait_max` | ns | any |
+//! | | `waits` | weighted waits | any |
+//! | | `tries`, `failed` | calls | any |
+//! | | `ended` | locks | any |
+//! | [`Stack`] | `hash`, `frames` | number, addresses | adder |
+//! | | `ended`, `ended_count` | index plus 1, locks | any |
+//! | [`Use`] | `key`, `before` | indices plus 1 | adder |
+//! | | `contended`, `held` | weighted waits, weighted holds | any |
+//! | | `wait_ns`, `hold_ns` | weighted ns | any |
+//! | | `wait_max` | ns | any |
+//! | [`Shared`] | `magic`, `is_over` | numbers | the command |
+//! | | `without_table`, `errno` | processes, `errno` | any process |
 
 #![no_std]
 
@@ -39,10 +121,10 @@ mod classes;
 pub use classes::{bucket, class, class_range, end_of, waits_per_sample};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// How a file begins. It changes with the layout.
+/// The version of the layout. It has to change with the layout, and with the meaning of a field.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock6");
 
-/// How many locks, living and ended ones, are told apart.
+/// How many locks the table has room for, living and ended ones.
 pub const LOCKS: usize = 16384;
 /// How many call stacks.
 pub const STACKS: usize = 8192;
@@ -50,67 +132,71 @@ pub const STACKS: usize = 8192;
 pub const USES: usize = 32768;
 /// How many threads.
 pub const THREADS: usize = 1024;
-/// How many pages a table may have: a bit for each.
+/// How many pages a table may have: [`Header::present`] has a bit for each.
 pub const PAGES: usize = 16384;
-/// The unit in which the table gets memory.
+/// The unit in which the table gets memory, in bytes.
 pub const PAGE: usize = 4096;
-/// How many threads have tallies at a time.
+/// How many threads can have tallies at the same time.
 pub const OWNERS: usize = 512;
 /// How many tallies such a thread has.
 pub const TALLIES: usize = 64;
 /// How many shared objects.
 pub const MODULES: usize = 256;
-/// How many locks are recorded: the first ones, in the second half those that are often measured.
+/// How many locks can be recorded. The first half of the records goes to the first locks, the
+/// second half to locks that are measured often.
 pub const RECORDS: usize = 512;
-/// How many classes a recorded distribution has.
+/// How many classes a recorded distribution has; see [`class`].
 pub const CLASSES: usize = 256;
-/// Threads of a recorded lock are told apart by their number modulo this.
+/// A record tells threads apart by their number modulo this.
 pub const RECORDED_THREADS: usize = 32;
-/// How many calls of a stack, innermost first.
+/// How many return addresses of a call stack are kept, from the innermost one on.
 pub const FRAMES: usize = 16;
-/// How many classes of a histogram.
+/// How many classes a histogram has; see [`bucket`].
 pub const BUCKETS: usize = 64;
-/// Threads of one lock are told apart by their number modulo this.
+/// A lock tells threads apart by their number modulo this.
 pub const THREAD_BITS: usize = 256;
 
-/// Set in the address of a lock that was destroyed or initialised again.
+/// Set in the address of a lock that has ended: it was destroyed, or its memory was initialised as
+/// another lock.
 pub const ENDED: u64 = 1;
-/// In the place of an address: the entry was in use, and is free again.
+/// In the place of an address or a key: the entry was in use, and is free again.
 pub const FREED: u64 = 2;
 
-/// In the kind of a lock: a spinlock. The other bits are the C library's.
+/// Set in the kind of a lock that is a spinlock. The other bits are the C library's kind of a
+/// mutex.
 pub const SPIN: u32 = 1 << 16;
 
 /// The whole file.
 #[repr(C)]
 pub struct Table {
-    /// What holds for all of it.
+    /// What concerns the whole table.
     pub header: Header,
-    /// Shared objects in which there are locks or callers.
+    /// Shared objects in which there are locks or callers, in the order in which they were found.
     pub modules: [Module; MODULES],
-    /// At the number of the thread, modulo [`THREADS`], or soon after.
+    /// Threads. A thread's entry is at its number modulo [`THREADS`], or soon after.
     pub threads: [Thread; THREADS],
-    /// Where the locks are, by address.
+    /// Indices of locks plus 1, by the hash of the address.
     pub lock_index: [AtomicU32; 2 * LOCKS],
-    /// Where the stacks are, by the hash of their frames.
+    /// Indices of stacks plus 1, by the hash of the frames.
     pub stack_index: [AtomicU32; 2 * STACKS],
-    /// Where the uses are, by lock and stack.
+    /// Indices of uses plus 1, by the hash of lock and stack.
     pub use_index: [AtomicU32; 2 * USES],
-    /// In the order in which they came.
+    /// Locks, in the order in which they were first taken.
     pub locks: [Lock; LOCKS],
-    /// Likewise.
+    /// Call stacks, in the order in which they were found.
     pub stacks: [Stack; STACKS],
-    /// Likewise.
+    /// Uses, in the order in which they were found.
     pub uses: [Use; USES],
-    /// By the number of the thread.
+    /// The tallies of threads. A thread's are at its number modulo [`OWNERS`], or after.
     pub owners: [Owner; OWNERS],
-    /// In the order in which locks were first measured.
+    /// Records, in the order in which the locks were first measured.
     pub records: [Record; RECORDS],
 }
 
 impl Table {
-    /// The lock that a tally stands for, by its index: if its entry is another lock's by now, the
-    /// one that the ended lock has joined. `None` if the tally is free.
+    /// The index of the lock to which a tally belongs. If that lock has ended and its entry is
+    /// another lock's by now: the ended lock to whose numbers its own were added. `None`: the tally
+    /// is free.
     pub fn lock_of(&self, tally: &Tally) -> Option<usize> {
         let serial = tally.serial.load(Relaxed);
         let at = (tally.lock.load(Relaxed) as usize).checked_sub(1)?;
@@ -123,82 +209,82 @@ impl Table {
     }
 }
 
-/// In how many places acquisitions of reader-writer locks are counted.
+/// In how many places acquisitions of reader-writer locks are counted, so that the counting does
+/// not become a source of contention.
 pub const RW_SHARDS: usize = 16;
 
-/// A number in a cache line of its own, and in its own pair of lines that are fetched together.
+/// A number that shares no cache line with another, nor a pair of lines that is fetched together.
 #[repr(C, align(128))]
 pub struct Padded(pub AtomicU64);
 
-/// Sums over threads that have ended.
+/// Sums over threads that have ended and whose entries were given to other threads.
 #[repr(C)]
 pub struct EndedThreads {
-    /// How many they are.
+    /// How many threads these are.
     pub count: AtomicU64,
     /// How often they took a lock.
     pub locked: AtomicU64,
-    /// How often they found one taken.
+    /// How often they waited for one.
     pub contended: AtomicU64,
-    /// How long they waited.
+    /// How long they waited, in ns.
     pub wait_ns: AtomicU64,
-    /// How long at most at a time.
+    /// Their longest wait, in ns.
     pub wait_max: AtomicU64,
 }
 
-/// A page that all processes of a report share: a file beside the tables, made by the command.
+/// A page that all processes of a report share. It is a file beside the tables, made by the command
+/// before it starts the program.
 #[repr(C)]
 pub struct Shared {
     /// [`MAGIC`].
     pub magic: AtomicU64,
-    /// Processes for which no table could be made.
+    /// How many processes could not make a table.
     pub without_table: AtomicU32,
-    /// Why that failed the last time, as an `errno`.
+    /// Why the last of them could not, as an `errno`.
     pub errno: AtomicU32,
-    /// The command has written its report. No more tables are wanted.
+    /// Not 0: the command has written its report, and no more tables are wanted.
     pub is_over: AtomicU32,
 }
 
-/// The name of that file is the prefix of the tables' names with this appended.
+/// The shared page's file is named like the tables' files, with this in place of the process.
 pub const SHARED: &str = ".shared";
-
-const _: () = assert!(size_of::<Table>() <= PAGES * PAGE && size_of::<Shared>() <= PAGE);
 
 /// The beginning of the file.
 #[repr(C)]
 pub struct Header {
     /// [`MAGIC`], once the header is complete.
     pub magic: AtomicU64,
-    /// When the first call came.
+    /// When the table was made: at the first lock of the process.
     pub begin: AtomicU64,
-    /// When the process ended, if it ended by itself.
+    /// When the process ended by itself; 0: it has not.
     pub end: AtomicU64,
-    /// Number of the process.
+    /// The number of the process.
     pub process: AtomicU32,
-    /// Which locks: 0 our mutex, 1 our spinlock, 2 the C library's.
+    /// Which locks the program runs on: 0 our mutex, 1 our spinlock, 2 the C library's.
     pub locks: AtomicU32,
     /// How many locality domains the machine has.
     pub domains: AtomicU32,
-    /// How many modules there are.
+    /// How many modules there are. It may exceed [`MODULES`].
     pub modules: AtomicU32,
-    /// How many threads took a lock.
+    /// How many threads have taken a lock.
     pub threads: AtomicU32,
-    /// How many entries of locks are in use, and how many of stacks and uses.
+    /// How many entries of locks have ever been used. It may exceed [`LOCKS`], and likewise below.
     pub locks_used: AtomicU32,
-    /// Likewise.
+    /// How many entries of stacks have ever been used.
     pub stacks_used: AtomicU32,
-    /// Likewise.
+    /// How many entries of uses have ever been used.
     pub uses_used: AtomicU32,
-    /// How many entries of locks are free again, and how many of stacks and uses.
+    /// How many of the entries of locks are free again.
     pub locks_freed: AtomicU32,
-    /// Likewise.
+    /// How many of the entries of stacks are free again.
     pub stacks_freed: AtomicU32,
-    /// Likewise.
+    /// How many of the entries of uses are free again.
     pub uses_freed: AtomicU32,
-    /// The process that started this one.
+    /// The number of the process that started this one.
     pub parent: AtomicU32,
-    /// How often there was no memory for a page.
+    /// How often the kernel had no memory for a page.
     pub no_memory: AtomicU32,
-    /// What the threads did that have ended and whose entries others use now.
+    /// What threads did that have ended and whose entries other threads use now.
     pub ended_threads: EndedThreads,
     /// Acquisitions of reader-writer locks, in shards by the number of the thread.
     pub rwlocked: [Padded; RW_SHARDS],
@@ -206,19 +292,20 @@ pub struct Header {
     pub present: [AtomicU64; PAGES / 64],
     /// How many locks have ended.
     pub ended: AtomicU32,
-    /// Whether distributions are recorded.
+    /// Whether distributions are recorded: 1, or 0.
     pub is_recorded: AtomicU32,
-    /// How many locks wanted a record.
+    /// How many locks have asked for a record while there were some left. It may exceed
+    /// [`RECORDS`].
     pub records: AtomicU32,
     /// What the program is called, up to the first zero.
     pub program: [AtomicU8; 64],
-    /// Acquisitions of locks that found no entry.
+    /// Acquisitions of locks for which there was no entry.
     pub dropped_locks: AtomicU64,
-    /// Call stacks that found none.
+    /// Look-ups of call stacks for which there was no entry.
     pub dropped_stacks: AtomicU64,
-    /// Uses that found none.
+    /// Look-ups of uses for which there was no entry.
     pub dropped_uses: AtomicU64,
-    /// Acquisitions by threads that had none.
+    /// Acquisitions by threads for which there was no entry.
     pub dropped_threads: AtomicU64,
 }
 
@@ -227,38 +314,38 @@ pub struct Header {
 pub struct Module {
     /// Its first address.
     pub start: AtomicU64,
-    /// The one after its last; stored last.
+    /// The address after its last. It is stored after all other fields; 0: they are not complete.
     pub end: AtomicU64,
-    /// What is added to addresses in its file.
+    /// What is added to an address in its file to get an address in memory.
     pub bias: AtomicU64,
-    /// Its build ID, up to 32 bytes.
+    /// The first 32 bytes of its build ID.
     pub build_id: [AtomicU8; 32],
-    /// How many bytes of the build ID there are.
+    /// How many bytes of the build ID are stored; 0: none was found.
     pub build_id_length: AtomicU32,
-    /// How many bytes of the path there are.
+    /// How many bytes of the path are stored.
     pub path_length: AtomicU32,
-    /// Its path, cut off if it is longer.
+    /// The first 512 bytes of its path.
     pub path: [AtomicU8; 512],
 }
 
-/// A thread. Two of them share no cache line, nor a pair of lines that is fetched together.
+/// A thread. Two threads share no cache line, nor a pair of lines that is fetched together.
 #[repr(C, align(128))]
 pub struct Thread {
-    /// Its number in this process, which are 1, 2, ...
+    /// The thread's number in this process, 1, 2, ... in the order of first locks; 0: free.
     pub token: AtomicU32,
-    /// Its number for the kernel.
+    /// The kernel's number of the thread.
     pub id: AtomicU32,
-    /// What it is called.
+    /// What the thread is called, up to the first zero.
     pub name: [AtomicU8; 16],
-    /// How often it took a lock, besides what its tallies say.
+    /// How often the thread took a lock, without what its tallies say.
     pub locked: AtomicU64,
-    /// How often it found one taken.
+    /// How often it waited for one.
     pub contended: AtomicU64,
-    /// How long it waited.
+    /// How long it waited, in ns.
     pub wait_ns: AtomicU64,
-    /// How long at most at a time.
+    /// Its longest wait, in ns.
     pub wait_max: AtomicU64,
-    /// The lock that it waits for now, or 0.
+    /// The address of the lock for which it waits now, or 0.
     pub waits_for: AtomicU64,
     /// When it took its first lock.
     pub begin: AtomicU64,
@@ -266,188 +353,207 @@ pub struct Thread {
     pub end: AtomicU64,
 }
 
-/// A thread that has tallies.
+/// The tallies of one thread.
 #[repr(C, align(128))]
 pub struct Owner {
-    /// The number of the thread, or 0.
+    /// The number of the thread; 0: free.
     pub token: AtomicU32,
-    /// In the place of the lock's serial number, modulo their number, or in the one beside it.
+    /// The tally of a lock is at the lock's serial number modulo [`TALLIES`], or at that place with
+    /// the lowest bit inverted.
     pub tallies: [Tally; TALLIES],
     /// The waits of each tally.
     pub waits: [Waits; TALLIES],
-    /// What is recorded for each tally.
+    /// The think time that runs for each tally.
     pub pauses: [Pause; TALLIES],
 }
 
 /// How one thread waited for one lock.
 #[repr(C)]
 pub struct Waits {
-    /// How often it found the lock taken, and waited for it.
+    /// How often it waited.
     pub count: AtomicU64,
-    /// How long.
+    /// How long, in ns.
     pub nanos: AtomicU64,
 }
 
-/// The time since a thread's last measured hold of a lock ended.
+/// The think time of a thread, since its last measured hold of a lock ended.
 #[repr(C, align(32))]
 pub struct Pause {
-    /// Since when, or 0.
+    /// When that hold ended; 0: no think time runs.
     pub since: AtomicU64,
-    /// How long the thread had waited by then, for all locks.
+    /// How long the thread had waited for all locks by then, in ns.
     pub waited: AtomicU64,
-    /// For how many acquisitions the hold stood.
+    /// The weight of that hold.
     pub weight: AtomicU32,
-    /// The [`Tally::sample_at`] that holds again afterwards.
+    /// The [`Tally::sample_at`] to be restored when the think time ends.
     pub sample_at: AtomicU32,
 }
 
-/// The distributions of a lock. All of it is the lock holder's. Numbers are estimates: each
-/// measured acquisition counts as many times as it stands for.
+/// The recorded distributions of one lock.
 #[repr(C, align(64))]
 pub struct Record {
-    /// How often holds took how long, by [`class`].
+    /// Durations of holds, weighted, by [`class`].
     pub holds: [AtomicU32; CLASSES],
-    /// How often a thread that had released the lock asked for it again after how long, the waits
-    /// for other locks left out.
+    /// Think times, weighted, by [`class`]: from a thread's unlock until it asks for the lock
+    /// again, without its waits for other locks.
     pub thinks: [AtomicU32; CLASSES],
-    /// How often a thread, the second index, held it after one, the first.
+    /// How often a thread (the second index) held the lock right after another (the first index),
+    /// weighted.
     pub follows: [[AtomicU32; RECORDED_THREADS]; RECORDED_THREADS],
 }
 
-/// The thread holds the lock, and the hold is not measured.
+/// In [`Tally::since`]: the thread holds the lock, and the hold is not measured.
 pub const HELD: u64 = 1;
 
-/// What one thread did to one lock. It fills a cache line.
+/// What one thread did to one lock. It fills one cache line.
 #[repr(C, align(64))]
 pub struct Tally {
-    /// The serial number of the lock, or 0.
+    /// The serial number of the lock; 0: the tally is free.
     pub serial: AtomicU32,
-    /// The index of its entry, plus 1.
+    /// The index of the lock's entry, plus 1.
     pub lock: AtomicU32,
-    /// Its address.
+    /// The address of the lock.
     pub address: AtomicU64,
-    /// How often the thread took it.
+    /// How often the thread took the lock.
     pub locked: AtomicU64,
-    /// How often another thread had held it before.
+    /// How many of these were hand-offs: the last holder was another thread.
     pub changed: AtomicU64,
-    /// How often that was in another locality domain.
+    /// How many of the hand-offs came from another locality domain.
     pub remote: AtomicU64,
-    /// 0, or [`HELD`], or since when the thread holds it.
+    /// Since when the thread holds the lock; [`HELD`]: that was not measured; 0: it does not hold
+    /// it.
     pub since: AtomicU64,
-    /// At which number of acquisitions, modulo 2^32, one that does not wait is measured.
+    /// The number of the acquisition that is measured next if it does not wait, modulo 2^32.
     pub sample_at: AtomicU32,
-    /// For how many acquisitions that one will stand.
+    /// The weight that that acquisition will have.
     pub gap: AtomicU16,
-    /// For how many the one stands that is measured now.
+    /// The weight of the hold that is measured now.
     pub weight: AtomicU16,
-    /// By which use the lock was taken then.
+    /// The use by which the lock was taken then, as an index plus 1.
     pub taken_by: AtomicU32,
-    /// The stack by which the lock was first taken.
+    /// The stack by which the lock was first taken, as an index plus 1.
     pub first: AtomicU32,
 }
 
 /// A lock.
 #[repr(C, align(64))]
 pub struct Lock {
-    /// Its address; with [`ENDED`] set one that has ended, or several that were first taken by the
-    /// same callers; or [`FREED`].
+    /// The address of the lock. With [`ENDED`] set: it has ended, or the entry is for several ended
+    /// locks that were first taken by the same callers. [`FREED`]: the entry is free again.
     pub address: AtomicU64,
-    /// A number that no lock before it had, or 0.
+    /// A number that no lock before it had. 0: the entry is free.
     pub serial: AtomicU32,
-    /// The C library's kind, or [`SPIN`].
+    /// The C library's kind of the mutex, or [`SPIN`].
     pub kind: AtomicU32,
-    // ---- the holder's ----
-    /// Number of the thread that held it last, if there is no room for that in the lock itself.
+    // ---- written by the holder ----
+    /// The token of the last holder, if the lock object has no room for it.
     pub last: AtomicU32,
-    /// The domain of that thread, likewise.
+    /// The locality domain of that thread, if the lock object has no room for it.
     pub domain: AtomicU32,
-    /// For how many acquisitions the measured one stands, at present.
+    /// The weight that measured acquisitions without a wait have at present.
     pub gap: AtomicU32,
-    /// The stack by which it was first taken.
+    /// The stack by which the lock was first taken, as an index plus 1.
     pub first: AtomicU32,
-    /// The last use that was added; each knows the one before.
+    /// The last use that was added, as an index plus 1. [`Use::before`] links it to the one before.
     pub uses: AtomicU32,
-    /// Its record, plus 1; 0: it has none yet; above the number of records: it gets none.
+    /// The lock's record, as an index plus 1; 0: it has none yet; above [`RECORDS`]: it gets none.
     pub record: AtomicU32,
-    /// Which threads took it, by number modulo [`THREAD_BITS`].
+    /// Which threads have taken the lock, by number modulo [`THREAD_BITS`].
     pub threads: [AtomicU64; THREAD_BITS / 64],
-    /// How often its holder took it again, as a recursive one.
+    /// How often its holder took it again, as a recursive mutex.
     pub nested: AtomicU64,
-    /// The longest measured hold.
+    /// The longest measured hold, in ns.
     pub hold_max: AtomicU64,
-    /// Measured holds, times what they stand for.
+    /// Holds, weighted.
     pub held: AtomicU64,
-    /// Their time, times the same.
+    /// The time of all holds, weighted, in ns.
     pub hold_ns: AtomicU64,
-    /// How many were measured.
+    /// How many holds were measured.
     pub samples: AtomicU64,
-    /// How often holds took how long, times what they stand for.
+    /// Durations of holds, weighted, by [`bucket`].
     pub holds: [AtomicU64; BUCKETS],
-    // ---- any thread's ----
-    /// How often it was taken, besides what tallies say.
+    // ---- written by any thread ----
+    /// How often the lock was taken, without what tallies say.
     pub locked: AtomicU64,
-    /// How often its holder was another thread than the one before, likewise.
+    /// How many of these were hand-offs: the last holder was another thread.
     pub changed: AtomicU64,
-    /// How often that was in another locality domain, likewise.
+    /// How many of the hand-offs came from another locality domain.
     pub remote: AtomicU64,
-    /// How often waits took how long: measured ones, times what they stand for.
+    /// Durations of waits, weighted, by [`bucket`].
     pub waits: [AtomicU64; BUCKETS],
-    /// How often it was found taken, and waited for, besides what tallies say.
+    /// How often a thread waited for the lock, without what tallies say.
     pub contended: AtomicU64,
-    /// How long, likewise.
+    /// How long threads waited, without what tallies say, in ns.
     pub wait_ns: AtomicU64,
-    /// How long at most.
+    /// The longest wait, in ns.
     pub wait_max: AtomicU64,
-    /// How many of these waits ran out of time.
+    /// How many of the waits ended since their time limit expired.
     pub timeouts: AtomicU64,
     /// Calls that do not wait.
     pub tries: AtomicU64,
-    /// How many of them were in vain.
+    /// How many of these calls found the lock taken.
     pub failed: AtomicU64,
-    /// How many ended locks it stands for.
+    /// How many ended locks the entry is for.
     pub ended: AtomicU64,
 }
 
 /// A call stack.
 #[repr(C)]
 pub struct Stack {
-    /// Hash of the frames, not 0.
+    /// The hash of the frames; 0: free.
     pub hash: AtomicU64,
     /// Return addresses, innermost first, up to the first 0.
     pub frames: [AtomicU64; FRAMES],
-    /// The ended lock that stands for further ones that were first taken here.
+    /// The ended lock to which further ended locks are added that were first taken here, as an
+    /// index plus 1.
     pub ended: AtomicU32,
     /// How many locks have ended that were first taken here.
     pub ended_count: AtomicU32,
 }
 
-/// What one lock did by way of one call stack.
+/// The use of one lock by one call stack.
 #[repr(C)]
 pub struct Use {
-    /// The lock in the upper, the stack in the lower 32 bits; or [`FREED`].
+    /// The index of the lock plus 1 in the upper 32 bits, that of the stack plus 1 in the lower; 0:
+    /// free; [`FREED`]: free again.
     pub key: AtomicU64,
-    /// How often the lock was found taken: measured waits, times what they stand for.
+    /// Waits for the lock, weighted.
     pub contended: AtomicU64,
-    /// How long it was waited for, likewise.
+    /// The time of these waits, weighted, in ns.
     pub wait_ns: AtomicU64,
-    /// How long at most, of the measured ones.
+    /// The longest measured wait, in ns.
     pub wait_max: AtomicU64,
-    /// Measured holds, times what they stand for.
+    /// Holds, weighted.
     pub held: AtomicU64,
-    /// Their time, times the same.
+    /// The time of these holds, weighted, in ns.
     pub hold_ns: AtomicU64,
-    /// The use of the same lock that was added before.
+    /// The use of the same lock that was added before this one, as an index plus 1.
     pub before: AtomicU32,
     /// Unused.
     pub unused: AtomicU32,
 }
 
 impl Use {
-    /// The key of a use, of two indices plus 1.
+    /// The key of a use: of the index of a lock plus 1, and that of a stack plus 1.
     pub fn key_of(lock: u32, stack: u32) -> u64 {
         u64::from(lock) << 32 | u64::from(stack)
     }
 }
+
+// The layout of version 6. Whoever changes it has to change the version, too.
+const _: () = {
+    use core::mem::offset_of;
+    assert!(MAGIC == u64::from_le_bytes(*b"kinlock6"));
+    assert!(size_of::<Header>() == 4352 && offset_of!(Header, program) == 4236);
+    assert!(size_of::<Module>() == 576 && size_of::<Thread>() == 128);
+    assert!(size_of::<Lock>() == 1216 && offset_of!(Lock, locked) == 624);
+    assert!(size_of::<Stack>() == 144 && size_of::<Use>() == 56);
+    assert!(size_of::<Owner>() == 7296 && offset_of!(Owner, waits) == 4160);
+    assert!(size_of::<Record>() == 6144 && size_of::<Shared>() == 24);
+    assert!(size_of::<Table>() == 30_560_512 && offset_of!(Table, locks) == 741_632);
+    // It has room in the bits of `present`, and the shared page on one page.
+    assert!(size_of::<Table>() <= PAGES * PAGE && size_of::<Shared>() <= PAGE);
+};
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@ use crate::libc::{self as c_library, layout};
 use crate::mode::{
     COUNTS, DELEGATES, MODE, Mode, REPORTS, RWLOCK_MODE, SPINS, chosen, chosen_for_rwlocks,
 };
-use crate::traced::report::memory::{self, Begun};
+use crate::traced::report::make::{self, Begun};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// The first glibc whose condition variables have today's layout. With an older one every object
@@ -91,13 +91,14 @@ fn choose() -> Mode {
                 4,
                 b"kinlock: ignoring KINLOCK_REPORT: the path is too long\n",
             );
-        } else if let Begun::Done = memory::begin(Mode(mode).lock_number()) {
+        } else if let Begun::Done = make::begin(Mode(mode).lock_number()) {
             mode |= REPORTS;
             rwlocks |= REPORTS;
         }
     }
     // Several threads may choose at the same time. They read the same environment, so they store
-    // the same modes. MODE is last: whoever finds it chosen need not choose.
+    // the same modes. MODE is stored last, since a thread that finds it chosen reads the other,
+    // too.
     RWLOCK_MODE.store(rwlocks, Relaxed);
     MODE.store(mode, Relaxed);
     Mode(mode)

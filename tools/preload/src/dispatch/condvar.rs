@@ -1,7 +1,7 @@
 //! The exported functions for condition variables, and waiting.
 //!
-//! A wait releases and takes the mutex by the mutex's own functions, whoever they belong to. Who
-//! waits is decided by both objects:
+//! A wait releases and takes the mutex by the mutex's own functions, which may be ours or the C
+//! library's. Both objects decide which wait it is:
 //!
 //! | condition variable | mutex | the wait |
 //! | --- | --- | --- |
@@ -137,7 +137,8 @@ pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: R
         is_mixed: is_delegated,
         result: Cell::new(0),
     };
-    // SAFETY: `wait` lives until the frame is left. Nothing in Rust's frames has a destructor.
+    // SAFETY: invariant 4: `wait` lives until the frame is left. Nothing in Rust's frames has a
+    // destructor.
     unsafe { kinlock_wait_frame((&raw mut wait).cast()) }
 }
 
@@ -263,7 +264,7 @@ fn mixed_wait(wait: &Wait<'_>) -> c_int {
             error => error,
         };
     }
-    // SAFETY: as the trait demands: `unlock` checks it, or the program must.
+    // SAFETY: invariant 2: `unlock` checks it, or the program must.
     if !unsafe { wait.unlock() } {
         return wait.result.get();
     }

@@ -199,7 +199,7 @@ fn lock_reported(mutex: &Mutex) -> c_int {
     if !mutex.word.try_lock() {
         return wait_reported(mutex);
     }
-    if !report::counted(mutex.address() as u64, own_marks(mutex)) {
+    if !report::count_taken(mutex.address() as u64, own_marks(mutex)) {
         report::taken_at_once(object(mutex, mode()));
     }
     0
@@ -225,7 +225,7 @@ fn wait_reported(mutex: &Mutex) -> c_int {
 #[inline(never)]
 fn unlock_reported(mutex: &Mutex) -> c_int {
     let (address, marks) = (mutex.address() as u64, own_marks(mutex));
-    if let now @ Some(_) = report::released(address, marks) {
+    if let now @ Some(_) = report::count_release(address, marks) {
         report::release(address, Some(marks), now);
     }
     // SAFETY: invariant 2.
@@ -236,7 +236,7 @@ fn unlock_reported(mutex: &Mutex) -> c_int {
 /// Tells the report that the memory will hold another mutex, or none.
 fn end_reported(mutex: *const Mutex) {
     if mode().reports() {
-        report::end(mutex as u64);
+        report::lock_ended(mutex as u64);
     }
 }
 

@@ -5,7 +5,6 @@ use super::choice::mode;
 use crate::libc::real;
 use crate::mode::{MODE, Mode};
 use crate::posix::spin::Spinlock;
-use crate::time::Limit;
 use crate::traced::report::{self, Object};
 use crate::traced::{Acquisition, counts};
 use core::ffi::{c_int, c_void};
@@ -21,15 +20,17 @@ unsafe fn spinlock<'a>(pointer: *const c_void) -> &'a Spinlock {
 
 // ---- the cold path --------------------------------------
 
-/// Takes a spinlock in a mode that is not the usual one.
+/// Takes a spinlock in a mode that is not the usual one. `is_try`: without waiting. There are no
+/// other time limits, and a flag fits into a register: a `Limit` would lie on the stack, and the
+/// fast path would have to make room for it.
 #[inline(never)]
-fn cold_lock(spinlock: &Spinlock, limit: Limit) -> c_int {
+fn cold_lock(spinlock: &Spinlock, is_try: bool) -> c_int {
     let mode = mode();
     if !mode.traces() {
-        return lock(spinlock, mode, limit);
+        return lock(spinlock, mode, is_try);
     }
     counts::call(mode, || 0);
-    traced_lock(spinlock, mode, limit)
+    traced_lock(spinlock, mode, is_try)
 }
 
 #[inline(never)]
@@ -43,12 +44,11 @@ fn cold_unlock(spinlock: &Spinlock) -> c_int {
 }
 
 /// As [`lock`], counted and reported as the mode says.
-fn traced_lock(spinlock: &Spinlock, mode: Mode, limit: Limit) -> c_int {
-    let is_try = matches!(limit, Limit::Now);
+fn traced_lock(spinlock: &Spinlock, mode: Mode, is_try: bool) -> c_int {
     let mut trace = Acquisition::begin(mode, object(spinlock), is_try);
-    let mut result = lock(spinlock, mode, Limit::Now);
+    let mut result = lock(spinlock, mode, true);
     if trace.must_wait(result) {
-        result = lock(spinlock, mode, limit);
+        result = lock(spinlock, mode, is_try);
     }
     trace.end(result)
 }
@@ -62,17 +62,16 @@ fn object(spinlock: &Spinlock) -> Object<'_> {
     }
 }
 
-/// Takes a spinlock, by this library or by the C library. There is no time limit but
-/// [`Limit::Now`].
-fn lock(spinlock: &Spinlock, mode: Mode, limit: Limit) -> c_int {
+/// Takes a spinlock, by this library or by the C library.
+fn lock(spinlock: &Spinlock, mode: Mode, is_try: bool) -> c_int {
     if !mode.delegates() {
-        return spinlock.posix_lock(limit);
+        return spinlock.posix_lock(is_try);
     }
     // SAFETY: invariant 3.
     unsafe {
-        match limit {
-            Limit::Now => real::pthread_spin_trylock(spinlock.address()),
-            _ => real::pthread_spin_lock(spinlock.address()),
+        match is_try {
+            true => real::pthread_spin_trylock(spinlock.address()),
+            false => real::pthread_spin_lock(spinlock.address()),
         }
     }
 }
@@ -94,7 +93,7 @@ unsafe extern "C" fn pthread_spin_init(pointer: *mut c_void, shared: c_int) -> c
     let mode = mode();
     counts::call(mode, || 0);
     if mode.reports() {
-        report::end(pointer as u64);
+        report::lock_ended(pointer as u64);
     }
     if mode.delegates() {
         // SAFETY: invariant 3.
@@ -109,7 +108,7 @@ unsafe extern "C" fn pthread_spin_init(pointer: *mut c_void, shared: c_int) -> c
 unsafe extern "C" fn pthread_spin_destroy(pointer: *mut c_void) -> c_int {
     counts::call(mode(), || 0);
     if mode().reports() {
-        report::end(pointer as u64);
+        report::lock_ended(pointer as u64);
     }
     0
 }
@@ -121,7 +120,7 @@ unsafe extern "C-unwind" fn pthread_spin_lock(pointer: *mut c_void) -> c_int {
     match MODE.load(Relaxed) {
         0 if lock.try_lock() => 0,
         0 => lock.wait(),
-        _ => cold_lock(lock, Limit::Never),
+        _ => cold_lock(lock, false),
     }
 }
 
@@ -132,7 +131,7 @@ unsafe extern "C" fn pthread_spin_trylock(pointer: *mut c_void) -> c_int {
     match MODE.load(Relaxed) {
         0 if lock.try_lock() => 0,
         0 => libc::EBUSY,
-        _ => cold_lock(lock, Limit::Now),
+        _ => cold_lock(lock, true),
     }
 }
 

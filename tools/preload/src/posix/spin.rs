@@ -65,12 +65,12 @@ impl Spinlock {
             .is_ok()
     }
 
-    /// Takes a lock of ours. Returns what POSIX says: `EBUSY` only without waiting.
-    pub(crate) fn posix_lock(&self, limit: Limit) -> c_int {
-        match (self.try_lock(), limit) {
+    /// Takes a lock of ours. `is_try`: without waiting. Returns what POSIX says.
+    pub(crate) fn posix_lock(&self, is_try: bool) -> c_int {
+        match (self.try_lock(), is_try) {
             (true, _) => 0,
-            (false, Limit::Now) => libc::EBUSY,
-            (false, _) => self.wait(),
+            (false, true) => libc::EBUSY,
+            (false, false) => self.wait(),
         }
     }
 

@@ -13,6 +13,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 
+/// What is counted. [`compose`] has the names in the line.
 #[derive(Clone, Copy)]
 enum Count {
     Calls,
@@ -166,7 +167,7 @@ fn waits_or_signals(mode: Mode, count: Count, is_delegated: bool) {
 
 /// The calling process counts from here on.
 pub(crate) fn begin() {
-    // SAFETY: `getpid` has no preconditions.
+    // SAFETY: invariant 11.
     PROCESS.store(unsafe { libc::getpid() }, Relaxed);
 }
 
@@ -181,7 +182,7 @@ pub(crate) extern "C" fn begin_in_child() {
 
 /// Appends the counts to their file.
 pub(crate) fn write() {
-    // SAFETY: `getpid` has no preconditions.
+    // SAFETY: invariant 11.
     let process = unsafe { libc::getpid() };
     let Some(mode) = mode::chosen().filter(|mode| mode.counts()) else {
         return;

@@ -59,8 +59,8 @@ impl<'a> Acquisition<'a> {
         let waited = match self.wait {
             // Other results, such as EDEADLK for a relock by the holder, come without a wait.
             Some(wait) if is_taken(result) || result == libc::ETIMEDOUT => Some(wait.end()),
-            Some(_) => {
-                report::waits_no_more();
+            Some(wait) => {
+                wait.discard();
                 None
             }
             None => None,

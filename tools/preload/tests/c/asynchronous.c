@@ -64,7 +64,7 @@ static void *wait_for_it(void *argument)
     return "taken";
 }
 
-/* It can be cancelled after the wait only. */
+/* The thread can be cancelled only after the wait. */
 static void *wait_undisturbed(void *argument)
 {
     int way = (int)(intptr_t)argument, state, type;
@@ -78,7 +78,7 @@ static void *wait_undisturbed(void *argument)
     return "taken";
 }
 
-/* The type of cancellation is the thread's own after the wait. */
+/* After the wait, the thread has the type of cancellation that it had before. */
 static void *keep_type(void *argument)
 {
     int way = (int)(intptr_t)argument, type;
@@ -135,7 +135,7 @@ static void *wait_for_condition(void *unused)
     return NULL;
 }
 
-/* The time is up and the cancellation comes at about the same moment. */
+/* The time limit expires at about the moment at which the cancellation comes. */
 static void *wait_briefly(void *unused)
 {
     int type;
@@ -178,7 +178,7 @@ int main(void)
         int writes_first = way != READ && way != TIMED_READ ? way : WRITE;
         printf("%s: ", names[way]);
         fflush(stdout);
-        /* While the lock is held, so that the thread cannot have it. */
+        /* The lock is held now, so that the thread cannot have taken it. */
         take(writes_first);
         pthread_t thread = begin(wait_for_it, way);
         CHECK(pthread_cancel(thread) == 0);

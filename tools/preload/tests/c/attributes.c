@@ -107,7 +107,7 @@ int main(void)
     static pthread_cond_t fixed = PTHREAD_COND_INITIALIZER;
     pthread_cond_t condvar;
     wait_by("static", &fixed, CLOCK_REALTIME);
-    /* Whatever is in the memory. */
+    /* It does not matter what is in the memory. */
     memset(&condvar, 0xff, sizeof condvar);
     CHECK(pthread_cond_init(&condvar, NULL) == 0);
     wait_by("without attributes", &condvar, CLOCK_REALTIME);

@@ -19,7 +19,7 @@ static const char *const functions[][2] = {
     {"pthread_cond_broadcast", CONDVARS}, {"pthread_cond_destroy", CONDVARS}, {"pthread_rwlock_rdlock", FIRST},
     {"pthread_rwlock_wrlock", FIRST}, {"pthread_rwlock_unlock", FIRST}, {"pthread_spin_lock", FIRST},
     {"pthread_spin_unlock", FIRST}, {"mtx_lock", "GLIBC_2.28"}, {"cnd_wait", "GLIBC_2.28"}, {"_exit", FIRST},
-    /* Not ours. */
+    /* A function that the library does not replace. */
     {"sem_wait", FIRST}, {"pthread_create", FIRST},
 };
 

@@ -51,7 +51,7 @@ static void one(int way)
     waits = 0, cleaned = 0, go = 0, done = 0;
     pthread_t thread = start(waiter, (void *)(intptr_t)way);
     if (way == 5) {
-        /* Cancelled before it waits. */
+        /* The thread is cancelled before it waits. */
         pthread_cancel(thread);
         go = 1;
     } else {
@@ -63,7 +63,7 @@ static void one(int way)
         pthread_cancel(thread);
         if (way != 6) {
             nap(5);
-            /* It cannot clean up before it has the mutex. */
+            /* The thread cannot run its cleanup handlers before it has the mutex. */
             printf("cleaned %d, ", cleaned);
             pthread_mutex_unlock(&mutex);
         }

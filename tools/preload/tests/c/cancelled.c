@@ -1,4 +1,4 @@
-/* pthread_mutex_lock is no cancellation point, the first one of a process neither. */
+/* pthread_mutex_lock is not a cancellation point, not even the first call of a process. */
 #include "common.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

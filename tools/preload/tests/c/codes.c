@@ -140,7 +140,7 @@ static void of_attributes(void)
             memset(mutex, 0xa5, sizeof *mutex);
             SHOW(pthread_mutex_init(mutex, &attributes));
             snprintf(what, sizeof what, "%s%s", names[type], mores[more]);
-            /* Those without a check: relocking hangs, and unlocking by another is not defined. */
+            /* For kinds that do not check the owner, relocking hangs, and another thread must not unlock. */
             exercise(what, checks && types[type] != PTHREAD_MUTEX_NORMAL && types[type] != PTHREAD_MUTEX_DEFAULT,
                      type == 1);
             dead_owner(what, &attributes);

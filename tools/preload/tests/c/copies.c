@@ -1,4 +1,4 @@
-/* Plugins with copies of the crate, beside the preloaded library, which is another: they share
+/* Plugins with copies of the crate, and the preloaded library, which is another: they share
  * locks with each other, and the program has its own. In a child of fork, too. */
 #include "common.h"
 #include <dlfcn.h>

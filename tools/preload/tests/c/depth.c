@@ -1,4 +1,4 @@
-/* How often a recursive mutex can be taken. The depth is where the C library has it, too. */
+/* How often a recursive mutex can be taken. The depth lies where the C library has it. */
 #include "common.h"
 
 static pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;

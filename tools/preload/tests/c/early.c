@@ -35,7 +35,7 @@ static void before_all(void)
     early += pthread_rwlock_unlock(&rwlock) == 0;
 }
 
-/* The program's own come before those of all libraries. */
+/* The program's own constructors of this sort run before those of all libraries. */
 __attribute__((section(".preinit_array"), used)) static void (*const first)(void) = before_all;
 
 __attribute__((constructor(101))) static void constructor(void)

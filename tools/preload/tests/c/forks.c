@@ -77,7 +77,7 @@ static void in_child(int way)
     if (way == 0) {
         CHECK(pthread_mutex_unlock(&held) == 0);
     } else if (way == 1) {
-        /* Another thread of the child already waits for it, behind waiters that do not exist. */
+        /* Another thread of the child already waits for the lock, behind waiters that exist only in the parent. */
         pthread_t thread = start(lock_it, &held);
         nap(10);
         CHECK(pthread_mutex_unlock(&held) == 0);
@@ -89,7 +89,7 @@ static void in_child(int way)
     CHECK(pthread_mutex_trylock(&held) == 0);
     CHECK(pthread_mutex_unlock(&held) == 0);
     contend(&held);
-    /* What the forking thread held is its own here, too. */
+    /* The thread that forked still holds what it held. */
     CHECK(pthread_mutex_trylock(&own) == EBUSY);
     CHECK(pthread_mutex_unlock(&own) == 0);
     contend(&own);
@@ -100,7 +100,7 @@ static void in_child(int way)
     CHECK(pthread_cond_timedwait(&condvar, &own, &soon) == ETIMEDOUT);
     CHECK(pthread_mutex_unlock(&own) == 0);
     CHECK(pthread_cond_destroy(&unused) == 0);
-    /* The C library's waits for waiters that do not exist here. */
+    /* The C library's function waits for waiters that exist only in the parent. */
     if (getenv("LD_PRELOAD") && strcmp(getenv("KINLOCK_LOCK"), "pthread"))
         CHECK(pthread_cond_destroy(&condvar) == 0);
     fflush(stdout);

@@ -1,4 +1,4 @@
-/* Memory that goes as soon as the rules allow it: nothing may touch it afterwards. */
+/* Memory of locks is unmapped as soon as POSIX allows that. Nothing may touch it afterwards. */
 #include "common.h"
 
 struct object {
@@ -16,7 +16,7 @@ static struct object *fresh(void)
     return object;
 }
 
-/* The thread that finds the last user gone ends the memory, while the other may still be in unlock. */
+/* The thread that finds itself the last user unmaps the memory, while the other thread may still be in unlock. */
 static void *last_of_two(void *argument)
 {
     struct object *object = argument;
@@ -49,7 +49,7 @@ static void *last_of_two_spins(void *argument)
     return NULL;
 }
 
-/* It sleeps for the lock first. */
+/* Before that, it sleeps for the lock. */
 static void *sleeps_and_ends_it(void *argument)
 {
     struct object *object = argument;
@@ -100,7 +100,7 @@ static void broadcast_and_destroy(int waiters, int holding)
     CHECK(munmap(object, 4096) == 0);
 }
 
-/* A waiter that was notified ends the condition variable, while the other thread may still be in signal. */
+/* A waiter that was notified destroys the condition variable, while the other thread may still be in signal. */
 static void *waiter_that_ends_it(void *argument)
 {
     struct object *object = argument;

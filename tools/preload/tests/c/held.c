@@ -18,7 +18,7 @@ static void await(pthread_cond_t *condvar, long i)
     CHECK(error == 0 || (i % 7 == 0 && error == ETIMEDOUT));
 }
 
-/* One place, so that nearly each operation waits. */
+/* The buffer has one place, so that nearly each operation waits. */
 static void *produce(void *unused)
 {
     for (long i = 0; i < ITEMS; i++) {
@@ -61,7 +61,7 @@ static void *meet(void *unused)
     return NULL;
 }
 
-/* Cancelled in its wait, while others are notified and the mutex is held. */
+/* A thread is cancelled in its wait, while others are notified and the mutex is held. */
 static void release(void *unused) { unlock(); }
 
 static void *waits_until_cancelled(void *unused)

@@ -1,4 +1,4 @@
-/* What it does can be counted on paper. */
+/* A program whose calls can be counted on paper. */
 #include "common.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

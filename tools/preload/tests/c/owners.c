@@ -43,7 +43,7 @@ int main(void)
         _exit(0);
     }
     printf("child %d\n", end_of(child));
-    /* The child is another thread: it holds what its parent held only where nobody looks. */
+    /* The thread of the child has another number than the parent's. So debuggers do not see that it holds the lock. */
     CHECK(pthread_mutex_lock(&recursive) == 0);
     CHECK(pthread_mutex_lock(&checking) == 0);
     fflush(stdout);

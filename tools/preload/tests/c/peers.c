@@ -1,4 +1,4 @@
-/* Objects in memory that is shared with a process that does not use the library: whoever initialises them. */
+/* Objects in memory that is shared with a process that does not use the library, initialised by either. */
 #include "common.h"
 #include <fcntl.h>
 

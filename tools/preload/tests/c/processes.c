@@ -69,7 +69,7 @@ int main(void)
     printf("child %d\n", end_of(child));
     for (int i = 0; i < 4; i++)
         printf("%ld\n", s->counts[i]);
-    /* Long enough to sleep, for those that do. */
+    /* Long enough for waiters to fall asleep. */
     CHECK(pthread_spin_lock(&s->spin) == 0);
     child = fork();
     if (child == 0) {

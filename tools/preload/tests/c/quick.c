@@ -1,4 +1,4 @@
-/* Ends without destructors, but not without handlers. */
+/* Ends by quick_exit: without destructors, but with its handlers. */
 #include "common.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -123,7 +123,7 @@ static void exercise(const char *what)
     SHOW(pthread_rwlock_destroy(lock));
 }
 
-/* A thread waits to write: what can the reader do, and others? */
+/* While a thread waits to write: what can the reader do, and what can others? */
 static void *waits_to_write(void *unused)
 {
     return (void *)(intptr_t)(pthread_rwlock_wrlock(lock) || pthread_rwlock_unlock(lock));

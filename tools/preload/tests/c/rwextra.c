@@ -1,9 +1,9 @@
-/* A reader-writer lock that is released once too often: no answer is worse than to wait for ever. */
+/* A reader-writer lock that is released once too often: it may answer anything, but must not hang. */
 #include "common.h"
 
 static void once_more(pthread_rwlock_t *lock)
 {
-    /* Afterwards a lock is good for nothing, in the C library, too. */
+    /* After that, a lock cannot be used any more, neither ours nor the C library's. */
     printf("%s\n", name(pthread_rwlock_unlock(lock)));
 }
 

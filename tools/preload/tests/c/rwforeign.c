@@ -15,7 +15,7 @@ static void look(void)
     CHECK(pair[0] == pair[1]);
 }
 
-/* Reads, sends that, and reads again meanwhile. */
+/* Takes the lock for reading, hands it to another thread, and takes it again while that one unlocks. */
 static void *send_reads(void *unused)
 {
     for (int i = 0; i < ROUNDS; i++) {
@@ -94,7 +94,7 @@ static void *unlock_it(void *lock)
     return (void *)(intptr_t)pthread_rwlock_unlock(lock);
 }
 
-/* Each lock is used once: what it is good for afterwards is another question. */
+/* Each lock is used only once, since its state afterwards is not defined. */
 static void unlock_too_often(void)
 {
     static pthread_rwlock_t fresh, written, read, together, others;

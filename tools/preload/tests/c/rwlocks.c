@@ -54,7 +54,7 @@ static void torture(int count)
     for (long i = 0; i < count; i++)
         threads[i] = start(use, (void *)(i + 1));
     for (int i = 0; i < 200; i++) {
-        /* Joined below, so they exist. */
+        /* These threads exist, since they are joined below. */
         pthread_kill(threads[i % count], SIGUSR1);
         usleep(100);
     }
@@ -96,7 +96,7 @@ static void cancel(void)
     printf("cancelled after it had the lock\n");
 }
 
-/* The writer forks beside readers that wait: in the child there are none. */
+/* The writer forks while readers wait. In the child there are none. */
 static void forks(void)
 {
     for (int i = 0; i < 20; i++) {
@@ -110,7 +110,7 @@ static void forks(void)
         if (child == 0) {
             alarm(20);
             CHECK(pthread_rwlock_unlock(&lock) == 0);
-            /* The C library's own waits there for a reader that does not exist. */
+            /* The C library's lock waits in the child for a reader that exists only in the parent. */
             const char *locks = getenv("KINLOCK_LOCK");
             if (locks && strcmp(locks, "pthread"))
                 CHECK(pthread_rwlock_rdlock(&lock) == 0 && pthread_rwlock_unlock(&lock) == 0);
@@ -132,7 +132,7 @@ static void *leave(void *object)
     return NULL;
 }
 
-/* Destroyed and unmapped by the thread that has taken it for writing after the last reader. */
+/* The thread that takes the lock for writing after the last reader destroys and unmaps it. */
 static void goes(void)
 {
     for (int i = 0; i < 300; i++) {

@@ -58,7 +58,7 @@ static void *work(void *argument)
             if (chance == 16)
                 sched_yield();
             if (chance & 1) {
-                /* Again, whether a writer waits or not. */
+                /* Reads again, whether a writer waits or not. */
                 CHECK(pthread_rwlock_rdlock(&lock) == 0);
                 look();
                 CHECK(pthread_rwlock_unlock(&lock) == 0);
@@ -74,7 +74,7 @@ struct object {
     atomic_int stage, users;
 };
 
-/* The thread that finds the last user gone ends the memory, while the other may still be in unlock. */
+/* The thread that finds itself the last user unmaps the memory, while the other thread may still be in unlock. */
 static void *last_of_two(void *argument)
 {
     struct object *object = argument;

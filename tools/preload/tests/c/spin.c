@@ -21,7 +21,7 @@ static void *unlock_it(void *unused)
 }
 
 #ifdef __x86_64__
-/* There is no initialiser, but some programs know what the C library's is. */
+/* POSIX has no static initialiser, but some programs use the C library's value of a free spinlock. */
 static pthread_spinlock_t fixed = 1;
 #else
 static pthread_spinlock_t fixed;

@@ -12,7 +12,7 @@ static void destructor(void *value)
     pthread_mutex_lock(&mutex);
     destructors++;
     pthread_mutex_unlock(&mutex);
-    /* Again, as often as the C library allows. */
+    /* The destructor is called again, as often as the C library allows. */
     if ((intptr_t)value > 1)
         pthread_setspecific(keys[(intptr_t)value % 8], (void *)((intptr_t)value - 1));
 }

@@ -48,7 +48,7 @@ static void *count(void *unused)
 {
     struct timespec far = in_ms(CLOCK_REALTIME, 100000), monotonic = in_ms(CLOCK_MONOTONIC, 100000);
     for (int i = 0; i < 40000; i++) {
-        /* Each way to take it excludes each other way. */
+        /* Each way to take the lock excludes each other way. */
         switch (i % 5) {
         case 0: pthread_mutex_lock(&mutex); break;
         case 1:

@@ -46,10 +46,10 @@ static void make(struct pair *pair, int type, int robust, int protocol, int mute
     pair->stage = pair->waiting = 0;
 }
 
-/* Waits until notified, by another thread or in vain. */
+/* Waits until another thread notifies, or until the time limit expires. */
 static void all_waits(struct pair *pair, clockid_t clock)
 {
-    /* Before the limits are calculated: a busy machine may make the first wait begin late. */
+    /* Read before the limits are calculated: on a busy machine the first wait may begin late. */
     double before = now();
     struct timespec past = in_ms(clock, -1), bad = {0, 1000000000}, until = in_ms(clock, 30), negative = {-5, 0};
     struct timespec far = in_ms(clock, 20000), monotonic = in_ms(CLOCK_MONOTONIC, 30);
@@ -125,7 +125,7 @@ static void of_every_kind(void)
     free(pair);
 }
 
-/* The thread that notifies ends with the robust mutex held: the waiter is told so. */
+/* The thread that notifies ends while it holds the robust mutex. The waiter is told so. */
 static void dead_owner(void)
 {
     struct pair *pair = malloc(sizeof *pair);

@@ -18,7 +18,7 @@ static void *wait_by(void *clock)
     getrusage(RUSAGE_THREAD, &after);
     CHECK(error == ETIMEDOUT);
     CHECK(pthread_mutex_unlock(&mutex) == 0);
-    /* One, and some for what may not be in memory. */
+    /* One switch for the sleep, and some for pages that may not be in memory. */
     return (void *)(intptr_t)(after.ru_nvcsw - before.ru_nvcsw <= 4);
 }
 

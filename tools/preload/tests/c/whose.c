@@ -1,4 +1,4 @@
-/* Whose reader-writer lock it is: what a reader leaves in it tells. */
+/* Tells whose a reader-writer lock is by what a reader leaves in it. */
 #include "common.h"
 
 int main(void)

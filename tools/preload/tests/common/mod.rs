@@ -13,7 +13,7 @@ pub fn library() -> PathBuf {
     library
 }
 
-/// A file of our own for a test's output.
+/// A path that no other test uses.
 pub fn scratch(name: &str) -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Relaxed);
@@ -21,8 +21,8 @@ pub fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// Builds a shared library that links the crate `kinlock`, and works on locks in its caller's
-/// memory.
+/// Builds a shared library into which the crate `kinlock` is linked. It works on locks in the
+/// memory of its caller.
 pub fn plugin_with_the_crate() -> PathBuf {
     let this = std::env::current_exe().expect("a test has a path");
     let target = this.ancestors().nth(3).expect("it is in target/debug/deps");
@@ -76,7 +76,7 @@ impl Program {
         self
     }
 
-    /// Runs it for a while at most: a lost wake-up is a hang.
+    /// A command that runs the program, for two minutes at most: a lost wake-up would be a hang.
     pub fn command(&self) -> Command {
         let mut command = Command::new("timeout");
         command
@@ -92,10 +92,10 @@ impl Program {
         command
     }
 
-    /// Runs it on the C library's locks, and on each of `locks`.
+    /// Runs the program on the C library's locks and on each of `locks`, and compares what it
+    /// prints.
     pub fn answers_the_same(&self, locks: &[&str]) {
-        // All of them are started before the first ends: most of these programs sleep more than
-        // they compute.
+        // They all run at the same time, since most of these programs sleep more than they compute.
         let start = |lock: Option<&str>| {
             let mut command = self.command();
             if let Some(lock) = lock {

@@ -6,7 +6,7 @@
 //! is cached. Code without a description is taken to have frame pointers.
 
 use super::stack::{Readable, Registers};
-use super::{modules, table};
+use super::{entries, modules};
 use core::slice;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use gimli::{
@@ -139,7 +139,7 @@ static RULES: [Cached; CACHED] = [const {
 
 /// The rule for a return address, from the cache if it is there.
 fn rule_of(pc: u64) -> Rule {
-    let first = table::scattered(pc) as usize;
+    let first = entries::scattered(pc) as usize;
     for step in 0..REACH {
         let cached = &RULES[(first + step) % CACHED];
         match cached.pc.load(Relaxed) {

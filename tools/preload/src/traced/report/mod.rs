@@ -17,58 +17,54 @@
 //! each lock, from then on about one in 256, and some of those that wait. Each measured one has a
 //! *weight*: the number of acquisitions that it stands for.
 //!
+//! # Files
+//!
+//! Each file uses only files below it.
+//!
 //! | file | what it does |
 //! | --- | --- |
+//! | `mod.rs` | what happens to a lock: taken, waited for, released, ended |
+//! | `make.rs` | makes the table, at the first lock of a process |
 //! | `tally.rs` | what the calling thread did to each lock |
-//! | `table.rs` | finds and adds entries of locks and threads; locks that end |
-//! | `uses.rs` | finds and adds entries of call stacks, and of a lock with a call stack |
 //! | `record.rs` | distributions, for `kinlock record` |
-//! | `memory.rs` | makes the table and asks for its memory, page by page |
-//! | `unwind.rs`, `cfi.rs`, `stack.rs` | find the callers |
+//! | `locks.rs` | entries of locks |
+//! | `uses.rs` | entries of call stacks, and of a lock with a call stack |
+//! | `threads.rs` | entries of threads |
+//! | `unwind.rs`, `cfi.rs` | find the callers |
+//! | `entries.rs` | numbers of the table, and arrays with an index |
 //! | `modules.rs` | shared objects, so that addresses can be named |
+//! | `stack.rs` | the thread's registers and its stack |
+//! | `memory.rs` | whether there is a table, and which of its pages may be touched |
+//! | `object.rs` | a lock as the report knows it |
 
 mod cfi;
-pub(crate) mod memory;
+mod entries;
+mod locks;
+pub(crate) mod make;
+mod memory;
 mod modules;
+mod object;
 mod record;
 mod stack;
-mod table;
 mod tally;
+mod threads;
 mod unwind;
 mod uses;
 
-use self::table::{add, bump, raise};
+pub(crate) use self::object::{Marks, Object};
+
+use self::entries::{add, bump, raise};
+use self::locks::{lock_at, lock_of_holder, note_thread};
+use self::object::marks_in;
+use self::threads::thread;
 use self::uses::{stack_of, used};
+use super::is_taken;
 use crate::thread::token;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU64, Ordering::*};
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
-use kinlock_report::{HELD, Lock, Owner, Table, Tally, Thread, bucket};
-
-/// What the report notes in the lock object itself, whose cache line the holder has anyway. All of
-/// it is 0 at first, and only the holder accesses it.
-#[derive(Clone, Copy)]
-pub(crate) struct Marks<'a> {
-    /// The lock's serial number.
-    pub(crate) serial: &'a AtomicU32,
-    /// The token of the last thread that held the lock.
-    pub(crate) last: &'a AtomicU32,
-    /// The locality domain of that thread, if the machine has several.
-    pub(crate) domain: &'a AtomicU32,
-}
-
-/// A lock of the program, as the report knows it.
-#[derive(Clone, Copy)]
-pub(crate) struct Object<'a> {
-    pub(crate) address: u64,
-    /// The marks in the lock object. If it has no room for them, they are in the table's entry.
-    pub(crate) marks: Option<Marks<'a>>,
-    /// The C library's word for the kind of a mutex, or [`kinlock_report::SPIN`].
-    pub(crate) kind: u32,
-    /// The calling thread holds it already, and takes it again since it is recursive.
-    pub(crate) is_nested: bool,
-}
+use kinlock_report::{HELD, Lock, Owner, Table, Tally, bucket};
 
 /// How an acquisition went.
 #[derive(Clone, Copy)]
@@ -105,7 +101,7 @@ impl Wait {
             weight: 0,
             stack: 0,
         };
-        if let Some(table) = memory::own_table() {
+        if let Some(table) = make::own_table() {
             if let Some(thread) = thread(table) {
                 thread.waits_for.store(object.address, Relaxed);
             }
@@ -124,25 +120,25 @@ impl Wait {
         Wait { until, ..self }
     }
 
+    /// The wait was none: the lock's function returned an error at once.
+    pub(crate) fn discard(self) {
+        if let Some(thread) = memory::table().and_then(thread) {
+            thread.waits_for.store(0, Relaxed);
+        }
+    }
+
     /// How long the wait took.
     pub(crate) fn nanos(&self) -> u64 {
         self.until.saturating_sub(self.since)
     }
 }
 
-/// The wait that the calling thread has begun ended at once, as an error: it does not count.
-pub(crate) fn waits_no_more() {
-    if let Some(thread) = memory::table().and_then(thread) {
-        thread.waits_for.store(0, Relaxed);
-    }
-}
-
 /// An acquisition has ended. If it succeeded, the calling thread holds the lock.
 pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
-    let Some(table) = memory::own_table() else {
+    let Some(table) = make::own_table() else {
         return;
     };
-    let is_taken = matches!(outcome.result, 0 | libc::EOWNERDEAD);
+    let is_taken = is_taken(outcome.result);
     if let Some(wait) = outcome.waited {
         has_waited(table, wait.nanos());
     }
@@ -150,7 +146,7 @@ pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
         return not_taken(table, object, outcome);
     }
     if object.is_nested || outcome.is_try {
-        let Some((_, lock)) = table::lock_of_holder(table, object) else {
+        let Some((_, lock)) = lock_of_holder(table, object) else {
             return add(&table.header.dropped_locks, 1);
         };
         if outcome.is_try {
@@ -232,7 +228,7 @@ fn holds(owner: &Owner, tally: &Tally, marks: Marks<'_>, locked: u64) {
 /// A lock with marks of its own was taken without a wait. Returns whether that is counted now; if
 /// not, more than counting is needed, and the caller has to call [`taken_at_once`].
 #[inline]
-pub(crate) fn counted(address: u64, marks: Marks<'_>) -> bool {
+pub(crate) fn count_taken(address: u64, marks: Marks<'_>) -> bool {
     let Some((owner, tally)) = tally::found(address, marks) else {
         return false;
     };
@@ -269,15 +265,7 @@ pub(crate) fn taken_again(object: Object<'_>) {
 
 /// The marks of a lock that has none of its own. Called by its holder.
 fn marks_of_holder<'a>(table: &'a Table, object: Object<'a>) -> Option<Marks<'a>> {
-    table::lock_of_holder(table, object).map(|(_, lock)| marks_in(lock))
-}
-
-fn marks_in(lock: &Lock) -> Marks<'_> {
-    Marks {
-        serial: &lock.serial,
-        last: &lock.last,
-        domain: &lock.domain,
-    }
+    lock_of_holder(table, object).map(|(_, lock)| marks_in(lock))
 }
 
 /// Counts an acquisition of a lock that the calling thread has a tally of.
@@ -344,7 +332,7 @@ fn hand_off(
 #[cold]
 #[inline(never)]
 fn without_tally(table: &Table, object: Object<'_>, marks: Marks<'_>, waited: Option<Wait>) {
-    let Some((index, lock)) = table::lock_of_holder(table, object) else {
+    let Some((index, lock)) = lock_of_holder(table, object) else {
         return add(&table.header.dropped_locks, 1);
     };
     add(&lock.locked, 1);
@@ -361,16 +349,6 @@ fn without_tally(table: &Table, object: Object<'_>, marks: Marks<'_>, waited: Op
     }
     if let Some(wait) = waited {
         note_wait(table, index, lock, wait);
-    }
-}
-
-/// Notes that the thread has taken the lock. Called by its holder.
-fn note_thread(lock: &Lock, token: u32) {
-    let number = token as usize % kinlock_report::THREAD_BITS;
-    let word = &lock.threads[number / 64];
-    let bit = 1 << (number % 64);
-    if word.load(Relaxed) & bit == 0 {
-        word.store(word.load(Relaxed) | bit, Relaxed);
     }
 }
 
@@ -432,7 +410,7 @@ fn measured_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
 /// Counts an acquisition that has failed.
 #[cold]
 fn not_taken(table: &Table, object: Object<'_>, outcome: Outcome) {
-    let Some((index, lock)) = table::lock_at(table, object.address) else {
+    let Some((index, lock)) = lock_at(table, object.address) else {
         return;
     };
     if outcome.is_try {
@@ -484,7 +462,7 @@ fn measure(tally: &Tally, lock: &Lock, weight: u16, taken_by: u32) {
 /// The calling thread is about to release a lock with marks of its own. `None`: that is noted. The
 /// time: more is needed, and the caller has to call [`release`] with it.
 #[inline]
-pub(crate) fn released(address: u64, marks: Marks<'_>) -> Option<u64> {
+pub(crate) fn count_release(address: u64, marks: Marks<'_>) -> Option<u64> {
     if let Some((_, tally)) = tally::found(address, marks) {
         if tally.since.load(Relaxed) == HELD {
             tally.since.store(0, Relaxed);
@@ -501,7 +479,7 @@ pub(crate) fn released(address: u64, marks: Marks<'_>) -> Option<u64> {
 #[inline(never)]
 pub(crate) fn release(address: u64, marks: Option<Marks<'_>>, now: Option<u64>) {
     let Some(table) = memory::table() else { return };
-    let entry = || Some(marks_in(table::lock_at(table, address)?.1));
+    let entry = || Some(marks_in(lock_at(table, address)?.1));
     let Some(marks) = marks.or_else(entry) else {
         return;
     };
@@ -539,33 +517,17 @@ fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u64) {
 }
 
 /// The lock at this address was destroyed, or its memory is initialised as another lock.
-pub(crate) fn end(address: u64) {
+pub(crate) fn lock_ended(address: u64) {
     if let Some(table) = memory::table() {
-        if let Some((index, lock)) = table::lock_at(table, address) {
-            table::end(table, index, lock);
+        if let Some((index, lock)) = lock_at(table, address) {
+            locks::end(table, index, lock);
         }
     }
-}
-
-/// Adds numbers to others, and clears them.
-fn merge(pairs: &[(&AtomicU64, &AtomicU64)]) {
-    for (from, to) in pairs {
-        let n = from.swap(0, Relaxed);
-        if n != 0 {
-            add(to, n);
-        }
-    }
-}
-
-/// The entry of the calling thread. It is added if it is missing; `None`: there is no room.
-fn thread(table: &Table) -> Option<&Thread> {
-    let token = token();
-    table::thread_of(table, token).or_else(|| table::new_thread(table, token))
 }
 
 /// The calling thread has taken a reader-writer lock, which is only counted.
 pub(crate) fn rwlock_taken() {
-    if let Some(table) = memory::own_table() {
+    if let Some(table) = make::own_table() {
         let shards = &table.header.rwlocked;
         add(&shards[token() as usize % shards.len()].0, 1);
     }

@@ -87,7 +87,7 @@ pub(super) fn find(address: u64) -> Option<Found> {
         }
         answer.assume_init()
     };
-    // SAFETY: the loader's own description of an object that is loaded.
+    // SAFETY: invariant 12.
     let (bias, name) = unsafe { ((*answer.link).bias, (*answer.link).name) };
     Some(Found {
         start: answer.start as u64,
@@ -123,7 +123,7 @@ pub(super) fn note(table: &Table, address: u64) {
 
 fn note_path(module: &Module, found: &Found) {
     let mut own = [0_u8; 512];
-    // SAFETY: the loader's own text; invariant 4.
+    // SAFETY: invariants 4 and 12.
     let path = unsafe {
         match found.name.is_null() || *found.name == 0 {
             false => CStr::from_ptr(found.name).to_bytes(),
@@ -193,11 +193,11 @@ fn is_all_readable(start: u64, size: u64) -> bool {
 /// be found as a library's: a program may consist of parts with gaps between them, so its beginning
 /// does not follow from an address in one part.
 fn program_segments(found: &Found) -> Option<&'static [libc::Elf64_Phdr]> {
-    // SAFETY: the loader's own text.
+    // SAFETY: invariant 12.
     if !found.name.is_null() && unsafe { *found.name } != 0 {
         return None;
     }
-    // SAFETY: it only reads what the kernel told the process.
+    // SAFETY: invariant 11.
     let (at, count) = unsafe {
         (
             libc::getauxval(libc::AT_PHDR),

@@ -6,7 +6,9 @@
 //! at, too. Nothing here allocates, takes a lock or waits. What is changed belongs to the holder
 //! of the lock, or to the calling thread.
 
+use super::entries::tally_index;
 use super::memory::provide;
+use super::threads::thread;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
@@ -28,7 +30,7 @@ pub(super) fn begin(table: &Table) {
 
 /// The pause that belongs to a tally of the owner: the think time that runs, if any.
 fn pause<'a>(owner: &'a Owner, tally: &Tally) -> Option<&'a Pause> {
-    owner.pauses.get(super::tally::number(owner, tally))
+    owner.pauses.get(tally_index(owner, tally))
 }
 
 /// Forgets the think time that runs, since the tally becomes another lock's.
@@ -71,7 +73,7 @@ fn count(number: &AtomicU32, weight: u32) {
 
 /// How long the calling thread has waited so far, for all locks.
 fn waited(table: &Table) -> u64 {
-    super::thread(table).map_or(0, |thread| thread.wait_ns.load(Relaxed))
+    thread(table).map_or(0, |thread| thread.wait_ns.load(Relaxed))
 }
 
 /// A measured hold of `hold` nanoseconds by the calling thread has ended: a think time begins.
@@ -88,8 +90,8 @@ pub(super) fn held(table: &Table, lock: &Lock, owner: &Owner, tally: &Tally, hol
     pause
         .sample_at
         .store(tally.sample_at.load(Relaxed), Relaxed);
-    // As if it were to be measured, so that the next acquisition is not only counted: it has to end
-    // the think time. `taken` then restores the number.
+    // The next acquisition has to end the think time, so it must not be one that is only counted.
+    // It looks like one to be measured until `taken` restores the number.
     let next = (tally.locked.load(Relaxed) as u32).wrapping_add(1);
     tally.sample_at.store(next, Relaxed);
     // The clock is read last: the time of measuring is no part of the program's think time.

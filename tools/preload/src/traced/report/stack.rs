@@ -17,7 +17,7 @@ pub(super) struct Registers {
 pub(super) fn here() -> Registers {
     let (pc, stack, frame): (u64, u64, u64);
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: it only reads registers.
+    // SAFETY: invariant 11: it only reads registers.
     unsafe {
         core::arch::asm!(
             "lea {}, [rip]", "mov {}, rsp", "mov {}, rbp",
@@ -26,7 +26,7 @@ pub(super) fn here() -> Registers {
         );
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: it only reads registers.
+    // SAFETY: invariant 11: it only reads registers.
     unsafe {
         core::arch::asm!(
             "adr {}, .", "mov {}, sp", "mov {}, x29",
@@ -57,7 +57,7 @@ const FARTHEST: u64 = 1 << 20;
 
 impl Readable {
     pub(super) fn new(stack: u64) -> Self {
-        // SAFETY: it is this thread's own memory, which nothing else points to.
+        // SAFETY: invariant 8.
         let known = unsafe { *known_stack() };
         match known {
             [from, to] if (from..to).contains(&stack) => Readable { from, to },
@@ -80,7 +80,7 @@ impl Readable {
                 return None;
             }
             self.to += PAGE;
-            // SAFETY: as above.
+            // SAFETY: invariant 8.
             unsafe { *known_stack() = [self.from, self.to] };
         }
         // SAFETY: invariant 6.

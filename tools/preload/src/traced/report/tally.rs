@@ -4,13 +4,16 @@
 //! be. If both are taken by other locks, one of these tallies makes room: its numbers are added to
 //! the entry of its lock. When a thread ends, that happens to all of its tallies.
 
+use super::entries::{add, tally_index};
+use super::locks::{lock_at, lock_of_holder, note_thread};
 use super::memory::{self, TAGS, is_present, provide};
-use super::table::{add, lock_of_holder, thread_of};
-use super::{Marks, Object, marks_in, note_thread, table, thread};
+use super::object::{Marks, Object, marks_in};
+use super::record;
+use super::threads::{KEY, await_end, thread, thread_of};
 use crate::thread::{tallies, token};
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::Ordering::*;
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use kinlock_report::{OWNERS, Owner, TALLIES, Table, Tally, Waits};
@@ -25,7 +28,7 @@ const _: () = assert!(align_of::<Owner>() >= TAGS);
 /// table that they are in; 0: nothing yet; the tag alone: the table has no room for its tallies.
 #[inline]
 fn kept() -> usize {
-    // SAFETY: it is this thread's own memory, which nothing else points to.
+    // SAFETY: invariant 8.
     unsafe { *tallies() }
 }
 
@@ -39,7 +42,7 @@ fn own() -> Option<&'static Owner> {
 }
 
 fn keep(address: usize) {
-    // SAFETY: as above.
+    // SAFETY: invariant 8.
     unsafe { *tallies() = address };
 }
 
@@ -75,19 +78,13 @@ fn in_any_place(owner: &Owner, address: u64, serial: u32) -> Option<&Tally> {
 
 /// The waits that belong to a tally of the owner.
 pub(super) fn waits_of<'a>(owner: &'a Owner, tally: &Tally) -> Option<&'a Waits> {
-    owner.waits.get(number(owner, tally))
-}
-
-/// The index of a tally among the owner's.
-pub(super) fn number(owner: &Owner, tally: &Tally) -> usize {
-    let first = ptr::from_ref(&owner.tallies).addr();
-    (ptr::from_ref(tally).addr() - first) / size_of::<Tally>()
+    owner.waits.get(tally_index(owner, tally))
 }
 
 /// How often the calling thread has waited for a lock since its tally began; 0 without a tally.
 /// Called by a thread that does not hold the lock.
 pub(super) fn waits_so_far(table: &Table, object: Object<'_>) -> u64 {
-    let entry = || Some(marks_in(table::lock_at(table, object.address)?.1));
+    let entry = || Some(marks_in(lock_at(table, object.address)?.1));
     let waits = |marks: Marks<'_>| {
         let owner = own()?;
         // It may be read without holding the lock: it does not change while the lock lives.
@@ -118,7 +115,7 @@ pub(super) fn new<'a>(
     }
     let free = places(serial).map(|at| &owner.tallies[at]);
     let unheld = free.into_iter().filter(|t| t.since.load(Relaxed) == 0);
-    // Of two tallies the less used one makes room. That of a lock that the thread holds cannot.
+    // Of two tallies the less used one makes room. A lock that the thread holds keeps its tally.
     let tally = unheld.min_by_key(|t| t.locked.load(Relaxed))?;
     settle(table, owner, tally);
     note_thread(lock, token());
@@ -142,8 +139,8 @@ pub(super) fn new<'a>(
 fn settle(table: &Table, owner: &Owner, tally: &Tally) {
     let lock = table.lock_of(tally).map(|at| &table.locks[at]);
     tally.serial.store(0, Relaxed);
-    super::record::forget(owner, tally);
-    let waits = &owner.waits[number(owner, tally)];
+    record::forget(owner, tally);
+    let waits = &owner.waits[tally_index(owner, tally)];
     let [locked, changed, remote, contended, wait_ns] = [
         &tally.locked,
         &tally.changed,
@@ -226,20 +223,6 @@ fn new_owner(table: &Table) -> Option<&'static Owner> {
     own()
 }
 
-/// Arranges that [`end_of_thread`] is called when the calling thread ends.
-pub(super) fn await_end() {
-    let key = KEY.load(Relaxed);
-    if key != 0 {
-        // The destructor is called for any value but null.
-        let value = ptr::without_provenance(1);
-        // SAFETY: invariant 3. For a key below `LOW` the call does not allocate.
-        unsafe { libc::pthread_setspecific(key - 1, value) };
-    }
-}
-
-/// The key of the thread-specific data whose destructor is [`end_of_thread`], plus 1; 0: there is
-/// none.
-static KEY: AtomicU32 = AtomicU32::new(0);
 /// The number of keys for which the C library has static room in each thread.
 const LOW: u32 = 32;
 

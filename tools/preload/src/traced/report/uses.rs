@@ -1,8 +1,8 @@
 //! Entries of call stacks, and of uses: one lock with one call stack.
 
+use super::entries::{Array, add, scattered};
 use super::memory::provide;
 use super::modules;
-use super::table::{Array, add, scattered};
 use super::unwind::Frames;
 use core::sync::atomic::Ordering::*;
 use kinlock_report::{Lock, STACKS, Stack, Table, USES, Use};

@@ -1,0 +1,37 @@
+//! A lock of the program, as the report knows it.
+
+use core::sync::atomic::AtomicU32;
+use kinlock_report::Lock;
+
+/// What the report notes in the lock object itself, whose cache line the holder has anyway. All of
+/// it is 0 at first, and only the holder accesses it.
+#[derive(Clone, Copy)]
+pub(crate) struct Marks<'a> {
+    /// The lock's serial number.
+    pub(crate) serial: &'a AtomicU32,
+    /// The token of the last thread that held the lock.
+    pub(crate) last: &'a AtomicU32,
+    /// The locality domain of that thread, if the machine has several.
+    pub(crate) domain: &'a AtomicU32,
+}
+
+/// A lock of the program, as the report knows it.
+#[derive(Clone, Copy)]
+pub(crate) struct Object<'a> {
+    pub(crate) address: u64,
+    /// The marks in the lock object. If it has no room for them, they are in the table's entry.
+    pub(crate) marks: Option<Marks<'a>>,
+    /// The C library's word for the kind of a mutex, or [`kinlock_report::SPIN`].
+    pub(crate) kind: u32,
+    /// The calling thread holds it already, and takes it again since it is recursive.
+    pub(crate) is_nested: bool,
+}
+
+/// The marks in the entry of a lock that has none of its own.
+pub(super) fn marks_in(lock: &Lock) -> Marks<'_> {
+    Marks {
+        serial: &lock.serial,
+        last: &lock.last,
+        domain: &lock.domain,
+    }
+}
