@@ -16,7 +16,7 @@
 //! | `environment` | reading the `KINLOCK_*` variables |
 //! | `topology` | CPUs and locality domains |
 //! | [`config`] | the knobs in force |
-//! | [`announced`] | where readers of read-biased locks announce themselves |
+//! | [`visible_readers`] | the table in which readers of read-biased locks announce themselves |
 //! | [`slots`] | where threads wait: slots and nodes |
 //! | [`platform`] | what an algorithm may ask of the machine |
 //! | [`native`], `loom` | the platforms of the hardware and of the model checker |
@@ -37,7 +37,6 @@ compile_error!(
     "the feature `std` of kinlock needs Linux: futexes, membarrier, restartable sequences"
 );
 
-pub mod announced;
 pub mod atomic;
 pub mod config;
 pub mod configured;
@@ -61,5 +60,6 @@ pub mod sys;
 #[cfg(feature = "std")]
 pub mod topology;
 pub mod tuning;
+pub mod visible_readers;
 
 pub use native::Native;

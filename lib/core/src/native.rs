@@ -26,13 +26,13 @@ pub use copies::{pretend_other_version, serials};
 #[cfg(feature = "std")]
 pub use thread::{keep_no_slot, keeps_slots, register_for_fork, set_priority, thread_identity};
 
-#[cfg(feature = "std")]
-use crate::announced::{Announced, Row};
 use crate::events::{self, Event};
 use crate::platform::{Atomic, Atomics, Ordering, Platform};
 #[cfg(feature = "std")]
 use crate::platform::{NEVER, NO_CPU, Parked};
 use crate::slots::{Table, Waiters};
+#[cfg(feature = "std")]
+use crate::visible_readers::{Row, VisibleReaders};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// The hardware that the program runs on.
@@ -276,8 +276,8 @@ impl Platform for Native {
 
     #[cfg(feature = "std")]
     #[inline]
-    fn announced() -> Option<&'static Announced<Self>> {
-        copies::announced()
+    fn visible_readers() -> Option<&'static VisibleReaders<Self>> {
+        copies::visible_readers()
     }
 
     #[cfg(feature = "std")]

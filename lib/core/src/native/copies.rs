@@ -68,10 +68,10 @@
 
 use super::thread;
 use super::{ROWS, TABLE};
-use crate::announced::{Announced, Row};
 use crate::native::Native;
 use crate::slots::{Node, Slot, Waiters};
 use crate::sys::{KeepErrno, Text, system_call_error, write_stderr};
+use crate::visible_readers::{Row, VisibleReaders};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use core::mem::{size_of, transmute};
@@ -86,7 +86,7 @@ use core::sync::atomic::{
 pub(super) struct Tables {
     /// Where threads wait.
     pub(super) waiters: Waiters<Native>,
-    announced: Announced<Native>,
+    announced: VisibleReaders<Native>,
     /// See [`configured`](crate::configured): one lock must not mix two kinds of queue.
     pub(super) queue: AtomicU8,
     /// The number of forks when the tables were last reset.
@@ -125,7 +125,7 @@ static ROWS_IN_USE: AtomicU32 = AtomicU32::new(0);
 /// The tables of this copy. In use if it is the first.
 static OWN: Tables = Tables {
     waiters: TABLE.waiters(),
-    announced: Announced::new(&ROWS, &ROWS_IN_USE),
+    announced: VisibleReaders::new(&ROWS, &ROWS_IN_USE),
     queue: AtomicU8::new(0),
     reset: AtomicU8::new(0),
     serials: AtomicU32::new(1),
@@ -135,7 +135,7 @@ static OWN: Tables = Tables {
 /// For a copy that is apart: no thread gets a slot or a row.
 static NONE: Tables = Tables {
     waiters: TABLE.no_waiters(),
-    announced: Announced::new(&ROWS, &ROWS_IN_USE),
+    announced: VisibleReaders::new(&ROWS, &ROWS_IN_USE),
     queue: AtomicU8::new(0),
     reset: AtomicU8::new(0),
     serials: AtomicU32::new(1 << 31),
@@ -176,7 +176,7 @@ const KIND: u64 = {
         size_of::<Slot<Native>>(),
         size_of::<Row<Native>>(),
         size_of::<Waiters<Native>>(),
-        size_of::<Announced<Native>>(),
+        size_of::<VisibleReaders<Native>>(),
         size_of::<Tables>(),
         super::SLOTS,
         ROWS.len(),
@@ -210,7 +210,7 @@ pub(super) fn tables() -> &'static Tables {
 
 /// The table in which readers announce themselves; `None` if this copy is apart.
 #[inline]
-pub(super) fn announced() -> Option<&'static Announced<Native>> {
+pub(super) fn visible_readers() -> Option<&'static VisibleReaders<Native>> {
     let tables = tables();
     (!ptr::eq(tables, &NONE)).then_some(&tables.announced)
 }

@@ -22,9 +22,9 @@
 
 use super::account::Account;
 use super::{Native, copies};
-use crate::announced::Row;
 use crate::fork::{self, Part};
 use crate::sys::KeepErrno;
+use crate::visible_readers::Row;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -157,7 +157,7 @@ pub(super) fn row() -> Option<&'static Row<Native>> {
 
 #[cold]
 fn assign_row() -> Option<&'static Row<Native>> {
-    let table = copies::announced()?;
+    let table = copies::visible_readers()?;
     // A signal handler may get another row in between, and has left it when it returns.
     ROW.set(Some(table.row(table.assign())));
     ROW.get()
