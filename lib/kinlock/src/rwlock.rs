@@ -78,7 +78,7 @@
 //! 1. `QueuedRwLock` excludes: a writer enters only if no other holder is counted in the word, and
 //!    returns only after the last announced reader has left.
 
-use crate::deadlock::{self, Acquiring, Kind};
+use crate::deadlock::{self, Acquiring, Kind, acquire};
 use crate::mutex::GuardMarker;
 use kinlock_core::Native;
 use kinlock_core::configured::AsConfigured;
@@ -181,9 +181,12 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     #[inline]
     #[cfg_attr(debug_assertions, track_caller)]
     fn lock_shared(&self) {
-        let mut acquiring = Acquiring::begin(&self.0, Kind::Shared);
-        while !self.0.read_until(acquiring.next_limit(), false) {}
-        acquiring.end();
+        acquire!(
+            Acquiring::begin(&self.0, Kind::Shared),
+            until,
+            self.0.read_until(until, false),
+            self.0.read()
+        );
     }
 
     #[inline]
@@ -200,9 +203,12 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 
     #[inline]
     fn lock_exclusive(&self) {
-        let mut acquiring = Acquiring::begin(&self.0, Kind::Exclusive);
-        while !self.0.write_until(acquiring.next_limit()) {}
-        acquiring.end();
+        acquire!(
+            Acquiring::begin(&self.0, Kind::Exclusive),
+            until,
+            self.0.write_until(until),
+            self.0.write()
+        );
     }
 
     #[inline]
@@ -259,9 +265,12 @@ unsafe impl lock_api::RawRwLockDowngrade for RawRwLock {
 unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
     #[inline]
     fn lock_shared_recursive(&self) {
-        let mut acquiring = Acquiring::begin(&self.0, Kind::Shared);
-        while !self.0.read_until(acquiring.next_limit(), true) {}
-        acquiring.end();
+        acquire!(
+            Acquiring::begin(&self.0, Kind::Shared),
+            until,
+            self.0.read_until(until, true),
+            self.0.read_passing()
+        );
     }
 
     #[inline]
@@ -274,9 +283,12 @@ unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
 unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
     #[inline]
     fn lock_upgradable(&self) {
-        let mut acquiring = Acquiring::begin(&self.0, Kind::Upgradable);
-        while !self.0.upgradable_until(acquiring.next_limit()) {}
-        acquiring.end();
+        acquire!(
+            Acquiring::begin(&self.0, Kind::Upgradable),
+            until,
+            self.0.upgradable_until(until),
+            self.0.upgradable()
+        );
     }
 
     #[inline]
@@ -293,10 +305,14 @@ unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
 
     #[inline]
     unsafe fn upgrade(&self) {
-        let mut acquiring = Acquiring::upgrade(&self.0);
-        // SAFETY: the caller is the upgradable reader, as this function demands.
-        while !unsafe { self.0.upgrade_until(acquiring.next_limit()) } {}
-        acquiring.end();
+        acquire!(
+            Acquiring::upgrade(&self.0),
+            until,
+            // SAFETY: the caller is the upgradable reader, as this function demands.
+            unsafe { self.0.upgrade_until(until) },
+            // SAFETY: as above.
+            unsafe { self.0.upgrade() }
+        );
     }
 
     #[inline]
