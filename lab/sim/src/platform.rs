@@ -16,12 +16,12 @@ pub use atomic::{SimU8, SimU16, SimU32, SimU64};
 
 use crate::trace::Part;
 use crate::world::{self, How, Noted, Setup, Stuck, World, with};
-use kinlock_core::announced::{Announced, Row};
 use kinlock_core::events::Event;
 use kinlock_core::platform::{
     Atomic, Atomics, Clock, Fences, NEVER, Ordering, Parked, Parking, Place, Platform, Spinning,
 };
 use kinlock_core::raw::waiter::{Slot, Waiters};
+use kinlock_core::visible_readers::{Row, VisibleReaders};
 use kinlock_linux::topology::DomainKind;
 
 /// The simulated machine. Only the threads of a simulation may call its functions.
@@ -114,12 +114,12 @@ fn make_waiters(slots: usize) {
 const ROWS: usize = 256;
 
 /// Made when it is first asked for: most simulations have no use for it.
-fn make_announced() -> &'static Announced<Sim> {
-    let table = Announced::new(
+fn make_visible_readers() -> &'static VisibleReaders<Sim> {
+    let table = VisibleReaders::new(
         place_slice(ROWS, |_| Row::<Sim>::default()),
         place(SimU32::new(0)),
     );
-    let table: &'static Announced<Sim> = place(table);
+    let table: &'static VisibleReaders<Sim> = place(table);
     with(|w| w.announced = Some(table));
     table
 }
@@ -281,15 +281,15 @@ impl Platform for Sim {
         table.downcast_ref().expect("`run` made it")
     }
 
-    fn announced() -> Option<&'static Announced<Self>> {
+    fn visible_readers() -> Option<&'static VisibleReaders<Self>> {
         match with(|w| w.announced) {
             Some(table) => table.downcast_ref(),
-            None => Some(make_announced()),
+            None => Some(make_visible_readers()),
         }
     }
 
     fn row() -> Option<&'static Row<Self>> {
-        let table = Self::announced()?;
+        let table = Self::visible_readers()?;
         let number = match with(|w| w.current().row) {
             Some(number) => number,
             None => {

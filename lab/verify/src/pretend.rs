@@ -12,12 +12,12 @@
 //!    ends.
 
 use crate::injector::Injector;
-use kinlock_core::announced::{Announced, Row};
 use kinlock_core::events::Event;
 use kinlock_core::platform::{
     Atomic, Atomics, Fences, Ordering, Parked, Parking, Place, Platform, Spinning,
 };
 use kinlock_core::raw::waiter::{Slot, Waiters};
+use kinlock_core::visible_readers::{Row, VisibleReaders};
 use kinlock_linux::Native;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -120,7 +120,7 @@ static WAITERS: Waiters<Pretend> = Waiters::new(&TABLE, &CLAIMED, &IN_USE);
 
 static ROWS: [Row<Pretend>; 256] = [const { Row::EMPTY }; 256];
 static ROWS_IN_USE: AtomicU32 = AtomicU32::new(256);
-static ANNOUNCED: Announced<Pretend> = Announced::new(&ROWS, &ROWS_IN_USE);
+static ANNOUNCED: VisibleReaders<Pretend> = VisibleReaders::new(&ROWS, &ROWS_IN_USE);
 
 impl Atomics for Pretend {
     type AtomicU8 = AtomicU8;
@@ -259,7 +259,7 @@ impl Platform for Pretend {
         SLOT.try_with(|kept| kept.0.set(slot)).is_ok()
     }
 
-    fn announced() -> Option<&'static Announced<Self>> {
+    fn visible_readers() -> Option<&'static VisibleReaders<Self>> {
         point();
         Some(&ANNOUNCED)
     }

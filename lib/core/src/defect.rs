@@ -8,10 +8,10 @@
 //!
 //! 1. `Sabotaged<P, _>` passes on what its caller promises to `P`, whose table of slots it shares.
 
-use crate::announced::{Announced, Row};
 use crate::events::Event;
 use crate::platform::{Atomics, Platform};
 use crate::slots::Waiters;
+use crate::visible_readers::{Row, VisibleReaders};
 use core::marker::PhantomData;
 
 /// A deliberate defect.
@@ -182,8 +182,8 @@ impl<P: Platform, const DEFECT: u8> Platform for Sabotaged<P, DEFECT> {
         P::waiters().of_platform()
     }
 
-    fn announced() -> Option<&'static Announced<Self>> {
-        Some(P::announced()?.of_platform())
+    fn visible_readers() -> Option<&'static VisibleReaders<Self>> {
+        Some(P::visible_readers()?.of_platform())
     }
 
     fn row() -> Option<&'static Row<Self>> {

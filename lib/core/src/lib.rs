@@ -14,7 +14,7 @@
 //! | --- | --- |
 //! | [`atomic`], [`tuning`], [`events`] | a platform's atomics; the values of the knobs; counters |
 //! | [`hardware`] | the processor's atomics and hints as those of a platform |
-//! | [`announced`] | where readers of read-biased locks announce themselves |
+//! | [`visible_readers`] | the table in which readers of read-biased locks announce themselves |
 //! | [`slots`] | where threads wait: slots and nodes |
 //! | [`platform`] | what an algorithm may ask of the machine |
 //! | `loom` | the platform of the model checker |
@@ -30,7 +30,6 @@
 
 #![cfg_attr(not(test), no_std)]
 
-pub mod announced;
 pub mod atomic;
 pub mod bare;
 pub mod config;
@@ -47,6 +46,7 @@ pub mod slots;
 #[cfg(all(test, not(loom)))]
 mod threads;
 pub mod tuning;
+pub mod visible_readers;
 
 /// The platform of unit tests.
 #[cfg(all(test, not(loom)))]

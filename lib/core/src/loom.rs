@@ -16,13 +16,13 @@
 
 extern crate std;
 
-use crate::announced::{Announced, Row};
 use crate::events::Event;
 use crate::platform::{
     Atomic, Atomics, Clock, EVERY_SET, Fences, NEVER, NO_CPU, Ordering, Parked, Parking, Place,
     Platform, Spinning,
 };
 use crate::slots::{Slot, Waiters};
+use crate::visible_readers::{Row, VisibleReaders};
 use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use std::boxed::Box;
@@ -103,7 +103,7 @@ impl Table {
 }
 
 struct Readers {
-    announced: Announced<Loom>,
+    announced: VisibleReaders<Loom>,
     _rows: Box<[Row<Loom>]>,
     _in_use: Box<AtomicU32>,
 }
@@ -117,7 +117,7 @@ impl Readers {
         let in_use = Box::new(AtomicU32::new(ROWS as u32));
         let (r, n): (*const [Row<Loom>], *const AtomicU32) = (&*rows, &*in_use);
         // SAFETY: invariant 1.
-        let announced = unsafe { Announced::new(&*r, &*n) };
+        let announced = unsafe { VisibleReaders::new(&*r, &*n) };
         Readers {
             announced,
             _rows: rows,
@@ -338,7 +338,7 @@ impl Platform for Loom {
         false
     }
 
-    fn announced() -> Option<&'static Announced<Self>> {
+    fn visible_readers() -> Option<&'static VisibleReaders<Self>> {
         Some(&READERS.announced)
     }
 

@@ -52,11 +52,11 @@
 //! assert_eq!(bump::<Bare>(&counter), 41);
 //! ```
 
-use crate::announced::{Announced, Row};
 pub use crate::atomic::{Atomic, Atomics, ConstAtomic, ConstAtomics, Ordering};
 use crate::defect::Defect;
 use crate::events::Event;
 use crate::slots::Waiters;
+use crate::visible_readers::{Row, VisibleReaders};
 use core::sync::atomic::AtomicU64;
 
 /// A [`Platform`] whose atomics can be built in constants, so that locks can live in a `static`.
@@ -480,12 +480,12 @@ pub trait Platform: Atomics {
         false
     }
 
-    // ---- announced readers ----
+    // ---- visible readers ----
 
     /// The table in which readers of all locks of this platform announce themselves. `None`: locks
     /// are never read-biased.
     #[inline]
-    fn announced() -> Option<&'static Announced<Self>> {
+    fn visible_readers() -> Option<&'static VisibleReaders<Self>> {
         None
     }
 
@@ -493,7 +493,7 @@ pub trait Platform: Atomics {
     /// `None` if there is no table.
     #[inline]
     fn row() -> Option<&'static Row<Self>> {
-        Some(Self::announced()?.row(0))
+        Some(Self::visible_readers()?.row(0))
     }
 
     /// A lock shows that readers are announced at it, and this platform has no table in which they

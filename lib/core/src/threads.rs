@@ -9,12 +9,12 @@
 //!    the program.
 //! 2. The slot is the one that this thread keeps. It uses it no more, since it ends.
 
-use crate::announced::{Announced, Row};
 use crate::events::{self, Event};
 use crate::platform::{
     Atomics, Clock, EVERY_SET, Fences, NEVER, NO_CPU, Parked, Parking, Place, Platform, Spinning,
 };
 use crate::slots::{MAX_SLOTS, Table, Waiters};
+use crate::visible_readers::{Row, VisibleReaders};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Condvar, LazyLock, Mutex};
@@ -28,7 +28,7 @@ static TABLE: Table<Threads, MAX_SLOTS, { MAX_SLOTS.div_ceil(32) }> = Table::FRE
 static WAITERS: Waiters<Threads> = TABLE.waiters();
 static ROWS: [Row<Threads>; 256] = [const { Row::EMPTY }; 256];
 static ROWS_IN_USE: AtomicU32 = AtomicU32::new(0);
-static ANNOUNCED: Announced<Threads> = Announced::new(&ROWS, &ROWS_IN_USE);
+static ANNOUNCED: VisibleReaders<Threads> = VisibleReaders::new(&ROWS, &ROWS_IN_USE);
 
 /// Who sleeps: in this process, and in the child of a fork, where another thread of the parent may
 /// have held the first table's mutex.
@@ -250,7 +250,7 @@ impl Platform for Threads {
         KEPT.try_with(|kept| kept.0.set(slot)).is_ok()
     }
 
-    fn announced() -> Option<&'static Announced<Self>> {
+    fn visible_readers() -> Option<&'static VisibleReaders<Self>> {
         Some(&ANNOUNCED)
     }
 

@@ -82,3 +82,21 @@ pub(crate) enum Kind {
     Upgradable,
     Exclusive,
 }
+
+/// Takes a lock: waits until each moment that the [`Acquiring`] names, and at last without a limit.
+/// Where nothing is noted that wait is all that is left, with the instructions of its fast path. A
+/// macro, so that a lock is taken where it is asked for: no closure comes back from here.
+macro_rules! acquire {
+    ($acquiring:expr, $until:ident, $limited:expr, $blocking:expr) => {{
+        let mut acquiring = $acquiring;
+        loop {
+            match acquiring.next_limit() {
+                kinlock_core::platform::NEVER => break $blocking,
+                $until if $limited => break,
+                _ => {}
+            }
+        }
+        acquiring.end();
+    }};
+}
+pub(crate) use acquire;

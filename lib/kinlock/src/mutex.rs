@@ -81,7 +81,7 @@
 
 mod held;
 
-use crate::deadlock::{self, Acquiring, Kind};
+use crate::deadlock::{self, Acquiring, Kind, acquire};
 use crate::machine::{AsConfigured, InOrder, Native};
 use kinlock_core::raw::mutex::QueuedMutex;
 use kinlock_core::raw::qspinlock::QueuedSpinLock;
@@ -183,9 +183,12 @@ macro_rules! raw_mutex {
             #[cfg_attr(debug_assertions, track_caller)]
             fn lock(&self) {
                 held::forbid_relock(self);
-                let mut acquiring = Acquiring::begin(&self.0, Kind::Exclusive);
-                while !self.0.lock_until(acquiring.next_limit()) {}
-                acquiring.end();
+                acquire!(
+                    Acquiring::begin(&self.0, Kind::Exclusive),
+                    until,
+                    self.0.lock_until(until),
+                    self.0.lock()
+                );
                 held::remember(self);
             }
 

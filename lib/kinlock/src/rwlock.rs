@@ -78,7 +78,7 @@
 //! 1. `QueuedRwLock` excludes: a writer enters only if no other holder is counted in the word, and
 //!    returns only after the last announced reader has left.
 
-use crate::deadlock::{self, Acquiring, Kind};
+use crate::deadlock::{self, Acquiring, Kind, acquire};
 use crate::machine::{AsConfigured, Native};
 use crate::mutex::GuardMarker;
 use kinlock_core::raw::rwlock::QueuedRwLock;
@@ -180,9 +180,12 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     #[inline]
     #[cfg_attr(debug_assertions, track_caller)]
     fn lock_shared(&self) {
-        let mut acquiring = Acquiring::begin(&self.0, Kind::Shared);
-        while !self.0.read_until(acquiring.next_limit(), false) {}
-        acquiring.end();
+        acquire!(
+            Acquiring::begin(&self.0, Kind::Shared),
+            until,
+            self.0.read_until(until, false),
+            self.0.read()
+        );
     }
 
     #[inline]
@@ -199,9 +202,12 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 
     #[inline]
     fn lock_exclusive(&self) {
-        let mut acquiring = Acquiring::begin(&self.0, Kind::Exclusive);
-        while !self.0.write_until(acquiring.next_limit()) {}
-        acquiring.end();
+        acquire!(
+            Acquiring::begin(&self.0, Kind::Exclusive),
+            until,
+            self.0.write_until(until),
+            self.0.write()
+        );
     }
 
     #[inline]
@@ -258,9 +264,12 @@ unsafe impl lock_api::RawRwLockDowngrade for RawRwLock {
 unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
     #[inline]
     fn lock_shared_recursive(&self) {
-        let mut acquiring = Acquiring::begin(&self.0, Kind::Shared);
-        while !self.0.read_until(acquiring.next_limit(), true) {}
-        acquiring.end();
+        acquire!(
+            Acquiring::begin(&self.0, Kind::Shared),
+            until,
+            self.0.read_until(until, true),
+            self.0.read_passing()
+        );
     }
 
     #[inline]
@@ -273,9 +282,12 @@ unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
 unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
     #[inline]
     fn lock_upgradable(&self) {
-        let mut acquiring = Acquiring::begin(&self.0, Kind::Upgradable);
-        while !self.0.upgradable_until(acquiring.next_limit()) {}
-        acquiring.end();
+        acquire!(
+            Acquiring::begin(&self.0, Kind::Upgradable),
+            until,
+            self.0.upgradable_until(until),
+            self.0.upgradable()
+        );
     }
 
     #[inline]
@@ -292,10 +304,14 @@ unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
 
     #[inline]
     unsafe fn upgrade(&self) {
-        let mut acquiring = Acquiring::upgrade(&self.0);
-        // SAFETY: the caller is the upgradable reader, as this function demands.
-        while !unsafe { self.0.upgrade_until(acquiring.next_limit()) } {}
-        acquiring.end();
+        acquire!(
+            Acquiring::upgrade(&self.0),
+            until,
+            // SAFETY: the caller is the upgradable reader, as this function demands.
+            unsafe { self.0.upgrade_until(until) },
+            // SAFETY: as above.
+            unsafe { self.0.upgrade() }
+        );
     }
 
     #[inline]

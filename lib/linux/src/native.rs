@@ -13,7 +13,6 @@ pub use copies::{pretend_other_version, serials};
 pub use thread::{keep_no_slot, keeps_slots, register_for_fork, set_priority, thread_identity};
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
-use kinlock_core::announced::{Announced, Row};
 use kinlock_core::events::{self, Event};
 use kinlock_core::hardware;
 use kinlock_core::platform::{
@@ -21,6 +20,7 @@ use kinlock_core::platform::{
     Spinning,
 };
 use kinlock_core::slots::{Table, Waiters};
+use kinlock_core::visible_readers::{Row, VisibleReaders};
 
 /// The machine that the program runs on, under Linux.
 ///
@@ -224,8 +224,8 @@ impl Platform for Native {
     }
 
     #[inline]
-    fn announced() -> Option<&'static Announced<Self>> {
-        copies::announced()
+    fn visible_readers() -> Option<&'static VisibleReaders<Self>> {
+        copies::visible_readers()
     }
 
     #[inline]

@@ -375,7 +375,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// the platform has a table. Otherwise readers do that when they get into each other's way.
     #[doc(hidden)]
     pub fn set_biased(&self) {
-        if P::announced().is_some() {
+        if P::visible_readers().is_some() {
             let _ = self.state.fetch_update(Relaxed, biased);
         }
     }

@@ -12,7 +12,7 @@
 //!
 //! 1. `CURRENT` is null or was a box. What it has ever named is never freed.
 
-use super::Kind;
+use super::{Kind, acquire};
 use backtrace::Backtrace;
 use kinlock_core::platform::NEVER;
 use kinlock_core::platform::Platform;
@@ -367,9 +367,12 @@ impl<C: MutexConfig> Partner<Native> for Noted<'_, C> {
     }
 
     fn lock(&self) {
-        let mut acquiring = Acquiring::begin(self.0, Kind::Exclusive);
-        while !self.0.lock_until(acquiring.next_limit()) {}
-        acquiring.end();
+        acquire!(
+            Acquiring::begin(self.0, Kind::Exclusive),
+            until,
+            self.0.lock_until(until),
+            self.0.lock()
+        );
     }
 
     /// The wait is not noted: the next of many sleepers depends on this one.

@@ -77,8 +77,8 @@ use core::ptr;
 use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
 };
-use kinlock_core::announced::{Announced, Row};
 use kinlock_core::slots::{Node, Slot, Waiters};
+use kinlock_core::visible_readers::{Row, VisibleReaders};
 
 /// What copies of one kind share.
 #[repr(C)]
@@ -86,7 +86,7 @@ use kinlock_core::slots::{Node, Slot, Waiters};
 pub(super) struct Tables {
     /// Where threads wait.
     pub(super) waiters: Waiters<Native>,
-    announced: Announced<Native>,
+    announced: VisibleReaders<Native>,
     /// See [`configured`](kinlock_core::configured): one lock must not mix two kinds of queue.
     pub(super) queue: AtomicU8,
     /// The number of forks when the tables were last reset.
@@ -125,7 +125,7 @@ static ROWS_IN_USE: AtomicU32 = AtomicU32::new(0);
 /// The tables of this copy. In use if it is the first.
 static OWN: Tables = Tables {
     waiters: TABLE.waiters(),
-    announced: Announced::new(&ROWS, &ROWS_IN_USE),
+    announced: VisibleReaders::new(&ROWS, &ROWS_IN_USE),
     queue: AtomicU8::new(0),
     reset: AtomicU8::new(0),
     serials: AtomicU32::new(1),
@@ -135,7 +135,7 @@ static OWN: Tables = Tables {
 /// For a copy that is apart: no thread gets a slot or a row.
 static NONE: Tables = Tables {
     waiters: TABLE.no_waiters(),
-    announced: Announced::new(&ROWS, &ROWS_IN_USE),
+    announced: VisibleReaders::new(&ROWS, &ROWS_IN_USE),
     queue: AtomicU8::new(0),
     reset: AtomicU8::new(0),
     serials: AtomicU32::new(1 << 31),
@@ -176,7 +176,7 @@ const KIND: u64 = {
         size_of::<Slot<Native>>(),
         size_of::<Row<Native>>(),
         size_of::<Waiters<Native>>(),
-        size_of::<Announced<Native>>(),
+        size_of::<VisibleReaders<Native>>(),
         size_of::<Tables>(),
         super::SLOTS,
         ROWS.len(),
@@ -210,7 +210,7 @@ pub(super) fn tables() -> &'static Tables {
 
 /// The table in which readers announce themselves; `None` if this copy is apart.
 #[inline]
-pub(super) fn announced() -> Option<&'static Announced<Native>> {
+pub(super) fn visible_readers() -> Option<&'static VisibleReaders<Native>> {
     let tables = tables();
     (!ptr::eq(tables, &NONE)).then_some(&tables.announced)
 }

@@ -29,7 +29,7 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering::*};
-use kinlock_core::announced::Row;
+use kinlock_core::visible_readers::Row;
 
 thread_local! {
     // Without destructors, so that they are accessible for as long as the thread runs.
@@ -157,7 +157,7 @@ pub(super) fn row() -> Option<&'static Row<Native>> {
 
 #[cold]
 fn assign_row() -> Option<&'static Row<Native>> {
-    let table = copies::announced()?;
+    let table = copies::visible_readers()?;
     // A signal handler may get another row in between, and has left it when it returns.
     ROW.set(Some(table.row(table.assign())));
     ROW.get()

@@ -92,11 +92,13 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             if let Ok(before) = self.state.fetch_update(Release, counted) {
                 return Self::wake_after_reader(key, before);
             }
-            let mut entries = P::announced().into_iter().flat_map(|t| t.entries(name));
+            let mut entries = P::visible_readers()
+                .into_iter()
+                .flat_map(|t| t.entries(name));
             if entries.any(|e| e.compare_exchange(name, 0, Release, Relaxed).is_ok()) {
                 return;
             }
-            if P::announced().is_none() {
+            if P::visible_readers().is_none() {
                 P::meet_stranger(key);
             }
             if matches!(
@@ -112,14 +114,16 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// Whether a reader of this lock is announced at this moment.
     pub(super) fn is_announced(&self) -> bool {
         let name = self.name();
-        let mut entries = P::announced().into_iter().flat_map(|t| t.entries(name));
+        let mut entries = P::visible_readers()
+            .into_iter()
+            .flat_map(|t| t.entries(name));
         entries.any(|entry| entry.load(Acquire) == name)
     }
 
     /// Enters if that is possible now, and lets other readers announce themselves. In one step, and
     /// announced if another has been faster: to change a word among many readers takes long.
     pub(super) fn announce_or_enter(&self, passing: bool) -> Option<Counted> {
-        if C::BIAS && P::announced().is_some() {
+        if C::BIAS && P::visible_readers().is_some() {
             let may = self.hints.may_set_bias(P::now);
             let entered = |seen| {
                 let word = with_reader::<P>(seen, passing).filter(|_| may)?;
@@ -151,13 +155,15 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// Waits until no announced reader is left (`true`), or until the time is up.
     pub(super) fn revoke(&self, deadline: u64) -> bool {
         P::count(Event::Revoke);
-        if P::announced().is_none() {
+        if P::visible_readers().is_none() {
             P::meet_stranger(self.key());
         }
         let (start, name) = (P::now(), self.name());
         // See `announce`.
         P::light_fence();
-        let entries = P::announced().into_iter().flat_map(|t| t.entries(name));
+        let entries = P::visible_readers()
+            .into_iter()
+            .flat_map(|t| t.entries(name));
         let mut gone = entries.filter(|_| P::DEFECT != Defect::RwLockUnseenReader);
         let gone =
             gone.all(|entry| self.await_reader(start, deadline, || entry.load(SeqCst) != name));
@@ -208,7 +214,10 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// See [`reset_in_child`](Self::reset_in_child).
     pub(super) fn forget_announced(&self) {
         let name = self.name();
-        for entry in P::announced().into_iter().flat_map(|t| t.entries(name)) {
+        for entry in P::visible_readers()
+            .into_iter()
+            .flat_map(|t| t.entries(name))
+        {
             let _ = entry.compare_exchange(name, 0, Relaxed, Relaxed);
         }
     }

@@ -67,7 +67,7 @@ fn a_copy_is_listed_once_and_the_last_is_refused() {
     }
     static TABLES: Tables = Tables {
         waiters: TABLE.waiters(),
-        announced: Announced::new(&ROWS, &ROWS_IN_USE),
+        announced: VisibleReaders::new(&ROWS, &ROWS_IN_USE),
         queue: AtomicU8::new(0),
         reset: AtomicU8::new(0),
         serials: AtomicU32::new(1),

@@ -2,10 +2,10 @@
 //! looks or sleeps is called where it does so.
 
 use super::*;
-use crate::announced::{Announced, Row};
 use crate::atomic::Atomics;
 use crate::platform::{Clock, Fences, Parking, Place, Spinning};
 use crate::raw::waiter::{Table, Waiters};
+use crate::visible_readers::{Row, VisibleReaders};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64};
 
@@ -30,10 +30,10 @@ pub(super) struct Sleep {
 
 thread_local! {
     /// The test's own, since other tests run at the same time.
-    static ANNOUNCED: &'static Announced<Scripted> = {
+    static ANNOUNCED: &'static VisibleReaders<Scripted> = {
         let rows: Vec<Row<Scripted>> = (0..ROWS).map(|_| Row::default()).collect();
         let in_use = Box::leak(Box::new(AtomicU32::new(ROWS as u32)));
-        Box::leak(Box::new(Announced::new(rows.leak(), in_use)))
+        Box::leak(Box::new(VisibleReaders::new(rows.leak(), in_use)))
     };
     static NOW: Cell<u64> = const { Cell::new(1) };
     static PART: Cell<usize> = const { Cell::new(0) };
@@ -158,7 +158,7 @@ impl Platform for Scripted {
         &WAITERS
     }
 
-    fn announced() -> Option<&'static Announced<Self>> {
+    fn visible_readers() -> Option<&'static VisibleReaders<Self>> {
         LOOKS.set(LOOKS.get() + 1);
         others(&AT_A_LOOK);
         Some(ANNOUNCED.with(|table| *table))

@@ -1,4 +1,5 @@
-//! Where readers of read-biased locks announce themselves: a table shared by all locks.
+//! The visible readers table: where readers of read-biased locks announce themselves. All locks share
+//! it.
 //!
 //! Source: the visible readers table of BRAVO (Dice and Kogan, USENIX ATC 2019). There a hash of
 //! lock and thread selects the entry. Here each thread has a row of the table and each lock a
@@ -21,7 +22,7 @@
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
-//! 1. [`Announced`] and [`Row`] are `repr(C)`, and name their platform only by its atomics. So they
+//! 1. [`VisibleReaders`] and [`Row`] are `repr(C)`, and name their platform only by its atomics. So they
 //!    are the same types for all platforms with the same atomics.
 
 use crate::atomic::{Atomic, Atomics, ConstAtomic, ConstAtomics, Ordering::*};
@@ -71,21 +72,21 @@ impl<P: Atomics> Default for Row<P> {
 /// The table. Its memory is fixed: 128 bytes per row.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Announced<P: Atomics> {
+pub struct VisibleReaders<P: Atomics> {
     rows: &'static [Row<P>],
     /// How many rows have been given to threads, from the first on.
     in_use: &'static P::AtomicU32,
 }
 
-impl<P: Atomics> Announced<P> {
+impl<P: Atomics> VisibleReaders<P> {
     /// A table of these rows, all empty.
     pub const fn new(rows: &'static [Row<P>], in_use: &'static P::AtomicU32) -> Self {
         assert!(!rows.is_empty() && COLUMNS.is_power_of_two());
-        Announced { rows, in_use }
+        VisibleReaders { rows, in_use }
     }
 
     /// The same table, as that of a platform with the same atomics.
-    pub fn of_platform<Q>(&'static self) -> &'static Announced<Q>
+    pub fn of_platform<Q>(&'static self) -> &'static VisibleReaders<Q>
     where
         Q: Atomics<
                 AtomicU8 = P::AtomicU8,
@@ -157,7 +158,7 @@ mod tests {
     fn rows_stay_in_use_however_many_threads_there_were() {
         static ROWS: [Row<Native>; 4] = [const { Row::EMPTY }; 4];
         static IN_USE: AtomicU32 = AtomicU32::new(3);
-        let table = Announced::<Native>::new(&ROWS, &IN_USE);
+        let table = VisibleReaders::<Native>::new(&ROWS, &IN_USE);
         assert_eq!(
             (table.assign(), table.assign(), table.used().len()),
             (3, 0, 4)
