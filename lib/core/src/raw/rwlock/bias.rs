@@ -12,7 +12,7 @@ const INHIBIT: u64 = 9;
 
 /// The shortest and the longest timed sleep of a writer that waits for announced readers, in
 /// nanoseconds. These do not know of it, and so cannot wake it.
-const NAP: core::ops::Range<u64> = 50_000..1_000_000;
+pub(super) const NAP: core::ops::Range<u64> = 50_000..1_000_000;
 
 /// How often a reader that leaves looks for a reader to end. A look misses all of them only if
 /// others move them meanwhile from the count to an entry, which they can hardly do twice in a row.

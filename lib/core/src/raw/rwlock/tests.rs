@@ -235,6 +235,30 @@ fn a_full_lock_admits_no_more_readers() {
     assert!(with_reader::<Native>(LIMIT - READER, false).is_some());
 }
 
+/// They go on as readers without a look at the count.
+#[test]
+fn a_full_lock_has_a_place_for_the_upgradable_reader_or_the_writer_that_holds_it() {
+    let full = with::<Sound>(LIMIT);
+    assert!(!full.try_upgradable() && !full.upgradable_until(Native::now() + 1_000_000));
+    assert_eq!(word(&full), LIMIT);
+    end(&full, Lock::unlock_read);
+    assert!(full.try_upgradable() && full.is_full());
+    assert!(!full.try_read(false) && !full.try_read(true) && !full.read_at_once());
+    end(&full, Lock::downgrade_upgradable);
+    assert_eq!(word(&full), LIMIT);
+    end(&full, Lock::unlock_read);
+    assert!(full.try_read(false), "one reader more");
+    assert!(full.is_full() && !full.try_read(false) && !full.try_upgradable());
+    assert_eq!(word(&full), LIMIT, "it does not become biased by that");
+
+    let written = with::<Sound>(WRITER | (LIMIT - (2 * READER)));
+    assert!(!written.is_full() && written.register().is_some());
+    assert!(written.is_full() && written.register().is_none());
+    assert!(!is_refused::<Native>(word(&written), false));
+    end(&written, Lock::downgrade);
+    assert_eq!(word(&written), LIMIT);
+}
+
 #[test]
 fn no_reader_sets_the_bias_beside_a_writer_that_waits() {
     assert_eq!(biased(READER), Some(READER | BIASED));

@@ -154,6 +154,11 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     }
 
     fn sleep_at_front(&self, want: Want, until: u64) {
+        // Readers that leave a full lock do not wake an upgradable one.
+        let until = match want == Want::Upgradable && is_full(self.state.load(Relaxed)) {
+            true => until.min(P::now().saturating_add(bias::NAP.end)),
+            false => until,
+        };
         let held = |seen| taken::<P>(seen, want, true).is_none();
         self.sleep(FRONT, FRONT_SLEEPS, until, with_sleeping_front::<P>, held);
     }
