@@ -89,15 +89,20 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         for _ in 0..LOOKS {
             let counted =
                 |seen| (!is_written(seen) && counts(seen)).then(|| without_registered(seen));
-            if let Ok(before) = self.state.change(Release, counted) {
-                return Self::wake_after_reader(key, before);
-            }
+            let seen = match self.state.change(Release, counted) {
+                Ok(before) => return Self::wake_after_reader(key, before),
+                Err(seen) => seen,
+            };
             let mut entries = P::announced().into_iter().flat_map(|t| t.entries(name));
             if entries.any(|e| e.compare_exchange(name, 0, Release, Relaxed).is_ok()) {
                 return;
             }
             if P::announced().is_none() {
-                P::meet_stranger(key);
+                if seen & (BIASED | REVOKING) != 0 {
+                    P::meet_stranger(key);
+                }
+                // No reader is announced anywhere, and none is counted.
+                return;
             }
             if matches!(
                 C::FAULT,

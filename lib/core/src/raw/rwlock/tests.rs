@@ -6,6 +6,7 @@ use crate::Native;
 use crate::tuning::Quantum;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
+mod blind;
 mod scripted;
 mod sent;
 mod waits;
