@@ -91,8 +91,6 @@ pub(super) struct Tables {
     pub(super) queue: AtomicU8,
     /// The number of forks when the tables were last reset.
     reset: AtomicU8,
-    /// The next serial of something that threads remember by it.
-    serials: AtomicU32,
     /// For each copy the address of its function [`kept`]; 0: none yet.
     copies: [AtomicUsize; COPIES],
 }
@@ -115,6 +113,8 @@ struct Meeting {
     magic: AtomicU64,
     first: AtomicPtr<Card>,
     forks: AtomicU8,
+    /// How many serials have been given out. See [`next_serial`].
+    serials: AtomicU32,
 }
 
 /// "kinlock" and the version of the meaning of lock words.
@@ -128,7 +128,6 @@ static OWN: Tables = Tables {
     announced: Announced::new(&ROWS, &ROWS_IN_USE),
     queue: AtomicU8::new(0),
     reset: AtomicU8::new(0),
-    serials: AtomicU32::new(1),
     copies: [const { AtomicUsize::new(0) }; COPIES],
 };
 
@@ -138,7 +137,6 @@ static NONE: Tables = Tables {
     announced: Announced::new(&ROWS, &ROWS_IN_USE),
     queue: AtomicU8::new(0),
     reset: AtomicU8::new(0),
-    serials: AtomicU32::new(1 << 31),
     copies: [const { AtomicUsize::new(0) }; COPIES],
 };
 
@@ -153,6 +151,7 @@ static ALONE: Meeting = Meeting {
     magic: AtomicU64::new(MAGIC),
     first: AtomicPtr::new(ptr::null_mut()),
     forks: AtomicU8::new(0),
+    serials: AtomicU32::new(0),
 };
 
 /// This copy may be unloaded, so no other must depend on it.
@@ -215,10 +214,23 @@ pub(super) fn announced() -> Option<&'static Announced<Native>> {
     (!ptr::eq(tables, &NONE)).then_some(&tables.announced)
 }
 
-/// Where serials come from that no other copy gives out. The next one, never 0.
-pub fn serials() -> &'static AtomicU32 {
-    &tables().serials
+/// A number for something that threads remember by it. Never 0, and never given out before, by this
+/// copy or by one with a meeting page. `None`: all numbers are in use.
+///
+/// Copies with the page count in it, whichever tables they use. One without it counts for itself,
+/// from the middle of the numbers on: see [`are_serials_shared`].
+pub fn next_serial() -> Option<u32> {
+    meeting().next_serial(are_serials_shared())
 }
+
+/// Whether this copy takes serials from where others do. If not, another copy without a page may
+/// give out the same: what has a serial may be confused with a thing of that copy.
+pub fn are_serials_shared() -> bool {
+    !ptr::eq(meeting(), &ALONE)
+}
+
+/// Serials above this one are those of copies without a page.
+const LAST_SHARED: u32 = u32::MAX >> 1;
 
 /// How many forks led to this process; see
 /// [`Platform::forks`](kinlock_core::platform::Platform::forks).
@@ -270,6 +282,16 @@ fn join() -> &'static Tables {
 }
 
 impl Meeting {
+    /// See [`next_serial`](next_serial()).
+    fn next_serial(&self, shared: bool) -> Option<u32> {
+        let given = (self.serials)
+            .fetch_update(Relaxed, Relaxed, |given| {
+                (given < LAST_SHARED).then_some(given + 1)
+            })
+            .ok()?;
+        Some(given + 1 + if shared { 0 } else { LAST_SHARED })
+    }
+
     /// The card of the first copy, which may be this one. `None` without a page.
     fn first_card(&self) -> Option<&'static Card> {
         if ptr::eq(self, &ALONE) {

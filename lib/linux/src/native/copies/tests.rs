@@ -70,7 +70,6 @@ fn a_copy_is_listed_once_and_the_last_is_refused() {
         announced: Announced::new(&ROWS, &ROWS_IN_USE),
         queue: AtomicU8::new(0),
         reset: AtomicU8::new(0),
-        serials: AtomicU32::new(1),
         copies: [const { AtomicUsize::new(0) }; COPIES],
     };
     let listed = || {
@@ -86,4 +85,22 @@ fn a_copy_is_listed_once_and_the_last_is_refused() {
         .for_each(|entry| entry.store(1, Relaxed));
     assert!(!TABLES.enlist(other) && TABLES.enlist(kept));
     assert_eq!(listed().count(), COPIES);
+}
+
+#[test]
+fn serials_are_not_used_again() {
+    let page = Meeting {
+        magic: AtomicU64::new(MAGIC),
+        first: AtomicPtr::new(ptr::null_mut()),
+        forks: AtomicU8::new(0),
+        serials: AtomicU32::new(0),
+    };
+    // Those of copies with a page and those of others.
+    assert_eq!(page.next_serial(true), Some(1));
+    assert_eq!(page.next_serial(false), Some((1 << 31) + 1));
+    page.serials.store(LAST_SHARED - 1, Relaxed);
+    assert_eq!(page.next_serial(true), Some(LAST_SHARED));
+    for shared in [true, false] {
+        assert_eq!(page.next_serial(shared), None);
+    }
 }
