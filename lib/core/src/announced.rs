@@ -18,6 +18,11 @@
 //! # Fork
 //!
 //! In a child the readers of other rows do not exist. The platform empties those rows.
+//!
+//! # Several copies of this code in one process
+//!
+//! They may share the table. Raise [`MEANING`](crate::slots::MEANING) if what an entry means
+//! changes, or which one a thread or a lock has.
 
 use crate::atomic::{Atomic, Atomics, ConstAtomic, ConstAtomics, Ordering::*};
 

@@ -78,9 +78,9 @@ use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
 };
 use kinlock_core::announced::{Announced, Row};
-use kinlock_core::slots::{Node, Slot, Waiters};
+use kinlock_core::slots::{MEANING, Node, Slot, Waiters};
 
-/// What copies of one kind share.
+/// What copies of one kind share. Raise [`MEANING`] if it changes, or the type [`Kept`] does.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Tables {
@@ -162,7 +162,9 @@ static MEETING: AtomicPtr<Meeting> = AtomicPtr::new(ptr::null_mut());
 static TABLES: AtomicPtr<Tables> = AtomicPtr::new(ptr::null_mut());
 
 /// Copies with different numbers here do not use each other's tables.
-const KIND: u64 = {
+const KIND: u64 = kind(MEANING);
+
+const fn kind(meaning: u64) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let version = env!("CARGO_PKG_VERSION").as_bytes();
     let mut at = 0;
@@ -170,6 +172,7 @@ const KIND: u64 = {
         hash = mixed(hash, version[at] as u64);
         at += 1;
     }
+    hash = mixed(hash, meaning);
     let sizes = [
         size_of::<Node<Native>>(),
         size_of::<Slot<Native>>(),
@@ -186,7 +189,7 @@ const KIND: u64 = {
         at += 1;
     }
     hash
-};
+}
 
 /// Fowler, Noll and Vo's hash, a number at a time.
 const fn mixed(hash: u64, number: u64) -> u64 {

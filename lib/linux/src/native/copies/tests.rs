@@ -88,6 +88,12 @@ fn a_copy_is_listed_once_and_the_last_is_refused() {
 }
 
 #[test]
+fn copies_with_other_meanings_are_of_another_kind() {
+    assert_eq!(kind(MEANING), KIND);
+    assert_ne!(kind(MEANING + 1), KIND);
+}
+
+#[test]
 fn serials_are_not_used_again() {
     let page = Meeting {
         magic: AtomicU64::new(MAGIC),
