@@ -390,22 +390,15 @@ fn map(address: usize, size: usize) -> Option<bool> {
     }
 }
 
-/// How often a thread looks whether the page has been written to.
-const PATIENCE: u32 = 1000;
+/// How often a thread looks whether the page has been written to, and how often it naps then, for
+/// so many nanoseconds.
+const LOOKS: u32 = 1000;
+const NAPS: u32 = 50;
+const NAP: libc::c_long = 200_000;
 
 /// Whether what is mapped at `address` is the meeting page.
 fn is_meeting(address: usize, size: usize) -> bool {
-    // The kernel reads the word, and does not wait. Of the calls that read memory this is one that
-    // waits for locks need anyway, so that no sandbox forbids it.
-    let at_once = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: invariant 1; the time is a live local.
-    let woken = unsafe { libc::syscall(libc::SYS_futex, address, wait, 0, &raw const at_once) };
-    let could_read = [libc::EAGAIN, libc::ETIMEDOUT, libc::EINTR];
-    if woken != 0 && !could_read.contains(&system_call_error()) {
+    if stays_zero(address, 0).is_none() {
         return false;
     }
     // SAFETY: the page can be read, as the kernel has just done. The number means nothing yet.
@@ -414,9 +407,33 @@ fn is_meeting(address: usize, size: usize) -> bool {
         core::hint::spin_loop();
         magic.load(Acquire) == MAGIC
     };
-    // The thread that has mapped it writes to it at once, unless it is held up.
+    // The thread that has mapped it writes to it at once, unless it is held up. Who finds it before
+    // may do so in its place, if it cannot be a part of something larger.
     let alone = || !is_mapped(address - size, size) && !is_mapped(address + size, size);
-    (0..PATIENCE).any(written) || magic.load(Acquire) == 0 && alone()
+    if (0..LOOKS).any(written) || magic.load(Acquire) == 0 && alone() {
+        return true;
+    }
+    let nap = |_| stays_zero(address, NAP);
+    let changed = (0..NAPS).map(nap).find(|zero| *zero != Some(true));
+    changed == Some(Some(false)) && magic.load(Acquire) == MAGIC
+}
+
+/// Whether the word at `address` is zero for so many nanoseconds. `None`: it cannot be read.
+fn stays_zero(address: usize, nanos: libc::c_long) -> Option<bool> {
+    // The kernel reads the word, and waits while it is zero. Of the calls that read memory this is
+    // one that waits for locks need anyway, so that no sandbox forbids it.
+    let time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: nanos,
+    };
+    let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: invariant 1; the time is a live local.
+    let woken = unsafe { libc::syscall(libc::SYS_futex, address, wait, 0, &raw const time) };
+    match (woken, system_call_error()) {
+        (0, _) | (_, libc::ETIMEDOUT | libc::EINTR) => Some(true),
+        (_, libc::EAGAIN) => Some(false),
+        _ => None,
+    }
 }
 
 fn is_mapped(address: usize, size: usize) -> bool {

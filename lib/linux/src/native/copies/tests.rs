@@ -87,6 +87,29 @@ fn a_copy_is_listed_once_and_the_last_is_refused() {
     assert_eq!(listed().count(), COPIES);
 }
 
+/// Its neighbours are mapped, so that nobody else may write to it.
+#[test]
+fn a_page_whose_maker_is_held_up_is_waited_for() {
+    let (at, size) = (ADDRESSES.start as usize - (2 << 20), place().1);
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    assert!(map(at, size) == Some(true) && occupy(at - size, access) && occupy(at + size, access));
+    // SAFETY: it is mapped, aligned and zero.
+    let magic = unsafe { &*ptr::with_exposed_provenance::<AtomicU64>(at) };
+    // On a busy machine it may be held up for too long.
+    let is_found = (0..20).any(|_| {
+        magic.store(0, Relaxed);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                magic.store(MAGIC, Release);
+            });
+            is_meeting(at, size)
+        })
+    });
+    assert!(is_found);
+    free(at - size, 3);
+}
+
 #[test]
 fn copies_with_other_meanings_are_of_another_kind() {
     assert_eq!(kind(MEANING), KIND);
