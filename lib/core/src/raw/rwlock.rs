@@ -103,6 +103,10 @@
 //! thousand looks it gives up: somebody has released once too often. That release has done nothing
 //! then, unless it has ended another reader.
 //!
+//! Code without a table, on a lock that others have made biased, cannot see their readers. It takes
+//! the lock for reading, and counts that. For writing it waits until the bias is over, with a time
+//! limit, and otherwise ends the process: [`Platform::meet_stranger`].
+//!
 //! # Memory
 //!
 //! Each release changes `state` or an entry once, and then only uses the address. So the lock may
@@ -350,7 +354,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     // ---- observation --------------------------------------
 
-    /// Whether the lock is held in any way at this moment.
+    /// Whether the lock is held in any way at this moment. Without a table a biased lock counts as
+    /// held: readers may be announced where other code, which has made it biased, sees them.
     pub fn is_locked(&self) -> bool {
         let seen = self.state.load(Relaxed);
         !is_free(seen) || seen & BIASED != 0 && self.is_announced()

@@ -33,12 +33,17 @@
 //! | of another kind, or the 65th | none | see below |
 //! | that cannot map the page, or cannot be kept loaded | none | see below |
 //!
-//! The kind is a hash of the version and of the layout of the tables. A copy without tables is
-//! *apart*. Its threads wait without queueing, as those without a slot do, and its readers do not
-//! announce themselves. That is slower and less fair, but a lock works whoever else uses it, as
-//! long as its word means the same to both. There is one exception: in a read-biased lock readers
-//! are announced that this copy cannot find. If it has to wait for them, it ends the process with a
-//! message. It never sets the bias itself, so this happens only with locks that copies share.
+//! The kind is a hash of the version, of the layout of the tables, and of [`MEANING`], a number
+//! that developers raise when they change what the tables mean. A copy without tables is *apart*.
+//! Its threads wait without queueing, as those without a slot do, and its readers do not announce
+//! themselves. That is slower and less fair, but a lock works whoever else uses it, as long as its
+//! word means the same to both.
+//!
+//! There is one exception: in a read-biased lock readers are announced that this copy cannot find.
+//! So it takes the lock for reading only. Attempts to write fail, and waits with a time limit last
+//! until the bias is over, which others have to end. A wait without a limit ends the process with a
+//! message. This copy never sets the bias itself, so all this happens only with locks that copies
+//! share.
 //!
 //! # Fork
 //!

@@ -114,11 +114,34 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// Whether a reader of this lock is announced at this moment.
+    /// Whether a reader of this lock is announced at this moment. For a biased lock: without a
+    /// table nobody can tell, and a reader may be announced in that of other code.
     pub(super) fn is_announced(&self) -> bool {
         let name = self.name();
-        let mut entries = P::announced().into_iter().flat_map(|t| t.entries(name));
-        entries.any(|entry| entry.load(Acquire) == name)
+        P::announced().is_none_or(|table| {
+            let mut entries = table.entries(name);
+            entries.any(|entry| entry.load(Acquire) == name)
+        })
+    }
+
+    /// Calls `attempt`, which takes the lock for writing. Without a table it calls that only while
+    /// the lock is not biased, again and again: see [`revoke`](Self::revoke). `false`: the time is
+    /// up.
+    pub(super) fn await_bias(&self, deadline: u64, attempt: impl Fn() -> bool) -> bool {
+        if deadline == NEVER || P::announced().is_some() {
+            return attempt();
+        }
+        let start = P::now();
+        loop {
+            let biased = self.state.load(Relaxed) & BIASED != 0;
+            if !biased && attempt() {
+                return true;
+            }
+            if passed(deadline, P::now) {
+                return false;
+            }
+            Self::pause(start, deadline);
+        }
     }
 
     /// Enters if that is possible now, and lets other readers announce themselves. In one step, and
@@ -153,12 +176,16 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         false
     }
 
-    /// Waits until no announced reader is left (`true`), or until the time is up.
+    /// Waits until no announced reader is left (`true`), or until the time is up. Without a table,
+    /// the time is up at once: only other code can see its readers leave.
     pub(super) fn revoke(&self, deadline: u64) -> bool {
-        P::count(Event::Revoke);
         if P::announced().is_none() {
+            if deadline != NEVER {
+                return false;
+            }
             P::meet_stranger(self.key());
         }
+        P::count(Event::Revoke);
         let (start, name) = (P::now(), self.name());
         // See `announce`.
         P::light_fence();

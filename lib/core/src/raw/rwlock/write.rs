@@ -12,6 +12,17 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     #[inline(never)]
     pub(super) fn take_slow(&self, want: Want, deadline: u64) -> bool {
         P::count(Event::SlowPath);
+        let held = match want {
+            Want::Write => self.await_bias(deadline, || self.take_waiting(want, deadline)),
+            Want::Upgradable => self.take_waiting(want, deadline),
+        };
+        if !held {
+            P::count(Event::Timeout);
+        }
+        held
+    }
+
+    fn take_waiting(&self, want: Want, deadline: u64) -> bool {
         let taken = self.take(want, false).or_else(|_| {
             let waited = !passed(deadline, P::now);
             waited
@@ -19,11 +30,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 .flatten()
                 .ok_or(())
         });
-        let held = taken.is_ok_and(|before| self.end_bias(want, before, deadline));
-        if !held {
-            P::count(Event::Timeout);
-        }
-        held
+        taken.is_ok_and(|before| self.end_bias(want, before, deadline))
     }
 
     /// As [`try_write`](Self::try_write), for a lock that nobody counted holds.

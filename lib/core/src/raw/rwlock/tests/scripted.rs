@@ -62,6 +62,11 @@ pub(super) fn blind<R>(body: impl FnOnce() -> R) -> R {
     with_table(false, body)
 }
 
+/// Runs `body` as code that has the table.
+pub(super) fn seeing<R>(body: impl FnOnce() -> R) -> R {
+    with_table(true, body)
+}
+
 fn with_table<R>(has: bool, body: impl FnOnce() -> R) -> R {
     let before = BLIND.replace(!has);
     let result = body();
