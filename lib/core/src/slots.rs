@@ -80,6 +80,11 @@
 //!
 //! Claiming is lock-free and takes O(slots / 32) steps, once per thread.
 //!
+//! # Several copies of this code in one process
+//!
+//! They may share slots, and the rows of [`visible_readers`](crate::visible_readers). Raise
+//! [`MEANING`] with each change of what these contain.
+//!
 //! # Invariant cited by `SAFETY` comments
 //!
 //! 1. [`Waiters`], [`Slot`] and [`Node`] are `repr(C)`, and name their platform only by its
@@ -90,6 +95,13 @@ mod table;
 pub use table::Table;
 
 use crate::atomic::{Atomic, Atomics, ConstAtomics, Ordering::*};
+
+/// The number of the meaning of all that copies of this code share besides the words of locks: the
+/// fields of nodes and slots, what algorithms write to them, and entries of rows. Copies with
+/// different numbers use tables of their own.
+///
+/// Two builds of one version may come from different commits. Sizes alone do not tell them apart.
+pub const MEANING: u64 = 1;
 
 /// Nodes per slot.
 pub(crate) const NESTING: usize = 4;

@@ -20,6 +20,11 @@
 //!
 //! In a child the readers of other rows do not exist. The platform empties those rows.
 //!
+//! # Several copies of this code in one process
+//!
+//! They may share the table. Raise [`MEANING`](crate::slots::MEANING) if what an entry means
+//! changes, or which one a thread or a lock has.
+//!
 //! # Invariant cited by `SAFETY` comments
 //!
 //! 1. [`VisibleReaders`] and [`Row`] are `repr(C)`, and name their platform only by its atomics. So they

@@ -18,7 +18,7 @@ pub enum BuildError {
     MaxIds(u32),
     /// There is no memory for the domain's state, or no address space for the IDs' memory.
     Memory,
-    /// The process has made 4294967294 domains with leases, as many as serial numbers can tell
+    /// The process has made 2147483647 domains with leases, as many as serial numbers can tell
     /// apart.
     TooManyDomains,
 }

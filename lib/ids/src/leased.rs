@@ -45,14 +45,15 @@ use super::{area, thread};
 use crate::raw::{BLOCK, Block, Held, IdAllocator, NO_MEMBER, Policy, Record, Storage};
 use kinlock::SpinLock;
 use kinlock_core::platform::Platform;
-use kinlock_linux::native::serials;
+use kinlock_linux::native::{are_serials_shared, next_serial};
 use kinlock_linux::{Native, fork::Part, topology::CpuSet};
 
 /// The IDs of a domain.
 #[derive(Debug)]
 pub(super) struct Leased {
-    /// Names the domain in the threads' tables. Never 0, never reused, not by other copies of this
-    /// library either.
+    /// Names the domain in the threads' tables. Never 0, and never reused: a thread that remembers
+    /// an old one would count as a member of the new domain. Other copies of this library give out
+    /// others, unless they cannot meet; see [`membership`].
     serial: u32,
     /// The copy of this library that has made the domain.
     copy: usize,
@@ -109,7 +110,7 @@ impl Leased {
         let ids = ids.aging();
         let members = boxed(max_ids.div_ceil(64), || AtomicU64::new(0))?;
         let leased = Leased {
-            serial: next_serial(serials())?,
+            serial: next_serial().ok_or(BuildError::TooManyDomains)?,
             copy: copy(),
             ids,
             cpus,
@@ -456,13 +457,6 @@ fn copy() -> usize {
     core::ptr::from_ref(&LIST).addr()
 }
 
-/// The next serial. Serials are never reused: a thread that remembers an old one would count as a
-/// member of the new domain.
-fn next_serial(serial: &AtomicU32) -> Result<u32, BuildError> {
-    let next = serial.fetch_update(Relaxed, Relaxed, |serial| serial.checked_add(1));
-    next.map_err(|_| BuildError::TooManyDomains)
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -507,12 +501,44 @@ mod tests {
         assert!(!leased.is_of_this_copy());
     }
 
+    /// Copies that cannot share a counter give out the same serials.
+    #[cfg(not(miri))]
     #[test]
-    fn serials_are_not_used_again() {
-        let serial = AtomicU32::new(u32::MAX - 1);
-        assert_eq!(next_serial(&serial), Ok(u32::MAX - 1));
+    fn a_domain_of_another_copy_is_refused_where_copies_cannot_meet() {
+        use std::os::unix::process::ExitStatusExt;
+        let this = std::env::current_exe().unwrap();
+        let name = "leased::tests::another_copy_without_a_meeting_page";
+        let args = ["--ignored", "--exact", "--nocapture", name];
+        let output = std::process::Command::new(this).args(args).output();
+        let output = output.unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{errors}");
+        assert!(errors.contains("another copy of kinlock-ids"), "{errors}");
+    }
+
+    #[cfg(not(miri))]
+    #[test]
+    #[ignore = "a part of the test above"]
+    fn another_copy_without_a_meeting_page() {
+        let (from, to) = (0x6000_0000_usize, 0x7fe0_0000);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let flags = flags | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: it is mapped where nothing is.
+        let mapped = unsafe {
+            let at = core::ptr::without_provenance_mut(from);
+            libc::mmap(at, to - from, libc::PROT_NONE, flags, -1, 0)
+        };
+        assert_eq!(mapped.addr(), from, "the range is free in a test");
+        let domain = crate::Domain::builder().max_ids(32).build().unwrap();
         for _ in 0..2 {
-            assert_eq!(next_serial(&serial), Err(BuildError::TooManyDomains));
+            drop(domain.enter().unwrap());
+            assert_eq!(domain.members(), Some(1));
         }
+        let arena = Arena::new(capacity(Policy::default(), BLOCK));
+        let mut other = Leased::new(Policy::default(), &arena).unwrap();
+        other.copy += 1;
+        other.serial = domain.leased().unwrap().serial;
+        let member = membership::of(&other);
+        panic!("the thread is taken for member {member:?} of the other copy's domain");
     }
 }

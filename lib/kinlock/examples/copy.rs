@@ -5,13 +5,17 @@
 //!
 //! 1. Callers release what they have taken. The locks are alive, and began as zeros.
 
-use kinlock::lock_api::{RawMutex as _, RawRwLock as _};
+use kinlock::lock_api::{
+    RawMutex as _, RawRwLock as _, RawRwLockTimed as _, RawRwLockUpgrade as _,
+    RawRwLockUpgradeTimed as _,
+};
 use kinlock::{Condvar, Mutex, Once, RawMutex, RawRwLock, RawSpinLock, ReentrantMutex};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::rwlock::QueuedRwLock;
 use kinlock_linux::Native;
 use kinlock_linux::configured::AsConfigured;
 use std::ptr;
+use std::time::Duration;
 
 /// What copies share. All zeros: free.
 #[repr(C)]
@@ -41,6 +45,12 @@ pub extern "C" fn decide() {
 #[unsafe(no_mangle)]
 pub extern "C" fn slots() -> u32 {
     Native::waiters().in_use()
+}
+
+/// Whether this copy has a table in which readers announce themselves: it is not apart.
+#[unsafe(no_mangle)]
+pub extern "C" fn has_table() -> bool {
+    Native::visible_readers().is_some()
 }
 
 /// How often the process has forked, as far as this copy knows.
@@ -111,6 +121,41 @@ pub extern "C" fn write_lock(locks: &Locks) {
 #[unsafe(no_mangle)]
 pub extern "C" fn write_try(locks: &Locks) -> bool {
     locks.rwlock.try_lock_exclusive()
+}
+
+/// The same, waiting for so many milliseconds.
+#[unsafe(no_mangle)]
+pub extern "C" fn write_for(locks: &Locks, millis: u32) -> bool {
+    let limit = Duration::from_millis(millis.into());
+    locks.rwlock.try_lock_exclusive_for(limit)
+}
+
+/// Becomes an upgradable reader, and then a writer if that is possible within so many milliseconds.
+/// Otherwise ends reading.
+#[unsafe(no_mangle)]
+pub extern "C" fn upgrade_for(locks: &Locks, millis: u32) -> bool {
+    let limit = Duration::from_millis(millis.into());
+    let lock = &locks.rwlock;
+    lock.lock_upgradable();
+    // SAFETY: taken above.
+    let upgraded = unsafe { lock.try_upgrade() || lock.try_upgrade_for(limit) };
+    if !upgraded {
+        // SAFETY: as above.
+        unsafe { lock.unlock_upgradable() };
+    }
+    upgraded
+}
+
+/// Whether the reader-writer lock is held in any way, as far as this copy knows.
+#[unsafe(no_mangle)]
+pub extern "C" fn is_locked(locks: &Locks) -> bool {
+    locks.rwlock.is_locked()
+}
+
+/// A number that no other copy gives out.
+#[unsafe(no_mangle)]
+pub extern "C" fn serial() -> u32 {
+    kinlock_linux::native::next_serial().unwrap_or(0)
 }
 
 /// Ends writing.

@@ -32,7 +32,8 @@
 //!   `no_std` and waiters only spin.
 //! * `events`: counters of what slow paths do; see [`events`].
 //! * `arc_lock`, `serde`, `owning_ref`: those of [`lock_api`].
-//! * `send_guard`: guards may be sent to other threads.
+//! * `send_guard`: guards may be sent to other threads. The child of a fork must not use an
+//!   [`RwLock`] whose read guards other threads have dropped; see the module [`rwlock`].
 //! * `deadlock_detection`: `deadlock::check_deadlock` finds threads that wait for each other.
 //!
 //! # Several copies in one process

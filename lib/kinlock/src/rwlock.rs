@@ -30,6 +30,8 @@
 //!   panics when it has done so for a second, for as many reads as a small table remembers; not
 //!   with the features `send_guard` and `deadlock_detection`.
 //! * **Upgradable readers**: one at a time, beside plain readers. They queue with the writers.
+//! * **Limit**: a lock counts 2^20 - 1 readers, with the writer or the upgradable reader. Those that
+//!   have announced themselves are not counted. Further ones wait, and attempts fail.
 //! * **Time limits** are on the monotonic clock. A zero timeout, or a deadline in the past, tries
 //!   once. While a writer whose time is limited waits for announced readers, `try_read` fails.
 //! * **Panics** in a critical section release the lock. There is no poisoning.
@@ -50,11 +52,16 @@
 //!   A read guard costs a look at the table then, if the lock is read-biased.
 //! * **Released too often** (raw, or `force_unlock_read`): a mistake. It ends a reader if there is
 //!   one, and otherwise nothing, after at most a thousand looks at the table.
+//! * **Another version** of this crate in the process that shares the lock: see
+//!   `docs/guide/copies.md`.
 //! * **fork**: in the child, a lock that another thread held for writing, or as an upgradable
 //!   reader, stays locked. One that another thread read stays locked unless that reader had
 //!   announced itself. Then the lock is free there, also if its guard had been sent to the thread
 //!   that forks: that thread must not use such a guard in the child. All other locks work, and
-//!   what the forking thread took itself is its own in the child, too.
+//!   what the forking thread took itself is its own in the child, too. There is one exception,
+//!   which needs the feature `send_guard` or raw calls: if threads have released each other's read
+//!   locks of a lock, a child may let a writer in beside readers of that lock, the forking thread
+//!   included. Do not use such a lock in a child. `docs/guide/rwlock.md` has the details.
 //!
 //! # Algorithm
 //!

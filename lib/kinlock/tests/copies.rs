@@ -31,6 +31,7 @@ type Kind = (Get, Do, Do);
 type Do = extern "C" fn(&Memory);
 type Get = extern "C" fn(&Memory) -> u32;
 type Try = extern "C" fn(&Memory) -> bool;
+type TryFor = extern "C" fn(&Memory, u32) -> bool;
 
 /// A library with a copy.
 #[derive(Clone, Copy)]
@@ -40,10 +41,15 @@ struct Library {
     pretend_other_version: extern "C" fn(),
     slots: extern "C" fn() -> u32,
     forks: extern "C" fn() -> u32,
+    has_table: extern "C" fn() -> bool,
     mutex: Kind,
     spin: Kind,
     write: Kind,
     write_try: Try,
+    write_for: TryFor,
+    upgrade_for: TryFor,
+    is_locked: Try,
+    serial: extern "C" fn() -> u32,
     read_lock: Do,
     read_unlock: Do,
     bias: Do,
@@ -68,6 +74,7 @@ impl Library {
             pretend_other_version: function(handle, "pretend_other_version"),
             slots: function(handle, "slots"),
             forks: function(handle, "forks"),
+            has_table: function(handle, "has_table"),
             mutex: (
                 function(handle, "mutex_word"),
                 function(handle, "mutex_lock"),
@@ -84,6 +91,10 @@ impl Library {
                 function(handle, "write_unlock"),
             ),
             write_try: function(handle, "write_try"),
+            write_for: function(handle, "write_for"),
+            upgrade_for: function(handle, "upgrade_for"),
+            is_locked: function(handle, "is_locked"),
+            serial: function(handle, "serial"),
             read_lock: function(handle, "read_lock"),
             read_unlock: function(handle, "read_unlock"),
             bias: function(handle, "bias"),
@@ -255,6 +266,7 @@ fn sharing() {
     queues(&[one, two]);
     conditions(one, two);
     reentrance(one, two);
+    assert!((one.has_table)() && (two.has_table)());
     assert_eq!((one.slots)(), (two.slots)());
     // A copy that comes late.
     let three = Library::load(3);
@@ -370,7 +382,47 @@ fn other_version() {
     (two.read_unlock)(memory);
     assert!((one.write_try)(memory));
     one.write.2(memory);
+    apart_from_readers(one, two);
+    different_serials(&[one, two, Library::load(3)]);
     forked_apart(one, two);
+}
+
+/// A reader is announced where `apart` cannot see it.
+fn apart_from_readers(one: Library, apart: Library) {
+    let memory = locks();
+    (one.bias)(memory);
+    (one.read_lock)(memory);
+    assert!((apart.is_locked)(memory) && !(apart.write_try)(memory));
+    let begin = Instant::now();
+    assert!(!(apart.write_for)(memory, 20) && !(apart.upgrade_for)(memory, 20));
+    assert!(begin.elapsed() >= Duration::from_millis(40));
+    (one.read_unlock)(memory);
+    // It cannot see that nobody reads any longer, either. A writer of the other ends the bias.
+    assert!(!(apart.write_try)(memory));
+    scope(|s| {
+        let waits = s.spawn(|| (apart.write_for)(memory, 30_000));
+        sleep(Duration::from_millis(5));
+        one.write.1(memory);
+        one.write.2(memory);
+        assert!(waits.join().unwrap());
+    });
+    apart.write.2(memory);
+    // A release too many.
+    (apart.read_unlock)(memory);
+    assert!(!(apart.is_locked)(memory) && (apart.write_try)(memory));
+    apart.write.2(memory);
+}
+
+/// A third copy is of another version, too.
+fn different_serials(copies: &[Library; 3]) {
+    (copies[2].pretend_other_version)();
+    assert_eq!((copies[2].slots)(), 0);
+    let mut serials: Vec<u32> = (0..2)
+        .flat_map(|_| copies.iter().map(|copy| (copy.serial)()))
+        .collect();
+    serials.sort_unstable();
+    serials.dedup();
+    assert!(serials.len() == 6 && serials[0] != 0, "{serials:?}");
 }
 
 fn forked_apart(one: Library, two: Library) {
@@ -406,9 +458,20 @@ fn no_page() {
     assert_eq!(mapped.addr(), from, "the range is free in a test");
     let (one, two) = (Library::load(1), Library::load(2));
     queues(&[one, two]);
+    apart(one, two);
+}
+
+fn apart(one: Library, two: Library) {
     conditions(one, two);
     readers(one, &[two]);
-    assert_eq!((one.slots)(), 0);
+    assert!(!(one.has_table)() && !(two.has_table)());
+}
+
+/// The loader may unload the copies, or does not know them. See the example `loader`.
+fn not_kept() {
+    let (one, two) = (Library::load(1), Library::load(2));
+    queues(&[one, two]);
+    apart(one, two);
 }
 
 /// Copies that share nothing, as most do.
@@ -492,7 +555,7 @@ fn take_and_release(lock: &impl RawMutexTrait) {
     unsafe { lock.unlock() };
 }
 
-const SCENARIOS: [(&str, fn()); 8] = [
+const SCENARIOS: [(&str, fn()); 9] = [
     ("sharing", sharing),
     ("program", program),
     ("forking", forking),
@@ -500,6 +563,7 @@ const SCENARIOS: [(&str, fn()); 8] = [
     ("other_version", other_version),
     ("other_version_meets_readers", other_version_meets_readers),
     ("no_page", no_page),
+    ("not_kept", not_kept),
     ("strangers", strangers),
 ];
 
@@ -510,23 +574,38 @@ const COPIES: &str = "TEST_OF_COPIES";
 
 /// Runs a scenario in a process of its own.
 fn run(scenario: &str) -> Output {
+    run_with(scenario, None)
+}
+
+/// The same, with a loader that refuses calls of the function `refused`.
+fn run_with(scenario: &str, refused: Option<&str>) -> Output {
     let tests = std::env::current_exe().unwrap();
     let target = tests.ancestors().nth(3).unwrap();
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--example", "copy", "--target-dir"]);
+    cargo.args(["build", "--quiet", "--example", "copy"]);
+    cargo.args(["--example", "loader", "--target-dir"]);
     let built = cargo
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status();
     assert!(built.unwrap().success());
-    let name = format!("copies-{}-{scenario}", std::process::id());
+    let name = format!(
+        "copies-{}-{scenario}-{}",
+        std::process::id(),
+        refused.unwrap_or_default()
+    );
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).unwrap();
     for number in 1..=3 {
         let to = folder.join(format!("copy-{number}.so"));
         std::fs::copy(target.join("debug/examples/libcopy.so"), to).unwrap();
     }
-    let output = Command::new(&tests)
+    let mut process = Command::new(&tests);
+    if let Some(refused) = refused {
+        process.env("TEST_LOADER", refused);
+        process.env("LD_PRELOAD", target.join("debug/examples/libloader.so"));
+    }
+    let output = process
         .args([
             "--ignored",
             "--exact",
@@ -555,7 +634,10 @@ fn in_a_process_of_its_own() {
 }
 
 fn passes(scenario: &str) {
-    let output = run(scenario);
+    succeeded(&run(scenario));
+}
+
+fn succeeded(output: &Output) {
     let errors = String::from_utf8_lossy(&output.stderr);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
@@ -606,6 +688,16 @@ fn copies_of_two_versions_do_not_write_what_is_read() {
 #[test]
 fn copies_that_cannot_meet_share_locks() {
     passes("no_page");
+}
+
+#[test]
+fn a_copy_that_cannot_be_kept_is_apart_even_if_the_process_forks_meanwhile() {
+    succeeded(&run_with("not_kept", Some("dlopen")));
+}
+
+#[test]
+fn a_copy_that_the_loader_does_not_know_is_apart() {
+    succeeded(&run_with("not_kept", Some("dladdr")));
 }
 
 #[test]

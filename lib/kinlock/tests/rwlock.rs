@@ -378,6 +378,33 @@ fn writers_get_in_between_readers_of_a_biased_lock() {
     });
 }
 
+/// An upgradable reader is not counted, but becomes a counted one when it is downgraded.
+#[test]
+#[cfg_attr(miri, ignore = "too slow")]
+fn a_lock_with_as_many_readers_as_it_can_count_has_no_place_for_an_upgradable_one() {
+    const MOST: u32 = (1 << 20) - 1;
+    let lock = RawRwLock::INIT;
+    for _ in 0..MOST {
+        assert!(lock.try_lock_shared());
+    }
+    assert!(!lock.try_lock_shared() && !lock.try_lock_shared_for(MOMENT));
+    assert!(!lock.try_lock_upgradable() && !lock.try_lock_upgradable_for(MOMENT));
+    for _ in 0..3 {
+        // SAFETY: it has been taken for reading more often than released.
+        unsafe { lock.unlock_shared() };
+        assert!(lock.try_lock_upgradable() && !lock.try_lock_shared());
+        // SAFETY: taken above.
+        unsafe { lock.downgrade_upgradable() };
+        assert!(!lock.try_lock_shared() && !lock.try_lock_upgradable());
+    }
+    for left in (0..MOST).rev() {
+        // SAFETY: as above.
+        unsafe { lock.unlock_shared() };
+        assert_eq!(lock.is_locked(), left != 0);
+    }
+    assert!(lock.try_lock_exclusive());
+}
+
 #[test]
 fn traits_are_those_of_parking_lot() {
     fn all<R>()

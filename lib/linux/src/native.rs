@@ -9,7 +9,7 @@ mod start;
 mod thread;
 
 #[doc(hidden)]
-pub use copies::{pretend_other_version, serials};
+pub use copies::{are_serials_shared, next_serial, pretend_other_version};
 pub use thread::{keep_no_slot, keeps_slots, register_for_fork, set_priority, thread_identity};
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};

@@ -41,7 +41,7 @@
 //! | front asks to go next | (f, n) | (f + REQUEST, n) | compare-and-swap |
 //! | ... and enters | free + REQUEST | (f + W, 0) | compare-and-swap, unpark readers (f) |
 //! | ... or gives up | (f + REQUEST, n) | (f, n) | compare-and-swap, unpark readers |
-//! | upgradable reader enters | (f, n), no `W`, `U` | (f + U, n) | compare-and-swap |
+//! | upgradable reader enters | (f, n), no `W`, `U`, not full (i) | (f + U, n) | compare-and-swap |
 //! | ... becomes a writer | (f + U, 0) | (f + W, 0) | compare-and-swap |
 //! | ... is to, but n > 0 | (f + U, n) | (f + U + UPGRADING, n) | fetch-or, wait for n = 0 |
 //!
@@ -68,6 +68,8 @@
 //! * (h) It has looked at flags that changed before its fetch-and-add. It is announced by now, as
 //!   others have left in place of each other. Below zero no writer enters, so the count can be
 //!   taken back. Another reader may enter meanwhile and so take it; then nothing is left to do.
+//! * (i) Nobody enters or registers in a full lock. A writer and an upgradable reader may become a
+//!   counted one without a look, so while one of them holds the lock a place is kept for it.
 //!
 //! # Why neither side starves
 //!
@@ -100,6 +102,10 @@
 //! to end as soon as the others stand still for one look at the count and at the entries. After a
 //! thousand looks it gives up: somebody has released once too often. That release has done nothing
 //! then, unless it has ended another reader.
+//!
+//! Code without a table, on a lock that others have made biased, cannot see their readers. It takes
+//! the lock for reading, and counts that. For writing it waits until the bias is over, with a time
+//! limit, and otherwise ends the process: [`Platform::meet_stranger`].
 //!
 //! # Memory
 //!
@@ -345,7 +351,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     // ---- observation --------------------------------------
 
-    /// Whether the lock is held in any way at this moment.
+    /// Whether the lock is held in any way at this moment. Without a table a biased lock counts as
+    /// held: readers may be announced where other code, which has made it biased, sees them.
     pub fn is_locked(&self) -> bool {
         let seen = self.state.load(Relaxed);
         !is_free(seen) || seen & BIASED != 0 && self.is_announced()
@@ -358,10 +365,10 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         self.state.load(Relaxed) & WRITER != 0
     }
 
-    /// Whether as many readers hold the lock, or wait for a writer, as can be counted: 2^20 - 1.
+    /// Whether as many readers hold the lock, or wait for a writer, as can be counted: 2^20 - 1,
+    /// with the writer or the upgradable reader that holds it.
     pub fn is_full(&self) -> bool {
-        // A larger count is one below zero.
-        count(self.state.load(Relaxed)) == LIMIT
+        is_full(self.state.load(Relaxed))
     }
 
     /// Whether a writer queues or is to go next, or an upgradable reader waits for others, at this

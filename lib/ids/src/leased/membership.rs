@@ -1,5 +1,12 @@
 //! The domains that the calling thread is a member of.
 //!
+//! # Copies of this library
+//!
+//! A domain of another copy is refused when a thread is to become a member. The common path, a look
+//! at the first place of the table, compares serials only, which no two copies give out. Copies
+//! that cannot share a counter leave the first place empty: all members come to where the copies
+//! are compared.
+//!
 //! # Invariants
 //!
 //! 1. `more` is null or comes from a box that belongs to this table. Only the table's thread, its
@@ -10,7 +17,7 @@
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use core::{iter, ptr};
 
-use super::{LIST, Leased};
+use super::{LIST, Leased, are_serials_shared};
 use crate::raw::NO_MEMBER;
 use crate::thread;
 
@@ -47,7 +54,9 @@ impl Table {
     /// Occupies a free place with `word`.
     fn claim(&self, word: u64) -> Option<&AtomicU64> {
         let take = |place: &&AtomicU64| place.compare_exchange(0, word, Relaxed, Relaxed).is_ok();
-        self.places().find(take)
+        // Who finds its domain in the first place does not look which copy has made that.
+        let first = usize::from(!are_serials_shared());
+        self.places().skip(first).find(take)
     }
 
     /// Makes room for more domains. Allocates.
@@ -86,7 +95,9 @@ pub(super) fn of(leased: &Leased) -> Option<u32> {
 
 #[inline(never)]
 fn others(leased: &Leased) -> Option<u32> {
-    remembered(leased.serial).or_else(|| join(leased))
+    let known = leased.is_of_this_copy();
+    let remembered = known.then(|| remembered(leased.serial)).flatten();
+    remembered.or_else(|| join(leased))
 }
 
 /// As [`of`], without making the thread a member.

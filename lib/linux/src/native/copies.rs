@@ -33,12 +33,17 @@
 //! | of another kind, or the 65th | none | see below |
 //! | that cannot map the page, or cannot be kept loaded | none | see below |
 //!
-//! The kind is a hash of the version and of the layout of the tables. A copy without tables is
-//! *apart*. Its threads wait without queueing, as those without a slot do, and its readers do not
-//! announce themselves. That is slower and less fair, but a lock works whoever else uses it, as
-//! long as its word means the same to both. There is one exception: in a read-biased lock readers
-//! are announced that this copy cannot find. If it has to wait for them, it ends the process with a
-//! message. It never sets the bias itself, so this happens only with locks that copies share.
+//! The kind is a hash of the version, of the layout of the tables, and of [`MEANING`], a number
+//! that developers raise when they change what the tables mean. A copy without tables is *apart*.
+//! Its threads wait without queueing, as those without a slot do, and its readers do not announce
+//! themselves. That is slower and less fair, but a lock works whoever else uses it, as long as its
+//! word means the same to both.
+//!
+//! There is one exception: in a read-biased lock readers are announced that this copy cannot find.
+//! So it takes the lock for reading only. Attempts to write fail, and waits with a time limit last
+//! until the bias is over, which others have to end. A wait without a limit ends the process with a
+//! message. This copy never sets the bias itself, so all this happens only with locks that copies
+//! share.
 //!
 //! # Fork
 //!
@@ -77,10 +82,10 @@ use core::ptr;
 use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
 };
-use kinlock_core::slots::{Node, Slot, Waiters};
+use kinlock_core::slots::{MEANING, Node, Slot, Waiters};
 use kinlock_core::visible_readers::{Row, VisibleReaders};
 
-/// What copies of one kind share.
+/// What copies of one kind share. Raise [`MEANING`] if it changes, or the type [`Kept`] does.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Tables {
@@ -91,8 +96,6 @@ pub(super) struct Tables {
     pub(super) queue: AtomicU8,
     /// The number of forks when the tables were last reset.
     reset: AtomicU8,
-    /// The next serial of something that threads remember by it.
-    serials: AtomicU32,
     /// For each copy the address of its function [`kept`]; 0: none yet.
     copies: [AtomicUsize; COPIES],
 }
@@ -115,6 +118,8 @@ struct Meeting {
     magic: AtomicU64,
     first: AtomicPtr<Card>,
     forks: AtomicU8,
+    /// How many serials have been given out. See [`next_serial`].
+    serials: AtomicU32,
 }
 
 /// "kinlock" and the version of the meaning of lock words.
@@ -128,7 +133,6 @@ static OWN: Tables = Tables {
     announced: VisibleReaders::new(&ROWS, &ROWS_IN_USE),
     queue: AtomicU8::new(0),
     reset: AtomicU8::new(0),
-    serials: AtomicU32::new(1),
     copies: [const { AtomicUsize::new(0) }; COPIES],
 };
 
@@ -138,7 +142,6 @@ static NONE: Tables = Tables {
     announced: VisibleReaders::new(&ROWS, &ROWS_IN_USE),
     queue: AtomicU8::new(0),
     reset: AtomicU8::new(0),
-    serials: AtomicU32::new(1 << 31),
     copies: [const { AtomicUsize::new(0) }; COPIES],
 };
 
@@ -153,6 +156,7 @@ static ALONE: Meeting = Meeting {
     magic: AtomicU64::new(MAGIC),
     first: AtomicPtr::new(ptr::null_mut()),
     forks: AtomicU8::new(0),
+    serials: AtomicU32::new(0),
 };
 
 /// This copy may be unloaded, so no other must depend on it.
@@ -163,7 +167,9 @@ static MEETING: AtomicPtr<Meeting> = AtomicPtr::new(ptr::null_mut());
 static TABLES: AtomicPtr<Tables> = AtomicPtr::new(ptr::null_mut());
 
 /// Copies with different numbers here do not use each other's tables.
-const KIND: u64 = {
+const KIND: u64 = kind(MEANING);
+
+const fn kind(meaning: u64) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let version = env!("CARGO_PKG_VERSION").as_bytes();
     let mut at = 0;
@@ -171,6 +177,7 @@ const KIND: u64 = {
         hash = mixed(hash, version[at] as u64);
         at += 1;
     }
+    hash = mixed(hash, meaning);
     let sizes = [
         size_of::<Node<Native>>(),
         size_of::<Slot<Native>>(),
@@ -187,7 +194,7 @@ const KIND: u64 = {
         at += 1;
     }
     hash
-};
+}
 
 /// Fowler, Noll and Vo's hash, a number at a time.
 const fn mixed(hash: u64, number: u64) -> u64 {
@@ -215,10 +222,23 @@ pub(super) fn visible_readers() -> Option<&'static VisibleReaders<Native>> {
     (!ptr::eq(tables, &NONE)).then_some(&tables.announced)
 }
 
-/// Where serials come from that no other copy gives out. The next one, never 0.
-pub fn serials() -> &'static AtomicU32 {
-    &tables().serials
+/// A number for something that threads remember by it. Never 0, and never given out before, by this
+/// copy or by one with a meeting page. `None`: all numbers are in use.
+///
+/// Copies with the page count in it, whichever tables they use. One without it counts for itself,
+/// from the middle of the numbers on: see [`are_serials_shared`].
+pub fn next_serial() -> Option<u32> {
+    meeting().next_serial(are_serials_shared())
 }
+
+/// Whether this copy takes serials from where others do. If not, another copy without a page may
+/// give out the same: what has a serial may be confused with a thing of that copy.
+pub fn are_serials_shared() -> bool {
+    !ptr::eq(meeting(), &ALONE)
+}
+
+/// Serials above this one are those of copies without a page.
+const LAST_SHARED: u32 = u32::MAX >> 1;
 
 /// How many forks led to this process; see
 /// [`Platform::forks`](kinlock_core::platform::Platform::forks).
@@ -270,6 +290,16 @@ fn join() -> &'static Tables {
 }
 
 impl Meeting {
+    /// See [`next_serial`](next_serial()).
+    fn next_serial(&self, shared: bool) -> Option<u32> {
+        let given = (self.serials)
+            .fetch_update(Relaxed, Relaxed, |given| {
+                (given < LAST_SHARED).then_some(given + 1)
+            })
+            .ok()?;
+        Some(given + 1 + if shared { 0 } else { LAST_SHARED })
+    }
+
     /// The card of the first copy, which may be this one. `None` without a page.
     fn first_card(&self) -> Option<&'static Card> {
         if ptr::eq(self, &ALONE) {
@@ -365,22 +395,15 @@ fn map(address: usize, size: usize) -> Option<bool> {
     }
 }
 
-/// How often a thread looks whether the page has been written to.
-const PATIENCE: u32 = 1000;
+/// How often a thread looks whether the page has been written to, and how often it naps then, for
+/// so many nanoseconds.
+const LOOKS: u32 = 1000;
+const NAPS: u32 = 50;
+const NAP: libc::c_long = 200_000;
 
 /// Whether what is mapped at `address` is the meeting page.
 fn is_meeting(address: usize, size: usize) -> bool {
-    // The kernel reads the word, and does not wait. Of the calls that read memory this is one that
-    // waits for locks need anyway, so that no sandbox forbids it.
-    let at_once = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: invariant 1; the time is a live local.
-    let woken = unsafe { libc::syscall(libc::SYS_futex, address, wait, 0, &raw const at_once) };
-    let could_read = [libc::EAGAIN, libc::ETIMEDOUT, libc::EINTR];
-    if woken != 0 && !could_read.contains(&system_call_error()) {
+    if stays_zero(address, 0).is_none() {
         return false;
     }
     // SAFETY: the page can be read, as the kernel has just done. The number means nothing yet.
@@ -389,9 +412,33 @@ fn is_meeting(address: usize, size: usize) -> bool {
         core::hint::spin_loop();
         magic.load(Acquire) == MAGIC
     };
-    // The thread that has mapped it writes to it at once, unless it is held up.
+    // The thread that has mapped it writes to it at once, unless it is held up. Who finds it before
+    // may do so in its place, if it cannot be a part of something larger.
     let alone = || !is_mapped(address - size, size) && !is_mapped(address + size, size);
-    (0..PATIENCE).any(written) || magic.load(Acquire) == 0 && alone()
+    if (0..LOOKS).any(written) || magic.load(Acquire) == 0 && alone() {
+        return true;
+    }
+    let nap = |_| stays_zero(address, NAP);
+    let changed = (0..NAPS).map(nap).find(|zero| *zero != Some(true));
+    changed == Some(Some(false)) && magic.load(Acquire) == MAGIC
+}
+
+/// Whether the word at `address` is zero for so many nanoseconds. `None`: it cannot be read.
+fn stays_zero(address: usize, nanos: libc::c_long) -> Option<bool> {
+    // The kernel reads the word, and waits while it is zero. Of the calls that read memory this is
+    // one that waits for locks need anyway, so that no sandbox forbids it.
+    let time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: nanos,
+    };
+    let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: invariant 1; the time is a live local.
+    let woken = unsafe { libc::syscall(libc::SYS_futex, address, wait, 0, &raw const time) };
+    match (woken, system_call_error()) {
+        (0, _) | (_, libc::ETIMEDOUT | libc::EINTR) => Some(true),
+        (_, libc::EAGAIN) => Some(false),
+        _ => None,
+    }
 }
 
 fn is_mapped(address: usize, size: usize) -> bool {

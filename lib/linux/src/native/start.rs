@@ -15,12 +15,14 @@ use super::{futex, thread};
 use crate::{environment, fork};
 
 extern "C" fn prepare() {
+    // First: what follows makes forks of other threads call into this copy. It then decides which
+    // tables it uses, and has to know whether others may depend on it.
+    #[cfg(not(any(miri, target_feature = "crt-static")))]
+    stay_loaded();
     environment::take_snapshot();
     futex::register_membarrier();
     thread::create_key();
     fork::register(0, &thread::SLOTS);
-    #[cfg(not(any(miri, target_feature = "crt-static")))]
-    stay_loaded();
 }
 
 #[used]
@@ -35,7 +37,8 @@ fn stay_loaded() {
     // SAFETY: invariant 2.
     let program = object_with(unsafe { libc::getauxval(libc::AT_ENTRY) } as usize);
     let Some(here) = object_with(prepare as *const () as usize) else {
-        return;
+        // Nobody knows how to keep it loaded.
+        return copies::keep_apart();
     };
     copies::set_object(here.dli_fname);
     if program.is_none_or(|program| program.dli_fbase != here.dli_fbase) {

@@ -10,9 +10,9 @@ use crate::raw::waiter::{left, sleep_until};
 /// (BRAVO's N). So a writer spends at most one part in ten on it.
 const INHIBIT_FACTOR: u64 = 9;
 
-/// The shortest and the longest timed sleep of a writer that waits for announced readers. These do
-/// not know of it, and so cannot wake it.
-const TIMED_SLEEP_NS: core::ops::Range<u64> = 50_000..1_000_000;
+/// The shortest and the longest timed sleep of a writer that waits for announced readers, in
+/// nanoseconds. These do not know of it, and so cannot wake it.
+pub(super) const TIMED_SLEEP_NS: core::ops::Range<u64> = 50_000..1_000_000;
 
 /// How often a reader that leaves looks for a reader to end. A look misses all of them only if
 /// others move them meanwhile from the count to an entry, which they can hardly do twice in a row.
@@ -89,9 +89,10 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         for _ in 0..RELEASE_LOOKS {
             let counted =
                 |seen| (!is_written(seen) && counts(seen)).then(|| without_registered(seen));
-            if let Ok(before) = self.state.fetch_update(Release, counted) {
-                return Self::wake_after_reader(key, before);
-            }
+            let seen = match self.state.fetch_update(Release, counted) {
+                Ok(before) => return Self::wake_after_reader(key, before),
+                Err(seen) => seen,
+            };
             let mut entries = P::visible_readers()
                 .into_iter()
                 .flat_map(|t| t.entries(name));
@@ -99,7 +100,11 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 return;
             }
             if P::visible_readers().is_none() {
-                P::meet_stranger(key);
+                if seen & (BIASED | REVOKING) != 0 {
+                    P::meet_stranger(key);
+                }
+                // No reader is announced anywhere, and none is counted.
+                return;
             }
             if matches!(
                 P::DEFECT,
@@ -111,13 +116,34 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// Whether a reader of this lock is announced at this moment.
+    /// Whether a reader of this lock is announced at this moment. For a biased lock: without a
+    /// table nobody can tell, and a reader may be announced in that of other code.
     pub(super) fn is_announced(&self) -> bool {
         let name = self.name();
-        let mut entries = P::visible_readers()
-            .into_iter()
-            .flat_map(|t| t.entries(name));
-        entries.any(|entry| entry.load(Acquire) == name)
+        P::visible_readers().is_none_or(|table| {
+            let mut entries = table.entries(name);
+            entries.any(|entry| entry.load(Acquire) == name)
+        })
+    }
+
+    /// Calls `attempt`, which takes the lock for writing. Without a table it calls that only while
+    /// the lock is not biased, again and again: see [`revoke`](Self::revoke). `false`: the time is
+    /// up.
+    pub(super) fn await_bias(&self, deadline: u64, attempt: impl Fn() -> bool) -> bool {
+        if deadline == NEVER || P::visible_readers().is_some() {
+            return attempt();
+        }
+        let start = P::now();
+        loop {
+            let biased = self.state.load(Relaxed) & BIASED != 0;
+            if !biased && attempt() {
+                return true;
+            }
+            if expired(deadline, P::now) {
+                return false;
+            }
+            Self::pause(start, deadline);
+        }
     }
 
     /// Enters if that is possible now, and lets other readers announce themselves. In one step, and
@@ -152,12 +178,16 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         false
     }
 
-    /// Waits until no announced reader is left (`true`), or until the time is up.
+    /// Waits until no announced reader is left (`true`), or until the time is up. Without a table,
+    /// the time is up at once: only other code can see its readers leave.
     pub(super) fn revoke(&self, deadline: u64) -> bool {
-        P::count(Event::Revoke);
         if P::visible_readers().is_none() {
+            if deadline != NEVER {
+                return false;
+            }
             P::meet_stranger(self.key());
         }
+        P::count(Event::Revoke);
         let (start, name) = (P::now(), self.name());
         // See `announce`.
         P::light_fence();

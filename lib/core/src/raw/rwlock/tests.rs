@@ -7,6 +7,7 @@ use crate::defect::Sabotaged;
 use crate::tuning::Quantum;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
+mod blind;
 mod scripted;
 mod sent;
 mod waits;
@@ -230,6 +231,30 @@ fn a_full_lock_admits_no_more_readers() {
         "nobody would wake a sleeper"
     );
     assert!(with_reader::<Native>(LIMIT - READER, false).is_some());
+}
+
+/// They go on as readers without a look at the count.
+#[test]
+fn a_full_lock_has_a_place_for_the_upgradable_reader_or_the_writer_that_holds_it() {
+    let full = with::<SOUND>(LIMIT);
+    assert!(!full.try_upgradable() && !full.upgradable_until(Native::now() + 1_000_000));
+    assert_eq!(word(&full), LIMIT);
+    end(&full, Lock::unlock_read);
+    assert!(full.try_upgradable() && full.is_full());
+    assert!(!full.try_read(false) && !full.try_read(true) && !full.read_at_once());
+    end(&full, Lock::downgrade_upgradable);
+    assert_eq!(word(&full), LIMIT);
+    end(&full, Lock::unlock_read);
+    assert!(full.try_read(false), "one reader more");
+    assert!(full.is_full() && !full.try_read(false) && !full.try_upgradable());
+    assert_eq!(word(&full), LIMIT, "it does not become biased by that");
+
+    let written = with::<SOUND>(WRITER | (LIMIT - (2 * READER)));
+    assert!(!written.is_full() && written.register().is_some());
+    assert!(written.is_full() && written.register().is_none());
+    assert!(!is_refused::<Native>(word(&written), false));
+    end(&written, Lock::downgrade);
+    assert_eq!(word(&written), LIMIT);
 }
 
 #[test]

@@ -89,7 +89,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// As [`unlock_upgradable`](Self::unlock_upgradable).
     #[inline]
     pub unsafe fn upgrade_until(&self, deadline: u64) -> bool {
-        self.upgrade_slow(deadline)
+        self.await_bias(deadline, || self.upgrade_slow(deadline))
     }
 
     /// From upgradable reading to writing if there is no other reader.

@@ -30,7 +30,7 @@ const GENERATION: u32 = 512 + 1024;
 pub(super) const READER: u32 = 2048;
 const COUNT: u32 = !(READER - 1);
 /// There are never more readers. A larger count has been decremented below zero, and is put right
-/// soon.
+/// soon. See [`is_full`].
 pub(super) const LIMIT: u32 = (COUNT / 2) & COUNT;
 
 /// What a waiter in the queue wants.
@@ -75,8 +75,16 @@ pub(super) fn is_below_zero(seen: u32) -> bool {
 }
 
 /// As many readers are counted as can be. Nobody is told when that is over.
+///
+/// A writer and an upgradable reader are not counted, but may go on as readers without a look at
+/// the count. So one place is kept for them.
 pub(super) fn is_full(seen: u32) -> bool {
-    count(seen) == LIMIT
+    let kept = if seen & (WRITER | UPGRADABLE) != 0 {
+        READER
+    } else {
+        0
+    };
+    (LIMIT - kept..=LIMIT).contains(&count(seen))
 }
 
 /// Nobody holds the lock. Announced readers aside.
@@ -149,7 +157,8 @@ pub(super) fn is_refused<P: Platform>(seen: u32, passing: bool) -> bool {
 /// A waiting reader registers, and holds the lock when the writer releases it.
 pub(super) fn with_registered<P: Platform>(seen: u32) -> Option<u32> {
     let word = marked::<P>(seen);
-    (is_written(seen) && count(word) < LIMIT).then_some(word.wrapping_add(READER))
+    let counted = count(word) < LIMIT && !is_full(word);
+    (is_written(seen) && counted).then_some(word.wrapping_add(READER))
 }
 
 /// A waiting reader withdraws, or a counted one leaves.
@@ -167,7 +176,8 @@ pub(super) fn taken<P: Platform>(seen: u32, want: Want, front: bool) -> Option<u
     let requested = is_requested::<P>(seen);
     let held = match want {
         Want::Write => !is_free(seen),
-        Want::Upgradable => seen & (WRITER | UPGRADABLE) != 0,
+        // A full lock has no place for it as a reader.
+        Want::Upgradable => seen & (WRITER | UPGRADABLE) != 0 || is_full(seen),
     };
     if held || requested && !front {
         return None;
@@ -274,9 +284,10 @@ pub(super) fn revoked(seen: u32) -> Option<u32> {
 
 /// A reader that enters lets others announce themselves.
 pub(super) fn biased(seen: u32) -> Option<u32> {
-    // A writer that sleeps would have to end it at once.
+    // A writer that sleeps would have to end it at once. The last place is taken on a slow path,
+    // whether readers have got into each other's way or not.
     let others = WRITER | UPGRADING | BIASED | REQUEST | FRONT_SLEEPS;
-    (seen & others == 0).then_some(seen | BIASED)
+    (seen & others == 0 && count(seen) != LIMIT).then_some(seen | BIASED)
 }
 
 /// A counted reader leaves, and the waiter at the front goes next if it sleeps.
@@ -309,8 +320,9 @@ impl<P: Platform> State<P> {
     #[inline]
     pub(super) fn enter(&self, seen: u32) -> bool {
         const OTHERS: u32 = WRITER | UPGRADING | REQUEST | FRONT_SLEEPS;
+        // The last place may be kept for an upgradable reader, see `is_full`.
         seen & OTHERS == 0
-            && seen < LIMIT
+            && seen < LIMIT - READER
             && self
                 .0
                 .compare_exchange(seen, seen + READER, Acquire, Relaxed)

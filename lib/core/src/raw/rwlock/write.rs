@@ -12,6 +12,17 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     #[inline(never)]
     pub(super) fn take_slow(&self, want: Want, deadline: u64) -> bool {
         P::count(Event::SlowPath);
+        let held = match want {
+            Want::Write => self.await_bias(deadline, || self.take_waiting(want, deadline)),
+            Want::Upgradable => self.take_waiting(want, deadline),
+        };
+        if !held {
+            P::count(Event::Timeout);
+        }
+        held
+    }
+
+    fn take_waiting(&self, want: Want, deadline: u64) -> bool {
         let taken = self.take(want, false).or_else(|_| {
             let waited = !expired(deadline, P::now);
             waited
@@ -19,11 +30,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 .flatten()
                 .ok_or(())
         });
-        let held = taken.is_ok_and(|before| self.end_bias(want, before, deadline));
-        if !held {
-            P::count(Event::Timeout);
-        }
-        held
+        taken.is_ok_and(|before| self.end_bias(want, before, deadline))
     }
 
     /// As [`try_write`](Self::try_write), for a lock that nobody counted holds.
@@ -91,6 +98,11 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     }
 
     pub(super) fn sleep_at_front(&self, want: Want, until: u64) {
+        // Readers that leave a full lock do not wake an upgradable one.
+        let until = match want == Want::Upgradable && is_full(self.state.load(Relaxed)) {
+            true => until.min(P::now().saturating_add(bias::TIMED_SLEEP_NS.end)),
+            false => until,
+        };
         let held = |seen| taken::<P>(seen, want, true).is_none();
         self.sleep(FRONT, FRONT_SLEEPS, until, with_sleeping_front::<P>, held);
     }

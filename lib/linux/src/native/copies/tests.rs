@@ -70,7 +70,6 @@ fn a_copy_is_listed_once_and_the_last_is_refused() {
         announced: VisibleReaders::new(&ROWS, &ROWS_IN_USE),
         queue: AtomicU8::new(0),
         reset: AtomicU8::new(0),
-        serials: AtomicU32::new(1),
         copies: [const { AtomicUsize::new(0) }; COPIES],
     };
     let listed = || {
@@ -86,4 +85,51 @@ fn a_copy_is_listed_once_and_the_last_is_refused() {
         .for_each(|entry| entry.store(1, Relaxed));
     assert!(!TABLES.enlist(other) && TABLES.enlist(kept));
     assert_eq!(listed().count(), COPIES);
+}
+
+/// Its neighbours are mapped, so that nobody else may write to it.
+#[test]
+fn a_page_whose_maker_is_held_up_is_waited_for() {
+    let (at, size) = (ADDRESSES.start as usize - (2 << 20), place().1);
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    assert!(map(at, size) == Some(true) && occupy(at - size, access) && occupy(at + size, access));
+    // SAFETY: it is mapped, aligned and zero.
+    let magic = unsafe { &*ptr::with_exposed_provenance::<AtomicU64>(at) };
+    // On a busy machine it may be held up for too long.
+    let is_found = (0..20).any(|_| {
+        magic.store(0, Relaxed);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                magic.store(MAGIC, Release);
+            });
+            is_meeting(at, size)
+        })
+    });
+    assert!(is_found);
+    free(at - size, 3);
+}
+
+#[test]
+fn copies_with_other_meanings_are_of_another_kind() {
+    assert_eq!(kind(MEANING), KIND);
+    assert_ne!(kind(MEANING + 1), KIND);
+}
+
+#[test]
+fn serials_are_not_used_again() {
+    let page = Meeting {
+        magic: AtomicU64::new(MAGIC),
+        first: AtomicPtr::new(ptr::null_mut()),
+        forks: AtomicU8::new(0),
+        serials: AtomicU32::new(0),
+    };
+    // Those of copies with a page and those of others.
+    assert_eq!(page.next_serial(true), Some(1));
+    assert_eq!(page.next_serial(false), Some((1 << 31) + 1));
+    page.serials.store(LAST_SHARED - 1, Relaxed);
+    assert_eq!(page.next_serial(true), Some(LAST_SHARED));
+    for shared in [true, false] {
+        assert_eq!(page.next_serial(shared), None);
+    }
 }

@@ -35,6 +35,7 @@ thread_local! {
         let in_use = Box::leak(Box::new(AtomicU32::new(ROWS as u32)));
         Box::leak(Box::new(VisibleReaders::new(rows.leak(), in_use)))
     };
+    static BLIND: Cell<bool> = const { Cell::new(false) };
     static NOW: Cell<u64> = const { Cell::new(1) };
     static PART: Cell<usize> = const { Cell::new(0) };
     static FORKS: Cell<u8> = const { Cell::new(0) };
@@ -56,6 +57,33 @@ pub(super) fn as_part<R>(part: usize, body: impl FnOnce() -> R) -> R {
     PART.set(me);
     result
 }
+
+/// Runs `body` as code that does not have the table in which others announce themselves.
+pub(super) fn blind<R>(body: impl FnOnce() -> R) -> R {
+    with_table(false, body)
+}
+
+/// Runs `body` as code that has the table.
+pub(super) fn seeing<R>(body: impl FnOnce() -> R) -> R {
+    with_table(true, body)
+}
+
+fn with_table<R>(has: bool, body: impl FnOnce() -> R) -> R {
+    let before = BLIND.replace(!has);
+    let result = body();
+    BLIND.set(before);
+    result
+}
+
+/// Whether `body`, run by code without a table, would end the process.
+pub(super) fn meets_a_stranger(body: impl FnOnce()) -> bool {
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| blind(body)));
+    BLIND.set(false);
+    result.is_err_and(|panic| panic.is::<Stranger>())
+}
+
+/// Readers are announced where this code cannot see them.
+struct Stranger;
 
 /// From here on the process is the last of so many children, each of the one before.
 pub(super) fn forked(times: u8) {
@@ -161,11 +189,15 @@ impl Platform for Scripted {
     fn visible_readers() -> Option<&'static VisibleReaders<Self>> {
         LOOKS.set(LOOKS.get() + 1);
         others(&AT_A_LOOK);
-        Some(ANNOUNCED.with(|table| *table))
+        (!BLIND.get()).then(|| ANNOUNCED.with(|table| *table))
     }
 
     fn row() -> Option<&'static Row<Self>> {
-        Some(ANNOUNCED.with(|table| table.row(PART.get())))
+        (!BLIND.get()).then(|| ANNOUNCED.with(|table| table.row(PART.get())))
+    }
+
+    fn meet_stranger(_: *const u32) {
+        std::panic::panic_any(Stranger);
     }
 }
 

@@ -86,6 +86,21 @@ fn a_reader_of_a_full_lock_sleeps_for_a_time() {
     assert_eq!(word(full), LIMIT);
 }
 
+#[test]
+fn an_upgradable_reader_of_a_full_lock_naps() {
+    let full = lock::<Usual, SOUND>();
+    full.state.set(LIMIT);
+    assert!(!full.upgradable_until(Scripted::now() + 100_000 * MICRO));
+    assert_eq!(word(full), LIMIT);
+    // Nobody wakes it, since others still read.
+    in_a_sleep(5, || {
+        end(full, ScriptedLock::unlock_read);
+        in_a_sleep(0, || {});
+    });
+    full.upgradable();
+    assert_eq!(word(full), UPGRADABLE | (LIMIT - READER));
+}
+
 /// Between the two steps of a reader that leaves in place of another one the count is below zero.
 /// It may be preempted there for long.
 #[test]
