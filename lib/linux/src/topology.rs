@@ -1,7 +1,7 @@
 //! CPUs and locality domains.
 //!
-//! Two readers of the same files: locks use a table from CPU to domain that is made without
-//! allocation, people and tools use [`Topology`].
+//! One reader of sysfs fills a table from CPU to domain, without allocation. Locks use one such
+//! table. [`Topology`], which people and tools use, is made from several.
 
 mod affinity;
 mod choice;
@@ -11,6 +11,7 @@ mod hypervisor;
 mod machine;
 mod map;
 mod pretended;
+mod table;
 // No unsafe code, and Miri would need minutes for the large tables.
 #[cfg(all(test, not(miri)))]
 mod tests;
@@ -32,7 +33,8 @@ pub use map::{
 pub(crate) use map::{mutexes_only, reset_in_child, set_kind};
 
 use kinlock_core::tuning::ParseError;
-use walk::{Files, Groups};
+use table::Table;
+use walk::Files;
 
 /// CPUs from this number on count as unknown. No kernel is built for more.
 pub const MAX_CPUS: usize = 8192;
@@ -59,7 +61,7 @@ impl DomainKind {
         DomainKind::Socket,
     ];
 
-    fn walk(self, files: &impl Files, groups: &mut impl Groups) {
+    fn walk(self, files: &impl Files, groups: &Table) {
         match self {
             DomainKind::Node => walk::nodes(files, groups),
             DomainKind::LastLevelCache => walk::last_level_caches(files, groups),

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use super::affinity::CpuSet;
 use super::choice::{Facts, Spread, choice, choose, choose_kind};
 use super::cpulist::CpuListError;
-use super::walk::{self, Files, Groups};
+use super::map::Sysfs;
+use super::table::Table;
+use super::walk::{self, Files};
 use super::{DomainKind, hypervisor};
 use kinlock_core::tuning::Decision;
 
@@ -51,8 +53,8 @@ pub struct Cpu {
     pub core: Option<usize>,
     /// Which hardware thread of its core this is, from 0.
     pub thread: Option<usize>,
-    /// The lowest CPU in the socket.
-    socket_group: Option<usize>,
+    /// Its locality domain, for each of [`DomainKind::ALL`].
+    domains: [u16; DomainKind::ALL.len()],
 }
 
 /// One NUMA node.
@@ -76,10 +78,9 @@ impl Topology {
     /// Reads sysfs. Where sysfs is missing, the result has the CPUs on which the process may run,
     /// and nothing more about them.
     pub fn current() -> Self {
-        let files = Folder::new(Path::new("/sys"));
         let allowed = CpuSet::of_process();
-        let is_virtual = hypervisor::this_machine_is_virtual(&files);
-        Topology::read(&files, |cpu| allowed.contains(cpu), &allowed, is_virtual)
+        let is_virtual = hypervisor::this_machine_is_virtual(&Sysfs);
+        Topology::read(&Sysfs, |cpu| allowed.contains(cpu), &allowed, is_virtual)
     }
 
     /// The machine whose sysfs, or a copy of it, is the folder `root`.
@@ -119,25 +120,14 @@ impl Topology {
     /// Domains are in the order of their first CPUs. Locks use these domains, unless
     /// `KINLOCK_TOPOLOGY` defines others. A CPU whose group is unknown belongs to domain 0.
     pub fn domains(&self, kind: DomainKind) -> Vec<Vec<usize>> {
-        let mut domains: Vec<Vec<usize>> = Vec::new();
-        let mut unknown = Vec::new();
-        let mut number_of = BTreeMap::new();
+        let mut domains = vec![Vec::new()];
         for cpu in self.cpus.iter().filter(|cpu| cpu.online) {
-            let Some(group) = cpu.group(kind) else {
-                unknown.push(cpu.number);
-                continue;
-            };
-            let number = *number_of.entry(group).or_insert(domains.len());
-            if number == domains.len() {
-                domains.push(Vec::new());
+            let number = cpu.domain(kind);
+            if number >= domains.len() {
+                domains.resize(number + 1, Vec::new());
             }
             domains[number].push(cpu.number);
         }
-        if domains.is_empty() {
-            domains.push(Vec::new());
-        }
-        domains[0].append(&mut unknown);
-        domains[0].sort_unstable();
         domains
     }
 
@@ -178,15 +168,8 @@ impl Topology {
 
     /// How the CPUs that this process may run on are spread over domains of this kind.
     fn spread(&self, kind: DomainKind) -> Spread {
-        let allowed = |number: &&usize| {
-            let found = self.cpus.binary_search_by_key(*number, |cpu| cpu.number);
-            found.is_ok_and(|index| self.cpus[index].allowed)
-        };
-        let domains = self.domains(kind);
-        let domains = domains.iter().enumerate();
-        Spread::of(
-            domains.flat_map(|(domain, cpus)| cpus.iter().filter(allowed).map(move |_| domain)),
-        )
+        let allowed = self.cpus.iter().filter(|cpu| cpu.allowed);
+        Spread::of(allowed.map(|cpu| cpu.domain(kind)))
     }
 
     /// Reads all files. If they name no CPU that is online, the CPUs in `at_least` are.
@@ -208,46 +191,61 @@ impl Topology {
         if none_online {
             online = at_least.iter().map(|cpu| (cpu, true)).collect();
         }
-        let nodes = grouped(|groups| walk::nodes(files, groups));
-        let caches = grouped(|groups| walk::last_level_caches(files, groups));
-        let sockets = grouped(|groups| walk::sockets(files, groups));
-        let cores = grouped(|groups| walk::cores(files, groups));
+        let table = Box::new(Table::new());
+        let walked = |walk: &dyn Fn(&Table)| Walked::with(&table, walk, online.keys());
+        let cores = walked(&|table| walk::cores(files, table)).groups;
+        let [nodes, caches, sockets] =
+            DomainKind::ALL.map(|kind| walked(&|table| kind.walk(files, table)));
         let thread_of = |cpu: usize| {
             let core = cores.get(&cpu)?;
-            Some(
-                cores
-                    .range(..cpu)
-                    .filter(|(_, other)| *other == core)
-                    .count(),
-            )
+            let before = cores.range(..cpu);
+            Some(before.filter(|(_, other)| *other == core).count())
         };
-        let cpus = online.into_iter().map(|(number, online)| Cpu {
+        let cpus = online.iter().map(|(&number, &online)| Cpu {
             number,
             online,
             allowed: online && allowed(number),
-            node: nodes.get(&number).copied(),
+            node: nodes.groups.get(&number).copied(),
             socket: walk::socket_of(files, number),
-            last_level_cache: caches.get(&number).copied(),
+            last_level_cache: caches.groups.get(&number).copied(),
             core: cores.get(&number).copied(),
             thread: thread_of(number),
-            socket_group: sockets.get(&number).copied(),
+            domains: [&nodes, &caches, &sockets].map(|walked| walked.domains[&number]),
         });
         let cpus = cpus.collect();
         Topology {
             cpus,
-            nodes: read_nodes(files, &nodes),
+            nodes: read_nodes(files, &nodes.groups),
             is_virtual,
         }
     }
 }
 
 impl Cpu {
-    fn group(&self, kind: DomainKind) -> Option<usize> {
-        match kind {
-            DomainKind::Node => self.node,
-            DomainKind::LastLevelCache => self.last_level_cache,
-            DomainKind::Socket => self.socket_group,
-        }
+    fn domain(&self, kind: DomainKind) -> usize {
+        usize::from(self.domains[kind as usize])
+    }
+}
+
+/// What one walk found about each CPU.
+struct Walked {
+    groups: BTreeMap<usize, usize>,
+    domains: BTreeMap<usize, u16>,
+}
+
+impl Walked {
+    fn with<'a>(
+        table: &Table,
+        walk: &dyn Fn(&Table),
+        cpus: impl Iterator<Item = &'a usize> + Clone,
+    ) -> Self {
+        table.forget();
+        walk(table);
+        let group = |&cpu: &usize| Some((cpu, table.group_of(cpu)?));
+        let groups = cpus.clone().filter_map(group).collect();
+        table.number_densely();
+        let domains = cpus.map(|&cpu| (cpu, table.domain_of(cpu))).collect();
+        Walked { groups, domains }
     }
 }
 
@@ -270,24 +268,8 @@ fn read_nodes(files: &impl Files, node_of_cpu: &BTreeMap<usize, usize>) -> Vec<N
     nodes
 }
 
-/// The groups that one of the walks finds, by CPU.
-fn grouped(walk: impl FnOnce(&mut BTreeMap<usize, usize>)) -> BTreeMap<usize, usize> {
-    let mut groups = BTreeMap::new();
-    walk(&mut groups);
-    groups
-}
-
-impl Groups for BTreeMap<usize, usize> {
-    fn has(&self, cpu: usize) -> bool {
-        self.contains_key(&cpu)
-    }
-
-    fn put(&mut self, cpu: usize, group: usize) {
-        self.insert(cpu, group);
-    }
-}
-
-/// A sysfs, or a copy of it, in any folder.
+/// A copy of a sysfs in any folder. Unlike the running kernel's, it may be wrong, so errors are
+/// kept.
 struct Folder<'a> {
     root: &'a Path,
     /// The first error.

@@ -1,4 +1,4 @@
-//! The table from CPU to locality domain that locks use.
+//! The table from CPU to locality domain that locks use: one for the process.
 //!
 //! The thread that first needs it fills it. That thread may be on a lock's slow path, even in a
 //! signal handler, so filling the table neither allocates nor takes a lock. No other thread
@@ -17,13 +17,16 @@
 
 use core::fmt;
 use core::str::FromStr;
-use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
+#[cfg(all(test, not(any(loom, miri))))]
+use super::MAX_CPUS;
 use super::affinity::CpuSet;
 use super::choice::{Facts, MUTEXES_ONLY, Spread, choice, choose, choose_kind};
 use super::cpulist::CpuListError;
-use super::walk::{self, Files, Groups};
-use super::{DomainKind, MAX_CPUS, hypervisor, pretended};
+use super::table::Table;
+use super::walk::{self, Files};
+use super::{DomainKind, hypervisor, pretended};
 use crate::environment::{self, Variable};
 use crate::rseq;
 use crate::sys::{KeepErrno, RawFile};
@@ -133,18 +136,14 @@ fn ready_map() -> Option<&'static Map> {
 
 pub(super) struct Map {
     state: AtomicU32,
-    /// The domain of each CPU. While the map is being filled: 0, or a group with [`GROUP`] set.
-    domains: [AtomicU16; MAX_CPUS],
+    table: Table,
 }
-
-/// Marks an entry that is still a group number of the walk, not a domain.
-const GROUP: u16 = 1 << 15;
 
 impl Map {
     pub(super) const fn new() -> Self {
         Map {
             state: AtomicU32::new(0),
-            domains: [const { AtomicU16::new(0) }; MAX_CPUS],
+            table: Table::new(),
         }
     }
 
@@ -157,9 +156,7 @@ impl Map {
 
     #[inline]
     pub(super) fn domain_of(&self, cpu: usize) -> u16 {
-        self.domains
-            .get(cpu)
-            .map_or(0, |domain| domain.load(Ordering::Relaxed))
+        self.table.domain_of(cpu)
     }
 
     #[cold]
@@ -181,7 +178,7 @@ impl Map {
         let state = self.state.load(Ordering::Relaxed);
         if state & FILLING != 0 {
             // Groups that the walk has left would count as such of the next.
-            self.forget_domains();
+            self.table.forget();
             self.state.store(state & !FILLING, Ordering::Relaxed);
         }
     }
@@ -190,18 +187,13 @@ impl Map {
     #[cfg(all(test, not(any(loom, miri))))]
     pub(super) fn begin_filling(&self) {
         self.state.fetch_or(FILLING, Ordering::Relaxed);
-        self.set(MAX_CPUS - 1, GROUP | 7);
-    }
-
-    fn forget_domains(&self) {
-        let domains = self.domains.iter();
-        domains.for_each(|domain| domain.store(0, Ordering::Relaxed));
+        self.table.put(MAX_CPUS - 1, 7);
     }
 
     /// Fills the table and returns the state in which it is ready.
     fn fill(&self, chosen: Option<DomainKind>) -> u32 {
         let pretended = environment::read(Variable::Topology, |text| {
-            pretended::read(text, |cpu, domain| self.set(cpu, domain))
+            pretended::read(text, |cpu, domain| self.table.set(cpu, domain))
         });
         let mut facts = Facts {
             // All domains, even where the process may not run: they were asked for explicitly.
@@ -237,9 +229,9 @@ impl Map {
         let mut count = 0;
         let mut fill = |kind: DomainKind| {
             // The kind tried before may have left domains.
-            self.forget_domains();
-            kind.walk(files, &mut &*self);
-            count = self.number_densely();
+            self.table.forget();
+            kind.walk(files, &self.table);
+            count = self.table.number_densely();
             Spread::of(cpus.iter().map(|cpu| usize::from(self.domain_of(cpu))))
         };
         let kind = match asked {
@@ -250,43 +242,6 @@ impl Map {
             None => choose_kind(facts, fill).0,
         };
         (kind, count)
-    }
-
-    /// Turns groups into domains 0, 1, .. in the order of their first CPUs. Returns their number.
-    fn number_densely(&self) -> u16 {
-        let mut count = 0;
-        for (cpu, first) in self.domains.iter().enumerate() {
-            let group = first.load(Ordering::Relaxed);
-            if group & GROUP == 0 {
-                continue;
-            }
-            let members = self
-                .domains
-                .iter()
-                .skip(cpu)
-                .filter(|member| member.load(Ordering::Relaxed) == group);
-            members.for_each(|member| member.store(count, Ordering::Relaxed));
-            count += 1;
-        }
-        count.max(1)
-    }
-
-    fn set(&self, cpu: usize, value: u16) {
-        if let Some(domain) = self.domains.get(cpu) {
-            domain.store(value, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Groups for &Map {
-    fn has(&self, cpu: usize) -> bool {
-        self.domain_of(cpu) & GROUP != 0
-    }
-
-    fn put(&mut self, cpu: usize, group: usize) {
-        if let Some(group) = u16::try_from(group).ok().filter(|group| group & GROUP == 0) {
-            self.set(cpu, group | GROUP);
-        }
     }
 }
 
@@ -306,7 +261,7 @@ impl FromStr for Asked {
 }
 
 /// The running kernel's sysfs, read with plain system calls.
-struct Sysfs;
+pub(super) struct Sysfs;
 
 impl Files for Sysfs {
     type Bytes = RawFile;

@@ -1,14 +1,15 @@
-//! Reads from sysfs how CPUs are grouped; written once for both readers.
+//! Reads from sysfs how CPUs are grouped, without allocation.
 //!
-//! The domain map that locks use must not allocate, and reads with plain system calls.
-//! [`Topology`](super::Topology) reads whole files below any folder. Both implement [`Files`], and
-//! both collect the result in [`Groups`].
+//! The result is in a [`Table`]: the one that locks use, or one from which a
+//! [`Topology`](super::Topology) is made. The files are those of the running kernel, read with
+//! plain system calls, or those in any folder.
 //!
 //! A missing file means that the fact is unknown. A malformed list is used up to the error.
 
 use core::fmt;
 
 use super::cpulist::{CpuList, CpuListError};
+use super::table::Table;
 
 /// A sysfs.
 pub(crate) trait Files {
@@ -22,19 +23,10 @@ pub(crate) trait Files {
     fn malformed(&self, path: fmt::Arguments<'_>, error: CpuListError);
 }
 
-/// The result of a walk: the group of each CPU. Group numbers can only be compared for equality.
-pub(crate) trait Groups {
-    /// Whether `cpu` has been put in a group.
-    fn has(&self, cpu: usize) -> bool;
-
-    /// Puts `cpu` in `group`.
-    fn put(&mut self, cpu: usize, group: usize);
-}
-
 /// Groups CPUs by NUMA node; a group is the kernel's node number. Without NUMA there are no groups.
 ///
 /// Nodes without CPUs make no group. Node numbers may have gaps.
-pub(crate) fn nodes(files: &impl Files, groups: &mut impl Groups) {
+pub(crate) fn nodes(files: &impl Files, groups: &Table) {
     for_each_node(files, |node| {
         for_each(files, format_args!("{NODES}/node{node}/cpulist"), |cpu| {
             groups.put(cpu, node);
@@ -44,9 +36,9 @@ pub(crate) fn nodes(files: &impl Files, groups: &mut impl Groups) {
 
 /// Groups CPUs by last-level cache; a group is the lowest CPU in it. CPUs whose caches are unknown
 /// are in no group.
-pub(crate) fn last_level_caches(files: &impl Files, groups: &mut impl Groups) {
+pub(crate) fn last_level_caches(files: &impl Files, groups: &Table) {
     for_each_online_cpu(files, |cpu| {
-        if groups.has(cpu) {
+        if groups.group_of(cpu).is_some() {
             return;
         }
         if let Some(index) = last_level_cache_of(files, cpu) {
@@ -61,9 +53,9 @@ pub(crate) fn last_level_caches(files: &impl Files, groups: &mut impl Groups) {
 
 /// Groups CPUs by socket; a group is the lowest CPU in it. CPUs whose socket is unknown, which the
 /// kernel writes as -1, are in no group.
-pub(crate) fn sockets(files: &impl Files, groups: &mut impl Groups) {
+pub(crate) fn sockets(files: &impl Files, groups: &Table) {
     for_each_online_cpu(files, |cpu| {
-        if !groups.has(cpu) && socket_of(files, cpu).is_some() {
+        if groups.group_of(cpu).is_none() && socket_of(files, cpu).is_some() {
             // The second is the name of the list before Linux 5.3.
             put_siblings(
                 files,
@@ -76,7 +68,7 @@ pub(crate) fn sockets(files: &impl Files, groups: &mut impl Groups) {
 }
 
 /// Groups hardware threads by core; a group is the lowest CPU in it.
-pub(crate) fn cores(files: &impl Files, groups: &mut impl Groups) {
+pub(crate) fn cores(files: &impl Files, groups: &Table) {
     for_each_online_cpu(files, |cpu| {
         put_siblings(
             files,
@@ -147,9 +139,9 @@ const CPUS: &str = "devices/system/cpu";
 const NODES: &str = "devices/system/node";
 
 /// Puts `cpu` and its siblings into one group, by the first of `lists` that exists.
-fn put_siblings(files: &impl Files, groups: &mut impl Groups, cpu: usize, lists: [&str; 2]) {
+fn put_siblings(files: &impl Files, groups: &Table, cpu: usize, lists: [&str; 2]) {
     for list in lists {
-        if !groups.has(cpu) {
+        if groups.group_of(cpu).is_none() {
             for_each(
                 files,
                 format_args!("{CPUS}/cpu{cpu}/topology/{list}"),
