@@ -42,7 +42,10 @@ macro_rules! config {
     )*};
 }
 
-config!(Correct: None, Blind: BlindSleep, Late: LateCount, Careless: CarelessClear, Chainless: BrokenChain, Swallowing: SwallowedWake, Lingering: LingeringSpinner);
+config!(
+    Correct: None, Blind: BlindSleep, Late: LateCount, Careless: CarelessClear,
+    Chainless: BrokenChain, Swallowing: SwallowedWake, Lingering: LingeringSpinner
+);
 
 /// A broadcast wakes one waiter at once and moves the others, so that two waiters suffice for both.
 #[derive(Clone, Copy, Debug)]

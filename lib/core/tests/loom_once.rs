@@ -29,7 +29,10 @@ macro_rules! config {
     )*};
 }
 
-config!(Correct: None, Early: EarlyDone, Unpublished: RelaxedEnd, Silent: MissingWake, Blind: BlindSleep);
+config!(
+    Correct: None, Early: EarlyDone, Unpublished: RelaxedEnd, Silent: MissingWake,
+    Blind: BlindSleep
+);
 
 /// How many functions have run.
 struct Shared<C: OnceConfig> {

@@ -19,7 +19,8 @@ use kinlock_core::raw::{Config, Fault, QueuedSpinLock};
 use loom::cell::UnsafeCell;
 
 macro_rules! config {
-    ($name:ident: pending $pending:literal, park $park:literal, reorder $reorder:literal, scan $scan:ident, steal $steal:literal, fault $fault:ident) => {
+    ($name:ident: pending $pending:literal, park $park:literal, reorder $reorder:literal,
+     scan $scan:ident, steal $steal:literal, fault $fault:ident) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl Config for $name {
@@ -41,17 +42,31 @@ macro_rules! config {
 config!(SpinPending: pending true, park false, reorder false, scan Full, steal true, fault None);
 config!(SpinQueue: pending false, park false, reorder false, scan Full, steal true, fault None);
 config!(SpinCna: pending false, park false, reorder true, scan Full, steal true, fault None);
-config!(SpinCnaIncremental: pending false, park false, reorder true, scan Incremental, steal true, fault None);
+config!(
+    SpinCnaIncremental: pending false, park false, reorder true, scan Incremental, steal true,
+    fault None
+);
 config!(ParkPending: pending true, park true, reorder false, scan Full, steal true, fault None);
 config!(ParkQueue: pending false, park true, reorder false, scan Full, steal true, fault None);
 config!(ParkCna: pending false, park true, reorder true, scan Full, steal true, fault None);
 config!(StrictPending: pending true, park true, reorder false, scan Full, steal false, fault None);
 config!(StrictCna: pending false, park true, reorder true, scan Full, steal false, fault None);
 config!(Meddling: pending false, park true, reorder false, scan Full, steal true, fault Meddler);
-config!(BrokenOrder: pending true, park false, reorder false, scan Full, steal true, fault RelaxedUnlock);
-config!(BrokenExclusion: pending false, park false, reorder false, scan Full, steal true, fault NoExclusion);
-config!(BrokenSleep: pending false, park true, reorder false, scan Full, steal true, fault SilentSleeper);
-config!(BrokenWake: pending true, park true, reorder false, scan Full, steal true, fault LostWakeup);
+config!(
+    BrokenOrder: pending true, park false, reorder false, scan Full, steal true,
+    fault RelaxedUnlock
+);
+config!(
+    BrokenExclusion: pending false, park false, reorder false, scan Full, steal true,
+    fault NoExclusion
+);
+config!(
+    BrokenSleep: pending false, park true, reorder false, scan Full, steal true,
+    fault SilentSleeper
+);
+config!(
+    BrokenWake: pending true, park true, reorder false, scan Full, steal true, fault LostWakeup
+);
 
 /// A lock and what it guards; loom reports unsynchronised access to the cell.
 struct Shared<C: Config> {

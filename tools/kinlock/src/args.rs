@@ -117,7 +117,8 @@ pub fn with_baseline<T: Available>(asked: &[T], baseline: T) -> anyhow::Result<V
 /// Defines an enum of names, each with a line about it; also of the names of another type, which
 /// are found but not listed.
 macro_rules! names {
-    ($(#[$doc:meta])* $type:ident, $what:literal: $($variant:ident = $name:literal, $summary:literal;)*
+    ($(#[$doc:meta])* $type:ident, $what:literal:
+     $($variant:ident = $name:literal, $summary:literal;)*
      $(+ $more:ident($of:ty), $about:literal;)?) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -68,7 +68,8 @@ fn json_has_the_promised_fields() {
         for round in rounds {
             has_numbers(
                 round,
-                "place seconds ops_per_s ratio cpu_ns_per_op acquire_p999_ns acquire_p999_ratio acquire_max_ns",
+                "place seconds ops_per_s ratio cpu_ns_per_op acquire_p999_ns acquire_p999_ratio \
+                 acquire_max_ns",
             );
         }
         let has_events = !result["events"].as_object().unwrap().is_empty();
@@ -102,8 +103,8 @@ fn json_has_the_promised_fields() {
 fn pretended_domains_are_told_apart() {
     let mut command = support::kinlock();
     command.env("KINLOCK_TOPOLOGY", "0;1");
-    let line = "bench --locks kinlock-spin-fifo --workload counter --threads 4 --seconds 0.1 --rounds 1 \
-                --pin spread --json -";
+    let line = "bench --locks kinlock-spin-fifo --workload counter --threads 4 --seconds 0.1 \
+        --rounds 1 --pin spread --json -";
     let output = command.args(line.split_whitespace()).output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let machine = &report["machine"];

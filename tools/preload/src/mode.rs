@@ -106,7 +106,8 @@ fn decide() -> Mode {
         Some(_) => {
             complain(
                 1,
-                b"kinlock: ignoring KINLOCK_LOCK: expected kinlock-mutex, kinlock-spin or pthread\n",
+                b"kinlock: ignoring KINLOCK_LOCK: expected kinlock-mutex, kinlock-spin or \
+                  pthread\n",
             );
             0
         }
@@ -135,7 +136,8 @@ fn decide() -> Mode {
     if rwlocks & PASSES == 0 && !layout::knows_rwlocks() {
         complain(
             32,
-            b"kinlock: this C library's reader-writer locks are not as expected: they stay its own\n",
+            b"kinlock: this C library's reader-writer locks are not as expected: they stay its \
+             own\n",
         );
         rwlocks = PASSES;
     }

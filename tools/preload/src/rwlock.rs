@@ -342,7 +342,10 @@ macro_rules! limited {
     ($($name:ident($($parameter:ident: $type:ty),*) = $access:ident, $limit:expr;)*) => {
         $(
             #[unsafe(no_mangle)]
-            unsafe extern "C-unwind" fn $name(pointer: *mut RwLock, $($parameter: $type),*) -> c_int {
+            unsafe extern "C-unwind" fn $name(
+                pointer: *mut RwLock,
+                $($parameter: $type),*
+            ) -> c_int {
                 // SAFETY: invariants 1 and 3.
                 unsafe { rwlock(pointer).take(Access::$access, $limit) }
             }
@@ -368,7 +371,10 @@ macro_rules! aliases {
     ($($alias:ident = $name:ident($($parameter:ident: $type:ty),*);)*) => {
         $(
             #[unsafe(no_mangle)]
-            unsafe extern "C-unwind" fn $alias(pointer: *mut RwLock, $($parameter: $type),*) -> c_int {
+            unsafe extern "C-unwind" fn $alias(
+                pointer: *mut RwLock,
+                $($parameter: $type),*
+            ) -> c_int {
                 // SAFETY: as that function demands.
                 unsafe { $name(pointer, $($parameter),*) }
             }

@@ -21,12 +21,14 @@ pub(super) const ALL: &[Kind] = &[
     Kind::new(
         "mutex",
         place::<Fifo>,
-        "our mutex as configured: spinners queue, the one at the front watches and requests; waiters park",
+        "our mutex as configured: spinners queue, the one at the front watches and requests; \
+         waiters park",
     ),
     Kind::new(
         "mutex-cna",
         place::<LocalFirst>,
-        "our mutex as configured on a NUMA machine: the same, and its queue serves local waiters first",
+        "our mutex as configured on a NUMA machine: the same, and its queue serves local waiters \
+         first",
     ),
     Kind::new(
         "mutex-unqueued",
@@ -41,7 +43,8 @@ pub(super) const ALL: &[Kind] = &[
     Kind::new(
         "polled-fifo",
         place_owned::<PolledFifo>,
-        "a mutex as in the published tables: spinners queue, their head polls the word, nobody parks",
+        "a mutex as in the published tables: spinners queue, their head polls the word, nobody \
+         parks",
     ),
     Kind::new(
         "polled-cna",

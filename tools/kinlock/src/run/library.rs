@@ -53,7 +53,8 @@ fn locate() -> anyhow::Result<PathBuf> {
     }
     if !beside.is_file() {
         bail!(
-            "cannot find the library to preload: neither {} nor {} is there; KINLOCK_PRELOAD=FILE names another place",
+            "cannot find the library to preload: neither {} nor {} is there; KINLOCK_PRELOAD=FILE \
+             names another place",
             installed.display(),
             beside.display()
         );

@@ -46,10 +46,21 @@ use crate::report::table::Columns;
 pub struct Args {
     /// Backends and rivals to measure, separated by commas; the baseline is always measured too
     /// [default: all]
-    #[arg(long, visible_alias = "locks", value_name = "A,B", value_delimiter = ',', value_parser = named::<ContenderName>)]
+    #[arg(
+        long,
+        visible_alias = "locks",
+        value_name = "A,B",
+        value_delimiter = ',',
+        value_parser = named::<ContenderName>,
+    )]
     backends: Vec<ContenderName>,
     /// What the others are compared with, where it does the workload
-    #[arg(long, value_name = "NAME", default_value = Backend::default().name(), value_parser = named::<ContenderName>)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = Backend::default().name(),
+        value_parser = named::<ContenderName>,
+    )]
     baseline: ContenderName,
     #[command(flatten)]
     common: Common<Invalidation>,
@@ -76,7 +87,8 @@ names! {
     Workload, "workload":
     Section = "section", "begin and end a section that covers nothing";
     Passed = "passed", "ask whether a tag has passed that has";
-    Pages = "pages", "clear table entries, give their pages back by madvise; reuse others, with stamps that are verified";
+    Pages = "pages", "clear table entries, give their pages back by madvise; reuse others, with \
+        stamps that are verified";
 }
 
 /// What a slice gives.
@@ -217,7 +229,8 @@ impl Suite for Invalidation {
 impl Shown for Invalidation {
     const SUBJECTS: &'static str = "what";
     const OURS: &'static [&'static str] = &["packed", "wide", "slots", "locked"];
-    const PLOT: &'static str = "Draw throughput over threads, and the time of the small operations; the name ends in .svg or .png";
+    const PLOT: &'static str = "Draw throughput over threads, and the time of the small \
+        operations; the name ends in .svg or .png";
 
     fn columns(_: &Report<Self>, _: &Entry<Self>) -> Columns<Entry<Self>> {
         let shown = |text: fn(&Sections) -> String| {

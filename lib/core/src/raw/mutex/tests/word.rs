@@ -128,7 +128,8 @@ both_layouts! {
     fn a_trial_ends_with_the_wait<L>() {
         let mutex = with::<Sound, L>(HELD, 0);
         let until = Native::now() + 1;
-        assert!(!mutex.wait_at_front(&mut Wait { deadline: until, ..waiting(Tuning::DEFAULT, true) }));
+        let mut wait = Wait { deadline: until, ..waiting(Tuning::DEFAULT, true) };
+        assert!(!mutex.wait_at_front(&mut wait));
         assert_eq!(state(&mutex), (HELD, 0));
         let mutex = with::<Sound, L>(HELD, HANDOFF);
         unlock(&mutex);
