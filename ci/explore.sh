@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Random schedules of locks, concurrency IDs and delayed invalidation: 20000 of each.
-# With the argument SCHEDULES: that many of each, and then also the seeded defects, which must be caught
-# (exit status 1). Without it, only `cargo test --workspace` checks those.
+# Random schedules of locks, concurrency IDs and delayed invalidation: 10,000 of each.
+# With the argument SCHEDULES: that many of each, and then also the seeded defects, which must be
+# caught (exit status 1). Without it, only `cargo test --workspace` checks those.
 set -euo pipefail
-schedules=${1:-20000}
-# Not `-p kinlock-cli`: that selects other features, and a plain `cargo run` would build all again.
-cargo run --release --quiet -- --version
-kinlock=${CARGO_TARGET_DIR:-target}/release/kinlock
+cd "$(dirname "$0")/.."
+schedules=${1:-10000}
+. ci/lib/command.sh
 for what in "locks --locks" "ids --policies" "invalidation --backends"; do
     read -r primitive flag <<<"$what"
     "$kinlock" explore "$primitive" --quiet --schedules "$schedules"

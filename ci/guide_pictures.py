@@ -21,7 +21,8 @@ PAIR = "--machine haswell-ex-4s --locks qspinlock --placement compact --seconds 
 RUNS = {
     "handoff-long-section": f"{PAIR} --workload grid:400ns/0/2 --threads 4",
     "handoff-short-section": f"{PAIR} --workload lock2 --threads 16",
-    "handoffs-lock2": "--machine haswell-ex-4s --locks qspinlock,cna-v10,cna --workload lock2 --threads 36",
+    "handoffs-lock2": "--machine haswell-ex-4s --locks qspinlock,cna-v10,cna --workload lock2 "
+    "--threads 36",
 }
 # The run whose table the guide shows.
 SHOWN = "handoffs-lock2"
@@ -31,8 +32,9 @@ TABLE = re.compile(r"(<!-- table: ci/guide_pictures.py -->\n\n```text\n).*?(```\
 def command():
     if path := os.environ.get("KINLOCK"):
         return path
-    subprocess.run(["cargo", "run", "--release", "--quiet", "--", "--version"], cwd=ROOT, check=True)
-    return str(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/kinlock")
+    build = '. ci/lib/command.sh && echo "$kinlock"'
+    run = ["bash", "-euc", build]
+    return subprocess.run(run, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 def main():
@@ -52,9 +54,10 @@ def main():
     if tables != 1:
         sys.exit(f"{GUIDE}: {tables} places for the table")
     wanted[GUIDE] = guide
-    differ = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
+    differ = [p for p, text in wanted.items() if not p.exists() or p.read_text() != text]
     if check and differ:
-        sys.exit("\n".join(f"{path.relative_to(ROOT)} is not what ci/guide_pictures.py makes" for path in differ))
+        files = "\n".join(str(path.relative_to(ROOT)) for path in differ)
+        sys.exit(f"not what ci/guide_pictures.py makes:\n{files}")
     PICTURES.mkdir(exist_ok=True)
     for path in differ:
         path.write_text(wanted[path])

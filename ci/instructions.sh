@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Counts the instructions that taking and releasing a free lock costs. The count is exact, and the same
-# in every run, on a busy machine too. An empty loop's count is subtracted; two lengths cancel startup.
+# Counts the instructions that taking and releasing a free lock costs. The count is exact, and the
+# same in every run, on a busy machine too. An empty loop's count is subtracted; two lengths cancel
+# startup.
 #
-# A higher count than stated here is a regression; a lower one asks for a lower limit. A new compiler
-# may change either. The standard library's mutex is there for reference.
+# A higher count than stated here is a regression; a lower one asks for a lower limit. A new
+# compiler may change either. The standard library's mutex is there for reference.
 set -euo pipefail
 
 declare -A limit=([kinlock-spin]=18 [kinlock-mutex]=13 [kinlock-mutex-joined]=16
@@ -26,7 +27,8 @@ count() {
     sed -n 's/^summary: *//p; s/^totals: *//p' "$work/out" | head -1
 }
 
-# Instructions per turn of the loop, in hundredths: startup differs by a few between runs, thousands of turns do not.
+# Instructions per turn of the loop, in hundredths: startup differs by a few between runs, thousands
+# of turns do not.
 per_turn() {
     local few many
     few=$(count "$1" 10000)

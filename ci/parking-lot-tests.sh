@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# parking_lot's own tests, on kinlock's locks under its name. They are taken from its published source,
-# which is fetched: its modules of tests become those of a crate that re-exports the facade.
+# parking_lot's own tests, on kinlock's locks under its name. They are taken from its published
+# source, which is fetched: its modules of tests become those of a crate that re-exports the facade.
 #
 # ci/parking-lot-tests.sh [ARGUMENT...]: for the test programs, such as a name.
 set -euo pipefail

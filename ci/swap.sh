@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Real crates pass their own tests with kinlock in place of parking_lot: by [patch.crates-io], or by one
-# line of the manifest. Prints which passed, and fails if one did not.
+# Real crates pass their own tests with kinlock in place of parking_lot: by [patch.crates-io], or by
+# one line of the manifest. Prints which passed, and fails if one did not.
 #
 # ci/swap.sh [CRATE...]: only these. Some run only if they are named.
 set -euo pipefail
@@ -21,8 +21,8 @@ sources_of() {
     dirname "$manifest"
 }
 
-# The program of a user: the facades take the places of parking_lot and parking_lot_core, for the crate
-# and all that it uses.
+# The program of a user: the facades take the places of parking_lot and parking_lot_core, for the
+# crate and all that it uses.
 patch_all() {
     cat >>Cargo.toml <<EOF
 
@@ -68,8 +68,8 @@ uses_ours() {
 
 only=$*
 # r2d2's test of events races with itself under any mutex: one thread releases the lock and then
-# reports that; another may acquire it and report in between. In its test of lifetimes one thread drops
-# connections after two seconds, and another counts the dropped ones after two seconds.
+# reports that; another may acquire it and report in between. In its test of lifetimes one thread
+# drops connections after two seconds, and another counts the dropped ones after two seconds.
 try r2d2 0.8.10 one_line -- --skip test::events --skip test_max_lifetime
 try string_cache 0.8.9 patch_all
 try measureme 12.0.3 patch_all
