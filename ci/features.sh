@@ -17,11 +17,13 @@ arm() {
 if command -v qemu-aarch64 >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null; then
     arm aarch64-linux-gnu-gcc sequence::
 else
-    echo "!!!! qemu-aarch64 or aarch64-linux-gnu-gcc is missing: the sequences of aarch64 were NOT run" >&2
+    echo "!!!! qemu-aarch64 or aarch64-linux-gnu-gcc is missing:" \
+        "the sequences of aarch64 were NOT run" >&2
     arm true --no-run
 fi
 # A kernel's use of the algorithms, on a platform of its own.
-cargo build --release -p kinlock-core --no-default-features --example bare_metal --target x86_64-unknown-none
+cargo build --release -p kinlock-core --no-default-features --example bare_metal \
+    --target x86_64-unknown-none
 msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 if rustup toolchain list | grep -q "^$msrv"; then
     cargo "+$msrv" check "${libraries[@]}" --target-dir target/msrv

@@ -190,7 +190,7 @@ fn without_a_place_for_the_report_the_program_runs_on() {
     );
 }
 
-/// Programs answer the same while they are reported on. A test each, as they sleep most of the time.
+/// Programs answer the same while they are reported on. A test each: they sleep most of the time.
 mod reported_on {
     use super::*;
 
