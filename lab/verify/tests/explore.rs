@@ -98,7 +98,7 @@ fn broken_invalidation_is_caught() {
 /// The first failure that is found, as text.
 fn found<S: Subject>(name: &str, threads: Option<usize>, host_threads: usize) -> String {
     let settings = Settings {
-        schedules: ENOUGH,
+        schedules: 3000,
         seed: 5,
         threads,
         host_threads,
