@@ -7,9 +7,10 @@ cargo clippy -p kinlock --features events -- -D warnings
 cargo clippy -p kinlock --features send_guard,arc_lock,serde,owning_ref --all-targets -- -D warnings
 # By its path: the real parking_lot is a peer of the benchmark.
 facade=lib/parking-lot/Cargo.toml
-cargo clippy --manifest-path $facade --all-targets --features deadlock_detection,arc_lock -- -D warnings
-cargo clippy --manifest-path lib/parking-lot-core/Cargo.toml --all-targets --features deadlock_detection \
+cargo clippy --manifest-path $facade --all-targets --features deadlock_detection,arc_lock \
     -- -D warnings
+cargo clippy --manifest-path lib/parking-lot-core/Cargo.toml --all-targets \
+    --features deadlock_detection -- -D warnings
 cargo clippy -p kinlock --all-targets --features deadlock_detection,arc_lock -- -D warnings
 RUSTFLAGS="--cfg loom" cargo clippy -p kinlock-core -p kinlock-ids -p kinlock-invalidation \
     --target-dir target/loom --tests -- -D warnings

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Random schedules of locks, concurrency IDs and delayed invalidation: 20000 of each.
-# With the argument SCHEDULES: that many of each, and then also the seeded defects, which must be caught
-# (exit status 1). Without it, only `cargo test --workspace` checks those.
+# Random schedules of locks, concurrency IDs and delayed invalidation: 10,000 of each.
+# With the argument SCHEDULES: that many of each, and then also the seeded defects, which must be
+# caught (exit status 1). Without it, only `cargo test --workspace` checks those.
 set -euo pipefail
-schedules=${1:-20000}
-cargo build --release --quiet -p kinlock-lab
-lab=${CARGO_TARGET_DIR:-target}/release/kinlock-lab
+cd "$(dirname "$0")/.."
+schedules=${1:-10000}
+. ci/lib/command.sh
 for what in "locks --locks" "ids --policies" "invalidation --backends"; do
     read -r primitive flag <<<"$what"
-    "$lab" explore "$primitive" --quiet --schedules "$schedules"
+    "$kinlock" explore "$primitive" --quiet --schedules "$schedules"
     [ $# -gt 0 ] || continue
     status=0
-    "$lab" explore "$primitive" --quiet "$flag" busted || status=$?
+    "$kinlock" explore "$primitive" --quiet "$flag" busted || status=$?
     if [ "$status" != 1 ]; then
         echo "exit status $status: not all that is broken on purpose was caught" >&2
         exit 1

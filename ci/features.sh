@@ -7,8 +7,8 @@ cargo check "${libraries[@]}" --target aarch64-unknown-linux-gnu
 cargo check -p kinlock --target aarch64-unknown-linux-gnu --no-default-features
 # Guards that are sent, which the usual tests cannot do.
 cargo test -p kinlock --features send_guard,arc_lock --test legal_uses
-# Restartable sequences are assembled only where they are used, as the unit tests do. No kernel takes
-# part in those tests, so an emulator of programs runs them.
+# Restartable sequences are assembled only where they are used, as the unit tests do. No kernel
+# takes part in those tests, so an emulator of programs runs them.
 arm() {
     env CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER="$1" \
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
@@ -17,7 +17,8 @@ arm() {
 if command -v qemu-aarch64 >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null; then
     arm aarch64-linux-gnu-gcc sequence::
 else
-    echo "!!!! qemu-aarch64 or aarch64-linux-gnu-gcc is missing: the sequences of aarch64 were NOT run" >&2
+    echo "!!!! qemu-aarch64 or aarch64-linux-gnu-gcc is missing:" \
+        "the sequences of aarch64 were NOT run" >&2
     arm true --no-run
 fi
 # A kernel's use of the algorithms, on a platform of its own.

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# One preload library for all C libraries from glibc 2.31 on: programs answer the same with and without it, in root
-# file systems made of the packages of Debian's releases, without a container. With names of releases: only these.
-# Downloads some 80 MB per release once. Needs root or sudo, to mount and to change the root.
+# One preload library for all C libraries from glibc 2.31 on: programs answer the same with and
+# without it, in root file systems made of the packages of Debian's releases, without a container.
+# With names of releases: only these. Downloads some 80 MB per release once. Needs root or sudo, to
+# mount and to change the root.
 #   KINLOCK_CACHE    where the root file systems are kept [~/.cache/kinlock-glibc]
 #   KINLOCK_LIBRARY  the library to test [that of this checkout]
-#   KINLOCK_MIRROR   where Debian's packages are [where this machine has its own from, if it is a Debian]
+#   KINLOCK_MIRROR   where Debian's packages are [where this machine has its own from, if it is a
+#                    Debian]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -84,7 +86,8 @@ in_root() {
     echo "$release: glibc $version: ${#programs[@]} programs, xz, pigz, sqlite3, java and python3 answer the same"
 }
 
-# A root with a C library and nothing else: no libgcc_s, and before glibc 2.34 no libdl or libpthread in use.
+# A root with a C library and nothing else: no libgcc_s, and before glibc 2.34 no libdl or
+# libpthread in use.
 bare() {
     local bare=$root/t/bare-$release file whole=$root
     mkdir -p "$bare/t" "$bare/lib64"
@@ -189,7 +192,8 @@ trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 cp "$library" "$work/library.so"
 from=tools/preload/tests/c
-# This machine's compiler, with the oldest C library. It looks for that beside itself unless it is told.
+# This machine's compiler, with the oldest C library. It looks for that beside itself unless it is
+# told.
 oldest=$cache/${all[0]}
 libraries=usr/lib/x86_64-linux-gnu
 flags=(--sysroot="$oldest" -B"$oldest/$libraries/" -L"$oldest/$libraries" -L"$oldest/lib/x86_64-linux-gnu" -O1 -w

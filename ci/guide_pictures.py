@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the pictures of docs/guide/simulator.md and the table beside them, with the laboratory itself.
+"""Makes the pictures of docs/guide/simulator.md and the table beside them, with the command itself.
 
     ci/guide_pictures.py           writes them
     ci/guide_pictures.py --check   fails if one differs from what it would write
 
-Simulated results are the same on every host. LAB=PATH takes a kinlock-lab that is built already.
+Simulated results are the same on every host. KINLOCK=PATH takes a command that is built already.
 """
 
 import os
@@ -21,7 +21,8 @@ PAIR = "--machine haswell-ex-4s --locks qspinlock --placement compact --seconds 
 RUNS = {
     "handoff-long-section": f"{PAIR} --workload grid:400ns/0/2 --threads 4",
     "handoff-short-section": f"{PAIR} --workload lock2 --threads 16",
-    "handoffs-lock2": "--machine haswell-ex-4s --locks qspinlock,cna-v10,cna --workload lock2 --threads 36",
+    "handoffs-lock2": "--machine haswell-ex-4s --locks qspinlock,cna-v10,cna --workload lock2 "
+    "--threads 36",
 }
 # The run whose table the guide shows.
 SHOWN = "handoffs-lock2"
@@ -29,21 +30,22 @@ TABLE = re.compile(r"(<!-- table: ci/guide_pictures.py -->\n\n```text\n).*?(```\
 
 
 def command():
-    if path := os.environ.get("LAB"):
+    if path := os.environ.get("KINLOCK"):
         return path
-    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "kinlock-lab"], cwd=ROOT, check=True)
-    return str(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/kinlock-lab")
+    build = '. ci/lib/command.sh && echo "$kinlock"'
+    run = ["bash", "-euc", build]
+    return subprocess.run(run, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 def main():
-    lab, check = command(), sys.argv[1:] == ["--check"]
+    kinlock, check = command(), sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not check:
         sys.exit(__doc__)
     wanted = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, words in RUNS.items():
             file = pathlib.Path(folder) / f"{name}.svg"
-            run = [lab, "sim", *words.split(), "--trace-handoffs", file]
+            run = [kinlock, "sim", *words.split(), "--trace-handoffs", file]
             text = subprocess.run(run, check=True, capture_output=True, text=True).stdout
             wanted[PICTURES / file.name] = file.read_text()
             if name == SHOWN:
@@ -52,9 +54,10 @@ def main():
     if tables != 1:
         sys.exit(f"{GUIDE}: {tables} places for the table")
     wanted[GUIDE] = guide
-    differ = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
+    differ = [p for p, text in wanted.items() if not p.exists() or p.read_text() != text]
     if check and differ:
-        sys.exit("\n".join(f"{path.relative_to(ROOT)} is not what ci/guide_pictures.py makes" for path in differ))
+        files = "\n".join(str(path.relative_to(ROOT)) for path in differ)
+        sys.exit(f"not what ci/guide_pictures.py makes:\n{files}")
     PICTURES.mkdir(exist_ok=True)
     for path in differ:
         path.write_text(wanted[path])

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Counts the instructions that taking and releasing a free lock costs. The count is exact, and the same
-# in every run, on a busy machine too. An empty loop's count is subtracted; two lengths cancel startup.
+# Counts the instructions that taking and releasing a free lock costs. The count is exact, and the
+# same in every run, on a busy machine too. An empty loop's count is subtracted; two lengths cancel
+# startup.
 #
-# A higher count than stated here is a regression; a lower one asks for a lower limit. A new compiler
-# may change either. The standard library's mutex is there for reference.
+# A higher count than stated here is a regression; a lower one asks for a lower limit. A new
+# compiler may change either. The standard library's mutex is there for reference.
 set -euo pipefail
 
 declare -A limit=([kinlock-spin]=18 [kinlock-mutex]=13 [kinlock-mutex-joined]=16
@@ -21,12 +22,14 @@ trap 'rm -rf "$work"' EXIT
 
 # All instructions of `uncontended LOCK PAIRS`.
 count() {
-    valgrind --tool=callgrind --callgrind-out-file="$work/out" "$program" "$1" "$2" 2>"$work/log" >/dev/null ||
+    valgrind --tool=callgrind --callgrind-out-file="$work/out" "$program" "$1" "$2" \
+        2>"$work/log" >/dev/null ||
         { cat "$work/log" >&2; exit 1; }
     sed -n 's/^summary: *//p; s/^totals: *//p' "$work/out" | head -1
 }
 
-# Instructions per turn of the loop, in hundredths: startup differs by a few between runs, thousands of turns do not.
+# Instructions per turn of the loop, in hundredths: startup differs by a few between runs, thousands
+# of turns do not.
 per_turn() {
     local few many
     few=$(count "$1" 10000)
@@ -40,13 +43,14 @@ for lock in kinlock-spin kinlock-mutex kinlock-mutex-joined \
     kinlock-rwlock-read kinlock-rwlock-write kinlock-rwlock-biased std-mutex; do
     found=$((($(per_turn "$lock") - empty + 50) / 100))
     allowed=${limit[$lock]:-}
-    printf '%-20s %3d instructions per lock and unlock%s\n' "$lock" "$found" "${allowed:+, limit $allowed}"
+    printf '%-20s %3d instructions per lock and unlock%s\n' "$lock" "$found" \
+        "${allowed:+, limit $allowed}"
     [ -n "$allowed" ] || continue
     if [ "$found" -gt "$allowed" ]; then
-        echo "$lock: $found instructions per lock and unlock, more than the $allowed stated in $0" >&2
+        echo "$lock: more instructions than the $allowed stated in $0" >&2
         failed=1
     elif [ "$found" -lt "$allowed" ]; then
-        echo "$lock: $found instructions per lock and unlock: lower the limit in $0, which says $allowed" >&2
+        echo "$lock: fewer instructions: lower the limit in $0, which says $allowed" >&2
         failed=1
     fi
 done

@@ -1,29 +1,51 @@
 #!/usr/bin/env bash
-# Undefined behaviour and weak memory, interpreted. What takes longest runs beside the rest, since
-# each program is interpreted on one CPU.
+# Undefined behaviour and weak memory, interpreted.
+#
+#   ci/miri.sh short    the algorithms, and what every lock does
+#   ci/miri.sh          also everything else that can be interpreted, and several seeds
+#
+# Each program is interpreted on one CPU, so what takes longest runs beside the rest.
 set -euo pipefail
 miri() {
     local flags=$1
     shift
     MIRIFLAGS=$flags cargo +nightly miri test --target-dir target/miri "$@"
 }
-miri "" -p kinlock --test every_lock --test spin --test mutex --test condvar --test rwlock --test legal_uses --no-run
-miri "" -p kinlock-invalidation --test invalidation --no-run
+# These take minutes per seed.
+long=(-p kinlock --test mutex --test condvar --test rwlock --test legal_uses)
+every=(-p kinlock --test every_lock --test spin)
+# All backends of delayed invalidation but `wide`, which is inline assembly.
+invalidation=(-p kinlock-invalidation --test invalidation)
+
+case ${1:-} in
+short)
+    beside=("" "${every[@]}")
+    ;;
+"")
+    beside=("-Zmiri-seed=1" "${long[@]}")
+    miri "" "${invalidation[@]}" --no-run
+    miri "-Zmiri-many-seeds=0..2" "${every[@]}"
+    ;;
+*)
+    echo "usage: ci/miri.sh [short]" >&2
+    exit 2
+    ;;
+esac
+miri "" "${beside[@]:1}" --no-run
 miri "" -p kinlock-core -p kinlock-ids --lib --no-run
-miri "-Zmiri-many-seeds=0..2" -p kinlock --test every_lock --test spin
+
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# These take minutes per seed.
-miri "-Zmiri-seed=1" -p kinlock --test mutex --test condvar --test rwlock --test legal_uses >"$log" 2>&1 &
-beside=$!
+miri "${beside[@]}" >"$log" 2>&1 &
+other=$!
 status=0
-# All backends of delayed invalidation but `wide`, which is inline assembly. The tests leak their tags
-# on purpose.
-miri "-Zmiri-seed=1 -Zmiri-ignore-leaks" -p kinlock-invalidation --test invalidation || status=$?
-# These tests leak their tables and storage on purpose.
+# Tests leak their tables, storage and tags on purpose.
+if [ "${1:-}" != short ]; then
+    miri "-Zmiri-seed=1 -Zmiri-ignore-leaks" "${invalidation[@]}" || status=$?
+fi
 miri "-Zmiri-ignore-leaks" -p kinlock-core --lib -- raw::waiter raw::once raw::cna::tests::leaving \
     raw::rwlock::tests::sent || status=$?
 miri "-Zmiri-ignore-leaks" -p kinlock-ids --lib -- raw:: || status=$?
-wait "$beside" || status=$?
+wait "$other" || status=$?
 cat "$log"
 exit $status

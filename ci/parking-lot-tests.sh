@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# parking_lot's own tests, on kinlock's locks under its name. They are taken from its published source,
-# which is fetched: its modules of tests become those of a crate that re-exports the facade.
+# parking_lot's own tests, on kinlock's locks under its name. They are taken from its published
+# source, which is fetched: its modules of tests become those of a crate that re-exports the facade.
 #
 # ci/parking-lot-tests.sh [ARGUMENT...]: for the test programs, such as a name.
 set -euo pipefail
@@ -8,8 +8,14 @@ version=0.12.5
 root=$PWD work=$PWD/target/parking-lot-tests
 rm -rf "$work" && mkdir -p "$work/fetch/src" "$work/tests/src" "$work/tests/tests"
 touch "$work/fetch/src/lib.rs"
-printf '[package]\nname = "fetch"\nversion = "0.0.0"\n[dependencies]\nparking_lot = "=%s"\n[workspace]\n' "$version" \
-    >"$work/fetch/Cargo.toml"
+cat >"$work/fetch/Cargo.toml" <<EOF
+[package]
+name = "fetch"
+version = "0.0.0"
+[dependencies]
+parking_lot = "=$version"
+[workspace]
+EOF
 if ! cargo fetch --quiet --manifest-path "$work/fetch/Cargo.toml"; then
     echo "WARNING: parking_lot $version cannot be fetched: its tests are NOT run on kinlock" >&2
     exit 0
@@ -77,8 +83,8 @@ for module in condvar deadlock fair_mutex mutex once remutex rwlock; do
     # The tests end each file. One without tests means that the source has changed.
     # Those of deadlocks ask parking_lot_core, whose answer parking_lot re-exports.
     sed -n '/^#\[cfg(test)\]/,$p' "$from/src/$module.rs" |
-        sed 's/parking_lot_core::/parking_lot::/; s/use crate::{Condvar,/use crate::{Condvar, Internal,/' \
-            >"$work/tests/src/${module}_.rs"
+        sed -e 's/parking_lot_core::/parking_lot::/' \
+            -e 's/use crate::{Condvar,/use crate::{Condvar, Internal,/' >"$work/tests/src/${module}_.rs"
     grep -q '#\[test\]' "$work/tests/src/${module}_.rs"
     echo "mod ${module}_;" >>"$work/tests/src/lib.rs"
 done
@@ -90,7 +96,8 @@ grep -q 'const_reentrant_mutex' "$work/tests/src/names.rs"
 echo "pub mod names;" >>"$work/tests/src/lib.rs"
 
 cd "$work/tests"
-export RUSTFLAGS="--cap-lints allow" CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR="$root/target/swap-build"
+export RUSTFLAGS="--cap-lints allow" CARGO_PROFILE_DEV_DEBUG=0
+export CARGO_TARGET_DIR="$root/target/swap-build"
 cargo test --quiet --features serde,arc_lock -- "$@"
 cargo test --quiet --features send_guard -- "$@"
 cargo test --quiet --features deadlock_detection -- "$@"

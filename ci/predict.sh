@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Predicts how fast programs are with other numbers of threads, from a recording with two, measures it, and prints
-# both as a table. Needs bash, python3, and the programs. The machine should be idle.
+# Predicts how fast programs are with other numbers of threads, from a recording with two, measures
+# it, and prints both as a table. Needs bash, python3, and the programs. The machine should be idle.
 #
 #   ci/predict.sh 'NAME | METRIC | COMMAND'...
 #
 #   NAME     what the program is called in the table
-#   METRIC   a regular expression whose first group is a rate in the program's output; `1/` before it: a time, of which
-#            all that are found are added
+#   METRIC   a regular expression whose first group is a rate in the program's output; `1/` before
+#            it: a time, of which all that are found are added
 #   COMMAND  no shell; {t} stands for the number of threads, {1000/t} for a thousand divided by it
 #
 #   KINLOCK=PATH     the command, with its library and kinlock-lab beside it [target/release/kinlock]
@@ -18,7 +18,8 @@
 #
 # For example
 #   ci/predict.sh 'order | 1/time: ([0-9.]+) | kccachetest order -th {t} {320000/t}' \
-#       'readrandom | readrandom .* ([0-9]+) ops/sec | db_bench --benchmarks=fillrandom,readrandom --threads={t}'
+#       'readrandom | readrandom .* ([0-9]+) ops/sec |
+#           db_bench --benchmarks=fillrandom,readrandom --threads={t}'
 set -euo pipefail
 KINLOCK=$(realpath "${KINLOCK:-target/release/kinlock}")
 export KINLOCK

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Programs run the same with and without the preloaded library; what it exports is what the C library has, by
-# name; it needs no more than a C library of 2012 has; and nothing in it can allocate where it locks. With a number:
-# repeats the programs so many times.
+# Programs run the same with and without the preloaded library; what it exports is what the C
+# library has, by name; it needs no more than a C library of 2012 has; and nothing in it can
+# allocate where it locks. With a number: repeats the programs so many times.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 times=${1:-1}
@@ -19,14 +19,16 @@ fi
 if command -v readelf >/dev/null; then
     needed=$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
     [ "$needed" = libc.so.6 ] || { echo "the library needs other libraries: $needed" >&2; exit 1; }
-    versions=$(readelf -V "$library" | sed -n 's/.*Name: \(GLIBC_[0-9.]*\|GCC_[0-9.]*\)  *Flags: .*/\1/p' | sort -Vu)
+    versions=$(readelf -V "$library" |
+        sed -n 's/.*Name: \(GLIBC_[0-9.]*\|GCC_[0-9.]*\)  *Flags: .*/\1/p' | sort -Vu)
     newest=$(printf '%s\n' GLIBC_2.17 $versions | sort -Vu | tail -1)
     [ "$newest" = GLIBC_2.17 ] || { echo "the library needs symbols of $newest" >&2; exit 1; }
 else
     echo "WARNING: readelf is missing: what the library needs NOT checked" >&2
 fi
 libc=$(ldd /bin/sh | awk '/libc\.so/ { print $3 }')
-exported=$(nm -D --defined-only "$library" | awk '{ print $3 }' | sed 's/@.*//' | grep -v '^kinlock_' | sort -u)
+exported=$(nm -D --defined-only "$library" | awk '{ print $3 }' | sed 's/@.*//' |
+    grep -v '^kinlock_' | sort -u)
 known=$(nm -D --defined-only "$libc" | awk '{ print $3 }' | sed 's/@.*//' | sort -u)
 if unknown=$(comm -23 <(echo "$exported") <(echo "$known")) && [ -n "$unknown" ]; then
     echo "exported, but not in the C library: $unknown" >&2

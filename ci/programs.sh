@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Debian programs that nobody here wrote give right answers on our locks. Those that are not installed are skipped,
-# and said to be.
+# Debian programs that nobody here wrote give right answers on our locks. Those that are not
+# installed are skipped, and said to be.
 #
 #   ci/programs.sh [TIMES [NAME]]    20 times for a release; only those whose name below begins so
 set -euo pipefail
@@ -13,7 +13,8 @@ work=$(mktemp -d)
 server=
 trap '[ -z "$server" ] || kill "$server" || true; rm -rf "$work"' EXIT
 
-# Runs a command on our locks, at most so many seconds. Its output is in $work/out, its counts in $work/counts.
+# Runs a command on our locks, at most so many seconds. Its output is in $work/out, its counts in
+# $work/counts.
 ours() {
     local seconds=$1
     shift

@@ -108,7 +108,8 @@ static int attributes(char **words)
     for (int n = 0; n < 16; n++) {
         struct rlimit limit;
         getrlimit(n, &limit);
-        fprintf(out, "limit %d: %llu %llu\n", n, (unsigned long long)limit.rlim_cur, (unsigned long long)limit.rlim_max);
+        fprintf(out, "limit %d: %llu %llu\n", n, (unsigned long long)limit.rlim_cur,
+                (unsigned long long)limit.rlim_max);
     }
     for (int n = 0; n < 3; n++) {
         struct itimerval time;
@@ -131,7 +132,8 @@ static int attributes(char **words)
         if (strncmp(*entry, "KINLOCK_", 8) == 0 || strncmp(*entry, "LD_PRELOAD=", 11) == 0)
             continue;
         if (value != NULL && strstr(*entry, "_PID=") != NULL)
-            fprintf(out, "%.*s %s\n", (int)(value - *entry), *entry, atoi(value + 1) == getpid() ? "is me" : "is not me");
+            fprintf(out, "%.*s %s\n", (int)(value - *entry), *entry,
+                    atoi(value + 1) == getpid() ? "is me" : "is not me");
         else
             fprintf(out, "%s\n", *entry);
     }

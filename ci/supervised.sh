@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# A program finds the same world under `kinlock run`, `run --counts`, `run --report` and `record` as without them, and
-# its parent finds the same program: signals, masks, descriptors, statuses, stops, PID 1, /dev/shm, limits.
+# A program finds the same world under `kinlock run`, `run --counts`, `run --report` and `record` as
+# without them, and its parent finds the same program: signals, masks, descriptors, statuses, stops,
+# PID 1, /dev/shm, limits.
 #
-#   ci/supervised.sh [NAME]    only the cases whose name begins so; KINLOCK=FILE is the command to try
+#   ci/supervised.sh [NAME]    only the cases whose name begins so
+#
+# KINLOCK=FILE is the command to try.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-}
-if [ -z "${KINLOCK:-}" ]; then
-    # Not `-p kinlock-cli`: that selects other features, and a plain `cargo run` would build all again.
-    cargo run --release --quiet -- --version
-    KINLOCK=${CARGO_TARGET_DIR:-target}/release/kinlock
+[ -n "${KINLOCK:-}" ] || cargo build --release --quiet -p kinlock-preload
+. ci/lib/command.sh
+KINLOCK=$kinlock
+# As root, for namespaces, where that needs no password.
+if [ "$(id -u)" != 0 ] && sudo -n true 2>/dev/null; then
+    exec sudo -n KINLOCK="$KINLOCK" "ci/${0##*/}" "$@"
 fi
-KINLOCK=$(realpath "$KINLOCK")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cc -Wall -O1 -pthread -o "$work/probe" ci/supervised.c
@@ -83,8 +87,8 @@ stopped() {
     limited ./probe stops seen "$1" "${command[@]}" ./probe sleeps seen
 }
 
-# `timeout` passes on what it gets to its program, and then to its process group. Where the program is its child it may
-# get both.
+# `timeout` passes on what it gets to its program, and then to its process group. Where the program
+# is its child it may get both.
 under_timeout() {
     local n=0 started
     rm -f seen
@@ -116,8 +120,8 @@ small_files() {
     )
 }
 
-# A reader sees the end when the program closes its stdout, and not when the command ends: the program waits for a
-# file, which is there as soon as the reader has seen the end.
+# A reader sees the end when the program closes its stdout, and not when the command ends: the
+# program waits for a file, which is there as soon as the reader has seen the end.
 closed_output() {
     local status=0
     rm -f go

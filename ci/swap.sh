@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# Real crates pass their own tests with kinlock in place of parking_lot: by [patch.crates-io], or by one
-# line of the manifest. Prints which passed, and fails if one did not.
+# Real crates pass their own tests with kinlock in place of parking_lot: by [patch.crates-io], or by
+# one line of the manifest. Prints which passed, and fails if one did not.
 #
 # ci/swap.sh [CRATE...]: only these. Some run only if they are named.
 set -euo pipefail
 root=$PWD work=$PWD/target/swap
 rm -rf "$work" && mkdir -p "$work"
 # Warnings of others do not matter here. Line tables would double the time.
-export RUSTFLAGS="--cap-lints allow" CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR="$root/target/swap-build"
+export RUSTFLAGS="--cap-lints allow" CARGO_PROFILE_DEV_DEBUG=0
+export CARGO_TARGET_DIR="$root/target/swap-build"
 
 # Prints where the sources of a crate are, after fetching them.
 sources_of() {
     mkdir -p "$work/fetch-$1/src" && touch "$work/fetch-$1/src/lib.rs"
-    printf '[package]\nname = "fetch"\nversion = "0.0.0"\n[dependencies]\n%s = "=%s"\n[workspace]\n' "$1" "$2" \
-        >"$work/fetch-$1/Cargo.toml"
+    {
+        printf '[package]\nname = "fetch"\nversion = "0.0.0"\n[workspace]\n'
+        printf '[dependencies]\n%s = "=%s"\n' "$1" "$2"
+    } >"$work/fetch-$1/Cargo.toml"
     cargo fetch --quiet --manifest-path "$work/fetch-$1/Cargo.toml" || return 1
     local manifest
     manifest=$(cargo metadata --format-version 1 --manifest-path "$work/fetch-$1/Cargo.toml" |
@@ -21,8 +24,8 @@ sources_of() {
     dirname "$manifest"
 }
 
-# The program of a user: the facades take the places of parking_lot and parking_lot_core, for the crate
-# and all that it uses.
+# The program of a user: the facades take the places of parking_lot and parking_lot_core, for the
+# crate and all that it uses.
 patch_all() {
     cat >>Cargo.toml <<EOF
 
@@ -51,7 +54,8 @@ try() {
     fi
     cp -r "$from" "$work/$crate"
     echo "---- $crate $version, by $how"
-    if (cd "$work/$crate" && rm -f Cargo.lock rust-toolchain* && printf '\n[workspace]\n' >>Cargo.toml && "$how" &&
+    if (cd "$work/$crate" && rm -f Cargo.lock rust-toolchain* &&
+        printf '\n[workspace]\n' >>Cargo.toml && "$how" &&
         cargo test --quiet "$@" && uses_ours "$how"); then
         passed+=("$crate $version")
     else
@@ -68,8 +72,8 @@ uses_ours() {
 
 only=$*
 # r2d2's test of events races with itself under any mutex: one thread releases the lock and then
-# reports that; another may acquire it and report in between. In its test of lifetimes one thread drops
-# connections after two seconds, and another counts the dropped ones after two seconds.
+# reports that; another may acquire it and report in between. In its test of lifetimes one thread
+# drops connections after two seconds, and another counts the dropped ones after two seconds.
 try r2d2 0.8.10 one_line -- --skip test::events --skip test_max_lifetime
 try string_cache 0.8.9 patch_all
 try measureme 12.0.3 patch_all
@@ -81,11 +85,13 @@ try dashmap 6.1.0 patch_all
 # These take minutes, and run if they are named.
 if [ -n "$only" ]; then
     try moka 0.12.16 patch_all --features sync --lib
-    try tokio 1.54.1 patch_all --features full,test-util --lib --test sync_mutex --test sync_rwlock \
-        --test sync_semaphore --test sync_notify --test sync_watch --test sync_mpsc --test rt_threaded
+    try tokio 1.54.1 patch_all --features full,test-util --lib --test sync_mutex \
+        --test sync_rwlock --test sync_semaphore --test sync_notify --test sync_watch \
+        --test sync_mpsc --test rt_threaded
 fi
 
-[ ${#skipped[@]} = 0 ] || printf 'WARNING: cannot be fetched, NOT tested with kinlock: %s\n' "${skipped[@]}" >&2
+[ ${#skipped[@]} = 0 ] ||
+    printf 'WARNING: cannot be fetched, NOT tested with kinlock: %s\n' "${skipped[@]}" >&2
 [ ${#passed[@]} = 0 ] || printf 'passed with kinlock in place of parking_lot: %s\n' "${passed[@]}"
 if [ ${#failed[@]} != 0 ]; then
     printf 'FAILED with kinlock in place of parking_lot: %s\n' "${failed[@]}" >&2

@@ -355,8 +355,8 @@ impl Report {
         let two = || self.results.iter().filter(|e| e.threads == 2);
         let others = || two().filter(|e| e.lock != LOCKS[0].0);
         format!(
-            "Errors: median {:.0} %, largest {:.0} %. Medians by lock: {}. With 2 threads {} of {} times are within \
-             25 %, and {} of {} ratios to {} within 15 %.",
+            "Errors: median {:.0} %, largest {:.0} %. Medians by lock: {}. With 2 threads {} of {} \
+             times are within 25 %, and {} of {} ratios to {} within 15 %.",
             self.error_median_pct,
             self.error_max_pct,
             by_lock.join("; "),

@@ -6,7 +6,7 @@ use kinlock_verify::report::Property;
 use kinlock_verify::{BUSTED, by_name};
 
 /// A fraction of what CI plays; enough to reach every part of the queue.
-const SCHEDULES: u64 = 3000;
+const SCHEDULES: u64 = 2000;
 /// A broken one is done when it is caught.
 const ENOUGH: u64 = 200_000;
 
@@ -98,7 +98,7 @@ fn broken_invalidation_is_caught() {
 /// The first failure that is found, as text.
 fn found<S: Subject>(name: &str, threads: Option<usize>, host_threads: usize) -> String {
     let settings = Settings {
-        schedules: SCHEDULES,
+        schedules: 3000,
         seed: 5,
         threads,
         host_threads,

@@ -371,7 +371,8 @@ mod broken {
     use super::*;
 
     macro_rules! models {
-        ($($name:ident: $layout:ident, $fault:ident, $preemptions:literal, $threads:literal, $body:expr => $symptom:literal;)*) => {
+        ($($name:ident: $layout:ident, $fault:ident, $preemptions:literal, $threads:literal,
+           $body:expr => $symptom:literal;)*) => {
             $(
                 #[test]
                 #[ignore = "must fail; run by are_caught"]

@@ -497,7 +497,8 @@ mod broken {
     use super::*;
 
     macro_rules! models {
-        ($($name:ident: $model:ident, $fault:ident, $preemptions:literal, $threads:literal, $body:expr => $symptom:literal;)*) => {
+        ($($name:ident: $model:ident, $fault:ident, $preemptions:literal, $threads:literal,
+           $body:expr => $symptom:literal;)*) => {
             $(
                 #[test]
                 #[ignore = "must fail; run by are_caught"]
@@ -522,9 +523,12 @@ mod broken {
         missing_wake: model, MissingWake, 3, 2, one_writes => "deadlock";
         leaky_request: model, LeakyRequest, 3, 3, writer_gives_up => "deadlock";
         relaxed_unlock: model, RelaxedUnlock, 3, 2, one_writes => "Causality violation";
-        stale_writer: model, StaleWriter, 3, 2, sent_past_registered => "maximum number of branches";
-        stale_writer_that_upgrades: model, StaleWriter, 3, 2, sent_past_upgrade => "maximum number of branches";
-        stale_writer_in_time: model, StaleWriter, 3, 2, sent_past_timed => "maximum number of branches";
+        stale_writer: model, StaleWriter, 3, 2, sent_past_registered =>
+            "maximum number of branches";
+        stale_writer_that_upgrades: model, StaleWriter, 3, 2, sent_past_upgrade =>
+            "maximum number of branches";
+        stale_writer_in_time: model, StaleWriter, 3, 2, sent_past_timed =>
+            "maximum number of branches";
         hasty_release: biased, HastyRelease, 3, 2, handed_over => "the lock is still held";
     }
 }

@@ -216,13 +216,15 @@ impl core::fmt::Display for Unavailable {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Unavailable::Registration => {
-                "restartable sequences are not available: the kernel does not register this thread for them"
+                "restartable sequences are not available: the kernel does not register this thread \
+                 for them"
             }
             Unavailable::ConcurrencyId => {
                 "restartable sequences have no concurrency ID: the kernel is older than Linux 6.3"
             }
             Unavailable::Membarrier => {
-                "restartable sequences cannot be restarted from outside: the kernel refuses membarrier"
+                "restartable sequences cannot be restarted from outside: the kernel refuses \
+                 membarrier"
             }
             Unavailable::Architecture => {
                 "restartable sequences are written for x86-64 and aarch64 only"

@@ -75,7 +75,8 @@ impl fmt::Display for WaitError {
                 "waiting for delayed invalidation within one's own section would never end"
             }
             WaitError::ForeignTag => {
-                "the tag is that of another domain of delayed invalidation: its generation was never given out here"
+                "the tag is that of another domain of delayed invalidation: its generation was \
+                 never given out here"
             }
             WaitError::TimedOut => "delayed invalidation did not end in time",
             WaitError::OtherCopy => OTHER_COPY,

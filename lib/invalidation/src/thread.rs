@@ -83,7 +83,8 @@ extern "C" fn end(round: *mut c_void) {
             return;
         }
         eprintln!(
-            "kinlock: a thread ended within a section of delayed invalidation (generation {}, backend {}): a wait for it would never end",
+            "kinlock: a thread ended within a section of delayed invalidation (generation {}, \
+             backend {}): a wait for it would never end",
             open.generation, open.backend
         );
         std::process::abort();

@@ -118,7 +118,8 @@ pub fn with_baseline<T: Available>(asked: &[T], baseline: T) -> anyhow::Result<V
 /// are found but not listed.
 #[macro_export]
 macro_rules! names {
-    ($(#[$doc:meta])* $type:ident, $what:literal: $($variant:ident = $name:literal, $summary:literal;)*
+    ($(#[$doc:meta])* $type:ident, $what:literal:
+     $($variant:ident = $name:literal, $summary:literal;)*
      $(+ $more:ident($of:ty), $about:literal;)?) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -85,7 +85,8 @@ impl Machine {
         let (load, cpus) = (self.load_average, self.usable_cpus);
         (load > 0.3 * cpus as f64).then(|| {
             format!(
-                "the machine was busy before the run (load {load:.1} on {cpus} CPUs): trust ratios only"
+                "the machine was busy before the run (load {load:.1} on {cpus} CPUs): trust ratios \
+                 only"
             )
         })
     }

@@ -139,7 +139,8 @@ fn write(mut recording: Recording, outputs: Outputs<String>, path: &Path) -> any
         n => format!("{n} locks"),
     };
     tell(&format!(
-        "kinlock: recorded {locks} in {}; most waited for: {}, held for {}, then left for {} on average",
+        "kinlock: recorded {locks} in {}; most waited for: {}, held for {}, then left for {} on \
+         average",
         path.display(),
         lock.name,
         time(lock.hold.mean()),

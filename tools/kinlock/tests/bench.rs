@@ -14,7 +14,8 @@ const SHORT: &str = "bench --seconds 0.002 --rounds 2";
 #[test]
 fn every_lock_does_every_workload() {
     for workload in "empty counter long saturated kv lru readrandom".split(' ') {
-        let report = json(&format!("{SHORT} --workload {workload} --threads 1,3"));
+        let line = format!("--workload {workload} --threads 1,3");
+        let report = json(&format!("bench --seconds 0.002 --rounds 1 {line}"));
         let results = list(&report["results"]);
         let locks = 12 - list(&report["unavailable"]).len();
         assert_eq!(results.len(), 2 * locks, "{workload}");
@@ -68,7 +69,8 @@ fn json_has_the_promised_fields() {
         for round in rounds {
             has_numbers(
                 round,
-                "place seconds ops_per_s ratio cpu_ns_per_op acquire_p999_ns acquire_p999_ratio acquire_max_ns",
+                "place seconds ops_per_s ratio cpu_ns_per_op acquire_p999_ns acquire_p999_ratio \
+                 acquire_max_ns",
             );
         }
         let has_events = !result["events"].as_object().unwrap().is_empty();
@@ -102,8 +104,8 @@ fn json_has_the_promised_fields() {
 fn pretended_domains_are_told_apart() {
     let mut command = support::kinlock();
     command.env("KINLOCK_TOPOLOGY", "0;1");
-    let line = "bench --locks kinlock-spin-fifo --workload counter --threads 4 --seconds 0.1 --rounds 1 \
-                --pin spread --json -";
+    let line = "bench --locks kinlock-spin-fifo --workload counter --threads 4 --seconds 0.1 \
+        --rounds 1 --pin spread --json -";
     let output = command.args(line.split_whitespace()).output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let machine = &report["machine"];

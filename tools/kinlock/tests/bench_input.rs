@@ -60,7 +60,8 @@ fn unwritable_outputs_are_refused_before_the_run() {
     refused(&format!("--json {folder}"), "cannot write");
     refused("--json=", "--json");
     // What cannot be written after all is an error, too.
-    let full = "--workload empty --threads 1 --locks tas --seconds 0.002 --rounds 1 --quiet --json /dev/full";
+    let full = "--workload empty --threads 1 --locks tas --seconds 0.002 --rounds 1 --quiet --json \
+        /dev/full";
     let output = run(&format!("bench {full}"));
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{message}");

@@ -41,7 +41,8 @@ same_answers! {
     threads_of_c11: "c11.c", ALL;
     old_versions_of_symbols: "versions.c", ALL;
     unlocked_by_another_thread: "foreign.c", ALL;
-    read_locks_unlocked_by_another_thread_or_by_nobody: "rwforeign.c", &["kinlock-mutex", "pthread"];
+    read_locks_unlocked_by_another_thread_or_by_nobody:
+        "rwforeign.c", &["kinlock-mutex", "pthread"];
     a_hundred_thousand_threads: "threads.c", &["kinlock-mutex"];
     threads_of_cxx: "cxx.cc", ALL;
     // The spinlock reads its word after the release.

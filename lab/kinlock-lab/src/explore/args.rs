@@ -11,19 +11,32 @@ use crate::checks::{HELP, name};
 #[derive(clap::Args)]
 pub struct Common {
     /// Schedules for each of them; one that is broken on purpose is done when it is caught
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10_000,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000),
+    )]
     schedules: u64,
     /// Seed of the first schedule; the next one has the next
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Threads of every schedule [default: 2 to 8, drawn for each schedule]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=MAX_THREADS as u64))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(2..=MAX_THREADS as u64),
+    )]
     threads: Option<u64>,
     /// Schedules to play at a time [default: as many as there are CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     host_threads: Option<u64>,
     /// Play one schedule again, with a trace: a word that a report has printed
-    #[arg(long, value_name = "WORD", conflicts_with_all = ["schedules", "seed", "threads", "host_threads"])]
+    #[arg(
+        long,
+        value_name = "WORD",
+        conflicts_with_all = ["schedules", "seed", "threads", "host_threads"],
+    )]
     pub replay: Option<String>,
     /// Write the report as JSON (- for stdout)
     #[arg(long, value_name = "FILE")]
@@ -46,7 +59,13 @@ pub struct Common {
 pub struct Locks {
     /// Locks, separated by commas; `mutex` and `condvar` are among them [default: all of ours;
     /// `busted`: all that are broken on purpose]
-    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = name::<locks::Specimen>, conflicts_with = "replay")]
+    #[arg(
+        long,
+        value_name = "A,B",
+        value_delimiter = ',',
+        value_parser = name::<locks::Specimen>,
+        conflicts_with = "replay",
+    )]
     pub locks: Vec<&'static str>,
     #[command(flatten)]
     pub common: Common,
@@ -65,7 +84,14 @@ pub struct Locks {
 #[command(after_long_help = HELP)]
 pub struct Ids {
     /// Policies, separated by commas [default: all; `busted`: all that are broken on purpose]
-    #[arg(long, visible_alias = "ids", value_name = "A,B", value_delimiter = ',', value_parser = name::<ids::Specimen>, conflicts_with = "replay")]
+    #[arg(
+        long,
+        visible_alias = "ids",
+        value_name = "A,B",
+        value_delimiter = ',',
+        value_parser = name::<ids::Specimen>,
+        conflicts_with = "replay",
+    )]
     pub policies: Vec<&'static str>,
     #[command(flatten)]
     pub common: Common,
@@ -89,7 +115,14 @@ pub struct Ids {
 pub struct Invalidation {
     /// Backends, separated by commas [default: all of ours but `wide`; `busted`: all that are
     /// broken on purpose]
-    #[arg(long, visible_alias = "locks", value_name = "A,B", value_delimiter = ',', value_parser = name::<invalidation::Specimen>, conflicts_with = "replay")]
+    #[arg(
+        long,
+        visible_alias = "locks",
+        value_name = "A,B",
+        value_delimiter = ',',
+        value_parser = name::<invalidation::Specimen>,
+        conflicts_with = "replay",
+    )]
     pub backends: Vec<&'static str>,
     #[command(flatten)]
     pub common: Common,

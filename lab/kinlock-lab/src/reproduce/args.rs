@@ -22,7 +22,11 @@ use crate::simulation::sampling::{Sampling, seconds};
 /// Example: kinlock-lab reproduce cna-lock2 --plot lock2.svg
 #[derive(clap::Args)]
 pub struct Args {
-    #[arg(value_name = "TABLE", value_parser = table, help = format!("Which tables: {} [default: all]", known_tables()))]
+    #[arg(
+        value_name = "TABLE",
+        value_parser = table,
+        help = format!("Which tables: {} [default: all]", known_tables()),
+    )]
     pub tables: Vec<Table>,
     /// Only rows with these numbers of threads, as 1,72,142
     #[arg(long, value_name = "LIST")]

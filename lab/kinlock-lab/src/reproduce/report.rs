@@ -152,7 +152,8 @@ fn remarks(entry: &TableEntry) -> Vec<String> {
     if let Some(scale) = entry.scale {
         let first = entry.columns[0];
         remarks.push(format!(
-            "simulated throughputs are times {scale:.3}: published over simulated, {first}, first row"
+            "simulated throughputs are times {scale:.3}: published over simulated, {first}, first \
+             row"
         ));
     }
     if !entry.hangs_on.is_empty() {

@@ -29,7 +29,13 @@ pub struct Args {
     pub machine: String,
     /// Workloads, separated by commas; grid: all its cells, each of which is a workload, such as
     /// grid:400ns/100ns/16; a file that `kinlock record` wrote: the locks of that program
-    #[arg(long, value_name = "A,B|FILE", value_delimiter = ',', default_value = "lock2", value_parser = workload)]
+    #[arg(
+        long,
+        value_name = "A,B|FILE",
+        value_delimiter = ',',
+        default_value = "lock2",
+        value_parser = workload,
+    )]
     pub workload: Vec<Asked>,
     /// For grid: a fifth of its cells
     #[arg(long)]
@@ -47,7 +53,13 @@ pub struct Args {
     /// Simulated seconds of each run, after a warm-up of a tenth of that; the default gives each of
     /// four locality domains its quantum of 10 ms. The cid-* workloads take longer;
     /// cid-intermittent ends after its five runs whatever is asked for
-    #[arg(long, value_name = "S", default_value_t = 0.05, value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 0.05,
+        value_parser = seconds,
+        allow_negative_numbers = true,
+    )]
     pub seconds: f64,
     #[command(flatten)]
     pub sampling: Sampling,
@@ -79,8 +91,8 @@ pub struct Args {
     #[arg(
         long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = [
-            "machine", "workload", "quick", "locks", "threads", "seconds", "seeds", "seed", "band", "bands",
-            "host_threads", "placement", "numa", "scan", "local_limit", "domain",
+            "machine", "workload", "quick", "locks", "threads", "seconds", "seeds", "seed", "band",
+            "bands", "host_threads", "placement", "numa", "scan", "local_limit", "domain",
             "baseline", "shard",
         ],
     )]

@@ -72,7 +72,8 @@ pub fn draw(area: &Area, report: &Report, of: &Standings) -> Drawn {
     let (lock, threads, mean) = (&of.lock, of.threads, of.ratio);
     let baseline = &report.setup.parameters.baseline;
     let heading = format!(
-        "{threads} threads: throughput of {lock} over {baseline}'s, by work under the lock; mean {mean:.3}"
+        "{threads} threads: throughput of {lock} over {baseline}'s, by work under the lock; mean \
+         {mean:.3}"
     );
     heat::draw_grid(area, &heading, true, own.filter_map(ratio))
 }

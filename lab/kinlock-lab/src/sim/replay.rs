@@ -12,10 +12,10 @@ use crate::simulation::provenance::WorkloadEntry;
 const SHOWN: usize = 3;
 
 /// What no replay can know.
-const UNKNOWN: &str = "A replay knows how long and how often locks were held, not why. It assumes that more threads \
-do the same work each, as fast as on the machine of the recording, and that holds take as long with more threads. It \
-knows no nesting of locks, no conditions that threads wait for, no input or output, and no data that the threads share \
-outside their locks.";
+const UNKNOWN: &str = "A replay knows how long and how often locks were held, not why. It assumes \
+    that more threads do the same work each, as fast as on the machine of the recording, and that \
+    holds take as long with more threads. It knows no nesting of locks, no conditions that threads \
+    wait for, no input or output, and no data that the threads share outside their locks.";
 
 /// Says how fast each recorded program would be, and how long it would wait for which lock.
 pub fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -11,21 +11,41 @@ use super::draws::Draw;
 #[derive(clap::Args, Clone, Debug)]
 pub struct Sampling {
     /// Seeds to simulate with; the median over them is shown, their extremes are part of the band
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = RangedU64ValueParser::<u64>::new().range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 3,
+        value_parser = RangedU64ValueParser::<u64>::new().range(1..=1000),
+    )]
     pub seeds: u64,
     /// The first seed; the others follow
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Widens the band: the first seed also runs with everything between sockets that much faster,
     /// and that much slower; 0 leaves this out
-    #[arg(long, value_name = "PERCENT", default_value_t = 20.0, value_parser = band, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 20.0,
+        value_parser = band,
+        allow_negative_numbers = true,
+    )]
     pub band: f64,
     /// Widens the band: the first seed also runs with so many draws of all assumed numbers at a
     /// time, each up to 1.4 times as large or as small; a dozen shows which of them matter
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = RangedU64ValueParser::<u32>::new().range(0..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = RangedU64ValueParser::<u32>::new().range(0..=1000),
+    )]
     pub bands: u32,
     /// Simulations at a time; changes nothing in the results [default: the CPUs of this machine]
-    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024),
+    )]
     host_threads: Option<usize>,
 }
 

@@ -15,13 +15,24 @@ const LONGEST: f64 = 86_400.0;
 #[derive(clap::Args)]
 pub struct Common {
     /// Seconds for each of them, divided among the scenarios
-    #[arg(long, value_name = "S", default_value_t = 3.0, value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 3.0,
+        value_parser = seconds,
+        allow_negative_numbers = true,
+    )]
     pub seconds: f64,
     /// Start of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// How often threads are made to yield or sleep at bad moments
-    #[arg(long, value_name = "LEVEL", value_parser = LEVELS.map(|(name, _)| name), default_value = "light")]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        value_parser = LEVELS.map(|(name, _)| name),
+        default_value = "light",
+    )]
     preemption: String,
     /// Torture in this process, not in one for each of them; for debuggers
     #[arg(long)]
@@ -41,7 +52,13 @@ pub struct Waiting {
     #[arg(long, value_name = "LIST", default_value = "4,16,64")]
     pub threads: ThreadCounts,
     /// Seconds after which a wait is taken to be endless
-    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 5.0,
+        value_parser = seconds,
+        allow_negative_numbers = true,
+    )]
     pub hang: f64,
     /// Refuse the system call membarrier, as some sandboxes do; sleeping waiters then have to wake
     /// up now and then by themselves

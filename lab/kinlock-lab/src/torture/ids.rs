@@ -25,16 +25,32 @@ use crate::checks::{HELP, chosen, name, one_of};
 pub struct Args {
     /// What to torture, separated by commas [default: all that is meant to work and that this
     /// machine has; `busted`: all that is broken on purpose]
-    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = name::<Specimen>, conflicts_with_all = ["backend", "policy"])]
+    #[arg(
+        long,
+        value_name = "A,B",
+        value_delimiter = ',',
+        value_parser = name::<Specimen>,
+        conflicts_with_all = ["backend", "policy"],
+    )]
     ids: Vec<&'static str>,
     /// How IDs are held: auto (all ways that this machine has), rseq, lease
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ["auto", "rseq", "lease"])]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "auto",
+        value_parser = ["auto", "rseq", "lease"],
+    )]
     backend: String,
     /// Policies of leases, separated by commas [default: all]
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     policy: Vec<Policy>,
     /// Number of threads
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 8,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024),
+    )]
     threads: usize,
     /// Scenarios, separated by commas [default: all]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = scenario)]

@@ -20,7 +20,13 @@ use crate::checks::{HELP, chosen, name};
 pub struct Args {
     /// Backends, separated by commas [default: all of ours; `busted`: all that are broken on
     /// purpose]
-    #[arg(long, visible_alias = "locks", value_name = "A,B", value_delimiter = ',', value_parser = name::<Specimen>)]
+    #[arg(
+        long,
+        visible_alias = "locks",
+        value_name = "A,B",
+        value_delimiter = ',',
+        value_parser = name::<Specimen>,
+    )]
     backends: Vec<&'static str>,
     #[command(flatten)]
     waiting: Waiting,

@@ -38,7 +38,13 @@ pub struct Args {
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = name::<Specimen>)]
     locks: Vec<&'static str>,
     /// Numbers of locality domains to pretend, separated by commas
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,4,8", value_parser = domains)]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "2,4,8",
+        value_parser = domains,
+    )]
     topology: Vec<usize>,
     /// Scenarios, separated by commas [default: all]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = scenario)]

@@ -21,7 +21,8 @@ pub const ALL: &[Kind] = &[
     Kind::new(
         "invalidation-mutex",
         place_locked::<Adaptive<true>>,
-        "the same list under a mutex as FreeBSD's: spinners poll with pauses that double, nobody parks",
+        "the same list under a mutex as FreeBSD's: spinners poll with pauses that double, nobody \
+         parks",
     ),
     Kind::new(
         "invalidation-mutex-polled",

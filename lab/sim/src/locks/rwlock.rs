@@ -17,7 +17,8 @@ pub const ALL: &[Kind] = &[
     Kind::new(
         "rwlock-central",
         place_central,
-        "a reader-writer lock as the standard library's on Linux: one word counts the readers; spins shortly, then sleeps",
+        "a reader-writer lock as the standard library's on Linux: one word counts the readers; \
+         spins shortly, then sleeps",
     ),
     Kind::new(
         "rwlock-compact",
@@ -27,7 +28,8 @@ pub const ALL: &[Kind] = &[
     Kind::new(
         "rwlock",
         place::<Biased>,
-        "our reader-writer lock as configured: readers that get into each other's way announce themselves in a table",
+        "our reader-writer lock as configured: readers that get into each other's way announce \
+         themselves in a table",
     ),
 ];
 

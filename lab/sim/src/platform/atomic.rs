@@ -54,7 +54,13 @@ macro_rules! simulated_atomic {
                 self.locked(|_| Some(value))
             }
             #[inline(always)]
-            fn compare_exchange(&self, current: $value, new: $value, _: Ordering, _: Ordering) -> Result<$value, $value> {
+            fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                _: Ordering,
+                _: Ordering,
+            ) -> Result<$value, $value> {
                 let old = self.locked(|old| (old == current).then_some(new));
                 if old == current { Ok(old) } else { Err(old) }
             }

@@ -23,8 +23,8 @@ pub(super) const COLD: Constant = Constant::fitted(
 pub(super) const FORGOTTEN: Constant = Constant::fitted(
     3.8,
     "a line unused for 3 s (a number between two rows): beyond that",
-    "chosen knowing the result: cid-200ms, per_cpu, mean of the other rows: areas are left alone for 4.8 s and more there, \
-     perhaps they have gone to memory",
+    "chosen knowing the result: cid-200ms, per_cpu, mean of the other rows: areas are left alone \
+     for 4.8 s and more there, perhaps they have gone to memory",
 );
 pub(super) const OVERLAP: Constant = Constant::assumed(
     10.0,

@@ -22,7 +22,8 @@ const DELAY: Constant = Constant::assumed(
 /// While members and allowed CPUs change.
 pub const KIND: Kind = Kind {
     name: "cid-changing",
-    about: "four threads at a time on CPUs that a scheduler picks, while members and allowed CPUs change; bursts as in cid-intermittent-10ms",
+    about: "four threads at a time on CPUs that a scheduler picks, while members and allowed CPUs \
+        change; bursts as in cid-intermittent-10ms",
     placement: Placement::Spread,
     parameters: &[HOT, COLD, FORGOTTEN, OVERLAP, DELAY],
     prepare: Prepare::Ids {

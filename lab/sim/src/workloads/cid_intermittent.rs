@@ -68,7 +68,8 @@ const SHORT_DELAY: Constant = Constant {
 /// With 200 ms between two threads.
 pub const SLOW: Kind = Kind {
     name: "cid-intermittent",
-    about: "threads pinned to CPUs work on their ID's 16 KiB now and then, one at a time, with 200 ms in between",
+    about: "threads pinned to CPUs work on their ID's 16 KiB now and then, one at a time, with 200 \
+        ms in between",
     placement: Placement::Spread,
     parameters: &parameters(TABLE_DELAY),
     prepare: Prepare::Ids {

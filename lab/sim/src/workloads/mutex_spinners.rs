@@ -15,7 +15,8 @@ use std::rc::Rc;
 const THINK: Constant = Constant::fitted(
     43_000.0,
     "private work between sections",
-    "chosen knowing the result: column `base`: 1.69 times the throughput of 1 node on 2, simulated with the unqueued spinners",
+    "chosen knowing the result: column `base`: 1.69 times the throughput of 1 node on 2, simulated \
+     with the unqueued spinners",
 );
 const SECTION: Constant = Constant::assumed(
     2_000.0,

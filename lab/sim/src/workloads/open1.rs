@@ -35,7 +35,8 @@ pub const KIND: Kind = Kind::new(
     Placement::Compact,
     &[OPEN, CLOSE, SEARCH, RELEASE],
     prepare,
-    "open and close a private file: the lock of the descriptor table, taken twice, with the table's lines",
+    "open and close a private file: the lock of the descriptor table, taken twice, with the \
+     table's lines",
 );
 
 /// Descriptors in a line of the array of files: pointers of eight bytes.

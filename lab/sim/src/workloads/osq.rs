@@ -14,13 +14,14 @@ use std::rc::Rc;
 const THINK: Constant = Constant::assumed(
     100_000.0,
     "private work between sections",
-    "chosen knowing the result: a system call, and so much of the copy that about half of 128 threads queue: published is no \
-     more than that it is contended",
+    "chosen knowing the result: a system call, and so much of the copy that about half of 128 \
+     threads queue: published is no more than that it is contended",
 );
 const SECTION: Constant = Constant::assumed(
     300.0,
     "work under the lock",
-    "chosen knowing the result: some loads and compares; the copy of a buffer of 256 bytes takes about a tenth of that",
+    "chosen knowing the result: some loads and compares; the copy of a buffer of 256 bytes takes \
+     about a tenth of that",
 );
 
 /// The workload.
@@ -29,7 +30,8 @@ pub const KIND: Kind = Kind::new(
     Placement::Spread,
     &[THINK, SECTION],
     prepare,
-    "copies of a file: a short section, long private work; what queued spinners do to each other's lines",
+    "copies of a file: a short section, long private work; what queued spinners do to each other's \
+     lines",
 );
 
 fn prepare(_: usize, lock: Metered) -> Rc<dyn Body> {

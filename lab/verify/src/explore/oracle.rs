@@ -136,8 +136,8 @@ impl Oracle {
             };
             self.demand(Property::Progress, n <= limit, || {
                 format!(
-                    "thread {me} came before thread {other}, which had been in line when it arrived, \
-                     as the {n}. one; at most {limit}: {why}"
+                    "thread {me} came before thread {other}, which had been in line when it \
+                     arrived, as the {n}. one; at most {limit}: {why}"
                 )
             });
         }

@@ -68,7 +68,10 @@ impl Run {
             true => Ok(self),
             false if self.needs_terminal => Err(self.output.failure(
                 place,
-                &format!("{what} wants to use the terminal, which it does not have in a comparison: give it what it asks for in its arguments or a file"),
+                &format!(
+                    "{what} wants to use the terminal, which it does not have in a \
+                    comparison: give it what it asks for in its arguments or a file"
+                ),
             )),
             false => Err(self
                 .output

@@ -84,14 +84,15 @@ impl Counting {
             _ if WAKE_UP * self.contended as f64 + PAIR * (self.locked as f64) < little => {
                 let average = time(wait / self.contended.max(1) as f64);
                 format!(
-                    "waits are few and long, {average} on average, so that it matters what threads do \
-                     while they hold a lock, and hardly which lock it is"
+                    "waits are few and long, {average} on average, so that it matters what threads \
+                     do while they hold a lock, and hardly which lock it is"
                 )
             }
             _ => "which lock it is can matter".to_owned(),
         };
         format!(
-            "{found} of {} locks were found taken: {means} (threads waited {} for locks and used {} of CPU time)",
+            "{found} of {} locks were found taken: {means} (threads waited {} for locks and used \
+             {} of CPU time)",
             grouped(self.locked),
             time(wait),
             time(cpu),
@@ -102,7 +103,11 @@ impl Counting {
     /// intercepted call may leave no counts at all.
     pub fn warning(&self) -> Option<String> {
         (self.calls == 0).then(|| {
-            "no call of the program was intercepted: it takes no locks, or they do not go through pthread (Go, Rust's std, CPython's own), or it takes them in a child process that nothing can be preloaded into (static, set-uid), or a signal ended it: the ratios say nothing about locks".to_owned()
+            "no call of the program was intercepted: it takes no locks, or they do not go through \
+             pthread (Go, Rust's std, CPython's own), or it takes them in a child process that \
+             nothing can be preloaded into (static, set-uid), or a signal ended it: the ratios say \
+             nothing about locks"
+                .to_owned()
         })
     }
 }

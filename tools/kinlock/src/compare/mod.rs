@@ -66,10 +66,20 @@ pub struct Args {
     #[arg(long, value_name = "LOCK", default_value = "pthread")]
     reference: String,
     /// Runs of the program under each lock
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000),
+    )]
     rounds: usize,
     /// Rounds before those, which do not count
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = RangedU64ValueParser::<usize>::new().range(..=1000),
+    )]
     warmup: usize,
     /// A line for the shell, run before each run of the program
     #[arg(long, value_name = "COMMAND")]
@@ -96,7 +106,12 @@ pub struct Args {
     #[command(flatten)]
     destinations: Destinations<Report>,
     /// So many other busy processes run meanwhile, at most 1024
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = RangedU64ValueParser::<usize>::new().range(..=1024))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = RangedU64ValueParser::<usize>::new().range(..=1024),
+    )]
     hogs: usize,
     /// No progress bar
     #[arg(long)]

@@ -322,7 +322,9 @@ fn drift(parameters: &Parameters, results: &[Entry]) -> Option<String> {
     let [better, worse] = parameters.words();
     let word = if is_worse { worse } else { better };
     Some(format!(
-        "from the first third of the rounds to the last, runs get {word} by a factor of {:.2}: does the program leave something behind (see --prepare), or does the machine change its speed? Ratios within rounds hold",
+        "from the first third of the rounds to the last, runs get {word} by a factor of {:.2}: \
+         does the program leave something behind (see --prepare), or does the machine change its \
+         speed? Ratios within rounds hold",
         change.max(1.0 / change)
     ))
 }
@@ -336,7 +338,8 @@ fn heavy_tail(parameters: &Parameters, entry: &Entry) -> Option<String> {
     };
     (far > 0).then(|| {
         format!(
-            "{}: {far} of {} runs are far from the others, the worst by a factor of {worst:.2}: a heavy tail, or something else ran",
+            "{}: {far} of {} runs are far from the others, the worst by a factor of {worst:.2}: a \
+             heavy tail, or something else ran",
             entry.lock,
             entry.rounds.len()
         )

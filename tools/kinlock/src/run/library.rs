@@ -15,7 +15,7 @@ use super::platforms;
 const FILE: &str = "libkinlock_preload.so";
 const PACKAGE: &str = "kinlock-preload";
 /// The folders of the library's crate, and of those that it is made of.
-const CRATES: [&str; 4] = ["tools/preload", "lib/core", "tools/report", "lib/kinlock"];
+const CRATES: [&str; 4] = ["tools/preload", "lib/core", "lib/linux", "tools/report"];
 
 /// What to preload: the [path](platforms) of the library that is named by `KINLOCK_PRELOAD`, or
 /// installed, or that of the checkout that the command itself was built in. A library with another
@@ -49,7 +49,8 @@ fn locate() -> anyhow::Result<PathBuf> {
     }
     if !beside.is_file() {
         bail!(
-            "cannot find the library to preload: neither {} nor {} is there; KINLOCK_PRELOAD=FILE names another place",
+            "cannot find the library to preload: neither {} nor {} is there; KINLOCK_PRELOAD=FILE \
+             names another place",
             installed.display(),
             beside.display()
         );

@@ -82,7 +82,8 @@ table! {
 }
 
 table! {
-    SystemTable { time_slice, context_switch, park, unpark, wake_latency, membarrier, } optional { tick, tick_period, }
+    SystemTable { time_slice, context_switch, park, unpark, wake_latency, membarrier, }
+    optional { tick, tick_period, }
 }
 
 pub(super) fn parse(origin: &str, text: &str) -> Result<Machine, MachineError> {

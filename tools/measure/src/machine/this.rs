@@ -98,8 +98,8 @@ fn shape(
     };
     if shape.caches() > Shape::MAX_CACHES || shape.cores() > Shape::MAX_CORES {
         let problem = format!(
-            "{} last-level caches and {} cores are more than the {} and {} that can be simulated; a smaller set of \
-             CPUs can be chosen with taskset",
+            "{} last-level caches and {} cores are more than the {} and {} that can be simulated; \
+             a smaller set of CPUs can be chosen with taskset",
             shape.caches(),
             shape.cores(),
             Shape::MAX_CACHES,

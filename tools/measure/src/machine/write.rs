@@ -55,7 +55,8 @@ pub(super) fn text(
 fn write_shape(out: &mut String, shape: &Shape) {
     writeln!(
         out,
-        "[shape]\nsockets = {}\ncaches_per_socket = {}\ncores_per_cache = {}\nthreads_per_core = {}",
+        "[shape]\nsockets = {}\ncaches_per_socket = {}\ncores_per_cache = {}\n\
+         threads_per_core = {}",
         shape.sockets, shape.caches_per_socket, shape.cores_per_cache, shape.threads_per_core
     )
     .unwrap();

@@ -117,7 +117,7 @@ static void *waiter_that_ends_it(void *argument)
 
 int main(void)
 {
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 500; i++) {
         struct object *object = fresh();
         object->users = 2;
         pthread_t other = start(i % 3 ? last_of_two : last_of_two_spins, object);
@@ -125,7 +125,7 @@ int main(void)
         end(other);
     }
     printf("unlocked and gone\n");
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 100; i++) {
         struct object *object = fresh();
         CHECK(pthread_mutex_lock(&object->mutex) == 0);
         pthread_t other = start(sleeps_and_ends_it, object);
@@ -137,12 +137,12 @@ int main(void)
         end(other);
     }
     printf("slept for and gone\n");
-    for (int i = 0; i < 100; i++)
+    for (int i = 0; i < 40; i++)
         broadcast_and_destroy(1 + i % 8, i % 2);
     broadcast_and_destroy(400, 0);
     broadcast_and_destroy(400, 1);
     printf("broadcast and gone\n");
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 150; i++) {
         struct object *object = fresh();
         pthread_t other = start(waiter_that_ends_it, object);
         while (!object->users)

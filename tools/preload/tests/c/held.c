@@ -2,7 +2,7 @@
    cancelled, or destroys the condition variable meanwhile. */
 #include "common.h"
 
-enum { THREADS = 16, ROUNDS = 300, ITEMS = 2000 };
+enum { THREADS = 16, ROUNDS = 150, ITEMS = 1000 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER, fewer = PTHREAD_COND_INITIALIZER;
@@ -76,7 +76,7 @@ static void *waits_until_cancelled(void *unused)
 
 static void cancellations(void)
 {
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 100; i++) {
         pthread_t threads[4];
         for (int t = 0; t < 4; t++)
             threads[t] = start(waits_until_cancelled, NULL);
@@ -112,7 +112,7 @@ static void *waits_once(void *argument)
 
 static void destroyed_at_once(int waiters, int all)
 {
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 120; i++) {
         struct once *once = calloc(1, sizeof *once);
         pthread_t threads[THREADS];
         CHECK(pthread_cond_init(&once->condvar, NULL) == 0);

@@ -78,7 +78,8 @@ pub fn draw(report: &Report, area: &Area) -> Drawn {
     let about = format!("simulated: {}", report.machine.about);
     title.draw(&Text::new(about, (14, 10), text(18)))?;
     let run = format!(
-        "{}, {} threads, seed {}: the last {SHOWN} hand-offs, and the chain of waits that each consists of",
+        "{}, {} threads, seed {}: the last {SHOWN} hand-offs, and the chain of waits that each \
+         consists of",
         report.workload, report.threads, report.seed
     );
     title.draw(&Text::new(run, (14, 34), quiet_text(14)))?;

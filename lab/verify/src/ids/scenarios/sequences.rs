@@ -299,8 +299,8 @@ impl<P: Probe, R: Probe> Stage<P, R> {
             self.counts.mistaken.load(Relaxed),
         );
         let exclusion = format!(
-            "sums off by {} and {}; ring off by {} values, sum {}; {doubles} tokens had twice; {mistaken} of {} objects changed by \
-             others",
+            "sums off by {} and {}; ring off by {} values, sum {}; {doubles} tokens had twice; \
+             {mistaken} of {} objects changed by others",
             off[0],
             off[1],
             ring[1],

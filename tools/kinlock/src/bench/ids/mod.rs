@@ -50,7 +50,12 @@ use super::harness::suite::{Due, Entry, Plan, Suite, cpus};
 #[command(verbatim_doc_comment)]
 pub struct Args {
     /// How IDs are held: auto (all ways that this machine has), rseq, lease
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ["auto", "rseq", "lease"])]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "auto",
+        value_parser = ["auto", "rseq", "lease"],
+    )]
     backend: String,
     /// Policies of leases, separated by commas [default: recent-first; for lease and intermittent
     /// all]

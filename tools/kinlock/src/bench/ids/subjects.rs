@@ -22,12 +22,16 @@ names! {
     Workload, "workload":
     Counter = "counter", "add 1 to a counter";
     Histogram = "histogram", "count a value in one of 16 ranges and add it to a sum";
-    Lease = "lease", "take an ID and give it back; the baseline is a locked addition without contention";
+    Lease = "lease", "take an ID and give it back; the baseline is a locked addition without \
+        contention";
     Stack = "stack", "push a number, then pop one";
-    Ring = "ring", "push a number at the end, then pop one from the front; the baseline is a queue of the thread's own";
+    Ring = "ring", "push a number at the end, then pop one from the front; the baseline is a queue \
+        of the thread's own";
     Pool = "pool", "allocate an object of 64 bytes, then free it";
-    Cache = "cache", "take up to 64 objects of 64 bytes, keep up to 256, give back up to 64 of the oldest; the baseline is malloc";
-    Intermittent = "intermittent", "increment the 16,384 bytes of one's ID; one thread at a time, rarely, each on its own CPU";
+    Cache = "cache", "take up to 64 objects of 64 bytes, keep up to 256, give back up to 64 of the \
+        oldest; the baseline is malloc";
+    Intermittent = "intermittent", "increment the 16,384 bytes of one's ID; one thread at a time, \
+        rarely, each on its own CPU";
 }
 
 /// What the others are compared with.

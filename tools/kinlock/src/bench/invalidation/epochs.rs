@@ -158,7 +158,8 @@ impl Epochs for Seize {
 
 /// A library in C with one domain per process; `$name` is in the names of the shim's functions.
 macro_rules! c_library {
-    ($type:ident, $guard:ident, $module:ident, $cfg:ident, $register:ident, $unregister:ident, $enter:ident, $leave:ident, $synchronize:ident) => {
+    ($type:ident, $guard:ident, $module:ident, $cfg:ident, $register:ident, $unregister:ident,
+     $enter:ident, $leave:ident, $synchronize:ident) => {
         #[cfg($cfg)]
         pub use $module::$type;
 

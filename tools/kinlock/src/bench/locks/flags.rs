@@ -75,7 +75,10 @@ pub fn warnings(suite: &Locks, plan: &Plan<Locks>, results: &[Entry<Locks>]) -> 
 fn drift() -> Option<String> {
     let drift = work_loop::measure_again() / work_loop::ns_per_iteration();
     (!(0.9..1.1).contains(&drift)).then(|| {
-        format!("the same work takes {drift:.2} times as long after the run as before: frequency or neighbours have changed")
+        format!(
+            "the same work takes {drift:.2} times as long after the run as before: frequency \
+            or neighbours have changed"
+        )
     })
 }
 
@@ -91,7 +94,8 @@ fn strict_order(suite: &Locks, plan: &Plan<Locks>) -> Option<String> {
     };
     (most > cpus() && !fifo.is_empty()).then(|| {
         format!(
-            "{}: strict order collapses with more threads than CPUs, as the next in line is seldom running{left_out}",
+            "{}: strict order collapses with more threads than CPUs, as the next in line is seldom \
+             running{left_out}",
             names.join(", ")
         )
     })

@@ -185,7 +185,8 @@ impl Suite for Locks {
                 .into_iter()
                 .filter(|lock| lock.has_condvar());
             bail!(
-                "{} needs a condition variable, which the baseline {} has not; those that have one: {}",
+                "{} needs a condition variable, which the baseline {} has not; those that have \
+                 one: {}",
                 workload.name(),
                 self.baseline.name(),
                 known.map(LockName::name).collect::<Vec<_>>().join(", ")

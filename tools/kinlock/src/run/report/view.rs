@@ -57,7 +57,8 @@ impl Options {
         for process in report.still_running.iter().take(PROCESSES) {
             writeln!(
                 out,
-                "\nkinlock: process {} ({}) still runs: what it does from now on is not in this report",
+                "\nkinlock: process {} ({}) still runs: what it does from now on is not in this \
+                 report",
                 process.pid, process.program
             )?;
         }
@@ -99,7 +100,8 @@ impl Options {
         let (locked, timeouts) = (sum(|lock| lock.locked), sum(|lock| lock.timeouts));
         let contended = sum(|lock| lock.contended);
         let sentence = format!(
-            "kinlock: locks of {} (process {}{parent}, {}){until}: {} took {} {} in {}; {} were found taken, and waited {} for{}",
+            "kinlock: locks of {} (process {}{parent}, {}){until}: {} took {} {} in {}; {} were \
+             found taken, and waited {} for{}",
             process.program,
             process.pid,
             process.lock,

@@ -35,10 +35,13 @@ names! {
     /// A lock the command can measure, in the order in which they are listed.
     LockName, "lock":
     KinlockSpin = "kinlock-spin", "our queued spinlock as configured";
-    KinlockSpinFifo = "kinlock-spin-fifo", "our queued spinlock in arrival order, whatever the configuration";
-    KinlockSpinCna = "kinlock-spin-cna", "our queued spinlock with the NUMA-aware order, whatever the configuration";
+    KinlockSpinFifo = "kinlock-spin-fifo", "our queued spinlock in arrival order, whatever the \
+        configuration";
+    KinlockSpinCna = "kinlock-spin-cna", "our queued spinlock with the NUMA-aware order, whatever \
+        the configuration";
     KinlockMutex = "kinlock-mutex", "our mutex";
-    KinlockMutexJoined = "kinlock-mutex-joined", "our mutex as C programs get it: lock and flags in one atomic; only if named";
+    KinlockMutexJoined = "kinlock-mutex-joined", "our mutex as C programs get it: lock and flags \
+        in one atomic; only if named";
     StdMutex = "std-mutex", "the standard library's mutex";
     ParkingLot = "parking-lot", "the mutex of the crate `parking_lot`";
     PthreadMutex = "pthread-mutex", "the C library's default mutex";

@@ -19,7 +19,8 @@ use super::{Family, Lock};
 
 /// A [`Lock`] with a constructor and a destructor of the usual names.
 macro_rules! lock {
-    ([$($parameter:tt)*] $lock:ty, |$own:ident, $section:ident| $with:expr, |$inner:ident| $value:expr) => {
+    ([$($parameter:tt)*] $lock:ty, |$own:ident, $section:ident| $with:expr,
+     |$inner:ident| $value:expr) => {
         impl<$($parameter)* T: Send + 'static> Lock<T> for $lock {
             #[inline(always)]
             fn new(value: T) -> Self {
@@ -47,7 +48,11 @@ impl<R: RawMutex + Send + Sync + 'static> Family for Api<R> {
     type Of<T: Send + 'static> = lock_api::Mutex<R, T>;
 }
 
-lock!([R: RawMutex + Send + Sync + 'static,] lock_api::Mutex<R, T>, |own, section| section(&mut own.lock()), |value| value);
+lock!(
+    [R: RawMutex + Send + Sync + 'static,] lock_api::Mutex<R, T>,
+    |own, section| section(&mut own.lock()),
+    |value| value
+);
 
 /// The family of `std::sync::Mutex`.
 pub struct StdMutex;

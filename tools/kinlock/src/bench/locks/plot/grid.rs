@@ -29,8 +29,8 @@ pub fn draw(area: &Area, report: &Report<Locks>, standings: &Standings) -> Drawn
     let (lock, threads) = (&standings.lock, standings.threads);
     let (mean, cells) = (standings.ratio, standings.cells.len());
     let told = format!(
-        "grid, {threads} threads: {lock} over the best peer of each cell; geometric mean of {cells} \
-         cells {mean:.3}"
+        "grid, {threads} threads: {lock} over the best peer of each cell; geometric mean of \
+         {cells} cells {mean:.3}"
     );
     heading.draw(&Text::new(told, (14, 10), text(15)))?;
     let (maps, frontier) = rest.split_horizontally(MAPS_WIDTH);

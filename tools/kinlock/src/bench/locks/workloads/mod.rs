@@ -26,15 +26,21 @@ names! {
     Counter = "counter", "add to four words under the lock, then about 100 ns of private work";
     Long = "long", "about 1 us of work under the lock, then about 100 ns of private work";
     Saturated = "saturated", "about 1 us of work under the lock, nothing else";
-    Kv = "kv", "an ordered map of 1 M keys: 80 % reads, 10 % insertions, 10 % removals, keys by Zipf's law";
+    Kv = "kv", "an ordered map of 1 M keys: 80 % reads, 10 % insertions, 10 % removals, keys by \
+        Zipf's law";
     Lru = "lru", "an LRU cache of 50,000 entries asked for 1 M keys by Zipf's law; a miss inserts";
-    ReadRandom = "readrandom", "random keys of an on-disk LevelDB-format database (100,000 entries of 100 bytes, or --db)";
-    PingPong = "pingpong", "two threads alternate through a mutex and a condition variable; an operation is a round trip";
-    Broadcast = "broadcast", "one thread publishes to 16 that wait on a condition variable, and waits until all have reported";
-    Readers99 = "readers-99", "readers and writers at the reader-writer lock of each lock's library; 99 % of the operations read";
+    ReadRandom = "readrandom", "random keys of an on-disk LevelDB-format database (100,000 entries \
+        of 100 bytes, or --db)";
+    PingPong = "pingpong", "two threads alternate through a mutex and a condition variable; an \
+        operation is a round trip";
+    Broadcast = "broadcast", "one thread publishes to 16 that wait on a condition variable, and \
+        waits until all have reported";
+    Readers99 = "readers-99", "readers and writers at the reader-writer lock of each lock's \
+        library; 99 % of the operations read";
     Readers90 = "readers-90", "the same with 90 %";
     Readers50 = "readers-50", "the same with 50 %";
-    Grid = "grid", "every combination of work under the lock, private work and cache lines touched under the lock";
+    Grid = "grid", "every combination of work under the lock, private work and cache lines touched \
+        under the lock";
     + Cell(grid::Cell), "work under the lock / private work / cache lines touched under the lock";
 }
 

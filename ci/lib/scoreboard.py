@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Compares the errors of simulated speed-ups with recorded ones: NOW RECORDED [--record].
+"""Compares the errors of simulated speed-ups with recorded ones: NOW RECORDED [--record] TABLE...
 
-NOW is what `kinlock-lab reproduce --csv` writes. Rows that the scale forces, those with one thread, do not count.
-Rows that share a simulation count once. Fails if an error has grown by more than 5 points, or a row is gone.
+NOW is what `kinlock reproduce --csv` writes of these tables. Rows that the scale forces, those with
+one thread, do not count. Rows that share a simulation count once. Fails if an error has grown by
+more than 5 points, or a row or all rows of a table are gone.
 """
 import csv
 import sys
@@ -32,17 +33,24 @@ def main():
     if "--record" in sys.argv[3:]:
         record(now, path)
         return 0
-    before = errors(path)
-    worse = [f"{t}, {n} threads: no longer there" for t, n in before if (t, n) not in now]
+    tables = sys.argv[3:]
+    before = {(table, n): error for (table, n), error in errors(path).items() if table in tables}
+    worse = [f"{t}: nothing is recorded" for t in tables if t not in {table for table, _ in before}]
+    worse += [f"{t}, {n} threads: no longer there" for t, n in before if (t, n) not in now]
     worse += [
         f"{t}, {n} threads: {before[t, n]:.1f} % before, {error:.1f} % now"
         for (t, n), error in now.items()
         if (t, n) in before and error > before[t, n] + GROWTH
     ]
-    judged = sorted(error for (table, n), error in now.items() if table.startswith("cna-") and int(n) >= 8)
+    judged = sorted(
+        error for (table, n), error in now.items() if table.startswith("cna-") and int(n) >= 8
+    )
     if judged:
         middle = (judged[(len(judged) - 1) // 2] + judged[len(judged) // 2]) / 2
-        print(f"speed-ups of CNA, {len(judged)} rows of 8 threads and more: median error {middle:.1f} %, largest {judged[-1]:.1f} %")
+        print(
+            f"speed-ups of CNA, {len(judged)} rows of 8 threads and more: "
+            f"median error {middle:.1f} %, largest {judged[-1]:.1f} %"
+        )
     for line in worse:
         print(f"scoreboard: {line}", file=sys.stderr)
     return 1 if worse else 0

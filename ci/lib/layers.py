@@ -1,0 +1,80 @@
+"""See ci/layers.sh."""
+
+import graphlib
+import pathlib
+import re
+import sys
+import tomllib
+
+BUILDINGS = ["lib", "tools", "lab"]
+TESTS = re.compile(r"^\s*#\[cfg\(.*\btest\b.*\)\]\s*(?:#\[.*\]\s*)*mod \w+ \{", re.MULTILINE)
+EXPORT = re.compile(r"\bpub(?:\([^)]*\))? use (?:crate::|self::)?(\w+)([^;]*);")
+bad = []
+
+
+def crates():
+    """By name of a crate: its building and its folder. Arrows that run up are noted."""
+    found = {}
+    for path in sorted(pathlib.Path().glob("*/*/Cargo.toml")):
+        if path.parts[0] in BUILDINGS:
+            manifest = tomllib.loads(path.read_text())
+            found[manifest["package"]["name"]] = (BUILDINGS.index(path.parts[0]), path, manifest)
+    for name, (building, path, manifest) in found.items():
+        for table in [manifest, *manifest.get("target", {}).values()]:
+            for key, value in table.get("dependencies", {}).items():
+                target = value.get("package", key) if isinstance(value, dict) else key
+                ours = isinstance(value, dict) and ("workspace" in value or "path" in value)
+                if ours and target in found and found[target][0] > building:
+                    bad.append(f"{path}: {name} uses {target}, which is in a building above it")
+    return {name: path.parent for name, (_, path, _) in found.items()}
+
+
+def code(path):
+    """The file without comments, and without the tests at its end."""
+    text = re.sub(r"//[^\n]*", "", path.read_text())
+    tests = TESTS.search(text)
+    return text[: tests.start()] if tests else text
+
+
+def names(text, at):
+    """The first names of the path or of the group of paths at `at`."""
+    depth, first = 1, "" if text[at] == "{" else re.match(r"\w+", text[at:]).group()
+    for char in text[at + 1 :] if not first else "":
+        depth += {"{": 1, "}": -1}.get(char, 0)
+        if depth == 0:
+            break
+        first += char if depth == 1 else ""
+    return [re.match(r"\w*", part.strip()).group() for part in first.split(",")]
+
+
+def modules(name, folder):
+    """Prints the top-level modules of a crate. Circles of them are noted."""
+    src = folder / "src"
+    files = {path: path.relative_to(src).with_suffix("").parts for path in src.rglob("*.rs")}
+    files = {path: parts for path, parts in files.items() if not {"tests", "bin"} & set(parts)}
+    roots = [path for path, parts in files.items() if parts[0] in ("lib", "main")]
+    tops = {parts[0] for path, parts in files.items() if path not in roots}
+    exported = {}
+    for use in (use for root in roots for use in EXPORT.finditer(code(root))):
+        exported.update((word, use[1]) for word in re.findall(r"\w+", use[2]))
+    arrows = {top: {} for top in sorted(tops)}
+    for path, parts in sorted(files.items()):
+        text = code(path) if path not in roots else ""
+        to_root = "super::" * (len(parts) - (parts[-1] == "mod"))
+        for match in re.finditer(rf"\b(?:crate::|{to_root})(?!super\b)(?=[\w{{])", text):
+            for found in names(text, match.end()):
+                target = exported.get(found, found)
+                if target in tops - {parts[0]}:
+                    arrows[parts[0]].setdefault(target, path)
+    try:
+        for top in graphlib.TopologicalSorter(arrows).static_order():
+            print(f"{name}: {top}" + "".join(f" -> {t}" for t in sorted(arrows[top])))
+    except graphlib.CycleError as circle:
+        way = circle.args[1][::-1]
+        bad.append(f"{name}: a circle of modules, {' -> '.join(way)}")
+        bad.extend(f"    {a} -> {b}: {arrows[a][b]}" for a, b in zip(way, way[1:]))
+
+
+for crate, folder in crates().items():
+    modules(crate, folder)
+sys.exit("\n".join(bad) or 0)
