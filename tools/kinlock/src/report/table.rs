@@ -120,6 +120,12 @@ pub struct Columns<E>(Vec<(String, Text<E>)>);
 
 type Text<E> = Box<dyn Fn(&E) -> String>;
 
+impl<E> Default for Columns<E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<E> Columns<E> {
     /// No columns yet.
     pub fn new() -> Self {

@@ -40,6 +40,12 @@ enum Destination {
     Stdout,
 }
 
+impl<R> Default for Outputs<R> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<R> Outputs<R> {
     /// No destinations yet.
     pub fn new() -> Self {
