@@ -74,17 +74,22 @@ impl Polled {
         taken
     }
 
+    /// Waits until the word is free, looks again after what a kernel checks in between, and only then
+    /// takes it: without that look all spinners would try at once.
     fn poll(&self, until: u64) -> bool {
         loop {
-            let left = match until {
-                NEVER => NEVER,
-                _ => until.saturating_sub(Sim::now()),
-            };
-            if Sim::wait_for(&self.locked, Relaxed, left, |locked| locked == FREE).is_err() {
+            Sim::now();
+            self.locked.load(Relaxed);
+            let now = Sim::now();
+            if self.locked.load(Relaxed) == FREE {
+                if self.take() {
+                    return true;
+                }
+            } else if now >= until {
                 return false;
-            }
-            if self.take() {
-                return true;
+            } else {
+                let left = if until == NEVER { NEVER } else { until - now };
+                let _ = Sim::wait_for(&self.locked, Relaxed, left, |locked| locked == FREE);
             }
         }
     }
