@@ -1,18 +1,9 @@
 //! Deliberate defects of the locks. For each there is a check that has to catch it.
 //!
-//! A lock has the defect that its platform [asks for](Platform::DEFECT). Platforms that programs use
-//! ask for none, which a compiler knows, so that nothing is left of the questions. [`Sabotaged`] is
-//! any other platform with a defect: only checks use it.
-//!
-//! # Invariant cited by `SAFETY` comments
-//!
-//! 1. `Sabotaged<P, _>` passes on what its caller promises to `P`, whose table of slots it shares.
-
-use crate::events::Event;
-use crate::platform::{Atomics, Platform};
-use crate::slots::Waiters;
-use crate::visible_readers::{Row, VisibleReaders};
-use core::marker::PhantomData;
+//! A lock has the defect that its platform asks for (`Platform::DEFECT`). Platforms that programs
+//! use ask for none, which a compiler knows, so that nothing is left of the questions.
+//! [`Sabotaged`](crate::sabotaged::Sabotaged) is any other platform with a defect: only checks use
+//! it.
 
 /// A deliberate defect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,7 +97,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them, in order: a constant parameter can be a number, but not an enumeration.
-    const ALL: [Defect; 36] = [
+    pub(crate) const ALL: [Defect; 36] = [
         Defect::None,
         Defect::SpinNoExclusion,
         Defect::SpinLostSplice,
@@ -146,80 +137,9 @@ impl Defect {
     ];
 
     /// The defect with this number.
-    const fn numbered(number: u8) -> Self {
+    pub(crate) const fn numbered(number: u8) -> Self {
         let defect = Self::ALL[number as usize];
         assert!(defect as u8 == number);
         defect
-    }
-}
-
-/// The platform `P` with the defect of this number, as in `Sabotaged<P, { Defect::X as u8 }>`.
-#[derive(Clone, Copy, Debug)]
-pub struct Sabotaged<P, const DEFECT: u8>(PhantomData<P>);
-
-impl<P: Platform, const DEFECT: u8> Atomics for Sabotaged<P, DEFECT> {
-    type AtomicU8 = P::AtomicU8;
-    type AtomicU16 = P::AtomicU16;
-    type AtomicU32 = P::AtomicU32;
-    type AtomicU64 = P::AtomicU64;
-}
-
-impl<P: Platform, const DEFECT: u8> Platform for Sabotaged<P, DEFECT> {
-    const DEFECT: Defect = Defect::numbered(DEFECT);
-
-    type Clock = P::Clock;
-    type Spinning = P::Spinning;
-    type Parking = P::Parking;
-    type Fences = P::Fences;
-    type Place = P::Place;
-
-    unsafe fn keep_slot(slot: u16) -> bool {
-        // SAFETY: invariant 1.
-        unsafe { P::keep_slot(slot) }
-    }
-
-    fn waiters() -> &'static Waiters<Self> {
-        P::waiters().of_platform()
-    }
-
-    fn visible_readers() -> Option<&'static VisibleReaders<Self>> {
-        Some(P::visible_readers()?.of_platform())
-    }
-
-    fn row() -> Option<&'static Row<Self>> {
-        Some(P::row()?.of_platform())
-    }
-
-    #[inline]
-    fn kept_slot() -> u16 {
-        P::kept_slot()
-    }
-
-    fn meet_stranger(lock: *const u32) {
-        P::meet_stranger(lock);
-    }
-
-    #[inline]
-    fn count(event: Event) {
-        P::count(event);
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::Native;
-
-    #[test]
-    fn a_sabotaged_platform_has_the_defect_and_the_tables_of_the_sound_one() {
-        type Broken = Sabotaged<Native, { Defect::MutexMissingWake as u8 }>;
-        assert_eq!(Native::DEFECT, Defect::None);
-        assert_eq!(Broken::DEFECT, Defect::MutexMissingWake);
-        let place = Broken::waiters().enter().expect("a slot is free");
-        assert_ne!(Native::kept_slot(), 0);
-        drop(place);
-        for (number, defect) in Defect::ALL.into_iter().enumerate() {
-            assert_eq!(Defect::numbered(number as u8), defect);
-        }
     }
 }

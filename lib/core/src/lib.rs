@@ -18,7 +18,7 @@
 //! | [`slots`] | where threads wait: slots and nodes |
 //! | [`platform`] | what an algorithm may ask of the machine |
 //! | `loom` | the platform of the model checker |
-//! | `defect` | deliberate defects of locks, and a platform that has one: for checks |
+//! | `defect`, `sabotaged` | deliberate defects of locks; a platform that has one: for checks |
 //! | [`raw`] | the algorithms |
 //! | [`config`] | the knobs that functions set |
 //! | [`configured`] | the algorithms with the knobs in force |
@@ -42,6 +42,8 @@ pub mod hardware;
 pub mod loom;
 pub mod platform;
 pub mod raw;
+#[doc(hidden)]
+pub mod sabotaged;
 pub mod slots;
 #[cfg(all(test, not(loom)))]
 mod threads;

@@ -14,11 +14,12 @@
 mod model;
 
 use kinlock_core::config::Tuning;
-use kinlock_core::defect::{Defect, Sabotaged};
+use kinlock_core::defect::Defect;
 use kinlock_core::loom::{Loom, set_oversubscribed};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::condvar::CondvarConfig;
 use kinlock_core::raw::{MutexConfig, QueuedCondvar, QueuedMutex};
+use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
 
 /// One wait in so many finds out whether the mutex should be kept; 0: none.

@@ -20,11 +20,12 @@
 mod model;
 
 use kinlock_core::config::{LocalLimit, Quantum, Tuning};
-use kinlock_core::defect::{Defect, Sabotaged};
+use kinlock_core::defect::Defect;
 use kinlock_core::loom::{LATE, Loom, set_domain, set_oversubscribed, set_step};
 use kinlock_core::platform::{NEVER, Platform};
 use kinlock_core::raw::mutex::{Joined, Layout, MutexConfig, Queue, QueuedMutex, Split};
 use kinlock_core::raw::osq::Osq;
+use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
 use model::explore;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -9,12 +9,13 @@
 mod model;
 
 use kinlock_core::config::Tuning;
-use kinlock_core::defect::{Defect, Sabotaged};
+use kinlock_core::defect::Defect;
 use kinlock_core::loom::Loom;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::QueuedCondvar;
 use kinlock_core::raw::condvar::Partner;
 use kinlock_core::raw::mutex::{Joined, MutexConfig, QueuedMutex};
+use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
 
 /// One wait in `TRIALS` finds out whether the mutex should be kept. Perhaps unlocks do not wake.

@@ -14,10 +14,11 @@
 
 mod model;
 
-use kinlock_core::defect::{Defect, Sabotaged};
+use kinlock_core::defect::Defect;
 use kinlock_core::loom::Loom;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::once::{OnceState, RunOnce};
+use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

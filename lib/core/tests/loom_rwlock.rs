@@ -15,10 +15,11 @@
 mod model;
 
 use kinlock_core::config::{Quantum, Tuning};
-use kinlock_core::defect::{Defect, Sabotaged};
+use kinlock_core::defect::Defect;
 use kinlock_core::loom::{LATE, Loom, set_oversubscribed, set_row, set_step};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::rwlock::{QueuedRwLock, RwLockConfig};
+use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
 use model::explore;
 use std::sync::atomic::{AtomicUsize, Ordering::*};

@@ -14,10 +14,11 @@
 mod model;
 
 use kinlock_core::config::{LocalLimit, Scan, Tuning};
-use kinlock_core::defect::{Defect, Sabotaged};
+use kinlock_core::defect::Defect;
 use kinlock_core::loom::{Loom, set_domain, set_oversubscribed};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::{Config, QueuedSpinLock};
+use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
 
 /// A configuration, and the platform of its locks: loom's, perhaps with a defect.

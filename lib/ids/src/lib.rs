@@ -94,6 +94,7 @@
 mod area;
 mod arena;
 mod counter;
+mod defect;
 mod domain;
 mod ending;
 mod error;

@@ -82,7 +82,7 @@ mod tests;
 pub use blocks::{BLOCK, Block};
 pub use record::Record;
 
-use crate::lab::Defect;
+use crate::defect::Defect;
 use kinlock_core::platform::{Atomic, Ordering, Ordering::*, Platform};
 use record::Word;
 use shape::Shape;

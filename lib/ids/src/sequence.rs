@@ -102,7 +102,7 @@ pub(super) use none::*;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(super) use x86_64::*;
 
-use crate::lab::Probe;
+use crate::defect::Probe;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 

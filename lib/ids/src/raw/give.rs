@@ -4,7 +4,7 @@
 use super::record::{Record, Word};
 use super::take::{idle_since, mark};
 use super::{AGE, Allocator, BLOCK, Held, NO_MEMBER, Policy, Storage};
-use crate::lab::Defect;
+use crate::defect::Defect;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {

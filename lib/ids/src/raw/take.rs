@@ -2,7 +2,7 @@
 
 use super::record::{Record, Word};
 use super::{AGE, Allocator, BLOCK, Held, IdError, NOWHERE, Policy, Storage};
-use crate::lab::Defect;
+use crate::defect::Defect;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 /// How many kept IDs an acquisition compares to find an old one.

@@ -4,7 +4,7 @@
 use core::ptr::NonNull;
 
 use crate::area::Area;
-use crate::lab::Probe;
+use crate::defect::Probe;
 
 use super::{Element, Moved, Node, OutOfRange, Popped, Pushed, Slots};
 

@@ -4,7 +4,7 @@ use core::ptr::NonNull;
 
 use super::*;
 use crate::area::{Area, at};
-use crate::lab::Sound;
+use crate::defect::Sound;
 
 /// An area with an ID that the test chooses.
 #[repr(C, align(32))]

@@ -14,7 +14,7 @@ use super::{
     Pushed, REFUSED, STRETCH, Slots, in_range,
 };
 use crate::area::{Area, SIGNATURE, at};
-use crate::lab::Probe;
+use crate::defect::Probe;
 
 /// A sequence: `$before` and `$commit` between begin and end, with the operands below and its own.
 /// The delay of a [`Probe`] comes between `$before` and `$commit`.

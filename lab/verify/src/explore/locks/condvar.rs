@@ -6,11 +6,11 @@
 
 use super::{Explored, MAX_ACCESSES, Meeting, Specimen, mutex};
 use crate::report::Property;
-use kinlock_core::defect::Sabotaged;
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::condvar::CondvarConfig;
 use kinlock_core::raw::{MutexConfig, QueuedCondvar, QueuedMutex};
+use kinlock_core::sabotaged::Sabotaged;
 use kinlock_sim::Sim;
 
 /// The condition variable, with a mutex whose queue is drawn by lot.

@@ -3,10 +3,10 @@
 use super::{Explored, KNOBS, MAX_ACCESSES, Specimen};
 use crate::report::Property;
 use kinlock_core::config::{Quantum, Tuning};
-use kinlock_core::defect::Sabotaged;
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::{Joined, Layout, MutexConfig, Queue, QueuedMutex, Split};
+use kinlock_core::sabotaged::Sabotaged;
 use kinlock_measure::random::Random;
 use kinlock_sim::Sim;
 

@@ -2,12 +2,12 @@
 
 use super::{Explored, MAX_ACCESSES, Runs, Specimen, mutex};
 use crate::report::Property;
-use kinlock_core::defect::Sabotaged;
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::MutexConfig;
 use kinlock_core::raw::mutex::QueuedMutex;
 use kinlock_core::raw::once::RunOnce;
+use kinlock_core::sabotaged::Sabotaged;
 use kinlock_sim::Sim;
 
 /// Each round of a schedule has one of its own.

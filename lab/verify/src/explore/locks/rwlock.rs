@@ -3,11 +3,11 @@
 use super::{Explored, KNOBS, MAX_ACCESSES, Specimen, mutex};
 use crate::report::Property;
 use kinlock_core::config::Tuning;
-use kinlock_core::defect::Sabotaged;
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::Queue;
 use kinlock_core::raw::rwlock::{QueuedRwLock, RwLockConfig};
+use kinlock_core::sabotaged::Sabotaged;
 use kinlock_sim::Sim;
 
 /// The reader-writer lock with a queue of writers drawn by lot for each schedule.

@@ -7,8 +7,9 @@ mod order;
 
 use super::*;
 use crate::Native;
-use crate::defect::{Defect, Sabotaged};
+use crate::defect::Defect;
 use crate::raw::waiter::{ABANDONED, PARKED, Slot, WAITING};
+use crate::sabotaged::Sabotaged;
 use crate::tuning::{LocalLimit, Scan};
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};

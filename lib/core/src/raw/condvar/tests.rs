@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::Native;
-use crate::defect::Sabotaged;
 use crate::raw::mutex::{MutexConfig, QueuedMutex};
+use crate::sabotaged::Sabotaged;
 use crate::tuning::Tuning;
 use core::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};

@@ -7,8 +7,8 @@ use super::wait::Waiting;
 use super::word::{KEPT, WATCHED, generation};
 use super::*;
 use crate::Native;
-use crate::defect::Sabotaged;
 use crate::raw::contend::{Front, Wait};
+use crate::sabotaged::Sabotaged;
 use crate::tuning::Quantum;
 
 #[derive(Clone, Copy, Debug)]

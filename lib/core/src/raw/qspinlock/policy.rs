@@ -89,9 +89,10 @@ mod tests {
     use super::super::{Config, PARKED, PENDING, QueuedSpinLock, STEAL, Terms};
     use super::*;
     use crate::Native;
-    use crate::defect::{Defect, Sabotaged};
+    use crate::defect::Defect;
     use crate::platform::{Atomic, Ordering::Relaxed, Platform};
     use crate::raw::waiter::{ABANDONED, GO, Id, secondary_in};
+    use crate::sabotaged::Sabotaged;
     use crate::tuning::Tuning;
 
     #[test]

@@ -3,7 +3,7 @@
 use super::word::*;
 use super::*;
 use crate::Native;
-use crate::defect::Sabotaged;
+use crate::sabotaged::Sabotaged;
 use crate::tuning::Quantum;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
