@@ -9,7 +9,7 @@
 #            it: a time, of which all that are found are added
 #   COMMAND  no shell; {t} stands for the number of threads, {1000/t} for a thousand divided by it
 #
-#   KINLOCK=PATH     the command, with its library and kinlock-lab beside it [target/release/kinlock]
+#   KINLOCK=PATH     the command; its library and kinlock-lab lie beside it [target/release/kinlock]
 #   THREADS='1 2 4'  numbers of threads that are predicted [1 2 4 8 16]
 #   RECORDED=N       the number of threads that is recorded [2]
 #   ROUNDS=N         how often each is measured, in turn [5]

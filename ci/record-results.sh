@@ -15,8 +15,9 @@
 #                                    machine beside simulated on one made from it, in
 #                                    target/results/<date>-<cpu model>-validate/. A minute more
 #
-# QUICK=1 shortens all runs, to test the script itself. RESULTS=DIR writes all of it there. KINLOCK=PATH
-# takes a command that is built already, with kinlock-lab beside it if there is something to simulate.
+# QUICK=1 shortens all runs, to test the script itself. RESULTS=DIR writes all of it there.
+# KINLOCK=PATH takes a command that is built already, with kinlock-lab beside it if there is
+# something to simulate.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}

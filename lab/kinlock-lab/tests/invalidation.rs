@@ -34,7 +34,8 @@ fn torture_catches_a_broken_one() {
 
 #[test]
 fn simulated_invalidation_is_repeatable() {
-    let line = "sim --workload invalidation --machine ivybridge-2s --threads 1,8 --seconds 0.001 --seeds 1";
+    let line = "sim --workload invalidation --machine ivybridge-2s --threads 1,8 --seconds 0.001 \
+        --seeds 1";
     let report = json(line);
     let results = list(&report["results"]);
     assert_eq!(results.len(), 10);

@@ -132,7 +132,9 @@ impl Atomics for Pretend {
 /// Functions of a part that are [`Native`]'s, with no point, one before, or one before and one
 /// after.
 macro_rules! native {
-    ($($points:ident $part:ident::$name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {$(
+    ($(
+        $points:ident $part:ident::$name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;
+    )*) => {$(
         fn $name($($argument: $type),*) $(-> $result)? {
             native!(@$points <Native as $part>::$name($($argument),*))
         }

@@ -96,12 +96,20 @@ pub fn prefetch_for_writing<A: Atomic>(word: &A) {
     // SAFETY: invariant 3.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     unsafe {
-        core::arch::asm!("prefetchw [{}]", in(reg) word, options(readonly, nostack, preserves_flags));
+        core::arch::asm!(
+            "prefetchw [{}]",
+            in(reg) word,
+            options(readonly, nostack, preserves_flags),
+        );
     }
     // SAFETY: invariant 3.
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     unsafe {
-        core::arch::asm!("prfm pstl1keep, [{}]", in(reg) word, options(readonly, nostack, preserves_flags));
+        core::arch::asm!(
+            "prfm pstl1keep, [{}]",
+            in(reg) word,
+            options(readonly, nostack, preserves_flags),
+        );
     }
     #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
     let _ = word;

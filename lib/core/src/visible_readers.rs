@@ -1,5 +1,5 @@
-//! The visible readers table: where readers of read-biased locks announce themselves. All locks share
-//! it.
+//! The visible readers table: where readers of read-biased locks announce themselves. All locks
+//! share it.
 //!
 //! Source: the visible readers table of BRAVO (Dice and Kogan, USENIX ATC 2019). There a hash of
 //! lock and thread selects the entry. Here each thread has a row of the table and each lock a
@@ -27,8 +27,8 @@
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
-//! 1. [`VisibleReaders`] and [`Row`] are `repr(C)`, and name their platform only by its atomics. So they
-//!    are the same types for all platforms with the same atomics.
+//! 1. [`VisibleReaders`] and [`Row`] are `repr(C)`, and name their platform only by its atomics. So
+//!    they are the same types for all platforms with the same atomics.
 
 use crate::atomic::{Atomic, Atomics, ConstAtomic, ConstAtomics, Ordering::*};
 

@@ -53,7 +53,11 @@ macro_rules! config {
     )*};
 }
 
-config!(Correct: None, Blind: CondvarBlindSleep, Late: CondvarLateCount, Careless: CondvarCarelessClear, Chainless: CondvarBrokenChain, Swallowing: CondvarSwallowedWake, Lingering: CondvarLingeringSpinner);
+config!(
+    Correct: None, Blind: CondvarBlindSleep, Late: CondvarLateCount,
+    Careless: CondvarCarelessClear, Chainless: CondvarBrokenChain,
+    Swallowing: CondvarSwallowedWake, Lingering: CondvarLingeringSpinner
+);
 
 /// A broadcast wakes one waiter at once and moves the others, so that two waiters suffice for both.
 #[derive(Clone, Copy, Debug)]

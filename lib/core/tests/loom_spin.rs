@@ -27,7 +27,8 @@ trait Model: Config {
 }
 
 macro_rules! config {
-    ($name:ident: pending $pending:literal, park $park:literal, reorder $reorder:literal, scan $scan:ident, steal $steal:literal, defect $defect:ident) => {
+    ($name:ident: pending $pending:literal, park $park:literal, reorder $reorder:literal,
+     scan $scan:ident, steal $steal:literal, defect $defect:ident) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl Config for $name {
@@ -52,17 +53,35 @@ macro_rules! config {
 config!(SpinPending: pending true, park false, reorder false, scan Full, steal true, defect None);
 config!(SpinQueue: pending false, park false, reorder false, scan Full, steal true, defect None);
 config!(SpinCna: pending false, park false, reorder true, scan Full, steal true, defect None);
-config!(SpinCnaIncremental: pending false, park false, reorder true, scan Incremental, steal true, defect None);
+config!(
+    SpinCnaIncremental: pending false, park false, reorder true, scan Incremental, steal true,
+    defect None
+);
 config!(ParkPending: pending true, park true, reorder false, scan Full, steal true, defect None);
 config!(ParkQueue: pending false, park true, reorder false, scan Full, steal true, defect None);
 config!(ParkCna: pending false, park true, reorder true, scan Full, steal true, defect None);
 config!(StrictPending: pending true, park true, reorder false, scan Full, steal false, defect None);
 config!(StrictCna: pending false, park true, reorder true, scan Full, steal false, defect None);
-config!(Meddling: pending false, park true, reorder false, scan Full, steal true, defect SpinMeddler);
-config!(BrokenOrder: pending true, park false, reorder false, scan Full, steal true, defect SpinRelaxedUnlock);
-config!(BrokenExclusion: pending false, park false, reorder false, scan Full, steal true, defect SpinNoExclusion);
-config!(BrokenSleep: pending false, park true, reorder false, scan Full, steal true, defect SpinSilentSleeper);
-config!(BrokenWake: pending true, park true, reorder false, scan Full, steal true, defect SpinLostWakeup);
+config!(
+    Meddling: pending false, park true, reorder false, scan Full, steal true,
+    defect SpinMeddler
+);
+config!(
+    BrokenOrder: pending true, park false, reorder false, scan Full, steal true,
+    defect SpinRelaxedUnlock
+);
+config!(
+    BrokenExclusion: pending false, park false, reorder false, scan Full, steal true,
+    defect SpinNoExclusion
+);
+config!(
+    BrokenSleep: pending false, park true, reorder false, scan Full, steal true,
+    defect SpinSilentSleeper
+);
+config!(
+    BrokenWake: pending true, park true, reorder false, scan Full, steal true,
+    defect SpinLostWakeup
+);
 
 /// A lock and what it guards; loom reports unsynchronised access to the cell.
 struct Shared<C: Model> {

@@ -1,5 +1,6 @@
-//! Seeded defects of the allocator and of restartable sequences, each to be caught by the check meant
-//! for it. Users have the sound ones; the laboratory reaches the others by [`lab`](crate::lab).
+//! Seeded defects of the allocator and of restartable sequences, each to be caught by the check
+//! meant for it. Users have the sound ones; the laboratory reaches the others by
+//! [`lab`](crate::lab).
 
 use core::fmt::Debug;
 
@@ -7,9 +8,9 @@ use core::fmt::Debug;
 ///
 /// # Safety
 ///
-/// A probe that does not [restart](Self::RESTARTS) may be used by [`Counter`](crate::lab::Counter)s and by [`Ring`](crate::lab::Ring)s of
-/// integers only, which then count wrong, or lose and double integers. A list would have nodes
-/// twice.
+/// A probe that does not [restart](Self::RESTARTS) may be used by [counters](crate::lab::Counter)
+/// and by [rings](crate::lab::Ring) of integers only, which then count wrong, or lose and double
+/// integers. A list would have nodes twice.
 pub unsafe trait Probe: Copy + Debug + Send + Sync + 'static {
     /// Iterations of an empty loop right before the commit, so that disturbances hit it.
     const DELAY: u16 = 0;
@@ -25,7 +26,8 @@ pub struct Sound;
 // SAFETY: it restarts.
 unsafe impl Probe for Sound {}
 
-/// Deliberate defects of an [`Allocator`](crate::raw::Allocator), each to be caught by the check meant for it.
+/// Deliberate defects of an [`Allocator`](crate::raw::Allocator), each to be caught by the check
+/// meant for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Defect {

@@ -30,8 +30,8 @@
 //!   panics when it has done so for a second, for as many reads as a small table remembers; not
 //!   with the features `send_guard` and `deadlock_detection`.
 //! * **Upgradable readers**: one at a time, beside plain readers. They queue with the writers.
-//! * **Limit**: a lock counts 2^20 - 1 readers, with the writer or the upgradable reader. Those that
-//!   have announced themselves are not counted. Further ones wait, and attempts fail.
+//! * **Limit**: a lock counts 2^20 - 1 readers, with the writer or the upgradable reader. Those
+//!   that have announced themselves are not counted. Further ones wait, and attempts fail.
 //! * **Time limits** are on the monotonic clock. A zero timeout, or a deadline in the past, tries
 //!   once. While a writer whose time is limited waits for announced readers, `try_read` fails.
 //! * **Panics** in a critical section release the lock. There is no poisoning.

@@ -15,12 +15,14 @@ pub(super) const ALL: &[Kind] = &[
     Kind::new(
         "mutex",
         place::<Fifo>,
-        "our mutex as configured: spinners queue, the one at the front watches and requests; waiters park",
+        "our mutex as configured: spinners queue, the one at the front watches and \
+         requests; waiters park",
     ),
     Kind::new(
         "mutex-cna",
         place::<LocalFirst>,
-        "our mutex as configured on a NUMA machine: the same, and its queue serves local waiters first",
+        "our mutex as configured on a NUMA machine: the same, and its queue serves local waiters \
+         first",
     ),
     Kind::new(
         "mutex-unqueued",

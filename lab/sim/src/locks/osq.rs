@@ -3,8 +3,8 @@
 //! the change gains is published.
 //!
 //! The library's own queue is the OSQ, too, with the place that serves best; `raw/osq.rs` of
-//! kinlock-core explains the steps by which a spinner leaves. This one has no waiter that sleeps and
-//! no thread that is preempted: each spinner has a CPU.
+//! kinlock-core explains the steps by which a spinner leaves. This one has no waiter that sleeps
+//! and no thread that is preempted: each spinner has a CPU.
 
 use crate::platform::{Sim, SimU16, SimU32};
 use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};

@@ -17,7 +17,8 @@ pub(super) const ALL: &[Kind] = &[
     Kind::new(
         "polled-fifo",
         |threads| crate::place(Owned::new(Some(Osq::new(threads, CpuNumber::Copied)))),
-        "a mutex as in the published tables: spinners queue, their head polls the word, nobody parks",
+        "a mutex as in the published tables: spinners queue, their head polls the word, nobody \
+         parks",
     ),
     Kind::new(
         "polled-osq-shared",
@@ -74,8 +75,8 @@ impl Polled {
         taken
     }
 
-    /// Waits until the word is free, looks again after what a kernel checks in between, and only then
-    /// takes it: without that look all spinners would try at once.
+    /// Waits until the word is free, looks again after what a kernel checks in between, and only
+    /// then takes it: without that look all spinners would try at once.
     fn poll(&self, until: u64) -> bool {
         loop {
             Sim::now();

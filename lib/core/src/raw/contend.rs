@@ -6,7 +6,8 @@
 //! 1. [`barge`]: for a moment the newcomer tries to take the lock past the queue.
 //! 2. [`enter`]: it queues, and sleeps in its place if that takes long. The result is a guard: its
 //!    owner is at the front of the queue, and hands that on by dropping it.
-//! 3. [`wait_at_front`]: one loop looks at the lock, asks the [policy] what to do next, and does it.
+//! 3. [`wait_at_front`]: one loop looks at the lock, asks the [policy] what to do next, and does
+//!    it.
 //!
 //! A lock says what a look, taking it, sleeping and requesting a hand-off are by implementing
 //! [`Target`].

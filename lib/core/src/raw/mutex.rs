@@ -36,7 +36,7 @@
 //! | front watches | (f, *) | (f + WATCHED, *) | fetch-or |
 //! | front begins a trial | (f, *) | (f + KEPT, *) | fetch-or |
 //! | front takes an idle lock | (f + KEPT, 1) | (f, 1) | fetch-and, as holder |
-//! | front ends a trial: held for long, or no verdict | (f + KEPT + WATCHED, *) | (f, *) | fetch-and |
+//! | front ends a trial: held long, or no verdict | (f + KEPT + WATCHED, *) | (f, *) | fetch-and |
 //! | hand-off is requested | (f, *) | (f + HANDOFF, *) | compare-and-swap (b) |
 //! | requester falls asleep | (f, *) | (f + HANDOFF_SLEEPS, *) | fetch-or, look again, park |
 //! | request is withdrawn | (f + HANDOFF, *) | (f, *) | compare-and-swap (c) |

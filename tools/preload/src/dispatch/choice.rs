@@ -40,7 +40,8 @@ fn choose() -> Mode {
         Some(_) => {
             complain(
                 1,
-                b"kinlock: ignoring KINLOCK_LOCK: expected kinlock-mutex, kinlock-spin or pthread\n",
+                b"kinlock: ignoring KINLOCK_LOCK: expected kinlock-mutex, kinlock-spin or \
+                  pthread\n",
             );
             0
         }

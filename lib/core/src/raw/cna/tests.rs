@@ -15,8 +15,15 @@ use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// A platform with the atomics of hardware.
+// The formatter would make one line of the bound, wider than the limit.
+#[rustfmt::skip]
 trait Hardware:
-    Platform<AtomicU8 = AtomicU8, AtomicU16 = AtomicU16, AtomicU32 = AtomicU32, AtomicU64 = AtomicU64>
+    Platform<
+        AtomicU8 = AtomicU8,
+        AtomicU16 = AtomicU16,
+        AtomicU32 = AtomicU32,
+        AtomicU64 = AtomicU64,
+    >
 {
 }
 

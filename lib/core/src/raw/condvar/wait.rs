@@ -5,8 +5,8 @@ use super::*;
 /// How long a waiter spins before it sleeps: about what sleeping and waking up cost
 /// two threads in system calls and switches.
 const SPIN_NS: u64 = 50_000;
-/// After a spin in vain, one waiter in this many tries whether spinning pays again. With 16 some two
-/// of 64 threads would yield all the time, at twice the CPU time.
+/// After a spin in vain, one waiter in this many tries whether spinning pays again. With 16, about
+/// two of 64 threads would yield all the time, at twice the CPU time.
 const WAITS_PER_RETRY: u32 = 256;
 
 /// How often a debug build looks for a waiter that uses another mutex, and the time in between in

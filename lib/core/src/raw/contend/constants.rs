@@ -1,5 +1,5 @@
-//! How long the steps of a wait last. The table "Constants" of `docs/guide/mutex.md` says what other
-//! values cost, and `docs/notebook/mutex.md` how that was measured.
+//! How long the steps of a wait last. The table "Constants" of `docs/guide/mutex.md` says what
+//! other values cost, and `docs/notebook/mutex.md` how that was measured.
 
 /// The first pause between two looks at a lock. Each look takes the line from the holder, so the
 /// pauses double.

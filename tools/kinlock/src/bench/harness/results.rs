@@ -155,6 +155,9 @@ fn noisy(ratios: impl ExactSizeIterator<Item = bool>) -> Option<String> {
     let all = ratios.len();
     let noisy = ratios.filter(|&noisy| noisy).count();
     (noisy > 0).then(|| {
-        format!("{noisy} of {all} ratios mean nothing (marked ~): rounds differ too much; try more --rounds or --seconds")
+        format!(
+            "{noisy} of {all} ratios mean nothing (marked ~): rounds differ too much; try more \
+            --rounds or --seconds"
+        )
     })
 }

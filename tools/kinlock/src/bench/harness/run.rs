@@ -34,7 +34,12 @@ pub struct Common<S: Pictured> {
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
     /// Rounds per cell
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000),
+    )]
     rounds: usize,
     /// Start of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -42,7 +47,12 @@ pub struct Common<S: Pictured> {
     #[command(flatten)]
     destinations: Destinations<Report<S>>,
     /// So many other busy processes run meanwhile, at most 1024
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = RangedU64ValueParser::<usize>::new().range(..=1024))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = RangedU64ValueParser::<usize>::new().range(..=1024),
+    )]
     hogs: usize,
     /// Show a table per workload and number of threads, too, with waits, fairness and CPU time
     #[arg(long)]

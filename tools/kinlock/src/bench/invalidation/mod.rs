@@ -49,10 +49,21 @@ use super::harness::suite::{Due, Entry, Plan, Suite, Unavailable};
 pub struct Args {
     /// Backends and rivals to measure, separated by commas; the baseline is always measured too
     /// [default: all]
-    #[arg(long, visible_alias = "locks", value_name = "A,B", value_delimiter = ',', value_parser = named::<ContenderName>)]
+    #[arg(
+        long,
+        visible_alias = "locks",
+        value_name = "A,B",
+        value_delimiter = ',',
+        value_parser = named::<ContenderName>,
+    )]
     backends: Vec<ContenderName>,
     /// What the others are compared with, where it does the workload
-    #[arg(long, value_name = "NAME", default_value = Backend::default().name(), value_parser = named::<ContenderName>)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = Backend::default().name(),
+        value_parser = named::<ContenderName>,
+    )]
     baseline: ContenderName,
     #[command(flatten)]
     common: Common<Invalidation>,
@@ -79,7 +90,8 @@ names! {
     Workload, "workload":
     Section = "section", "begin and end a section that covers nothing";
     Passed = "passed", "ask whether a tag has passed that has";
-    Pages = "pages", "clear table entries, give their pages back by madvise; reuse others, with stamps that are verified";
+    Pages = "pages", "clear table entries, give their pages back by madvise; reuse others, with \
+        stamps that are verified";
 }
 
 /// What a slice gives.
