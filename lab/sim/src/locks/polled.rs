@@ -95,8 +95,9 @@ impl Polled {
         }
     }
 
+    /// By an exchange, as a kernel's count was incremented: the holder waits for the line.
     fn unlock(&self) {
-        self.locked.store(FREE, Release);
+        self.locked.swap(FREE, Release);
     }
 }
 
