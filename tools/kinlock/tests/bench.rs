@@ -23,8 +23,10 @@ fn every_lock_does_every_workload() {
             assert_eq!(result["workload"], workload);
             let ops = list(&result["rounds"][0]["ops_per_thread"]).len();
             assert_eq!(Some(ops as u64), result["threads"].as_u64());
-            assert!(result["acquire_ns"]["max"].as_u64() > Some(0), "{result}");
         }
+        // A short run on a busy machine may time no acquisition of one lock, or none that waits.
+        let longest = |result: &Value| result["acquire_ns"]["max"].as_u64() > Some(0);
+        assert!(results.iter().any(longest), "{workload}");
     }
 }
 
