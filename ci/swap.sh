@@ -67,7 +67,7 @@ try() {
 uses_ours() {
     cargo tree --quiet --all-features --edges normal,dev --target all --prefix none >tree
     grep -q '^kinlock v' tree || return 1
-    [ "$1" = one_line ] || ! grep -E '^parking_lot(_core)? v' tree | grep -qv kinlock-parking-lot
+    [ "$1" = one_line ] || ! grep -E '^parking_lot(_core)? v' tree | grep -qv "$root/lib/parking-lot"
 }
 
 only=$*

@@ -1,5 +1,5 @@
 //! The blocking mutex: four bytes. Running threads may barge; waiters stand in a queue; the waiter
-//! at its front follows a [policy](super::contend) that is a pure function.
+//! at its front follows a policy (`raw::contend`) that is a pure function.
 //!
 //! Sources: queued optimistic spinners are from the Linux kernel's mutex (Long, 2013), the
 //! cancellable queue from Zijlstra (2014), the hand-off from Zijlstra and Long (2016). A lock that
