@@ -16,7 +16,7 @@
 //! | --- | --- |
 //! | `wait.rs` | the three parts, and `Target` |
 //! | `policy.rs` | from what was seen to what is done next: a pure function |
-//! | `queue.rs`, `cna_queue.rs` | queueing, first in, first out or local waiters first |
+//! | `queue.rs`, `cna_queue.rs` | queueing: first in, first out, or local waiters first |
 //! | `constants.rs` | how long each step lasts |
 
 mod cna_queue;

@@ -1,5 +1,6 @@
-//! The blocking mutex: four bytes. Running threads may barge; waiters stand in a queue; the waiter
-//! at its front follows a policy (`raw::contend`) that is a pure function.
+//! The blocking mutex: four bytes. Running threads may barge; waiters stand in a queue, in which
+//! they spin and then sleep; the waiter at its front follows a policy (`raw::contend`) that is a
+//! pure function.
 //!
 //! Sources: queued optimistic spinners are from the Linux kernel's mutex (Long, 2013), the
 //! cancellable queue from Zijlstra (2014), the hand-off from Zijlstra and Long (2016). A lock that
@@ -15,30 +16,33 @@
 //! ```text
 //!   byte  0          1          2 3
 //!         locked     flags      spinners
-//!         0 or 1     word.rs    the tail of the queue
+//!         0 or 1     word.rs    the tail of the queue, whose waiters spin and sleep
 //! ```
 //!
-//! `locked`: the lock is held. Taken by a compare-and-swap from 0, or handed over.
+//! `locked`: the lock is held. Taken by a compare-and-swap from 0, or handed over. The first two
+//! bytes are called *the word* here, and all four are what a thread sleeps on.
 //!
 //! # Transitions
 //!
-//! (flags, locked); `f` = any other flags; letters refer to the notes below. [`Split`] changes the
-//! two bytes one after the other, [`Joined`] in one step.
+//! A state is (flags, locked). `f` stands for any other flags, and letters refer to the notes
+//! below. `HANDOFF` stands for the whole request: it ends together with `HANDOFF_SLEEPS` and the
+//! generation. [`Split`] changes the two bytes one after the other, [`Joined`] in one step.
 //!
 //! | who | from | to | how |
 //! | --- | --- | --- | --- |
 //! | running thread takes the lock | (f, 0) | (f, 1) | compare-and-swap |
 //! | holder unlocks | (f, 1) | (f, 0) | `Split`: store, light fence, read the flags |
 //! | ... with `HANDOFF` | (f + HANDOFF, 1) | (f + PICKUP, 1) | compare-and-swap instead (a) |
+//! | ... of another process | (f + HANDOFF, 1) | (f, 0) | `Split`: compare-and-swap first |
 //! | ... with `WATCHED` | (f + WATCHED, 1) | (f, 1) | `Split`: compare-and-swap first |
 //! | ... with sleepers | (f + SLEEPERS, *) | (f, *) | unpark one, and a requester that sleeps (g) |
 //! | ... kept, and nobody queues | (KEPT, 1) | (0, 0) | `Joined`, one unlock in 1024 (h) |
 //! | front watches | (f, *) | (f + WATCHED, *) | fetch-or |
 //! | front begins a trial | (f, *) | (f + KEPT, *) | fetch-or |
-//! | front takes an idle lock | (f + KEPT, 1) | (f, 1) | fetch-and, as holder |
+//! | front has taken an idle lock | (f + KEPT + WATCHED, 1) | (f, 1) | fetch-and, as holder |
 //! | front ends a trial: held long, or no verdict | (f + KEPT + WATCHED, *) | (f, *) | fetch-and |
 //! | hand-off is requested | (f, *) | (f + HANDOFF, *) | compare-and-swap (b) |
-//! | requester falls asleep | (f, *) | (f + HANDOFF_SLEEPS, *) | fetch-or, look again, park |
+//! | requester falls asleep | (f, *) | (f + HANDOFF_SLEEPS, *) | as any waiter, see below |
 //! | request is withdrawn | (f + HANDOFF, *) | (f, *) | compare-and-swap (c) |
 //! | requester picks up | (f + PICKUP, 1) | (f, 1) | fetch-and, and wake a sleeper (d) |
 //! | requester takes the lock | (f + HANDOFF, 1) | (f, 1) | fetch-and |
@@ -49,17 +53,21 @@
 //! Notes:
 //!
 //! * (a) Unparks the requester if `HANDOFF_SLEEPS` is set.
-//! * (b) Made by the waiter at the front; not if a request of this process stands, or `PICKUP`. A
-//!   waiter that is refused sleeps until it is woken.
+//! * (b) Made by the waiter at the front; not if a request of this process stands, or `PICKUP`:
+//!   there may be several waiters at the front where some have no node. A waiter that is refused
+//!   waits a moment until the lock is free, and then leaves it to the requester for a timed sleep.
+//!   If the lock does not become free it sleeps until an unlock wakes it.
 //! * (c) Only at a deadline. If the requester finds `PICKUP`, the lock is its own.
-//! * (d) The requester wakes one since the hand-off, unlike a plain unlock, has woken none.
+//! * (d) The requester wakes another sleeper, since the hand-off has woken none, unlike a plain
+//!   unlock.
 //! * (e) Also before a timed sleep. Wakes another sleeper if the lock is free.
 //! * (f) For the other sleepers: this thread's unlock then wakes the next one.
 //! * (g) `Split` only: a request may come between the look at the flags and the store. The
 //!   requester may be giving up, so its wake-up does not replace that of another sleeper.
 //! * (h) Contention may end without a front that finds the lock idle. With `Joined` the flag then
-//!   costs each lock and each unlock a second try. A kept lock that others still want, and that was
-//!   unlocked so often between two of them, is shared until the next trial.
+//!   costs each lock and each unlock a second try, so about one unlock in 1024, by chance, forgets
+//!   it. If others still want the lock, and none of them was in the queue at that unlock, the lock
+//!   is shared until the next trial, although it should be kept.
 //!
 //! # Why no sleeper is forgotten
 //!
@@ -71,12 +79,13 @@
 //! 2. *A wake-up clears the flag for one sleeper.* If that one gets the lock, it sets the flag
 //!    again. If it sleeps again, it sets the flag. If it gives up or goes to a timed sleep, it sets
 //!    the flag, and wakes another sleeper if the lock is free. A waiter that a condition variable
-//!    has requeued here wakes up behind the queue. It passes the wake-up on while the lock is free,
-//!    or takes the lock, or sets the flag as in 1 *before* it queues: the head in front of it may
-//!    still sleep.
-//! 3. *A request ends by one compare-and-swap of the holder or the requester, or by the requester
-//!    as holder.* There is one requester at a time, and `PICKUP` is meant for it alone. It looks
-//!    for `PICKUP` each time it looks at the word, and before it withdraws.
+//!    has requeued here is in no queue when it wakes up. It passes the wake-up on while the lock is
+//!    free, or takes the lock, or sets the flag as in 1 *before* it queues: the head that it then
+//!    stands behind may still sleep.
+//! 3. *A request ends by one compare-and-swap, of the holder or of the requester, or by a fetch-and
+//!    of the requester once it holds the lock.* There is one requester at a time, and `PICKUP` is
+//!    meant for it alone. It looks for `PICKUP` each time it looks at the word, and before it
+//!    withdraws.
 //! 4. *A hand-off to a requester that falls asleep.* Setting `HANDOFF_SLEEPS` and handing over
 //!    change the same byte by read-modify-writes. Either the hand-off finds the flag and unparks,
 //!    or the requester finds `PICKUP` before it parks, since the kernel compares the word.
@@ -96,7 +105,7 @@ use core::marker::PhantomData;
 use word::{ConstLayout, HANDOFF, HANDOFF_SLEEPS, PICKUP, SLEEPERS};
 pub use word::{Joined, Layout, Split};
 
-/// The park set of the requester, and that of all other sleepers.
+/// The park set of the requester. [`OTHERS`] is that of all other sleepers.
 const REQUESTER: u32 = 1 << 31;
 pub(super) const OTHERS: u32 = EVERY_SET & !REQUESTER;
 
@@ -104,7 +113,7 @@ pub(super) const OTHERS: u32 = EVERY_SET & !REQUESTER;
 pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// Whether waiters may sleep, where the platform can.
     const PARK: bool = true;
-    /// One wait in so many finds out whether the lock should be kept; 0: none does.
+    /// One wait in so many is a trial: it finds out whether the lock should be kept. 0: none does.
     #[doc(hidden)]
     const TRIALS: u32 = WAITS_PER_TRIAL;
 
@@ -165,8 +174,8 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         }
     }
 
-    /// Takes the lock if it is free, past all waiters. For the first step of an acquisition that
-    /// goes on with [`queue_until`](Self::queue_until), which is what [`lock`](Self::lock) does.
+    /// Takes the lock if it is free, past all waiters: the first step of [`lock`](Self::lock), for
+    /// a caller that does something before the second one, [`queue_until`](Self::queue_until).
     #[inline]
     pub fn lock_at_once(&self) -> bool {
         self.word.take()
@@ -223,7 +232,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     pub unsafe fn reset_in_child(&self) {
         self.spinners.tail().store(0, Relaxed);
         self.word.clear(u8::MAX);
-        // Without flags that is all it does, and it does no harm to a lock that is free.
+        // An unlock that finds no flags only clears `locked`, which changes nothing if it is clear.
         self.word.unlock::<C>(self.key(), &self.spinners);
     }
 

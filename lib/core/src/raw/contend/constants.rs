@@ -1,39 +1,48 @@
 //! How long the steps of a wait last. The table "Constants" of `docs/guide/mutex.md` says what
 //! other values cost, and `docs/notebook/mutex.md` how that was measured.
 
-/// The first pause between two looks at a lock. Each look takes the line from the holder, so the
-/// pauses double.
+/// The first pause between two looks at a lock. Each look takes the line from the holder. So while
+/// one critical section goes on the pauses double, up to [`IDLE_NS`].
+///
+/// A requester that spins for its hand-off, and a fair unlock that stands aside, always pause for
+/// this long: they are in a hurry.
 pub(in crate::raw) const FIRST_PAUSE_NS: u64 = 100;
 
-/// A lock is idle if it stays free for longer than its cache line takes to come. For longer than
-/// this it need not stay free: no machine takes so long to move a line.
+/// The most that a lock has to stay free to count as idle. It is idle once it has been free for as
+/// long as its cache line takes to come from the holder, which the front waiter measures. A look
+/// that took longer than this was interrupted: no machine takes so long to move a line.
 pub(in crate::raw) const IDLE_NS: u64 = 400;
 
 /// Unlocks of a kept lock that the front waiter samples before it concludes that the lock is not
-/// idle. Later it samples one at a time.
+/// idle. After its first timed sleep it samples only one.
 pub(in crate::raw) const UNLOCKS_SAMPLED: u32 = 32;
 
 /// How long a waiter at the front spins before it sleeps: about what it costs to fall asleep and to
 /// be woken.
+///
+/// It is also how long a requester spins for its hand-off, how long one critical section may last
+/// before a watch gives up, how long the first timed sleep is, and how long a newcomer barges where
+/// the process is oversubscribed.
 pub(in crate::raw) const SPIN_NS: u64 = 20_000;
 
 /// How long a waiter in the queue spins before it sleeps, where there is a CPU for every waiter:
-/// about what a queue of 64 sleepers takes to wake up one after the other. If a waiter slept
-/// sooner, a long queue in which some sleep would be slow enough for all to fall asleep.
+/// about what a queue of 64 sleepers takes to wake up one after the other. With a shorter time, a
+/// few sleepers in a long queue would slow it down so much that all others fell asleep, too.
 pub(in crate::raw) const QUEUE_SPIN_NS: u64 = 400_000;
 
-/// How long a newcomer tries to do without the queue where nobody queues. On an oversubscribed
-/// machine it is how long a waiter in the queue spins.
+/// How long a newcomer tries to do without the queue while nobody queues. Where the process is
+/// oversubscribed it is how long a waiter in the queue spins, and newcomers try for [`SPIN_NS`].
 pub(in crate::raw) const BARGE_NS: u64 = 2_000;
 
-/// One wait in this many finds out whether the lock should be kept.
+/// One wait in this many is a trial, which finds out whether the lock should be kept. In the layout
+/// `Joined` also one unlock in this many, of those that find nothing but the mark, ends it.
 pub(in crate::raw) const WAITS_PER_TRIAL: u32 = 1024;
 
-/// How long a fair unlock waits for a waiter to take the lock: most wake-ups take less. A front
-/// waiter that leaves a kept lock alone may sleep for longer, and then does not get it.
+/// How long a fair unlock stands aside for a waiter: most wake-ups take less. A front waiter that
+/// leaves a kept lock alone may sleep for longer, and then does not get the lock.
 pub(in crate::raw) const FAIR_UNLOCK_NS: u64 = 250_000;
 
-/// A waiter of the reader-writer lock that has a time limit takes turns after this part of it (one
-/// eighth), if that is less than the quantum. The rest is for those that hold the lock: they need
-/// not be in the middle of their sections just then.
+/// A waiter of the reader-writer lock with a time limit asks to go next after the limit divided by
+/// this, if that comes before its quantum is over. Seven eighths of the limit then remain for those
+/// that hold the lock to end their sections.
 pub(in crate::raw) const TURN_IN_LIMIT_DIVISOR: u64 = 8;

@@ -12,7 +12,8 @@ use super::constants::{FIRST_PAUSE_NS, IDLE_NS, SPIN_NS, UNLOCKS_SAMPLED};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) now: u64,
-    /// How long the look took, in nanoseconds. After an unlock the line came from the holder.
+    /// How long the look took, in nanoseconds. If the lock has been unlocked since the look before,
+    /// that is how long the line takes to come from the holder.
     pub(super) look: u64,
     pub(super) free: bool,
     /// No unlock since the waiter began to watch.
@@ -30,9 +31,10 @@ impl Seen {
 /// What to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// Take the lock, which is free. If it is idle, it is not kept.
+    /// Take the lock, which is free. If it is idle, and taking it succeeds, end the mark of a kept
+    /// lock.
     Take { idle: bool },
-    /// The lock is not known to be kept.
+    /// End the mark of a kept lock, and look again at once.
     Share,
     /// Watch for an unlock from now on, and look again after so many nanoseconds.
     Watch(u64),
@@ -54,29 +56,34 @@ enum Phase {
     Arrived,
     /// Waits for the lock to be free, since this time.
     Polling(u64),
-    /// Has slept until an unlock.
+    /// Has slept until an unlock woke it, or until its quantum was over.
     Woken,
-    /// Finds out whether the lock is kept.
+    /// Finds out whether the lock should be kept. The watch began at `start`, and the last look
+    /// found the lock `free` or not.
     Watching { start: u64, free: bool },
-    /// Has left the lock alone.
+    /// Has left the lock alone in a timed sleep, or is about to take a lock that it found idle.
     Rested,
 }
 
 /// A stay at the front.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::raw) struct Front {
+    /// When the waiter arrived at the front.
     since: u64,
+    /// How long it stays there before it requests a hand-off, in nanoseconds.
     quantum: u64,
-    /// Sections that outlast a pause are reason enough to share the lock.
+    /// A section that is still going on after a pause is reason enough to share the lock.
     shares_long_sections: bool,
-    /// This waiter is to find out whether the lock should be kept.
+    /// This waiter treats the lock as kept, to find out whether it should be, and has not found out
+    /// yet.
     trial: bool,
-    /// It has left the lock alone before.
+    /// It has had its first timed sleep, the short one.
     rested: bool,
-    /// How many unlocks it has seen while it watched. Never reset: the first watch samples as many
-    /// as [`UNLOCKS_SAMPLED`], each later one ends with the first unlock.
+    /// How many unlocks it has seen while it watched. Never reset: until there are
+    /// [`UNLOCKS_SAMPLED`] of them the watch goes on, and any later watch ends with its first
+    /// unlock.
     pub(super) unlocks: u32,
-    /// How long the line took to come from the holder, or 0.
+    /// The longest time that the line has taken to come from the holder; 0 = not measured yet.
     transfer: u64,
     phase: Phase,
 }
@@ -104,11 +111,12 @@ impl Front {
         }
     }
 
-    /// Whether this waiter finds out whether the lock should be kept.
+    /// Whether this waiter is a trial without a verdict so far.
     pub(in crate::raw) fn is_trial(&self) -> bool {
         self.trial
     }
 
+    /// What to do after a look that has seen this.
     pub(super) fn next(&mut self, seen: Seen) -> Step {
         if self.phase == Phase::Arrived {
             self.since = seen.now;
@@ -119,8 +127,9 @@ impl Front {
         }
         let left = self.quantum.saturating_sub(seen.since(self.since));
         if left == 0 && self.phase != Phase::Arrived {
-            // Nobody barges past a request, and the requester takes a lock that is free. Any other
-            // step could be lost to newcomers again and again.
+            // Even if the lock is free: a requester takes it, too, and nobody barges past a
+            // request. By any other step the waiter could lose the lock to newcomers again and
+            // again.
             return Step::Request;
         }
         match self.phase {
@@ -139,7 +148,8 @@ impl Front {
         matches!(self.phase, Phase::Watching { free: false, .. }) && seen.watched && !seen.free
     }
 
-    /// The lock is better shared. The waiter has polled it since `start`.
+    /// The lock is better shared. The time since `start` counts as polling, so after a whole
+    /// [`SPIN_NS`] the waiter sleeps if its next look does not find the lock free.
     fn share(&mut self, start: u64) {
         self.trial = false;
         self.phase = Phase::Polling(start);
@@ -166,7 +176,8 @@ impl Front {
         Step::Watch(if free { self.idle() } else { FIRST_PAUSE_NS })
     }
 
-    /// After this time a lock that is free still is idle.
+    /// How long a lock has to be free to be idle: as long as its line takes to come, if that is
+    /// known.
     fn idle(&self) -> u64 {
         match self.transfer {
             0 => IDLE_NS,
@@ -174,7 +185,8 @@ impl Front {
         }
     }
 
-    /// `start`: the watch began. `free`: its last look found the lock free.
+    /// The next step of a watch that began at `start` and whose look before this one found the lock
+    /// `free` or not.
     fn watching(&mut self, start: u64, free: bool, seen: Seen, left: u64) -> Step {
         let watched = seen.since(start);
         if !seen.watched {
@@ -191,7 +203,7 @@ impl Front {
             self.phase = Phase::Watching { start, free: true };
             return Step::Pause(self.idle());
         } else if watched < SPIN_NS {
-            // The same critical section goes on. The pauses double.
+            // The same critical section goes on. A pause as long as the watch so far doubles it.
             return Step::Pause(watched.clamp(FIRST_PAUSE_NS, IDLE_NS));
         } else if self.trial {
             self.share(start);
@@ -202,7 +214,8 @@ impl Front {
     }
 
     fn timed_sleep(&mut self, left: u64) -> Step {
-        // The first time briefly: a lock that others take in turn looks kept, until they queue.
+        // The first time briefly: a lock that several threads take in turn, before they queue,
+        // looks like one that a single thread takes again and again.
         let nanos = if self.rested { left } else { left.min(SPIN_NS) };
         self.rested = true;
         self.phase = Phase::Rested;

@@ -11,7 +11,7 @@ use crate::tuning::Tuning;
 /// How waiters queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Queue {
-    /// Not at all: every waiter looks at the word.
+    /// Not at all: every waiter is at the front, and looks at the word.
     Unqueued,
     /// First in, first out, and waiters that give up leave; see [`osq`](crate::raw::osq).
     Osq,
@@ -28,13 +28,14 @@ pub(super) struct Limits {
     pub(super) deadline: u64,
 }
 
-/// The place at the front of a lock's queue. Dropping it makes the next waiter the front.
+/// The place at the front of a lock's queue, as a guard. Dropping it puts the next waiter there.
 #[derive(Debug)]
 pub(in crate::raw) struct Headship<'a, P: Platform>(Place<'a, P>);
 
 #[derive(Debug)]
 enum Place<'a, P: Platform> {
-    /// Beside the queue, with or without a node.
+    /// Beside the queue. The node, if there is one, is in no queue: it only shows that the thread
+    /// waits.
     Unqueued {
         _node: Option<Waiter<P>>,
     },

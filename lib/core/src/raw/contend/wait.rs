@@ -9,7 +9,7 @@ use crate::raw::osq::Osq;
 use crate::raw::waiter::{expired, sleep_until};
 use crate::tuning::Tuning;
 
-/// A lock, and what one waiter wants of it.
+/// What one waiter can see and do at its lock, for example take it for reading or for writing.
 pub(in crate::raw) trait Target<P: Platform> {
     /// What a look at the word returns.
     type Look: Copy;
@@ -21,7 +21,8 @@ pub(in crate::raw) trait Target<P: Platform> {
     /// Loads the word, once: the policy heeds how long that takes.
     fn look(&self) -> Self::Look;
 
-    /// What that look, and others at what lies in the same line, mean to the waiter.
+    /// What that look means to the waiter. May read more that lies in the same cache line, which is
+    /// here by now.
     fn sight(&self, look: Self::Look) -> Sight;
 
     /// Takes the lock if that is possible now.
@@ -30,25 +31,27 @@ pub(in crate::raw) trait Target<P: Platform> {
     /// Waits until the lock is seen free, for at most this many nanoseconds.
     fn wait_until_free(&self, nanos: u64) -> bool;
 
-    /// Has the next unlock end [`Sight::watched`].
+    /// Begins a watch: [`Sight::watched`] holds from now on, until the next unlock ends it.
     fn watch(&self);
 
     /// Marks the lock as kept.
     fn keep(&self);
 
-    /// Ends the mark of [`keep`](Self::keep), and a watch.
+    /// Takes back the mark of [`keep`](Self::keep), and ends a watch.
     fn share(&self);
 
-    /// The waiter is about to leave the lock alone, whatever wakes it.
+    /// The waiter is about to leave the lock alone for a while. If it owes another sleeper a
+    /// wake-up, it has to send that now.
     fn before_timed_sleep(&mut self) {}
 
-    /// Sleeps until an unlock, until `until` at most.
+    /// Sleeps until an unlock wakes the waiter, but not beyond `until`.
     fn sleep(&mut self, wait: &Wait, until: u64) -> Next<Self::Taken>;
 
     /// Requests a hand-off, and waits for it. `left`: the time to the deadline, in nanoseconds.
     fn request(&mut self, wait: &Wait, left: u64) -> Next<Self::Taken>;
 
-    /// Leaves the lock alone for a while.
+    /// Leaves the lock alone for so many nanoseconds: in a sleep that no unlock ends, if waiters
+    /// sleep.
     fn timed_sleep(&mut self, nanos: u64) {
         if !Self::PARKS {
             return P::back_off(nanos);
@@ -111,8 +114,8 @@ impl Wait {
 
 /// Takes the lock without queueing, if it is soon free and not reserved.
 ///
-/// With enough CPUs only if nobody queues. Otherwise the queue is where threads sleep, and the
-/// running ones share the lock.
+/// With a CPU for every waiter only if nobody queues. In an oversubscribed process the queue is
+/// where threads sleep, and newcomers, which run, share the lock among themselves.
 pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
     target: &mut T,
     queue: &Osq<P>,
@@ -142,7 +145,8 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
 
 /// Queues, and waits for the place at the front. `None`: the deadline has come first.
 ///
-/// A thread without a free node waits at the front at once, beside others.
+/// A thread without a free node cannot queue. It goes to the front at once, where it may find
+/// others.
 pub(in crate::raw) fn enter<'a, P: Platform, T: Target<P>>(
     target: &T,
     waiters: &'a Osq<P>,

@@ -67,7 +67,12 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         self.word.fetch_update(Relaxed, withdraw).is_ok()
     }
 
-    /// Sleeps until an unlock wakes the thread, or the lock is free or handed over, or until then.
+    /// Sleeps until an unlock wakes the thread, the lock is seen free or handed over, or `until`
+    /// has come. `flag` says as what it sleeps: [`SLEEPERS`], or [`HANDOFF_SLEEPS`] for the
+    /// requester.
+    ///
+    /// `slept` is set to `true` in the first case even if the thread does not fall asleep: from the
+    /// moment in which the flag is set, an unlock may spend its only wake-up on this thread.
     pub(super) fn sleep(&self, slept: &mut bool, flag: u8, until: u64) {
         if !Self::PARKS {
             self.word.wait_until_free(until.saturating_sub(P::now()));
@@ -83,12 +88,15 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             let [locked, flags, ..] = seen.to_ne_bytes();
             let ours = flag == HANDOFF_SLEEPS && flags & PICKUP != 0;
             let can_act = (locked == FREE || ours) && P::DEFECT != Defect::MutexLostWakeup;
+            // Without its flag nothing would end the sleep: an unlock that cleared it has woken one
+            // thread, perhaps not this one.
             if can_act || flags & flag == 0 || expired(until, P::now) {
                 return;
             }
             let parked = P::park_in(self.key(), seen, until, set, || self.four_bytes());
             if parked == Parked::Woken && flag == SLEEPERS {
-                // To sleep again would be behind all others, whenever one of them has set the flag.
+                // Even if the lock is taken again, and another sleeper has set the flag: the kernel
+                // wakes the longest sleeper first, so this thread would now be the last.
                 return;
             }
         }
@@ -101,12 +109,13 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         u32::from_ne_bytes([locked, flags, low, high])
     }
 
-    /// For a thread that had a wake-up which may have been meant for another sleeper on the word,
-    /// and does not get the lock soon. As in [`sleep`](Self::sleep), either the holder sees the
-    /// flag or this thread sees the lock free.
+    /// For a thread that was woken and does not take the lock soon: the wake-up may have been the
+    /// only one, and others sleep on the word. As in [`sleep`](Self::sleep), either the holder sees
+    /// the flag, and wakes one of them, or this thread sees the lock free, and does it.
     pub(super) fn pass_wake_up_on(&self) {
         self.word.set(SLEEPERS, SeqCst);
-        // If the holder may have missed the flag: a needless wake-up costs less than a lost one.
+        // Also where the holder may have missed the flag: a needless wake-up costs less than a lost
+        // one.
         if !L::is_noticed() || !self.is_locked() {
             self.wake_sleeper();
         }
@@ -142,12 +151,12 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         }
     }
 
-    /// As [`lock`](Self::lock), for a thread that may have been woken in place of all sleepers on
-    /// the word. Makes sure that the next sleeper wakes up.
+    /// As [`lock`](Self::lock), for a thread that was woken, perhaps by the only wake-up that an
+    /// unlock sends while others sleep on the word. Makes sure that the next sleeper wakes up.
     pub(in crate::raw) fn lock_after_sleep(&self) {
-        // While the lock is free, the next sleeper can wake up beside this thread. To wake one
-        // after the other would leave CPUs idle in between, and idle CPUs take long to come back.
-        // The woken thread takes over the duty.
+        // While the lock is free, the next sleeper can wake up at the same time as this thread
+        // takes the lock. To wake one after the other would leave CPUs idle in between, and idle
+        // CPUs take long to come back. Then it is up to the woken thread to wake the one after it.
         if !Self::PARKS || !self.is_locked() && P::unpark_in(self.key(), 1, OTHERS) != 0 {
             return self.lock();
         }
@@ -168,7 +177,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
 #[derive(Debug)]
 pub(super) struct Waiting<'a, P: Platform, C: MutexConfig, L: Layout<P>> {
     mutex: &'a QueuedMutex<P, C, L>,
-    /// It has slept on the word, and has not passed on a wake-up since.
+    /// It has slept on the word, or set the flag to do so, and has not passed on a wake-up since.
     pub(super) slept: bool,
 }
 
@@ -271,8 +280,9 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, 
         if self.mutex.request_handoff() {
             return Next::End(self.await_handoff(wait.deadline).then_some(()));
         }
-        // Another waiter's request stands. If the lock is free it may need this CPU to come and
-        // take it.
+        // Another waiter's request stands, and is served first. If the lock becomes free, that
+        // waiter may need this CPU to come and take it, so this one sleeps for a moment. If not,
+        // the next unlock hands the lock over, and a later one wakes this waiter.
         let spin = SPIN_NS.min(left);
         match self.mutex.word.wait_until_free(spin) {
             true => self.timed_sleep(spin),

@@ -1,5 +1,5 @@
-//! The lock word, in two layouts. Nothing else touches it. One method per row of the table in
-//! [`mutex`](super).
+//! The two bytes that say whether the lock is held and who wants it, in two layouts. Only the
+//! methods here access them. The table in [`mutex`](super) shows all that these do.
 
 use super::{MutexConfig, OTHERS, Osq, REQUESTER};
 use crate::defect::Defect;
@@ -11,17 +11,19 @@ use crate::platform::{Atomic, ConstAtomic, ConstPlatform, Ordering, Ordering::*,
 pub(super) const HANDOFF: u8 = 1;
 /// The lock belongs to the requester, which has not noticed yet.
 pub(super) const PICKUP: u8 = 2;
-/// A thread sleeps on the word. An unlock, or a pickup, wakes one of them.
+/// A thread other than the requester sleeps on the word, or is about to. An unlock or a pickup
+/// clears the flag and wakes one such thread, which sets it again for those that still sleep.
 pub(super) const SLEEPERS: u8 = 4;
-/// The requester sleeps on the word.
+/// The requester sleeps on the word, or is about to.
 pub(super) const HANDOFF_SLEEPS: u8 = 8;
-/// Set by the waiter at the front, cleared by the next unlock.
+/// Set by the waiter at the front, cleared by the next unlock. So that waiter learns of an unlock
+/// even if the lock is held again when it looks.
 pub(super) const WATCHED: u8 = 16;
 /// The lock is kept. Newcomers queue, and the front waiter sleeps for a quantum.
 pub(super) const KEPT: u8 = 32;
-/// The process, in a chain of forks, that the request was made in. A request of another process is
-/// void, since its requester does not exist here: the next unlock clears it, and another requester
-/// overwrites it.
+/// The process that the request was made in, as its number in a chain of forks, modulo 4. A request
+/// of another process is void, since its requester does not exist here: the next unlock clears it,
+/// and another requester overwrites it.
 pub(super) const GENERATION: u8 = 64 + 128;
 
 /// What a request sets. It ends as a whole, and so does what another process left of one.
@@ -52,7 +54,7 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
     /// An unlocked word.
     fn new() -> Self;
 
-    /// A running thread takes the lock. Even a failing try takes the line from the holder.
+    /// Takes the lock if it is free (`true`). Even a failing try takes the line from the holder.
     fn take(&self) -> bool;
 
     /// Whether the lock is held.
@@ -61,7 +63,8 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
     /// Waits until the lock is seen free, for at most so many nanoseconds.
     fn wait_until_free(&self, nanos: u64) -> bool;
 
-    /// The flags. `order` is Acquire to pick up a lock that has been handed over.
+    /// The flags. `order` is Acquire where [`PICKUP`] among them means that the caller has the
+    /// lock.
     fn flags(&self, order: Ordering) -> u8;
 
     /// Sets flags. Returns those before.
@@ -73,16 +76,18 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
     /// Replaces the flags by what `f` makes of them, unless that is `None`. The result is the flags
     /// before, as `Err` if nothing was changed.
     ///
-    /// Only waiters and unlocks that are watched change the flags, each a few times. With
-    /// [`Joined`] threads that take or release the lock change the same atomic.
+    /// It tries again whenever another thread has changed the same atomic meanwhile. With [`Split`]
+    /// only waiters change it, and unlocks that find a flag set, each a few times. With [`Joined`]
+    /// all that take or release the lock do.
     fn fetch_update(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8>;
 
     /// The holder unlocks, hands over if that is requested, and wakes who sleeps for it. `queue` is
     /// the lock's.
     fn unlock<C: MutexConfig>(&self, key: *const u32, queue: &Osq<P>);
 
-    /// After a waiter has set its flag, to sleep: from now on either the waiter sees the lock free,
-    /// or the holder sees the flag. `false`: perhaps neither does. With one atomic it is certain.
+    /// Executes the fence of a waiter that has set its flag in order to sleep: afterwards either
+    /// the waiter sees the lock free, or the holder sees the flag. `false`: perhaps neither does,
+    /// since the kernel refuses the fence. A layout of one atomic needs none.
     fn is_noticed() -> bool {
         true
     }
@@ -158,7 +163,7 @@ impl<P: Platform> Layout<P> for Split<P> {
         // If others have tried meanwhile, the line is away. Without this, the load of the flags
         // would fetch it once and the store a second time, for writing.
         P::prefetch_for_writing(&self.locked);
-        // Relaxed: a request or a watch that comes later is served by the next unlock.
+        // Relaxed: a request or a watch that this load misses is served by the next unlock.
         if self.flags.glance(Relaxed) & (HANDOFF | WATCHED) != 0 && self.unlock_watched(key) {
             return;
         }
@@ -193,8 +198,8 @@ impl<P: Platform> Split<P> {
         handed && P::DEFECT != Defect::MutexDoubleHandOff
     }
 
-    /// Wakes the requester, if it sleeps, and one of the other sleepers on the word. The requester
-    /// may be giving up just now, and does not pass a wake-up on.
+    /// Wakes the requester, if it sleeps, and one of the other sleepers on the word. To wake the
+    /// requester alone would not do: it may be giving up just now, and passes no wake-up on.
     #[cold]
     #[inline(never)]
     fn wake(&self, key: *const u32) {
@@ -295,9 +300,9 @@ impl<P: Platform> Joined<P> {
         let forgets = C::TRIALS > 0 && P::random() % C::TRIALS == C::TRIALS - 1;
         let unlock = |seen| {
             let flags = flags_in(seen);
-            // Only a waiter at the front finds out that a lock is no longer kept, and contention
-            // may end without one. With the flag each lock and unlock takes two tries. The queue is
-            // read while the lock is still held.
+            // Only a waiter at the front finds out that a lock should not be kept any longer, and
+            // contention may end without one. As long as the flag is set each lock and each unlock
+            // takes two tries. The queue may be read, since the lock is still held.
             if flags == KEPT && forgets && queue.last() == 0 {
                 return Some(0);
             }
@@ -317,7 +322,8 @@ impl<P: Platform> Joined<P> {
     }
 }
 
-/// Whether an unlock that found these flags has handed over. If so, wakes a requester that sleeps.
+/// Finishes an unlock that found the flags `before`: if these made it a hand-off (`true`), counts
+/// that, and wakes the requester if it sleeps.
 fn handed_over<P: Platform>(before: u8, key: *const u32) -> bool {
     let handed = is_requested::<P>(before);
     if handed {
