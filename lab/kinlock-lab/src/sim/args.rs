@@ -42,10 +42,10 @@ pub struct Args {
     /// For grid: run only a fifth of its cells
     #[arg(long)]
     pub quick: bool,
-    /// Locks, separated by commas; the baseline is always added. For cid-* workloads these are
-    /// policies for concurrency IDs, for the workload invalidation backends of delayed invalidation
-    /// [default: tas,ticket,mcs,qspinlock,cna-v10,cna, or all policies or backends; for grid and
-    /// for a recorded program: futex,mutex,mutex-cna]
+    /// Locks, separated by commas; the baseline is always added. With cid-* workloads name policies
+    /// for concurrency IDs, and with invalidation name backends of delayed invalidation [default:
+    /// tas,ticket,mcs,qspinlock,cna-v10,cna, or all policies or backends; for grid and for a
+    /// recorded program: futex,mutex,mutex-cna]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = lock)]
     pub locks: Vec<locks::Kind>,
     /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..142 [default:
