@@ -1,10 +1,10 @@
 //! Cache lines: which core has them, and the cost of getting them.
 //!
 //! The granule is the line of 64 bytes, found by the address of the simulated atomic, so false
-//! sharing is real. Each line has at most one **owner** (a core that has modified it, or may do so
-//! without asking, as the only one that has it), a set of **sharers** (cores that can read it
-//! without asking) and the set of last-level **caches** that hold it clean. Transfers that change
-//! the owner of a line exclude each other: the line is **busy** until they are done.
+//! sharing is real. Each line has at most one **owner** (a core that has modified it, or that is
+//! the only one to have it and so may modify it without asking), a set of **sharers** (cores that
+//! can read it without asking) and the set of last-level **caches** that hold it clean. Transfers
+//! that change the owner of a line run one after another: the line is **busy** until they are done.
 //!
 //! | access | the line is | cost | afterwards |
 //! | --- | --- | --- | --- |
@@ -19,7 +19,7 @@
 //! | write | nowhere | `memory[..]` | owned |
 //! | either | transferred between sockets, home is a third one | + `third_party_home` | |
 //!
-//! (1) and `modified_homed_at_reader`, if the home is the reader's socket and not the owner's.
+//! (1) plus `modified_homed_at_reader`, if the home is the reader's socket and not the owner's.
 //!
 //! Capacity is not modelled: a line stays in a core's caches until another core writes to it.
 
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
     Write,
 }
 
-/// The kinds of accesses, by how they meet the store buffer and the line.
+/// The kinds of accesses, by how they use the store buffer and whether the thread waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum How {
     /// A load: the thread waits for it.
@@ -49,7 +49,8 @@ pub(crate) enum How {
     /// A load that only a predicted branch depends on: the thread waits only if the line is
     /// elsewhere.
     Glance,
-    /// A store: buffered; its request for the line is sent meanwhile.
+    /// A store: it enters the store buffer, and the request for its line is sent at once. The
+    /// thread does not wait.
     Store,
     /// A request for the line ahead of a store: the thread goes on, and nothing waits for it.
     Prefetch,
@@ -72,11 +73,12 @@ impl How {
 pub(crate) enum Service {
     OwnCache,
     LastLevel,
-    /// From another core of the same last-level cache, or by invalidating such ones only.
+    /// Read from another core with the same last-level cache, or written after only such cores had
+    /// to drop the line.
     Nearby,
-    /// The same from another last-level cache of the socket.
+    /// As `Nearby`, but the farthest core involved is in another last-level cache of the socket.
     Local,
-    /// The same across sockets.
+    /// As `Nearby`, but the farthest core involved is in another socket.
     Remote,
     Memory,
 }
@@ -152,7 +154,7 @@ impl Line {
         self.owner == core || kind == Kind::Read && self.sharers.contains(core as usize)
     }
 
-    /// When it can next be transferred.
+    /// The time from which the line can be transferred again.
     #[inline]
     pub(crate) fn busy(&self) -> u64 {
         self.busy
@@ -181,7 +183,8 @@ impl CoreSet {
 
     #[inline]
     fn become_only(&mut self, core: usize) {
-        // In place. To copy a set built elsewhere, the host would have to wait for its last store.
+        // The set is changed in place, which is faster on the host. A set that is built elsewhere
+        // and then copied would be read right after its last store, and the read would wait for it.
         self.0 = Default::default();
         self.insert(core);
     }
@@ -243,7 +246,8 @@ impl Fabric {
     }
 
     /// How long a request for `line` from `at` travels until it is queued behind earlier ones: half
-    /// of the latency. The nearer of two simultaneous requests is therefore served first.
+    /// of the latency, and nothing if no cache has the line. So the nearer of two simultaneous
+    /// requests is served first.
     #[inline(always)]
     pub(crate) fn travel(&self, line: &Line, kind: Kind, at: Place) -> u64 {
         if line.hits(kind, at.core) {
@@ -309,7 +313,7 @@ impl Fabric {
                 line.caches |= 1 << at.cache;
                 line.sharers.insert(at.core as usize);
             }
-            // What only this core has, it may write without asking.
+            // No other core has the line now, so this core may write it without asking.
             Kind::Read | Kind::Write => {
                 line.caches = 1 << at.cache;
                 line.sharers.become_only(at.core as usize);
@@ -390,9 +394,9 @@ impl Fabric {
 struct Span {
     nearest: Distance,
     farthest: Distance,
-    /// One of them is in the home socket.
+    /// At least one of the caches is in the home socket.
     at_home: bool,
-    /// All that are outside the asking socket are in the home socket.
+    /// Every cache outside the asking socket is in the home socket.
     only_at_home: bool,
 }
 

@@ -4,8 +4,9 @@
 //!   start -> all run until the time is up, or a wait lasts too long -> stop -> drain -> Outcome
 //! ```
 //!
-//! A thread that waits for a lock cannot be told to stop waiting. So the watchdog joins only
-//! threads that have said that they are finished. Threads that hang are reported and left behind.
+//! A thread that waits for a lock cannot be told to stop waiting. So the watchdog joins the threads
+//! only after all have said that they are finished. If some hang, it reports them and leaves all
+//! threads behind.
 
 mod member;
 
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// The watchdog's period.
 const TICK: Duration = Duration::from_millis(5);
-/// How many threads are described when some hang.
+/// A report describes at most this many of the threads that hang.
 const MOST_DESCRIBED: usize = 8;
 
 /// The parameters of a crew.
@@ -32,11 +33,12 @@ pub struct Orders {
     pub threads: usize,
     /// For how long they run.
     pub duration: Duration,
-    /// After this time a wait counts as endless.
+    /// A wait that lasts longer than this counts as endless.
     pub hang: Duration,
     /// The longest wait for the lock that is still fair.
     pub longest_wait: Duration,
-    /// Whether each thread is pinned to a CPU: round robin over those that the process may use.
+    /// Whether each thread is pinned to a CPU. The CPUs that the process may use are dealt out in
+    /// turn.
     pub pinned: bool,
     /// Determines what each thread does.
     pub seed: u64,
@@ -85,8 +87,8 @@ impl Outcome {
 /// milliseconds.
 ///
 /// `body` should return soon after [`Worker::running`] has become false. `meanwhile` returns
-/// whether the scenario has reached the situations it is for. The run goes on until it has, but for
-/// at most [`Orders::hang`] beyond its time.
+/// whether the scenario has reached the situations that it was written to reach. If it has not when
+/// [`Orders::duration`] is over, the run goes on, for at most [`Orders::hang`] more.
 pub fn run(
     orders: &Orders,
     body: impl Fn(&mut Worker) + Send + Sync + 'static,

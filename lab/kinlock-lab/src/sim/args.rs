@@ -1,4 +1,4 @@
-//! The arguments.
+//! The arguments of `kinlock-lab sim`.
 
 use std::path::{Path, PathBuf};
 
@@ -15,20 +15,22 @@ use crate::simulation::sampling::{Sampling, seconds};
 
 /// Simulate a workload on a large machine
 ///
-/// The library's own locks run on a simulated cache-coherent NUMA machine: which lock is best
-/// there, under that load? Results depend neither on the machine that simulates nor on how many of
-/// its CPUs take part.
+/// The library's own locks run on a simulated cache-coherent NUMA machine. The results show which
+/// lock is best on that machine under that load. They depend neither on the machine that simulates
+/// nor on how many of its CPUs take part.
 ///
-/// Every lock runs every workload with every number of threads, with several seeds, and with the
-/// first seed also with other latencies between sockets: bands show the extremes of all of these.
+/// Every lock runs every workload with every number of threads and with several seeds. With the
+/// first seed it also runs with other latencies between sockets. Bands show the extremes of all
+/// these runs.
 #[derive(clap::Args)]
 #[command(after_long_help = include_str!("help.txt"))]
 pub struct Args {
     /// The machine: the name of one that is built in, or a file that describes one
     #[arg(long, value_name = "NAME|FILE", default_value = "haswell-ex-4s")]
     pub machine: String,
-    /// Workloads, separated by commas; grid: all its cells, each of which is a workload, such as
-    /// grid:400ns/100ns/16; a file that `kinlock record` wrote: the locks of that program
+    /// Workloads, separated by commas. grid stands for all its cells, each of which is a workload,
+    /// such as grid:400ns/100ns/16. A file that `kinlock record` wrote stands for the locks of the
+    /// recorded program
     #[arg(
         long,
         value_name = "A,B|FILE",
@@ -37,22 +39,22 @@ pub struct Args {
         value_parser = workload,
     )]
     pub workload: Vec<Asked>,
-    /// For grid: a fifth of its cells
+    /// For grid: run only a fifth of its cells
     #[arg(long)]
     pub quick: bool,
-    /// Locks, separated by commas; the baseline always comes along. For cid-* workloads policies
-    /// for concurrency IDs, for invalidation backends of delayed invalidation [default:
-    /// tas,ticket,mcs,qspinlock,cna-v10,cna, or all of the others; for grid and for a recorded
-    /// program: futex,mutex,mutex-cna]
+    /// Locks, separated by commas; the baseline is always added. With cid-* workloads name policies
+    /// for concurrency IDs, and with invalidation name backends of delayed invalidation [default:
+    /// tas,ticket,mcs,qspinlock,cna-v10,cna, or all policies or backends; for grid and for a
+    /// recorded program: futex,mutex,mutex-cna]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = lock)]
     pub locks: Vec<locks::Kind>,
     /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..142 [default:
     /// doubling up to the machine's CPUs; for grid: 2,16,64]
     #[arg(long, value_name = "LIST")]
     pub threads: Option<ThreadCounts>,
-    /// Simulated seconds of each run, after a warm-up of a tenth of that; the default gives each of
-    /// four locality domains its quantum of 10 ms. The cid-* workloads take longer;
-    /// cid-intermittent ends after its five runs whatever is asked for
+    /// Simulated seconds of each run, after a warm-up of a tenth of that. The default is long
+    /// enough to give each of four locality domains its quantum of 10 ms. The cid-* workloads take
+    /// longer; cid-intermittent ends after its five runs, whatever this says
     #[arg(
         long,
         value_name = "S",
@@ -70,7 +72,7 @@ pub struct Args {
     /// For cna: whether queues are reordered; auto: if the machine has several locality domains
     #[arg(long, value_name = "auto|on|off", default_value_t = Numa::Auto)]
     pub numa: Numa,
-    /// For cna: how a waiter of the same locality domain is looked for
+    /// For cna: how the queue is searched for a waiter of the same locality domain
     #[arg(long, value_name = "full|incremental", default_value_t = Scan::Full)]
     pub scan: Scan,
     /// For cna: how long hand-offs may stay in a locality domain while others wait, as 10ms or 2^16
@@ -83,11 +85,12 @@ pub struct Args {
     /// invalidation-locked]
     #[arg(long, value_name = "NAME", value_parser = lock)]
     pub baseline: Option<locks::Kind>,
-    /// Run only part I of N, to share the work with other machines; --json FILE takes the part
+    /// Run only part I of N, to share the work with other machines; --json FILE says where to write
+    /// that part
     #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
     pub shard: Option<Shard>,
-    /// Put parts together that --shard has written, instead of simulating: the result is that of
-    /// one whole run
+    /// Do not simulate, but put together the parts that runs with --shard have written. The result
+    /// is the same as that of one whole run
     #[arg(
         long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = [
@@ -97,10 +100,10 @@ pub struct Args {
         ],
     )]
     pub merge: Vec<PathBuf>,
-    /// Trace instead, with the first seed: what each hand-off of the lock waited for, on which
-    /// line. Takes one workload and one number of threads. The last 1000 hand-offs go to FILE: the
-    /// name ends in .csv or .json (- for JSON on stdout), or in .svg for a picture of the
-    /// last few
+    /// Instead of comparing locks, trace with the first seed what each hand-off of the lock waited
+    /// for, and on which line. Takes one workload and one number of threads. The last 1000
+    /// hand-offs go to FILE, whose name ends in .csv or .json (- for JSON on stdout), or in .svg
+    /// for a picture of the last few
     #[arg(
         long, value_name = "FILE",
         conflicts_with_all = [

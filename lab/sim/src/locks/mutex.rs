@@ -1,4 +1,5 @@
-//! The library's mutex, its own source, in several configurations.
+//! The library's own mutex, compiled from its source for the simulator, in several configurations.
+//! The list also has the mutex of the standard library, with which ours is compared.
 //!
 //! # Invariants
 //!
@@ -10,7 +11,8 @@ use crate::world::with;
 use kinlock_core::config::Tuning;
 use kinlock_core::raw::mutex::{MutexConfig, Queue, QueuedMutex};
 
-/// All of them. A queue that is new to the library takes a configuration below and a line here.
+/// All mutexes that sleep. To simulate a new queue of the library, add a configuration below and an
+/// entry here.
 pub(super) const ALL: &[Kind] = &[
     Kind::new(
         "mutex",

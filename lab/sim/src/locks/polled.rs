@@ -1,13 +1,14 @@
-//! The mutexes of the published tables, as near as it gets to a kernel's at the time: spinners poll
-//! the word all the time, or queue and only the head polls. They never sleep: a kernel's CPU that
-//! has nothing better to do spins for as long as the holder runs.
+//! The mutexes of the published tables, modelled as closely as possible on those of the kernels
+//! that were measured. Either all spinners poll the word all the time, or they queue and only the
+//! head of the queue polls. They never sleep: in a kernel, a CPU without other work spins for as
+//! long as the holder runs.
 
 use super::osq::{CpuNumber, Osq};
 use super::{Kind, Lock};
 use crate::platform::{Sim, SimU8, SimU32};
 use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
 
-/// All of them.
+/// All polled mutexes.
 pub(super) const ALL: &[Kind] = &[
     Kind::new(
         "polled",
@@ -75,8 +76,10 @@ impl Polled {
         taken
     }
 
-    /// Waits until the word is free, looks again after what a kernel checks in between, and only
-    /// then takes it: without that look all spinners would try at once.
+    /// Waits until the word is free, looks at it again, and only then tries to take it.
+    ///
+    /// The first reads of the clock and of the word stand for what a kernel checks between its
+    /// wait and its attempt. Without the second look all spinners would try at the same moment.
     fn poll(&self, until: u64) -> bool {
         loop {
             Sim::now();
@@ -95,14 +98,15 @@ impl Polled {
         }
     }
 
-    /// By an exchange, as a kernel's count was incremented: the holder waits for the line.
+    /// Releases by an exchange, because those kernels incremented a count. Unlike a store, it makes
+    /// the holder wait for the line.
     fn unlock(&self) {
         self.locked.swap(FREE, Release);
     }
 }
 
-/// A mutex with its owner's name beside it, as a kernel's has: written after locking and before
-/// unlocking.
+/// A mutex that also stores its owner's number, as a kernel's mutex does. The number is written
+/// after locking and cleared before unlocking.
 struct Owned {
     mutex: Polled,
     owner: SimU32,
@@ -129,15 +133,16 @@ impl Lock for Owned {
     }
 }
 
-/// A mutex whose waiters give up now and then, and start anew: they leave the queue from any place
-/// in it.
+/// A mutex whose waiters give up now and then, and start again from the end of the queue. So they
+/// leave the queue from any place in it.
 struct Impatient(Polled);
 
 fn place_impatient(threads: usize, number: CpuNumber) -> &'static dyn Lock {
     crate::place(Impatient(Polled::new(Some(Osq::new(threads, number)))))
 }
 
-/// Nanoseconds after which they do so first; each later time takes twice as long.
+/// How many nanoseconds a waiter waits before it gives up for the first time. Each later wait may
+/// last twice as long as the one before it.
 const FIRST_LIMIT_NS: u64 = 200_000;
 
 impl Lock for Impatient {

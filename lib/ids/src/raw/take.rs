@@ -8,6 +8,7 @@ use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 /// How many kept IDs an acquisition compares to find an old one.
 const CANDIDATES: u32 = 8;
 
+/// With a seeded defect an acquisition gives up after this many rounds.
 const ROUNDS_WITH_A_DEFECT: u32 = 100_000;
 
 impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
@@ -26,7 +27,7 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
                 return result;
             }
             rounds += 1;
-            // With a defect the state may be inconsistent for ever.
+            // A defect may leave a state in which no round ever succeeds.
             if DEFECT != 0 && rounds == ROUNDS_WITH_A_DEFECT {
                 return Err(IdError::Exhausted);
             }
@@ -78,7 +79,8 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
         .or_else(|| self.take_idle(limit))
     }
 
-    /// A fresh ID below the limit: below the current one, not the one that the caller has seen.
+    /// A fresh ID below the limit. The limit may have come down since the caller saw it, so the ID
+    /// has to be below the current limit, too.
     fn spread(&self, seen: u32) -> Option<u32> {
         let fresh = self
             .shape
@@ -86,8 +88,9 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
         fresh.and_then(|id| self.take_fresh(id))
     }
 
-    /// An ID at or above `from`, the limit: one that was handed out before, or a fresh one if a
-    /// search finds all IDs from `first` on held. `Ok(None)`: one has become available.
+    /// An ID at or above the limit `from`: one that was handed out before, or a fresh one if a
+    /// search finds all IDs from `first` on held. `Ok(None)`: another thread has changed something
+    /// during the search, so the caller has to try again.
     pub(super) fn find_above(&self, from: u32, first: u32) -> Result<Option<u32>, IdError> {
         let grown = self.shape.grown();
         if let Some(id) = self.claim_lowest(from, grown) {
@@ -111,10 +114,11 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
         Ok(fresh.and_then(|id| self.take_fresh(id)))
     }
 
-    /// Whether each ID of the range is found held, one after the other.
+    /// Whether each ID of the range is found held. The IDs are looked at one after the other, not
+    /// at one moment.
     ///
-    /// Read-modify-writes, which read the newest values: a late load could find an ID held that was
-    /// given back before this acquisition began.
+    /// The looks are read-modify-writes because these read the newest values. A plain load may read
+    /// an old one, and so find an ID held that was given back before this acquisition began.
     fn all_held(&self, from: u32, to: u32) -> bool {
         if Self::has(Defect::AboveBound) {
             return true;
@@ -135,8 +139,9 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
         })
     }
 
-    /// Takes an ID that is free or kept. A fresh one is not if another thread was faster, or if it
-    /// has been held since before the limit came down.
+    /// Takes the ID by which this thread has just made `grown` larger, if it is free or kept.
+    /// `None`: it is held. Another thread was faster, or the ID has been held since before the
+    /// limit came down.
     fn take_fresh(&self, id: u32) -> Option<u32> {
         if self.claim(id) {
             return Some(id);
@@ -144,10 +149,12 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
         self.take_from_keeper(id)
     }
 
-    /// Takes an ID below the limit that a record keeps: the first old one, or of the first few the
-    /// one that has been marked for longest.
+    /// Takes an ID below the limit that a record keeps. It takes the first old one that it finds.
+    /// If none of the first [`CANDIDATES`] is old, it takes the one among them that has been marked
+    /// for longest.
     ///
-    /// Marks the unmarked IDs that it passes: the first step of the hand-shake with their owners.
+    /// It also marks the unmarked IDs that it passes, which is the first step of the hand-shake
+    /// with their owners.
     fn take_idle(&self, limit: u32) -> Option<u32> {
         if limit == 0 || Self::has(Defect::AboveBound) {
             return None;
@@ -210,8 +217,9 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
         }
     }
 
-    /// Puts an ID that the caller holds into the record, whose word becomes `new`. `false`: the
-    /// record keeps or lends another.
+    /// Puts an ID that the caller holds into the record, whose word becomes `new`. If the record
+    /// keeps an ID that the limit does not allow any more, that one is freed. `false`: the record
+    /// lends an ID, or keeps one that is still allowed.
     pub(super) fn occupy(&self, at: u32, new: Word) -> bool {
         let Some(record) = self.storage.records().get(at as usize) else {
             return false;
@@ -239,13 +247,14 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
 }
 
 impl Held {
-    /// An ID that no record lent.
+    /// An ID that is held without a record that lends it.
     pub(super) fn nowhere(id: u32) -> Self {
         Held { at: NOWHERE, id }
     }
 }
 
-/// Takes the ID that the record keeps, if its word is still `old`.
+/// Takes the ID that the record keeps, by changing its word from `old` to `new`. `false`: the word
+/// is not `old` any more.
 fn exchange<P: Platform>(record: &Record<P>, old: Word, new: Word) -> bool {
     // Acquire pairs with the Release of the thread that made the record keep it. Release: a search
     // that sees this word must see what came before it.
@@ -255,9 +264,10 @@ fn exchange<P: Platform>(record: &Record<P>, old: Word, new: Word) -> bool {
         .is_ok()
 }
 
-/// For how long the record has been marked; `None` if it is not. Relaxed: the time of one marking
-/// thread may be seen with the mark of another, or a late thread may write a time before the last
-/// use. So an ID may seem older or younger than it is. Ownership does not depend on it.
+/// For how long the record has been marked; `None` if it is not. Relaxed suffices: the time of one
+/// marking thread may be seen with the mark of another, or a late thread may write a time before
+/// the last use. So an ID may seem older or younger than it is, but who owns it does not depend on
+/// that.
 pub(super) fn idle_since<P: Platform>(record: &Record<P>, word: Word, now: u64) -> Option<u64> {
     word.is_marked()
         .then(|| now.saturating_sub(record.marked_at.load(Relaxed)))

@@ -1,25 +1,25 @@
 //! Several copies of this library in one process, and what they share.
 //!
 //! A plugin, a Python extension and a preloaded library each link a copy of their own. They may use
-//! one lock: through an ABI, or in a C structure. A lock's word names waiters by number, and its
-//! announced readers stand in a table outside of it. So all copies that use one lock have to use
-//! one table of slots and one table of readers. They have to agree on the number of forks and on
-//! the kind of queue, too.
+//! the same lock: through an ABI, or in a C structure. A lock's word names waiters by number, and
+//! its announced readers are in a table outside of it. So all copies that use a lock have to use
+//! the same table of slots and the same table of readers. They also have to agree on the number of
+//! forks and on the kind of queue.
 //!
 //! # How copies find each other
 //!
-//! Through a page of memory at an address that all copies compute alike: the *meeting page*. The
-//! first copy that needs a table maps it, with the flag that refuses to replace another mapping. So
-//! one copy succeeds, without a lock. A forked child inherits the page, and `exec` removes it. It
-//! outlives the copy that mapped it. Nothing here allocates, waits for another thread or calls the
-//! loader, so a thread may do all this in a signal handler, before constructors have run, and while
-//! another thread holds the loader's lock.
+//! They meet on a page of memory, the *meeting page*, at an address that all copies compute alike.
+//! Each copy that needs a table tries to map it, with the flag that refuses to replace another
+//! mapping. So exactly one copy succeeds, without a lock. A forked child inherits the page, and
+//! `exec` removes it. It outlives the copy that mapped it. Nothing here allocates, waits for a lock
+//! or calls the loader, so a thread may do all this in a signal handler, before constructors have
+//! run, and while another thread holds the loader's lock.
 //!
 //! ```text
 //!   meeting page                 card of the first copy        tables of the first copy
 //!     magic                        kind                          slots, rows of readers
 //!     first  ------------------>   tables  ------------------>   kind of queue
-//!     forks                        name of the object            the copies that use them
+//!     forks, serials               name of the object            the copies that use them
 //! ```
 //!
 //! The first copy that writes the address of its card to the page offers its own tables, which are
@@ -36,20 +36,20 @@
 //! The kind is a hash of the version, of the layout of the tables, and of [`MEANING`], a number
 //! that developers raise when they change what the tables mean. A copy without tables is *apart*.
 //! Its threads wait without queueing, as those without a slot do, and its readers do not announce
-//! themselves. That is slower and less fair, but a lock works whoever else uses it, as long as its
-//! word means the same to both.
+//! themselves. That is slower and less fair, but the lock works between any two copies to which its
+//! word means the same.
 //!
-//! There is one exception: in a read-biased lock readers are announced that this copy cannot find.
-//! So it takes the lock for reading only. Attempts to write fail, and waits with a time limit last
-//! until the bias is over, which others have to end. A wait without a limit ends the process with a
-//! message. This copy never sets the bias itself, so all this happens only with locks that copies
-//! share.
+//! There is one exception. In a read-biased lock other copies may have announced readers that this
+//! copy cannot find. So while a lock is biased, this copy takes it for reading only. An attempt to
+//! write fails. A wait with a time limit goes on until another copy ends the bias, or until the
+//! time is up. A wait without a limit ends the process with a message. This copy never sets the
+//! bias itself, so all this happens only with locks that copies share.
 //!
 //! # Fork
 //!
-//! Each copy has handlers of its own. In the child the first that runs counts the fork, and the
-//! first of those that share tables resets them. It asks each copy which slot and row the forking
-//! thread has there.
+//! Each copy has fork handlers of its own. In the child, the first handler that runs counts the
+//! fork. Of the copies that share tables, the first whose handler runs resets them. It asks each of
+//! these copies which slot and row the forking thread has there.
 //!
 //! # Compatibility
 //!
@@ -60,15 +60,15 @@
 //!
 //! 1. `getauxval` has no preconditions. Memory that `mmap` has mapped without replacing anything is
 //!    not in use. The other calls get numbers, or addresses which the kernel checks.
-//! 2. The pointer is null, or to a static of this copy, or was read from a meeting page. Those are
-//!    to the meeting page, which is never unmapped, or to statics of copies, which are never
-//!    unloaded. So they are valid for ever. All are shared references, to atomics and constants.
+//! 2. The pointer points to the meeting page, which is never unmapped, or to a static of this copy
+//!    or of one that wrote the address to the page. Such copies are never unloaded. So it stays
+//!    valid. All references are shared, and what they refer to are atomics and constants.
 //! 3. What is at the address is a meeting page: it begins with [`MAGIC`]; or it is all zeros and
 //!    one page long, at an address that nothing else asks for, so that another thread has just
 //!    mapped it.
-//! 4. What a copy of the same kind has written means here what it means there.
-//! 5. The name of an object ends with a zero byte, and lives as long as its object is loaded, which
-//!    is for ever.
+//! 4. What a copy of the same kind has written has the same meaning in this copy.
+//! 5. The name of an object ends with a zero byte, and exists as long as the object is loaded. The
+//!    object is never unloaded.
 //! 6. `fork` calls a part's `reset_in_child` in the child of a fork, on its only thread.
 
 use super::thread;
@@ -85,7 +85,7 @@ use core::sync::atomic::{
 use kinlock_core::slots::{MEANING, Node, Slot, Waiters};
 use kinlock_core::visible_readers::{Row, VisibleReaders};
 
-/// What copies of one kind share. Raise [`MEANING`] if it changes, or the type [`Kept`] does.
+/// What copies of one kind share. Raise [`MEANING`] if this type or the type [`Kept`] changes.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Tables {
@@ -96,7 +96,7 @@ pub(super) struct Tables {
     pub(super) queue: AtomicU8,
     /// The number of forks when the tables were last reset.
     reset: AtomicU8,
-    /// For each copy the address of its function [`kept`]; 0: none yet.
+    /// For each copy that uses these tables the address of its function [`kept`]; 0: a free entry.
     copies: [AtomicUsize; COPIES],
 }
 
@@ -112,7 +112,8 @@ struct Card {
     object: AtomicPtr<c_char>,
 }
 
-/// The meeting page, or a place for the number of forks in a copy that has no page.
+/// What the meeting page contains. A copy without the page has a static of this type instead, for
+/// the number of forks and for serials.
 #[repr(C)]
 struct Meeting {
     magic: AtomicU64,
@@ -127,7 +128,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"kinlock\x01");
 
 static ROWS_IN_USE: AtomicU32 = AtomicU32::new(0);
 
-/// The tables of this copy. In use if it is the first.
+/// The tables of this copy. They are used only if it is the first copy.
 static OWN: Tables = Tables {
     waiters: TABLE.waiters(),
     announced: VisibleReaders::new(&ROWS, &ROWS_IN_USE),
@@ -151,7 +152,7 @@ static CARD: Card = Card {
     object: AtomicPtr::new(ptr::null_mut()),
 };
 
-/// In place of the page, where that cannot be mapped.
+/// Used instead of the meeting page if this copy cannot map that, or is apart.
 static ALONE: Meeting = Meeting {
     magic: AtomicU64::new(MAGIC),
     first: AtomicPtr::new(ptr::null_mut()),
@@ -159,11 +160,11 @@ static ALONE: Meeting = Meeting {
     serials: AtomicU32::new(0),
 };
 
-/// This copy may be unloaded, so no other must depend on it.
+/// Whether this copy may be unloaded, so that no other copy must depend on it.
 static APART: AtomicBool = AtomicBool::new(false);
-/// Where this copy meets others; null: it has not had to yet.
+/// The meeting page, or [`ALONE`]; null: this copy has not looked for the page yet.
 static MEETING: AtomicPtr<Meeting> = AtomicPtr::new(ptr::null_mut());
-/// The tables that it uses; null as above.
+/// The tables that this copy uses; null: it has not found out yet.
 static TABLES: AtomicPtr<Tables> = AtomicPtr::new(ptr::null_mut());
 
 /// Copies with different numbers here do not use each other's tables.
@@ -222,22 +223,24 @@ pub(super) fn visible_readers() -> Option<&'static VisibleReaders<Native>> {
     (!ptr::eq(tables, &NONE)).then_some(&tables.announced)
 }
 
-/// A number for something that threads remember by it. Never 0, and never given out before, by this
-/// copy or by one with a meeting page. `None`: all numbers are in use.
+/// A new number, by which threads can remember an object that may be dropped, such as a domain of
+/// IDs. It is never 0, and was never given out before by this copy or by one with a meeting page.
+/// `None`: all numbers have been given out.
 ///
-/// Copies with the page count in it, whichever tables they use. One without it counts for itself,
-/// from the middle of the numbers on: see [`are_serials_shared`].
+/// Copies that have the page count there, whichever tables they use. A copy without the page counts
+/// for itself, in the upper half of the numbers: see [`are_serials_shared`].
 pub fn next_serial() -> Option<u32> {
     meeting().next_serial(are_serials_shared())
 }
 
-/// Whether this copy takes serials from where others do. If not, another copy without a page may
-/// give out the same: what has a serial may be confused with a thing of that copy.
+/// Whether this copy takes serials from the meeting page, as others do. If not, another copy
+/// without the page may give out the same serial, so that an object of this copy may be confused
+/// with an object of that one.
 pub fn are_serials_shared() -> bool {
     !ptr::eq(meeting(), &ALONE)
 }
 
-/// Serials above this one are those of copies without a page.
+/// The last serial that is given out from the page. Copies without a page give out higher ones.
 const LAST_SHARED: u32 = u32::MAX >> 1;
 
 /// How many forks led to this process; see
@@ -253,13 +256,13 @@ fn meeting() -> &'static Meeting {
         return &ALONE;
     }
     tables();
-    // SAFETY: invariant 2. Whoever has the tables sees that this has been set before.
+    // SAFETY: invariant 2. Not null: `join` sets it before it sets the tables, which are set now.
     unsafe { &*MEETING.load(Relaxed) }
 }
 
 // ---- meeting ----------------------------------------------------------------------------------
 
-/// Finds out which tables this copy uses. Several threads may do so at once, and agree.
+/// Finds out which tables this copy uses. If several threads do this at once, all find the same.
 #[cold]
 #[inline(never)]
 fn join() -> &'static Tables {
@@ -272,7 +275,7 @@ fn join() -> &'static Tables {
             meeting_page()
         };
         let found = ptr::from_ref(page.unwrap_or(&ALONE)).cast_mut();
-        // Only the first of several threads may find that the page cannot be mapped.
+        // Threads may differ on whether the page can be mapped. What the first one found counts.
         meeting = match MEETING.compare_exchange(ptr::null_mut(), found, AcqRel, Acquire) {
             Ok(_) => found,
             Err(other) => other,
@@ -320,7 +323,7 @@ impl Meeting {
 }
 
 impl Tables {
-    /// Adds a copy, unless it is there already. `false`: there are too many.
+    /// Adds a copy, unless it is there already. `false`: there is no room for another one.
     fn enlist(&self, copy: Kept) -> bool {
         let copy = copy as *const () as usize;
         // Entries are never removed. So two threads that add the same copy agree on its entry.
@@ -331,12 +334,12 @@ impl Tables {
     }
 }
 
-/// The addresses between which the page lies: below those that sanitizers use, and above those of
-/// programs that are loaded at a fixed address, with 500 MB of their heap at least.
+/// The addresses between which the page lies. Sanitizers use addresses above these. Programs that
+/// are loaded at a fixed address lie below these, with at least 500 MB of their heap.
 const ADDRESSES: core::ops::Range<u64> = 0x6000_0000..0x7fe0_0000;
 
-/// The address of the page, and its size. It differs from process to process where the kernel
-/// places the stack at random, so that it is of no use to an attacker.
+/// The address of the page, and its size. Where the kernel places the stack at random, the address
+/// differs from process to process, so that an attacker cannot know it.
 fn place() -> (usize, usize) {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     // SAFETY: invariant 1.
@@ -346,7 +349,8 @@ fn place() -> (usize, usize) {
     };
     let size = size.max(4096) as u64;
     let pages = (ADDRESSES.end - ADDRESSES.start) / size;
-    // An address on the first stack, not the random bytes there, which a program may overwrite.
+    // Computed from an address on the main thread's stack, and not from the random bytes that are
+    // there, since a program may overwrite those.
     let number = ((stack as u64).wrapping_mul(ODD) >> 32) % pages;
     let address = ADDRESSES.start.next_multiple_of(size) + number * size;
     (address as usize, size as usize)
@@ -369,8 +373,8 @@ fn meeting_page() -> Option<&'static Meeting> {
 fn map(address: usize, size: usize) -> Option<bool> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // Not through the C library's function, which a program may have replaced by its own. Other
-    // architectures pass the arguments in other ways.
+    // The C library's function is avoided, as a program may have replaced it by its own. It is used
+    // on other architectures only because they pass the arguments of the system call in other ways.
     // SAFETY: invariant 1.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     let mapped = unsafe {
@@ -395,10 +399,11 @@ fn map(address: usize, size: usize) -> Option<bool> {
     }
 }
 
-/// How often a thread looks whether the page has been written to, and how often it naps then, for
-/// so many nanoseconds.
+/// How often a thread looks whether the page has been written to, before it begins to nap.
 const LOOKS: u32 = 1000;
+/// How often it then naps between looks.
 const NAPS: u32 = 50;
+/// How many nanoseconds a nap lasts.
 const NAP: libc::c_long = 200_000;
 
 /// Whether what is mapped at `address` is the meeting page.
@@ -406,14 +411,16 @@ fn is_meeting(address: usize, size: usize) -> bool {
     if stays_zero(address, 0).is_none() {
         return false;
     }
-    // SAFETY: the page can be read, as the kernel has just done. The number means nothing yet.
+    // SAFETY: the page can be read, as the kernel has just read it. Nothing yet relies on what the
+    // number means.
     let magic = unsafe { &*ptr::with_exposed_provenance::<AtomicU64>(address) };
     let written = |_| {
         core::hint::spin_loop();
         magic.load(Acquire) == MAGIC
     };
-    // The thread that has mapped it writes to it at once, unless it is held up. Who finds it before
-    // may do so in its place, if it cannot be a part of something larger.
+    // The thread that maps the page writes the number at once, unless it is held up. A thread that
+    // finds the page still empty may write the number in its place, but only if the page is not
+    // part of a larger mapping: that would be memory of something else.
     let alone = || !is_mapped(address - size, size) && !is_mapped(address + size, size);
     if (0..LOOKS).any(written) || magic.load(Acquire) == 0 && alone() {
         return true;
@@ -423,10 +430,11 @@ fn is_meeting(address: usize, size: usize) -> bool {
     changed == Some(Some(false)) && magic.load(Acquire) == MAGIC
 }
 
-/// Whether the word at `address` is zero for so many nanoseconds. `None`: it cannot be read.
+/// Whether the word at `address` stays zero for `nanos` nanoseconds, or until a signal comes.
+/// `None`: it cannot be read.
 fn stays_zero(address: usize, nanos: libc::c_long) -> Option<bool> {
-    // The kernel reads the word, and waits while it is zero. Of the calls that read memory this is
-    // one that waits for locks need anyway, so that no sandbox forbids it.
+    // The kernel reads the word and, if it is zero, waits. There are other system calls that read
+    // memory. But locks need this one to wait, so a sandbox in which locks work allows it.
     let time = libc::timespec {
         tv_sec: 0,
         tv_nsec: nanos,
@@ -450,23 +458,24 @@ fn is_mapped(address: usize, size: usize) -> bool {
 
 // ---- fork -------------------------------------------------------------------------------------
 
-/// The number of forks before the one under way. Written and read by the thread that forks, while
-/// it has shut the gate of [`fork`](crate::fork).
+/// The number of forks before the one under way. The thread that forks writes and reads it, while
+/// it keeps the gate of [`fork`](crate::fork) shut.
 static FORKS_BEFORE: AtomicU8 = AtomicU8::new(0);
 
-/// Before a fork. From then on this copy and its children have one meeting page.
+/// Called before a fork. It looks for the meeting page if this copy has not done so yet, so that
+/// the parent and the child use the same one.
 pub(super) fn before_fork() {
     FORKS_BEFORE.store(forks(), Relaxed);
 }
 
-/// Frees the slots of threads that do not exist in the child, and forgets such readers, unless
-/// another copy has done so. Signals are blocked meanwhile: a handler could claim a slot that is
-/// then declared free.
+/// Frees the slots and the announced readers of threads that do not exist in the child, unless
+/// another copy has already done so. Signals are blocked during this: a handler could otherwise
+/// claim a slot that is then declared free.
 pub(super) fn reset_in_child() {
     let (meeting, tables) = (meeting(), tables());
     let before = FORKS_BEFORE.load(Relaxed);
     if meeting.forks.load(Relaxed) == before {
-        // Never 0 again, and modulo 4 as if it had not wrapped.
+        // After 255 comes 252: the number is never 0 again, and modulo 4 it is what 256 would be.
         let forks = before.checked_add(1).unwrap_or(252);
         meeting.forks.store(forks, Relaxed);
     }
@@ -518,7 +527,7 @@ extern "C" fn kept(place: &mut Place) {
 
 // ---- a copy that is apart ---------------------------------------------------------------------
 
-/// The object with this copy cannot be kept loaded.
+/// Keeps this copy apart from all others, because the object that contains it may be unloaded.
 #[cfg(not(any(miri, target_feature = "crt-static")))]
 pub(super) fn keep_apart() {
     APART.store(true, Relaxed);
@@ -530,8 +539,8 @@ pub(super) fn set_object(name: *const c_char) {
     CARD.object.store(name.cast_mut(), Release);
 }
 
-/// Ends the process: readers are announced at the lock in the tables of another copy, and this copy
-/// is apart.
+/// Ends the process: another copy has announced readers of this lock in its tables, and this copy
+/// is apart, so that it cannot wait for them.
 #[cold]
 pub(super) fn meet_stranger(lock: *const u32) -> ! {
     let mut line = Text::<1024>::empty();
@@ -541,7 +550,7 @@ pub(super) fn meet_stranger(lock: *const u32) -> ! {
          cannot share their tables of readers: "
     );
     line.push_object(&CARD);
-    // SAFETY: invariant 2. A copy that waits for a lock has joined.
+    // SAFETY: invariant 2. Not null: a copy that waits for a lock has called `join`.
     match unsafe { &*MEETING.load(Acquire) }.first_card() {
         Some(first) if !ptr::eq(first, &CARD) => {
             let _ = line.write_str(" and ");
@@ -571,7 +580,8 @@ impl<const N: usize> Text<N> {
     }
 }
 
-/// Makes this copy one of another version, for tests. Has no effect once a thread has waited.
+/// For tests: from now on other copies take this one for a copy of another version. This has no
+/// effect once a thread has waited.
 pub fn pretend_other_version() {
     CARD.kind.store(!KIND, Relaxed);
 }

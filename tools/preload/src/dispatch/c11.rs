@@ -1,7 +1,8 @@
 //! The exported functions for the mutexes and condition variables of C11's threads.
 //!
-//! In the C library these objects are the same as those of POSIX. So they are here: each function
-//! calls the one of POSIX and translates its result.
+//! In the C library a C11 mutex is a POSIX mutex, and a C11 condition variable a POSIX condition
+//! variable. The same holds here: each function calls its POSIX counterpart and translates the
+//! result.
 
 use super::{condvar, mutex};
 use crate::posix::condvar::Condvar;
@@ -15,8 +16,8 @@ const BUSY: c_int = 1;
 const ERROR: c_int = 2;
 const TIMED_OUT: c_int = 4;
 
-/// The one bit of a mutex's type that matters. The C library tests no other, either: every mutex
-/// has a `timedlock`.
+/// The bit of a mutex's type that makes it recursive. It is the only bit that is tested, as in the
+/// C library: `mtx_timed` changes nothing, since every mutex can be locked with a time limit.
 const RECURSIVE: c_int = 1;
 
 fn result(error: c_int) -> c_int {

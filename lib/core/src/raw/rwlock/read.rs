@@ -5,13 +5,13 @@ use crate::raw::contend::constants::SPIN_NS;
 use crate::raw::waiter::left;
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
-    /// Takes the lock for reading, which has just failed. Returns `false` if the deadline has
-    /// passed.
+    /// Takes the lock for reading, after the fast path has failed. Returns `false` if the deadline
+    /// has passed.
     #[cold]
     #[inline(never)]
     pub(super) fn read_slow(&self, deadline: u64, passing: bool) -> bool {
         P::count(Event::SlowPath);
-        // If it succeeds, it was other readers that made the first try fail.
+        // This succeeds where the fast path failed only because other readers changed the word.
         let entered = match self.announce_or_enter(passing) {
             Some(counted) => self.finish(counted, deadline),
             None => !expired(deadline, P::now) && self.wait_to_read(deadline, passing),
@@ -22,7 +22,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         entered
     }
 
-    /// Enters if a look says that this is possible. Other readers do not make it fail.
+    /// Enters if a look at the word says that this is possible. It does not fail because other
+    /// readers change the word at the same time.
     pub(super) fn enter(&self, passing: bool) -> Option<Counted> {
         let seen = self.state.load(Relaxed);
         with_reader::<P>(seen, passing)?;
@@ -43,8 +44,9 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         })
     }
 
-    /// A reader has counted itself. If it has thereby taken the place of one that is leaving, see
-    /// `left_last`, a waiter that the last counted reader woke may have seen the wrong count.
+    /// A reader has counted itself and found the word `before`. If that brings the count back from
+    /// below zero, it has taken the place of a reader that is just leaving, see `left_last`. A
+    /// waiter that was woken before may have seen the wrong count, so it is woken again.
     fn counted(&self, before: u32) {
         let after = before.wrapping_add(READER);
         if is_below_zero(before) && count(after) == 0 {
@@ -52,7 +54,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// Counts this reader. Among many readers a compare-and-swap hardly ever succeeds.
+    /// Counts this reader by a fetch-and-add: among many readers a compare-and-swap hardly ever
+    /// succeeds.
     pub(super) fn add(&self) -> Counted {
         // Acquire pairs with the release of writers.
         let before = self.state.add(Acquire);
@@ -63,7 +66,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// Waits until a counted reader holds the lock (`true`), or until the time is up.
+    /// A reader that has counted itself waits until it holds the lock (`true`), or until the time
+    /// is up.
     fn finish(&self, counted: Counted, deadline: u64) -> bool {
         counted == Counted::Reads || self.await_writer(deadline)
     }
@@ -74,7 +78,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         counted.is_some_and(|counted| self.finish(counted, deadline))
     }
 
-    /// Waits until a writer holds the lock and registers, or enters. `None`: the time is up.
+    /// Waits until this reader can enter, or until a writer holds the lock for which it can
+    /// register. `None`: the time is up.
     pub(super) fn read_in_turn(&self, deadline: u64, passing: bool) -> Option<Counted> {
         let start = P::now();
         loop {
@@ -91,7 +96,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 Self::pause(start, deadline);
                 continue;
             }
-            // Until the one that goes next has the lock, or has given up.
+            // Readers are refused until the waiter that goes next has the lock or has given up.
             let spin_ns = SPIN_NS.min(left(deadline, P::now));
             let blocked = |seen| is_refused::<P>(seen, passing);
             if !self.state.wait_for(spin_ns, |seen| !blocked(seen)) {
@@ -112,8 +117,9 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         self.try_enter(passing)
     }
 
-    /// Makes this reader one of those that hold the lock after the writer. `None`: the writer has
-    /// gone.
+    /// Registers this reader with the writer that holds the lock, so that it holds the lock as soon
+    /// as the writer leaves. `None`: no writer holds the lock, the writer still waits for announced
+    /// readers, or the lock is full.
     pub(super) fn register(&self) -> Option<Counted> {
         let seen = self.state.load(Relaxed);
         with_registered::<P>(seen)?;
@@ -130,8 +136,9 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     /// A registered reader waits until the writer has gone (`true`), or until the time is up.
     pub(super) fn await_writer(&self, deadline: u64) -> bool {
-        // A writer that is still revoking has come after this reader, which then holds the lock:
-        // that writer waits until this reader has left. No reader registers for such a writer.
+        // A writer that is still revoking does not count. No reader registers for such a writer, so
+        // it has come after this reader, which already holds the lock: the writer waits until this
+        // reader has left.
         let written = |seen| match P::DEFECT {
             Defect::RwLockStaleWriter => seen & WRITER != 0,
             _ => is_written(seen),
@@ -151,7 +158,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                     P::count(Event::Timeout);
                     return false;
                 }
-                // Too late: the lock is this reader's.
+                // It is too late to withdraw: this reader holds the lock now.
                 continue;
             }
             let spin_ns = SPIN_NS.min(left(deadline, P::now));
@@ -184,24 +191,26 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         if counts(before) {
             return Self::wake_after_reader(key, before);
         }
-        // Others have left in place of each other: this thread's reader is announced by now, see
-        // `leave_elsewhere`. While the count is below zero no writer enters, so this thread takes
-        // its count back and thereby is a reader again, for which an entry must be left.
+        // There was no count to subtract. Other readers have left in each other's place, so this
+        // thread's reader is announced by now, see `leave_elsewhere`. While the count is below zero
+        // no writer enters. So this thread takes its subtraction back, which makes it a reader
+        // again, and then empties the entry instead.
         let borrowed = |seen| is_below_zero(seen).then(|| seen.wrapping_add(READER));
         if let Ok(before) = self.state.fetch_update(Relaxed, borrowed) {
             self.counted(before);
             self.leave_marked();
         }
-        // Otherwise another reader has counted itself meanwhile. It has the count that this thread
-        // has given up, and the entry stands for it.
+        // Otherwise another reader has counted itself since. That has put the count right, and the
+        // entry now stands for that reader.
     }
 
-    /// As [`leave_counted`](Self::leave_counted), after the word has changed.
+    /// The rest of [`leave_counted`](Self::leave_counted), once the word has changed from `before`.
     pub(super) fn after_reader(&self, before: u32) {
         Self::wake_after_reader(self.key(), before);
     }
 
-    /// A reader has left: was it the last one, for which others wait?
+    /// A reader has left and found the word `before`. If it was the last counted one, wakes whoever
+    /// waits for that.
     pub(super) fn wake_after_reader(key: *const u32, before: u32) {
         if count(before) != READER || P::DEFECT == Defect::RwLockMissingWake {
             return;
@@ -210,7 +219,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             P::count(Event::Wake);
             P::unpark_in(key, 1, UPGRADER);
         } else if before & FRONT_SLEEPS != 0 && before & UPGRADABLE == 0 {
-            // The flag stays: who enters a free lock clears it.
+            // The flag stays set. Whoever enters a free lock clears it.
             P::count(Event::Wake);
             P::unpark_in(key, u32::MAX, FRONT);
         }

@@ -63,8 +63,8 @@ pub(super) fn is_requested<P: Platform>(seen: u32) -> bool {
     seen & REQUEST != 0 && is_ours::<P>(seen)
 }
 
-/// A writer holds the lock, and has waited for all announced readers. Those that are counted wait
-/// for it.
+/// A writer holds the lock, and has waited for all announced readers. All readers that are counted
+/// now wait for this writer.
 pub(super) fn is_written(seen: u32) -> bool {
     seen & (WRITER | REVOKING) == WRITER
 }
@@ -74,7 +74,7 @@ pub(super) fn is_below_zero(seen: u32) -> bool {
     count(seen) > LIMIT
 }
 
-/// As many readers are counted as can be. Nobody is told when that is over.
+/// The lock is full: no more readers can be counted. Nobody is woken when there is room again.
 ///
 /// A writer and an upgradable reader are not counted, but may go on as readers without a look at
 /// the count. So one place is kept for them.
@@ -87,7 +87,7 @@ pub(super) fn is_full(seen: u32) -> bool {
     (LIMIT - kept..=LIMIT).contains(&count(seen))
 }
 
-/// Nobody holds the lock. Announced readers aside.
+/// Nobody holds the lock, apart from announced readers, which the word does not show.
 pub(super) fn is_free(seen: u32) -> bool {
     seen & (WRITER | UPGRADABLE | COUNT) == 0
 }
@@ -109,8 +109,9 @@ fn settled(word: u32) -> u32 {
     if kept { word } else { word & !GENERATION }
 }
 
-/// Whether a reader may add itself without a look at the same moment: nothing else has to change
-/// in the word. So many readers as half of [`LIMIT`] may do that at once.
+/// Whether a reader that saw the word `seen` may count itself by a fetch-and-add, although the word
+/// may have changed since: nothing but the count has to change. The count stays below [`LIMIT`] as
+/// long as at most half as many readers do this at once.
 pub(super) fn may_add<P: Platform>(seen: u32) -> bool {
     let woken = is_free(seen) && seen & FRONT_SLEEPS != 0;
     generation::<P>() == 0 && seen & GENERATION == 0 && !woken && count(seen) < LIMIT / 2
@@ -126,7 +127,7 @@ pub(super) enum Counted {
 }
 
 impl Counted {
-    /// By the word before.
+    /// What a reader is that has counted itself and found the word `before`.
     pub(super) fn at(before: u32) -> Self {
         match is_written(before) {
             true => Counted::Registered,
@@ -142,7 +143,7 @@ pub(super) fn with_reader<P: Platform>(seen: u32, passing: bool) -> Option<u32> 
     if written || waited_for && !passing || is_full(seen) {
         return None;
     }
-    // A sleeper marked on a free lock has been woken by the one who released it.
+    // Whoever made the lock free has already woken the sleeper that the flag announces.
     let woken = if is_free(seen) { FRONT_SLEEPS } else { 0 };
     Some(settled(seen & !woken).wrapping_add(READER))
 }
@@ -150,7 +151,7 @@ pub(super) fn with_reader<P: Platform>(seen: u32, passing: bool) -> Option<u32> 
 /// A reader can neither enter nor register: another thread goes next.
 pub(super) fn is_refused<P: Platform>(seen: u32, passing: bool) -> bool {
     let entered = with_reader::<P>(seen, passing).is_some();
-    // A full lock is not one of which a sleeper would be told when it is no longer full.
+    // A reader must not sleep because the lock is full: nobody would wake it when there is room.
     !entered && with_registered::<P>(seen).is_none() && !is_full(seen)
 }
 
@@ -163,8 +164,8 @@ pub(super) fn with_registered<P: Platform>(seen: u32) -> Option<u32> {
 
 /// A waiting reader withdraws, or a counted one leaves.
 ///
-/// Wrapping, as the additions: after an unlock too many nothing is right, but no thread may panic
-/// here, where others wait for it.
+/// Subtracts with wrapping, as readers add: after one unlock too many the count is wrong in any
+/// case, but a thread must not panic here, where others wait for it.
 pub(super) fn without_registered(seen: u32) -> u32 {
     settled(seen & !WATCHED).wrapping_sub(READER)
 }
@@ -176,7 +177,7 @@ pub(super) fn taken<P: Platform>(seen: u32, want: Want, front: bool) -> Option<u
     let requested = is_requested::<P>(seen);
     let held = match want {
         Want::Write => !is_free(seen),
-        // A full lock has no place for it as a reader.
+        // It may go on as a reader later, and a full lock has no place for one more.
         Want::Upgradable => seen & (WRITER | UPGRADABLE) != 0 || is_full(seen),
     };
     if held || requested && !front {
@@ -184,14 +185,14 @@ pub(super) fn taken<P: Platform>(seen: u32, want: Want, front: bool) -> Option<u
     }
     let mut word = seen;
     if front || !requested {
-        // Its own, or void.
+        // The request is its own, or was made in another process and means nothing here.
         word &= !REQUEST;
     }
     if front || is_free(seen) {
         word &= !FRONT_SLEEPS;
     }
     if front {
-        // It wakes them: they register, or enter.
+        // The new holder wakes the sleeping readers, which then register or enter.
         word &= !READERS_SLEEP;
     }
     let word = match want {
@@ -249,8 +250,8 @@ pub(super) fn after_writer<P: Platform>(seen: u32, leave: Leave) -> u32 {
     if count(word) != 0 || word & REQUEST == 0 {
         word &= !READERS_SLEEP;
     }
-    // One that wants to write finds readers, and marks itself again. One that wants an upgradable
-    // read can enter beside them.
+    // The waiter at the front is woken. If it wants to write, it finds readers and sets the flag
+    // again. If it wants to read upgradably, it can enter together with them.
     if word & UPGRADABLE == 0 {
         word &= !FRONT_SLEEPS;
     }

@@ -1,5 +1,5 @@
-//! A cache that drops what was used least recently: even a hit writes, so that a reader-writer lock
-//! would not help.
+//! A cache that drops the least recently used entry. Even a hit writes to it, so a reader-writer
+//! lock would not help.
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;
@@ -11,9 +11,9 @@ use super::Request;
 use super::zipf::Zipf;
 use crate::bench::locks::round::Workload;
 
-/// Keys that are asked for.
+/// The number of different keys that requests ask for.
 const KEYS: u64 = 1_000_000;
-/// Entries that the cache holds: about two requests of three hit.
+/// The number of entries that the cache holds. With this many, about two requests of three hit.
 const CAPACITY: NonZeroUsize = NonZeroUsize::new(50_000).unwrap();
 
 pub struct Lru {
@@ -32,7 +32,7 @@ impl Workload for Lru {
     type Shared = LruCache<u64, u64>;
     type Local = Request;
 
-    /// A full cache, in the state that requests leave it in.
+    /// A full cache, in the state in which a long run of requests leaves it.
     fn shared(&self) -> LruCache<u64, u64> {
         let mut cache = LruCache::new(CAPACITY);
         let mut request = self.local(Random::stream(0, 0));
