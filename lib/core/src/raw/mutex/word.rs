@@ -63,7 +63,7 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
     /// Waits until the lock is seen free, for at most so many nanoseconds.
     fn wait_until_free(&self, nanos: u64) -> bool;
 
-    /// The flags. `order` is Acquire where [`PICKUP`] among them means that the caller has the
+    /// The flags. `order` is Acquire where `PICKUP` among them means that the caller has the
     /// lock.
     fn flags(&self, order: Ordering) -> u8;
 
