@@ -33,7 +33,7 @@
 //! | running thread takes the lock | (f, 0) | (f, 1) | compare-and-swap |
 //! | holder unlocks | (f, 1) | (f, 0) | `Split`: store, light fence, read the flags |
 //! | ... with `HANDOFF` | (f + HANDOFF, 1) | (f + PICKUP, 1) | compare-and-swap instead (a) |
-//! | ... of another process | (f + HANDOFF, 1) | (f, 0) | `Split`: compare-and-swap first |
+//! | ... of another process | (f + HANDOFF, 1) | (f, 1) | `Split`: compare-and-swap first |
 //! | ... with `WATCHED` | (f + WATCHED, 1) | (f, 1) | `Split`: compare-and-swap first |
 //! | ... with sleepers | (f + SLEEPERS, *) | (f, *) | unpark one, and a requester that sleeps (g) |
 //! | ... kept, and nobody queues | (KEPT, 1) | (0, 0) | `Joined`, one unlock in 1024 (h) |

@@ -1,5 +1,5 @@
 //! Mutexes and reader-writer locks in the spinlock's NUMA-aware queue: local waiters first, see
-//! [`cna`](crate::raw::cna). A head here keeps its place until it has the lock, or gives up.
+//! [`cna`](crate::raw::cna).
 //!
 //! A waiter that gives up leaves its node behind, and a head skips it: in a queue that heads
 //! reorder, no waiter can unlink itself from the middle.

@@ -5,7 +5,7 @@
 /// one critical section goes on the pauses double, up to [`IDLE_NS`].
 ///
 /// A requester that spins for its hand-off, and a fair unlock that stands aside, always pause for
-/// this long: they are in a hurry.
+/// this long.
 pub(in crate::raw) const FIRST_PAUSE_NS: u64 = 100;
 
 /// The most that a lock has to stay free to count as idle. It is idle once it has been free for as

@@ -34,8 +34,7 @@ pub(in crate::raw) struct Headship<'a, P: Platform>(Place<'a, P>);
 
 #[derive(Debug)]
 enum Place<'a, P: Platform> {
-    /// Beside the queue. The node, if there is one, is in no queue: it only shows that the thread
-    /// waits.
+    /// Beside the queue. The node, if there is one, is in no queue.
     Unqueued {
         _node: Option<Waiter<P>>,
     },

@@ -71,8 +71,8 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// has come. `flag` says as what it sleeps: [`SLEEPERS`], or [`HANDOFF_SLEEPS`] for the
     /// requester.
     ///
-    /// `slept` is set to `true` in the first case even if the thread does not fall asleep: from the
-    /// moment in which the flag is set, an unlock may spend its only wake-up on this thread.
+    /// With [`SLEEPERS`], `slept` becomes `true` even if the thread does not fall asleep: to pass
+    /// on a wake-up that it has not had costs little.
     pub(super) fn sleep(&self, slept: &mut bool, flag: u8, until: u64) {
         if !Self::PARKS {
             self.word.wait_until_free(until.saturating_sub(P::now()));
