@@ -75,6 +75,15 @@ def modules(name, folder):
         bad.extend(f"    {a} -> {b}: {arrows[a][b]}" for a, b in zip(way, way[1:]))
 
 
+def algorithms(folder):
+    """Notes what the algorithms name that neither the model checker nor the simulator would see."""
+    raw = [*(folder / "src").glob("raw.rs"), *(folder / "src").glob("raw/**/*.rs")]
+    for path in (path for path in raw if not {"tests", "tests.rs"} & set(path.parts)):
+        for name in re.findall(r"\b(?:std|core::sync|libc)\b(?=::)", code(path)):
+            bad.append(f"{path}: an algorithm names {name}; it should ask its platform")
+
+
 for crate, folder in crates().items():
     modules(crate, folder)
+    algorithms(folder)
 sys.exit("\n".join(bad) or 0)
