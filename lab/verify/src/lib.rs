@@ -38,6 +38,7 @@
 //! | [`explore`] | random schedules |
 
 mod affinity;
+mod busted;
 pub mod child;
 mod configs;
 mod crew;

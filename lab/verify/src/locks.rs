@@ -3,6 +3,7 @@
 //! The broken ones are the library's own source with one defect switched on. They run on a platform
 //! that pretends to have several locality domains, so that the defect can be reached.
 
+use crate::busted::busted;
 use crate::configs::{self, Eager, Strict, Tuned};
 use crate::monitors::{self, Monitor};
 use crate::pretend::Pretend;
@@ -53,91 +54,53 @@ pub struct Meets {
 /// How to make a reader-writer lock that can be held up inside.
 pub(crate) type Reads = fn() -> Box<dyn ReadWrite + Send + Sync>;
 
-/// All locks.
-pub const ALL: &[Specimen] = &[
-    Specimen {
-        new: || Box::new(RawSpinLock::new()),
-        reorders: || <AsConfigured as Config>::tuning().reorder,
-        ..lock("kinlock-spin", spinlock::<Pretend, Tuned>)
-    },
-    Specimen {
-        new: || Box::new(RawFifoSpinLock::new()),
-        ..lock("kinlock-spin-fifo", spinlock::<Pretend, configs::Fifo>)
-    },
-    Specimen {
-        new: || Box::new(RawCnaSpinLock::new()),
-        reorders: || true,
-        ..lock("kinlock-spin-cna", spinlock::<Pretend, configs::Cna>)
-    },
-    Specimen {
-        new: spinlock::<Native, Strict>,
-        reorders: || true,
-        ..lock("kinlock-spin-strict", spinlock::<Pretend, Strict>)
-    },
-    Specimen {
-        new: || Box::new(RawMutex::new()),
-        meets: Some(Meets {
-            new: monitors::users,
-            new_pretended: monitors::on::<Pretend>,
-        }),
-        ..lock("kinlock-mutex", mutex::<Pretend>)
-    },
-    lock("kinlock-mutex-joined", joined_mutex),
-    Specimen {
-        new: || Box::new(Own(QueuedRwLock::<Native, AsConfigured>::UNLOCKED)),
-        reads: Some(readwrite::<Pretend>),
-        ..lock("kinlock-rwlock", rwlock::<Pretend>)
-    },
-    once::<{ Defect::None as u8 }>("kinlock-once", None),
-    broken::<{ Defect::SpinNoExclusion as u8 }>("busted-exclusion", Property::Exclusion),
-    broken::<{ Defect::SpinLostSplice as u8 }>("busted-splice", Property::Completion),
-    broken::<{ Defect::SpinLostWakeup as u8 }>("busted-wakeup", Property::Completion),
-    broken::<{ Defect::SpinSilentSleeper as u8 }>("busted-sleeper", Property::Completion),
-    broken::<{ Defect::SpinStarvation as u8 }>("busted-starvation", Property::Progress),
-    broken_mutex::<{ Defect::MutexMissingWake as u8 }>("busted-mutex-wake", Property::Completion),
-    broken_mutex::<{ Defect::MutexLostWakeup as u8 }>("busted-mutex-sleep", Property::Completion),
-    broken_mutex::<{ Defect::MutexDoubleHandOff as u8 }>(
-        "busted-mutex-pickup",
-        Property::Exclusion,
-    ),
-    broken_mutex::<{ Defect::MutexLeakyCancel as u8 }>("busted-mutex-cancel", Property::Completion),
-    broken_rwlock::<{ Defect::RwLockLostReader as u8 }>(
-        "busted-rwlock-reader",
-        Property::Exclusion,
-    ),
-    broken_rwlock::<{ Defect::RwLockUnseenReader as u8 }>(
-        "busted-rwlock-unseen",
-        Property::Exclusion,
-    ),
-    broken_rwlock::<{ Defect::RwLockHastyReader as u8 }>(
-        "busted-rwlock-hasty",
-        Property::Exclusion,
-    ),
-    broken_rwlock::<{ Defect::RwLockBiasInWrite as u8 }>("busted-rwlock-bias", Property::Exclusion),
-    broken_rwlock::<{ Defect::RwLockMissingWake as u8 }>(
-        "busted-rwlock-wake",
-        Property::Completion,
-    ),
-    broken_rwlock::<{ Defect::RwLockLeakyRequest as u8 }>(
-        "busted-rwlock-request",
-        Property::Completion,
-    ),
-    broken_rwlock::<{ Defect::RwLockStaleWriter as u8 }>(
-        "busted-rwlock-stale",
-        Property::Completion,
-    ),
-    broken_rwlock::<{ Defect::RwLockHastyRelease as u8 }>(
-        "busted-rwlock-release",
-        Property::Completion,
-    ),
-    broken_condvar::<{ Defect::CondvarBlindSleep as u8 }>("busted-condvar-sleep"),
-    broken_condvar::<{ Defect::CondvarCarelessClear as u8 }>("busted-condvar-clear"),
-    broken_condvar::<{ Defect::CondvarBrokenChain as u8 }>("busted-condvar-chain"),
-    broken_condvar::<{ Defect::CondvarSwallowedWake as u8 }>("busted-condvar-swallow"),
-    broken_condvar::<{ Defect::CondvarLingeringSpinner as u8 }>("busted-condvar-spinner"),
-    once::<{ Defect::OnceEarlyDone as u8 }>("busted-once-early", Some(Property::Exclusion)),
-    once::<{ Defect::OnceMissingWake as u8 }>("busted-once-wake", Some(Property::Completion)),
-];
+/// All locks: the library's, and the broken ones.
+macro_rules! all {
+    ($($kind:ident $defect:ident $name:literal $property:ident;)*) => {
+        /// All locks.
+        pub const ALL: &[Specimen] = &[
+            Specimen {
+                new: || Box::new(RawSpinLock::new()),
+                reorders: || <AsConfigured as Config>::tuning().reorder,
+                ..lock("kinlock-spin", spinlock::<Pretend, Tuned>)
+            },
+            Specimen {
+                new: || Box::new(RawFifoSpinLock::new()),
+                ..lock("kinlock-spin-fifo", spinlock::<Pretend, configs::Fifo>)
+            },
+            Specimen {
+                new: || Box::new(RawCnaSpinLock::new()),
+                reorders: || true,
+                ..lock("kinlock-spin-cna", spinlock::<Pretend, configs::Cna>)
+            },
+            Specimen {
+                new: spinlock::<Native, Strict>,
+                reorders: || true,
+                ..lock("kinlock-spin-strict", spinlock::<Pretend, Strict>)
+            },
+            Specimen {
+                new: || Box::new(RawMutex::new()),
+                meets: Some(Meets {
+                    new: monitors::users,
+                    new_pretended: monitors::on::<Pretend>,
+                }),
+                ..lock("kinlock-mutex", mutex::<Pretend>)
+            },
+            lock("kinlock-mutex-joined", joined_mutex),
+            Specimen {
+                new: || Box::new(Own(QueuedRwLock::<Native, AsConfigured>::UNLOCKED)),
+                reads: Some(readwrite::<Pretend>),
+                ..lock("kinlock-rwlock", rwlock::<Pretend>)
+            },
+            Specimen {
+                defect: None,
+                ..broken::once::<{ Defect::None as u8 }>("kinlock-once", Property::Completion)
+            },
+            $(broken::$kind::<{ Defect::$defect as u8 }>($name, Property::$property),)*
+        ];
+    };
+}
+busted!(all);
 
 named!(Specimen, "lock", ALL);
 
@@ -154,50 +117,57 @@ const fn lock(name: &'static str, new_pretended: fn() -> Box<dyn TestLock>) -> S
     }
 }
 
-/// The pretended machine with a defect.
-type Broken<const DEFECT: u8> = Sabotaged<Pretend, DEFECT>;
+/// Locks with a defect, by the kind that a row of [`busted!`] names.
+mod broken {
+    use super::*;
 
-const fn broken<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
-    Specimen {
-        defect: Some(defect),
-        ..lock(name, spinlock::<Broken<DEFECT>, configs::Cna>)
+    /// The pretended machine with a defect.
+    type Broken<const DEFECT: u8> = Sabotaged<Pretend, DEFECT>;
+
+    pub(super) const fn spin<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
+        Specimen {
+            defect: Some(defect),
+            ..lock(name, spinlock::<Broken<DEFECT>, configs::Cna>)
+        }
     }
-}
 
-const fn broken_mutex<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
-    Specimen {
-        defect: Some(defect),
-        ..lock(name, mutex::<Broken<DEFECT>>)
+    pub(super) const fn mutex<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
+        Specimen {
+            defect: Some(defect),
+            ..lock(name, super::mutex::<Broken<DEFECT>>)
+        }
     }
-}
 
-/// `BlindAnnouncement` is left to loom and the explorer: it is too rare on a busy machine.
-const fn broken_rwlock<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
-    Specimen {
-        defect: Some(defect),
-        reads: Some(readwrite::<Broken<DEFECT>>),
-        ..lock(name, rwlock::<Broken<DEFECT>>)
+    pub(super) const fn rwlock<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
+        Specimen {
+            defect: Some(defect),
+            reads: Some(readwrite::<Broken<DEFECT>>),
+            ..lock(name, super::rwlock::<Broken<DEFECT>>)
+        }
     }
-}
 
-/// Each of these defects leaves a thread asleep for ever. `LateCount` is left to loom and the
-/// explorer: it is too rare on a busy machine.
-const fn broken_condvar<const DEFECT: u8>(name: &'static str) -> Specimen {
-    Specimen {
-        defect: Some(Property::Completion),
-        meets: Some(Meets {
-            new: monitors::on::<Broken<DEFECT>>,
-            new_pretended: monitors::on::<Broken<DEFECT>>,
-        }),
-        ..lock(name, mutex::<Pretend>)
+    /// The mutex is sound, its condition variable is not.
+    pub(super) const fn condvar<const DEFECT: u8>(
+        name: &'static str,
+        defect: Property,
+    ) -> Specimen {
+        Specimen {
+            defect: Some(defect),
+            meets: Some(Meets {
+                new: monitors::on::<Broken<DEFECT>>,
+                new_pretended: monitors::on::<Broken<DEFECT>>,
+            }),
+            ..lock(name, super::mutex::<Pretend>)
+        }
     }
-}
 
-const fn once<const DEFECT: u8>(name: &'static str, defect: Option<Property>) -> Specimen {
-    Specimen {
-        defect,
-        runs: Some(|| Arc::new(RunOnce::<Broken<DEFECT>>::NEW)),
-        ..lock(name, mutex::<Pretend>)
+    /// The mutex is sound, what runs functions once is not.
+    pub(super) const fn once<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
+        Specimen {
+            defect: Some(defect),
+            runs: Some(|| Arc::new(RunOnce::<Broken<DEFECT>>::NEW)),
+            ..lock(name, super::mutex::<Pretend>)
+        }
     }
 }
 

@@ -12,6 +12,8 @@ mod once;
 mod playing;
 mod rwlock;
 
+use self::super::locks as spin;
+use crate::busted::busted_or_rare;
 use crate::report::Property;
 use crate::specimen::named;
 use crate::test_lock::{Algorithm, ReadWrite};
@@ -133,97 +135,43 @@ pub(super) trait Runs {
     fn call(&self, number: usize, function: &mut dyn FnMut());
 }
 
-/// All locks.
-pub const ALL: &[Specimen] = &[
-    Specimen {
-        reach: QUEUE,
-        ..sound("fifo", place::<true, 0>, |_| Tuning::DEFAULT)
-    },
-    Specimen {
-        reach: LINGERING,
-        ..sound("cna", place::<true, 0>, |_| reordering())
-    },
-    sound("cna-count", place::<true, 0>, counted),
-    sound("cna-timed", place::<true, 0>, |random| {
-        limited(LocalLimit::time(1 + random.below(3) as u8).ok())
-    }),
-    sound("cna-incremental", place::<true, 0>, |random| {
-        let mut tuning = counted(random);
-        tuning.scan = Scan::Incremental;
-        tuning
-    }),
-    sound(
-        "cna-meddler",
-        place::<true, { Defect::SpinMeddler as u8 }>,
-        counted,
-    ),
-    sound("cna-no-pending", place::<false, 0>, counted),
-    broken::<{ Defect::SpinNoExclusion as u8 }>("busted-exclusion", Property::Exclusion),
-    broken::<{ Defect::SpinLostSplice as u8 }>("busted-splice", Property::Completion),
-    broken::<{ Defect::SpinLostWakeup as u8 }>("busted-wakeup", Property::Completion),
-    broken::<{ Defect::SpinSilentSleeper as u8 }>("busted-sleeper", Property::Completion),
-    broken::<{ Defect::SpinRousedLeaves as u8 }>("busted-rouse", Property::Completion),
-    broken::<{ Defect::SpinStarvation as u8 }>("busted-starvation", Property::Progress),
-    mutex::SOUND,
-    mutex::broken::<{ Defect::MutexMissingWake as u8 }>("busted-mutex-wake", Property::Completion),
-    mutex::broken::<{ Defect::MutexLostWakeup as u8 }>("busted-mutex-sleep", Property::Completion),
-    mutex::broken::<{ Defect::MutexDoubleHandOff as u8 }>(
-        "busted-mutex-pickup",
-        Property::Exclusion,
-    ),
-    mutex::broken::<{ Defect::MutexLeakyCancel as u8 }>(
-        "busted-mutex-cancel",
-        Property::Completion,
-    ),
-    condvar::SOUND,
-    condvar::broken::<{ Defect::CondvarBlindSleep as u8 }>("busted-condvar-sleep"),
-    condvar::broken::<{ Defect::CondvarLateCount as u8 }>("busted-condvar-count"),
-    condvar::broken::<{ Defect::CondvarCarelessClear as u8 }>("busted-condvar-clear"),
-    condvar::broken::<{ Defect::CondvarBrokenChain as u8 }>("busted-condvar-chain"),
-    condvar::broken::<{ Defect::CondvarSwallowedWake as u8 }>("busted-condvar-swallow"),
-    condvar::broken::<{ Defect::CondvarLingeringSpinner as u8 }>("busted-condvar-spinner"),
-    rwlock::SOUND,
-    rwlock::broken::<{ Defect::RwLockLostReader as u8 }>(
-        "busted-rwlock-reader",
-        Property::Exclusion,
-    ),
-    rwlock::broken::<{ Defect::RwLockUnseenReader as u8 }>(
-        "busted-rwlock-unseen",
-        Property::Exclusion,
-    ),
-    rwlock::broken::<{ Defect::RwLockBlindAnnouncement as u8 }>(
-        "busted-rwlock-blind",
-        Property::Exclusion,
-    ),
-    rwlock::broken::<{ Defect::RwLockHastyReader as u8 }>(
-        "busted-rwlock-hasty",
-        Property::Exclusion,
-    ),
-    rwlock::broken::<{ Defect::RwLockBiasInWrite as u8 }>(
-        "busted-rwlock-bias",
-        Property::Exclusion,
-    ),
-    rwlock::broken::<{ Defect::RwLockMissingWake as u8 }>(
-        "busted-rwlock-wake",
-        Property::Completion,
-    ),
-    rwlock::broken::<{ Defect::RwLockLeakyRequest as u8 }>(
-        "busted-rwlock-request",
-        Property::Completion,
-    ),
-    rwlock::broken::<{ Defect::RwLockStaleWriter as u8 }>(
-        "busted-rwlock-stale",
-        Property::Completion,
-    ),
-    rwlock::broken::<{ Defect::RwLockHastyRelease as u8 }>(
-        "busted-rwlock-release",
-        Property::Completion,
-    ),
-    once::SOUND,
-    once::broken::<{ Defect::OnceEarlyDone as u8 }>("busted-once-early", Property::Exclusion),
-    once::broken::<{ Defect::OnceMissingWake as u8 }>("busted-once-wake", Property::Completion),
-    once::broken::<{ Defect::OnceBlindSleep as u8 }>("busted-once-sleep", Property::Completion),
-];
+/// All locks: the library's, and the broken ones.
+macro_rules! all {
+    ($($kind:ident $defect:ident $name:literal $property:ident;)*) => {
+        /// All locks.
+        pub const ALL: &[Specimen] = &[
+            Specimen {
+                reach: QUEUE,
+                ..sound("fifo", place::<true, 0>, |_| Tuning::DEFAULT)
+            },
+            Specimen {
+                reach: LINGERING,
+                ..sound("cna", place::<true, 0>, |_| reordering())
+            },
+            sound("cna-count", place::<true, 0>, counted),
+            sound("cna-timed", place::<true, 0>, |random| {
+                limited(LocalLimit::time(1 + random.below(3) as u8).ok())
+            }),
+            sound("cna-incremental", place::<true, 0>, |random| {
+                let mut tuning = counted(random);
+                tuning.scan = Scan::Incremental;
+                tuning
+            }),
+            sound(
+                "cna-meddler",
+                place::<true, { Defect::SpinMeddler as u8 }>,
+                counted,
+            ),
+            sound("cna-no-pending", place::<false, 0>, counted),
+            mutex::SOUND,
+            condvar::SOUND,
+            rwlock::SOUND,
+            once::SOUND,
+            $($kind::broken::<{ Defect::$defect as u8 }>($name, Property::$property),)*
+        ];
+    };
+}
+busted_or_rare!(all);
 
 named!(Specimen, "lock", ALL);
 
@@ -248,7 +196,7 @@ const fn sound(
     }
 }
 
-const fn broken<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
+pub(super) const fn broken<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
     Specimen {
         defect: Some(defect),
         reach: &[],

@@ -22,10 +22,10 @@ pub(super) const SOUND: Specimen = Specimen {
     ..mutex::SOUND
 };
 
-pub(super) const fn broken<const DEFECT: u8>(name: &'static str) -> Specimen {
+pub(super) const fn broken<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
     Specimen {
         name,
-        defect: Some(Property::Completion),
+        defect: Some(defect),
         place: place::<DEFECT>,
         max_accesses: MAX_ACCESSES,
         ..SOUND
