@@ -155,7 +155,6 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                     false => written(seen).then(|| without_registered(seen)),
                 };
                 if self.state.fetch_update(Relaxed, withdrawn).is_ok() {
-                    P::count(Event::Timeout);
                     return false;
                 }
                 // It is too late to withdraw: this reader holds the lock now.
