@@ -58,7 +58,7 @@
 //! node instead, no link comes: it looks for the mark after that, and the head looks at the tail
 //! after it has set the mark. At least one of the two sees the other, and empties the queue.
 
-use super::waiter::{Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters};
+use super::waiter::{Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters, expired};
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, NO_CPU, Ordering::*, Platform};
 
@@ -119,8 +119,9 @@ impl<P: Platform> Osq<P> {
         if queue.spin(me, spin_ns, until) {
             return true;
         }
-        // From here on the state is GO or PARKED.
+        // A waiter whose time is up leaves without a sleep.
         if P::CAN_PARK
+            && !expired(until, P::now)
             && node
                 .state
                 .compare_exchange(WAITING, PARKED, AcqRel, Acquire)
@@ -128,7 +129,7 @@ impl<P: Platform> Osq<P> {
         {
             P::count(Event::Park);
             let key = (&raw const node.state).cast();
-            while node.state.load(Acquire) == PARKED && P::now() < until {
+            while node.state.load(Acquire) == PARKED && !expired(until, P::now) {
                 P::park(key, PARKED, until, || node.state.load(Relaxed));
             }
         }
