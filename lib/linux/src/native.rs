@@ -135,15 +135,7 @@ impl Parking for Native {
         sets: u32,
         current: impl Fn() -> u32,
     ) -> Parked {
-        let timeout = if until == NEVER {
-            None
-        } else {
-            match until.saturating_sub(thread::now()) {
-                0 => return Parked::Unwoken,
-                nanos => Some(nanos),
-            }
-        };
-        futex::wait(key, expected, timeout, sets, current)
+        futex::wait(key, expected, until, sets, current)
     }
 
     fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {
