@@ -80,7 +80,7 @@ pub enum Parked {
     Woken,
     /// It did not begin: the bytes differed from the expected ones.
     Differed,
-    /// The time limit ended it, or nothing did: a spurious return.
+    /// The time limit ended it, or nothing did: a spurious return, or a refusal to sleep.
     Unwoken,
 }
 

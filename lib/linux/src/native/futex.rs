@@ -82,8 +82,9 @@ mod kernel {
         match result {
             0 => Parked::Woken,
             _ => match system_call_error() {
-                libc::ETIMEDOUT | libc::EINTR => Parked::Unwoken,
-                _ => Parked::Differed,
+                libc::EAGAIN => Parked::Differed,
+                // The time limit, a signal, or a refusal: the caller looks at its own limit.
+                _ => Parked::Unwoken,
             },
         }
     }
