@@ -25,7 +25,7 @@
 //! # Transitions
 //!
 //! A state is (flags, locked). `f` stands for any other flags, and letters refer to the notes
-//! below. `HANDOFF` stands for the whole request: it ends together with `HANDOFF_SLEEPS` and the
+//! below. `HANDOFF` stands for the whole request: it ends together with `REQUESTER_SLEEPS` and the
 //! generation. [`Split`] changes the two bytes one after the other, [`Joined`] in one step.
 //!
 //! | who | from | to | how |
@@ -42,7 +42,7 @@
 //! | front has taken an idle lock | (f + KEPT + WATCHED, 1) | (f, 1) | fetch-and, as holder |
 //! | front ends a trial: held long, or no verdict | (f + KEPT + WATCHED, *) | (f, *) | fetch-and |
 //! | hand-off is requested | (f, *) | (f + HANDOFF, *) | compare-and-swap (b) |
-//! | requester falls asleep | (f, *) | (f + HANDOFF_SLEEPS, *) | as any waiter, see below |
+//! | requester falls asleep | (f, *) | (f + REQUESTER_SLEEPS, *) | as any waiter, see below |
 //! | request is withdrawn | (f + HANDOFF, *) | (f, *) | compare-and-swap (c) |
 //! | requester picks up | (f + PICKUP, 1) | (f, 1) | fetch-and, and wake a sleeper (d) |
 //! | requester takes the lock | (f + HANDOFF, 1) | (f, 1) | fetch-and |
@@ -52,7 +52,7 @@
 //!
 //! Notes:
 //!
-//! * (a) Unparks the requester if `HANDOFF_SLEEPS` is set.
+//! * (a) Unparks the requester if `REQUESTER_SLEEPS` is set.
 //! * (b) Made by the waiter at the front; not if a request of this process stands, or `PICKUP`:
 //!   there may be several waiters at the front where some have no node. A waiter that is refused
 //!   waits a moment until the lock is free, and then leaves it to the requester for a timed sleep.
@@ -86,7 +86,7 @@
 //!    of the requester once it holds the lock.* There is one requester at a time, and `PICKUP` is
 //!    meant for it alone. It looks for `PICKUP` each time it looks at the word, and before it
 //!    withdraws.
-//! 4. *A hand-off to a requester that falls asleep.* Setting `HANDOFF_SLEEPS` and handing over
+//! 4. *A hand-off to a requester that falls asleep.* Setting `REQUESTER_SLEEPS` and handing over
 //!    change the same byte by read-modify-writes. Either the hand-off finds the flag and unparks,
 //!    or the requester finds `PICKUP` before it parks, since the kernel compares the word.
 
@@ -102,7 +102,7 @@ use crate::events::Event;
 use crate::platform::{Atomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Parked, Platform};
 use crate::tuning::Tuning;
 use core::marker::PhantomData;
-use word::{ConstLayout, HANDOFF, HANDOFF_SLEEPS, PICKUP, SLEEPERS};
+use word::{ConstLayout, HANDOFF, REQUESTER_SLEEPS, PICKUP, SLEEPERS};
 pub use word::{Joined, Layout, Split};
 
 /// The park set of the requester. [`OTHERS`] is that of all other sleepers.
@@ -221,7 +221,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     #[inline]
     pub fn is_contended(&self) -> bool {
         self.spinners.last() != 0
-            || self.word.flags(Relaxed) & (SLEEPERS | HANDOFF_SLEEPS | HANDOFF | PICKUP) != 0
+            || self.word.flags(Relaxed) & (SLEEPERS | REQUESTER_SLEEPS | HANDOFF | PICKUP) != 0
     }
 
     /// Makes it an unlocked mutex in a forked child, where its holder and waiters do not exist.

@@ -68,7 +68,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     }
 
     /// Sleeps until an unlock wakes the thread, the lock is seen free or handed over, or `until`
-    /// has come. `flag` says as what it sleeps: [`SLEEPERS`], or [`HANDOFF_SLEEPS`] for the
+    /// has come. `flag` says as what it sleeps: [`SLEEPERS`], or [`REQUESTER_SLEEPS`] for the
     /// requester.
     ///
     /// With [`SLEEPERS`], `slept` becomes `true` even if the thread does not fall asleep: to pass
@@ -82,11 +82,11 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         *slept |= flag == SLEEPERS;
         let set = if flag == SLEEPERS { OTHERS } else { REQUESTER };
         self.word.set(flag, SeqCst);
-        let until = sleep_limit(L::is_noticed(), until, P::now);
+        let until = sleep_limit(L::fence_after_flag(), until, P::now);
         loop {
             let seen = self.four_bytes();
             let [locked, flags, ..] = seen.to_ne_bytes();
-            let ours = flag == HANDOFF_SLEEPS && flags & PICKUP != 0;
+            let ours = flag == REQUESTER_SLEEPS && flags & PICKUP != 0;
             let can_act = (locked == FREE || ours) && P::DEFECT != Defect::MutexLostWakeup;
             // Without its flag nothing would end the sleep: an unlock that cleared it has woken one
             // thread, perhaps not this one.
@@ -116,7 +116,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         self.word.set(SLEEPERS, SeqCst);
         // Also where the holder may have missed the flag: a needless wake-up costs less than a lost
         // one.
-        if !L::is_noticed() || !self.is_locked() {
+        if !L::fence_after_flag() || !self.is_locked() {
             self.wake_sleeper();
         }
     }
@@ -218,7 +218,7 @@ impl<'a, P: Platform, C: MutexConfig, L: Layout<P>> Waiting<'a, P, C, L> {
                     return false;
                 }
             } else if Self::PARKS && now.saturating_sub(start) >= SPIN_NS {
-                mutex.sleep(&mut self.slept, HANDOFF_SLEEPS, deadline);
+                mutex.sleep(&mut self.slept, REQUESTER_SLEEPS, deadline);
             } else {
                 P::back_off(FIRST_PAUSE_NS);
             }

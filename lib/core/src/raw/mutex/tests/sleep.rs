@@ -16,8 +16,8 @@ both_layouts! {
     fn nobody_sleeps_who_can_act<L>() {
         for (held, flags, flag) in [
             (FREE, 0, SLEEPERS),
-            (FREE, HANDOFF, HANDOFF_SLEEPS),
-            (HELD, PICKUP, HANDOFF_SLEEPS),
+            (FREE, HANDOFF, REQUESTER_SLEEPS),
+            (HELD, PICKUP, REQUESTER_SLEEPS),
         ] {
             let mutex = with::<Sound, L>(held, flags);
             let (mut slept, until) = (false, soon());
@@ -60,8 +60,8 @@ both_layouts! {
                 let mutex = &mutex;
                 s.spawn(move || mutex.sleep(&mut false, flag, until))
             };
-            let (requester, other) = (sleeper(HANDOFF_SLEEPS), sleeper(SLEEPERS));
-            while mutex.word.flags(Relaxed) != HANDOFF | HANDOFF_SLEEPS | SLEEPERS {
+            let (requester, other) = (sleeper(REQUESTER_SLEEPS), sleeper(SLEEPERS));
+            while mutex.word.flags(Relaxed) != HANDOFF | REQUESTER_SLEEPS | SLEEPERS {
                 thread::yield_now();
             }
             unlock(&mutex);
