@@ -73,7 +73,7 @@ mod tests {
         type Broken = Sabotaged<Native, { Defect::MutexMissingWake as u8 }>;
         assert_eq!(Native::DEFECT, Defect::None);
         assert_eq!(Broken::DEFECT, Defect::MutexMissingWake);
-        let place = Broken::waiters().enter().expect("a slot is free");
+        let place = Broken::waiters().take_node().expect("a slot is free");
         assert_ne!(Native::kept_slot(), 0);
         drop(place);
         for (number, defect) in Defect::ALL.into_iter().enumerate() {

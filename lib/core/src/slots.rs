@@ -509,7 +509,7 @@ impl<P: Atomics> Waiters<P> {
         self.node(id).pins.fetch_add(1, Relaxed);
     }
 
-    /// Release pairs with the acquire in `free_node`.
+    /// Release pairs with the acquire in `claim_node`.
     pub(crate) fn unpin(&self, id: Id) {
         self.node(id).pins.fetch_add(u8::MAX, Release);
     }
@@ -605,7 +605,7 @@ impl<P: Atomics> Waiters<P> {
 
     /// Marks a free node of `slot` as busy, by compare-and-swap because a signal handler may
     /// intervene. Not a pinned one.
-    pub fn free_node(&self, slot: u16) -> Option<Id> {
+    pub fn claim_node(&self, slot: u16) -> Option<Id> {
         let nodes = &self.slots[slot as usize - 1].nodes;
         // Acquire pairs with the release in `free` and `unpin`: the thread that reaped the node or
         // looked at it has finished. It pinned the node before that could be reaped.

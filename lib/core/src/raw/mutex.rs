@@ -94,7 +94,7 @@ mod fair;
 mod wait;
 mod word;
 
-pub use super::contend::Queue;
+pub use super::contend::QueueKind;
 use super::contend::constants::WAITS_PER_TRIAL;
 use super::osq::Osq;
 use crate::defect::Defect;
@@ -102,7 +102,7 @@ use crate::events::Event;
 use crate::platform::{Atomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Parked, Platform};
 use crate::tuning::Tuning;
 use core::marker::PhantomData;
-use word::{ConstLayout, HANDOFF, REQUESTER_SLEEPS, PICKUP, SLEEPERS};
+use word::{ConstLayout, HANDOFF, PICKUP, REQUESTER_SLEEPS, SLEEPERS};
 pub use word::{Joined, Layout, Split};
 
 /// The park set of the requester. [`OTHERS`] is that of all other sleepers.
@@ -121,8 +121,8 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     fn tuning() -> Tuning;
 
     /// How waiters queue. All waits for a lock that queue must agree.
-    fn queue() -> Queue {
-        Queue::Osq
+    fn queue() -> QueueKind {
+        QueueKind::Osq
     }
 }
 

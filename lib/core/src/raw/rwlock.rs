@@ -127,7 +127,7 @@ mod wait;
 mod word;
 mod write;
 
-pub use super::contend::Queue;
+pub use super::contend::QueueKind;
 use super::contend::constants::WAITS_PER_TRIAL;
 use super::osq::Osq;
 use crate::defect::Defect;
@@ -157,8 +157,8 @@ pub trait RwLockConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     fn tuning() -> Tuning;
 
     /// How writers queue. All waits for a lock that queue must agree.
-    fn queue() -> Queue {
-        Queue::Osq
+    fn queue() -> QueueKind {
+        QueueKind::Osq
     }
 }
 

@@ -13,15 +13,15 @@ use core::cell::Cell;
 impl<P: Platform> Waiters<P> {
     /// A place to wait for the calling thread: one of its nodes, for its use alone until the waiter
     /// is dropped or abandoned. `None` if all nodes of the thread are in use, or all slots.
-    pub fn enter(&'static self) -> Option<Waiter<P>> {
+    pub fn take_node(&'static self) -> Option<Waiter<P>> {
         let kept = P::kept_slot();
         if kept != 0 {
-            return self.free_node(kept).map(|id| Waiter::new(self, id, false));
+            return self.claim_node(kept).map(|id| Waiter::new(self, id, false));
         }
         let slot = self.claim()?;
         // SAFETY: invariant 1.
         let transient = unsafe { !P::keep_slot(slot) };
-        match self.free_node(slot) {
+        match self.claim_node(slot) {
             Some(id) => Some(Waiter::new(self, id, transient)),
             None => {
                 // A signal handler since `keep_slot` has used up all nodes, and abandoned them.

@@ -2,7 +2,7 @@
 
 use super::constants::{BARGE_NS, QUEUE_SPIN_NS, SPIN_NS};
 use super::policy::{Front, Seen, Step};
-use super::queue::{Headship, Limits, Queue};
+use super::queue::{Headship, Limits, QueueKind};
 use crate::events::Event;
 use crate::platform::{NEVER, Platform};
 use crate::raw::osq::Osq;
@@ -147,13 +147,13 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
 ///
 /// A thread without a free node cannot queue. It goes to the front at once, where it may find
 /// others.
-pub(in crate::raw) fn enter<'a, P: Platform, T: Target<P>>(
+pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
     target: &T,
-    waiters: &'a Osq<P>,
-    queue: Queue,
+    queue: &'a Osq<P>,
+    kind: QueueKind,
     wait: &Wait,
 ) -> Option<Headship<'a, P>> {
-    let Some(node) = P::waiters().enter() else {
+    let Some(node) = P::waiters().take_node() else {
         P::count(Event::SlotFallback);
         return Some(Headship::without_node());
     };
@@ -165,7 +165,7 @@ pub(in crate::raw) fn enter<'a, P: Platform, T: Target<P>>(
     };
     let deadline = wait.deadline;
     let limits = Limits { spin_ns, deadline };
-    Headship::wait(queue, waiters, node, wait.tuning, limits)
+    Headship::wait(kind, queue, node, wait.tuning, limits)
 }
 
 /// Does what the policy says until the lock is taken, or the deadline has come (`None`).

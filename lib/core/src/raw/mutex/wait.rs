@@ -30,7 +30,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             return true;
         }
         // Dropped at the end, when the lock is taken: the next waiter is the front from then on.
-        let Some(_front) = contend::enter(&waiter, &self.spinners, C::queue(), &wait) else {
+        let Some(_front) = contend::queue_up(&waiter, &self.spinners, C::queue(), &wait) else {
             return false;
         };
         waiter.wait_at_front(&mut wait)

@@ -115,7 +115,7 @@ both_layouts! {
 
 /// Waits in the queue, and at its front asleep on the word without a time limit.
 fn lock_as_sleeping_head<C: Model, L: AnyLayout>(mutex: &Mutex<C, L>) {
-    let place = On::<C>::waiters().enter().expect("a slot is free");
+    let place = On::<C>::waiters().take_node().expect("a slot is free");
     assert!(mutex.spinners.join(&place, 0, NEVER));
     let mut slept = false;
     while !mutex.try_lock() {
