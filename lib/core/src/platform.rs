@@ -500,7 +500,7 @@ pub trait Platform: Atomics {
     /// could be. So code with another table uses the lock, too, and exclusion is lost if the caller
     /// goes on. `lock` is the address of the lock.
     #[cold]
-    fn meet_stranger(lock: *const u32) {
+    fn on_foreign_readers(lock: *const u32) {
         let _ = lock;
     }
 

@@ -53,8 +53,8 @@ impl<P: Platform, const DEFECT: u8> Platform for Sabotaged<P, DEFECT> {
         P::kept_slot()
     }
 
-    fn meet_stranger(lock: *const u32) {
-        P::meet_stranger(lock);
+    fn on_foreign_readers(lock: *const u32) {
+        P::on_foreign_readers(lock);
     }
 
     #[inline]

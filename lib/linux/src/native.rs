@@ -225,7 +225,7 @@ impl Platform for Native {
         thread::row()
     }
 
-    fn meet_stranger(lock: *const u32) {
-        copies::meet_stranger(lock)
+    fn on_foreign_readers(lock: *const u32) {
+        copies::abort_on_foreign_readers(lock)
     }
 }

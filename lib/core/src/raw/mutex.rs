@@ -15,7 +15,7 @@
 //!
 //! ```text
 //!   byte  0          1          2 3
-//!         locked     flags      spinners
+//!         locked     flags      queue
 //!         0 or 1     word.rs    the tail of the queue, whose waiters spin and sleep
 //! ```
 //!
@@ -137,7 +137,7 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
 #[derive(Debug)]
 pub struct QueuedMutex<P: Platform, C: MutexConfig, L: Layout<P> = Split<P>> {
     word: L,
-    spinners: Osq<P>,
+    queue: Osq<P>,
     config: PhantomData<C>,
 }
 
@@ -145,7 +145,7 @@ impl<P: ConstPlatform, C: MutexConfig, L: ConstLayout<P>> QueuedMutex<P, C, L> {
     /// An unlocked mutex, in a constant.
     pub const UNLOCKED: Self = QueuedMutex {
         word: L::UNLOCKED,
-        spinners: Osq::EMPTY,
+        queue: Osq::EMPTY,
         config: PhantomData,
     };
 }
@@ -155,7 +155,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Default for QueuedMutex<P, C, L>
     fn default() -> Self {
         QueuedMutex {
             word: L::new(),
-            spinners: Osq::new(),
+            queue: Osq::new(),
             config: PhantomData,
         }
     }
@@ -208,7 +208,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// The lock must be held, and the right to release it must be the caller's.
     #[inline]
     pub unsafe fn unlock(&self) {
-        self.word.unlock::<C>(self.key(), &self.spinners);
+        self.word.unlock::<C>(self.key(), &self.queue);
     }
 
     /// Whether the lock is held at this moment.
@@ -220,7 +220,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// Whether a thread queues, sleeps on the word or has requested a hand-off at this moment.
     #[inline]
     pub fn is_contended(&self) -> bool {
-        self.spinners.last() != 0
+        self.queue.last() != 0
             || self.word.flags(Relaxed) & (SLEEPERS | REQUESTER_SLEEPS | HANDOFF | PICKUP) != 0
     }
 
@@ -230,10 +230,10 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     ///
     /// No other thread uses the lock meanwhile, and none that got it before relies on holding it.
     pub unsafe fn reset_in_child(&self) {
-        self.spinners.tail().store(0, Relaxed);
+        self.queue.tail().store(0, Relaxed);
         self.word.clear(u8::MAX);
         // An unlock that finds no flags only clears `locked`, which changes nothing if it is clear.
-        self.word.unlock::<C>(self.key(), &self.spinners);
+        self.word.unlock::<C>(self.key(), &self.queue);
     }
 
     /// The address at which waiters sleep.

@@ -105,7 +105,7 @@
 //!
 //! Code without a table, on a lock that others have made biased, cannot see their readers. It takes
 //! the lock for reading, and counts that. For writing it waits until the bias is over, with a time
-//! limit, and otherwise ends the process: [`Platform::meet_stranger`].
+//! limit, and otherwise ends the process: [`Platform::on_foreign_readers`].
 //!
 //! # Memory
 //!

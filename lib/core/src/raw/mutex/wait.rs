@@ -26,11 +26,11 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         let mut wait = Wait::begin::<P>(C::tuning(), deadline, trials);
         wait.oversubscribed = Self::PARKS && P::oversubscribed();
         let mut waiter = Waiting::new(self);
-        if contend::barge(&mut waiter, &self.spinners, &wait).is_some() {
+        if contend::barge(&mut waiter, &self.queue, &wait).is_some() {
             return true;
         }
         // Dropped at the end, when the lock is taken: the next waiter is the front from then on.
-        let Some(_front) = contend::queue_up(&waiter, &self.spinners, C::queue(), &wait) else {
+        let Some(_front) = contend::queue_up(&waiter, &self.queue, C::queue(), &wait) else {
             return false;
         };
         waiter.wait_at_front(&mut wait)
@@ -105,7 +105,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// The mutex as the kernel reads it.
     fn four_bytes(&self) -> u32 {
         let [locked, flags] = self.word.bytes();
-        let [low, high] = self.spinners.last().to_ne_bytes();
+        let [low, high] = self.queue.last().to_ne_bytes();
         u32::from_ne_bytes([locked, flags, low, high])
     }
 

@@ -150,7 +150,7 @@ both_layouts! {
                 assert_eq!(Native::kept_slot(), 0);
             });
         });
-        assert_eq!((state(&mutex), mutex.spinners.last()), ((HELD, KEPT), 0));
+        assert_eq!((state(&mutex), mutex.queue.last()), ((HELD, KEPT), 0));
     }
 
     /// The requester is a thread of another process. It is never handed the lock.
@@ -190,7 +190,7 @@ fn a_lock_for_which_nobody_waits_does_not_stay_kept() {
     assert_eq!(state(&mutex), (FREE, 0));
     // A waiter queues; only it can tell.
     let mutex = kept();
-    mutex.spinners.tail().store(4, Relaxed);
+    mutex.queue.tail().store(4, Relaxed);
     unlock(&mutex);
     assert_eq!(state(&mutex), (FREE, KEPT));
     // In one of so many unlocks.
