@@ -33,7 +33,7 @@
 //! | `WAITING` | `PARKED` | the owner | compare-and-swap |
 //! | `PARKED` | `WAITING` | the owner, roused | compare-and-swap |
 //! | `WAITING`, `PARKED` | `ABANDONED` | the owner | compare-and-swap |
-//! | `WAITING`, `PARKED` | `GO` or an id | the previous head | store, or swap if guarded |
+//! | `WAITING`, `PARKED` | `GO` or an id | the head before | store; swap if guarded or in an OSQ |
 //!
 //! # Guarded and drowsy waiters
 //!
@@ -105,7 +105,7 @@ pub const MEANING: u64 = 1;
 
 /// Nodes per slot.
 pub(crate) const NESTING: usize = 4;
-/// The most slots that an [`Id`] can name. A thread without a slot tries to lock and backs off.
+/// The most slots that an [`Id`] can name. A thread without a slot does not queue.
 pub const MAX_SLOTS: usize = (1 << 14) - 1;
 /// The domain of a priority waiter, which must not be set aside. Domains of CPUs are below it.
 pub const PRIORITY: u16 = u16::MAX >> 1;
@@ -242,7 +242,7 @@ pub struct Node<P: Atomics> {
     pub(crate) cpu: P::AtomicU16,
     /// A copy of the predecessor's `cpu`.
     pub(crate) predecessor_cpu: P::AtomicU16,
-    /// Whether this waiter may time out.
+    /// Whether this waiter may time out. Only the spinlock reads it.
     pub(crate) timed: P::AtomicU8,
     /// See the last table at the top.
     pub(crate) drowsy: P::AtomicU8,

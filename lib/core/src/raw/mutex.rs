@@ -53,10 +53,10 @@
 //! Notes:
 //!
 //! * (a) Unparks the requester if `REQUESTER_SLEEPS` is set.
-//! * (b) Made by the waiter at the front; not if a request of this process stands, or `PICKUP`:
-//!   there may be several waiters at the front where some have no node. A waiter that is refused
-//!   waits a moment until the lock is free, and then leaves it to the requester for a timed sleep.
-//!   If the lock does not become free it sleeps until an unlock wakes it.
+//! * (b) Made by the waiter at the front. It is refused while a request of this process stands, or
+//!   `PICKUP`, which happens since waiters without a node are at the front, too. A waiter that is
+//!   refused polls for a moment. If it sees the lock free, it leaves that to the requester and goes
+//!   to a timed sleep. If not, it sleeps until an unlock wakes it.
 //! * (c) Only at a deadline. If the requester finds `PICKUP`, the lock is its own.
 //! * (d) The requester wakes another sleeper, since the hand-off has woken none, unlike a plain
 //!   unlock.
@@ -117,7 +117,7 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const TRIALS: u32 = WAITS_PER_TRIAL;
 
-    /// The run-time knobs. Called once per slow path.
+    /// The run-time knobs. Called in slow paths only.
     fn tuning() -> Tuning;
 
     /// How waiters queue. All waits for a lock that queue must agree.

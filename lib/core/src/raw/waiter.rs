@@ -111,8 +111,9 @@ impl<P: Platform> Drop for Waiter<P> {
 pub(crate) struct Backoff(u32);
 
 impl Backoff {
-    /// How often to pause: some times as long as a cache line takes between sockets. A model
-    /// checker would never see a late step if it paused.
+    /// How often to pause: all together several times as long as a cache line takes between
+    /// sockets. None under a model checker, where each pause runs the other thread, so that no step
+    /// would ever be late.
     const PAUSES: u32 = if cfg!(loom) { 0 } else { 64 };
     /// How long a timed sleep lasts, in nanoseconds.
     const SLEEP_NS: u64 = 50_000;

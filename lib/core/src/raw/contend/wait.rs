@@ -50,8 +50,8 @@ pub(in crate::raw) trait Target<P: Platform> {
     /// Requests a hand-off, and waits for it. `left`: the time to the deadline, in nanoseconds.
     fn request(&mut self, wait: &Wait, left: u64) -> Next<Self::Taken>;
 
-    /// Leaves the lock alone for so many nanoseconds: in a sleep that no unlock ends, if waiters
-    /// sleep.
+    /// Leaves the lock alone for so many nanoseconds, in a sleep that no unlock ends. Spins where
+    /// waiters do not sleep.
     fn timed_sleep(&mut self, nanos: u64) {
         if !Self::PARKS {
             return P::back_off(nanos);
@@ -114,8 +114,9 @@ impl Wait {
 
 /// Takes the lock without queueing, if it is soon free and not reserved.
 ///
-/// With a CPU for every waiter only if nobody queues. In an oversubscribed process the queue is
-/// where threads sleep, and newcomers, which run, share the lock among themselves.
+/// Where there is a CPU for every waiter, it does so only while nobody queues. In an oversubscribed
+/// process the queue is where threads sleep, and newcomers, which run, share the lock among
+/// themselves.
 pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
     target: &mut T,
     queue: &Osq<P>,

@@ -69,7 +69,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
 
     /// Sleeps until an unlock wakes the thread, the lock is seen free or handed over, or `until`
     /// has come. `flag` says as what it sleeps: [`SLEEPERS`], or [`REQUESTER_SLEEPS`] for the
-    /// requester.
+    /// requester. Where waiters do not sleep, it spins until the lock is free.
     ///
     /// With [`SLEEPERS`], `slept` becomes `true` even if the thread does not fall asleep: to pass
     /// on a wake-up that it has not had costs little.

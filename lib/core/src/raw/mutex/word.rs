@@ -26,7 +26,7 @@ pub(super) const KEPT: u8 = 32;
 /// and another requester overwrites it.
 pub(super) const GENERATION: u8 = 64 + 128;
 
-/// What a request sets. It ends as a whole, and so does what another process left of one.
+/// All that belongs to a request. It ends as a whole, also where another process made it.
 pub(super) const REQUEST: u8 = HANDOFF | REQUESTER_SLEEPS | GENERATION;
 
 pub(super) const FREE: u8 = 0;
