@@ -225,7 +225,6 @@ impl<P: Platform> Links<'_, P> {
 
     /// Leaves. `false`: headship has come first.
     fn unqueue(&self, me: Id) -> bool {
-        P::count(Event::Unqueue);
         let node = self.node(me);
         let mut backoff = Backoff::NEW;
         // Step A.
@@ -246,6 +245,7 @@ impl<P: Platform> Links<'_, P> {
             backoff.pause_or_sleep::<P>();
         };
         self.leave_between(me, before);
+        P::count(Event::Unqueue);
         true
     }
 
