@@ -135,7 +135,6 @@ impl Backoff {
         if self.pause::<P>() {
             return;
         }
-        self.0 = Self::PAUSES;
         if P::CAN_PARK {
             sleep_until::<P>(P::now().saturating_add(Self::SLEEP_NS));
         } else {
