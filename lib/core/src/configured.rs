@@ -1,7 +1,7 @@
 //! The algorithms with the knobs in force, as a [`Source`] completes them.
 
 use crate::config::{self, Source};
-use crate::raw::mutex::{MutexConfig, Queue};
+use crate::raw::mutex::{MutexConfig, QueueKind};
 use crate::raw::qspinlock::Config;
 use crate::raw::rwlock::RwLockConfig;
 use crate::tuning::Tuning;
@@ -23,10 +23,10 @@ impl<S: Source> MutexConfig for AsConfigured<S> {
         config::tuning_of_wait::<S>()
     }
 
-    fn queue() -> Queue {
+    fn queue() -> QueueKind {
         match S::kind_of_queue().load(Relaxed) {
-            FIFO => Queue::Osq,
-            LOCAL_FIRST => Queue::Cna,
+            FIFO => QueueKind::Osq,
+            LOCAL_FIRST => QueueKind::Cna,
             _ => choose_queue::<S>(),
         }
     }
@@ -37,7 +37,7 @@ impl<S: Source> RwLockConfig for AsConfigured<S> {
         config::tuning_of_wait::<S>()
     }
 
-    fn queue() -> Queue {
+    fn queue() -> QueueKind {
         <Self as MutexConfig>::queue()
     }
 }
@@ -87,10 +87,10 @@ const FIFO: u8 = 1;
 const LOCAL_FIRST: u8 = 2;
 
 #[cold]
-fn choose_queue<S: Source>() -> Queue {
+fn choose_queue<S: Source>() -> QueueKind {
     let choice = if !config::is_decided() {
         // Nobody knows the locality domains yet. Waiters use no queue meanwhile.
-        return Queue::Unqueued;
+        return QueueKind::Unqueued;
     } else if config::tuning::<S>().reorder {
         LOCAL_FIRST
     } else {

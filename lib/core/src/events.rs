@@ -55,7 +55,7 @@ events! {
     Scan = "scan",
     /// A scan examined a waiter.
     ScanStep = "scan_step",
-    /// A waiter left the spinner queue before it became its head.
+    /// A waiter left the OSQ before it became its head.
     Unqueue = "unqueue",
     /// A newcomer barged: it took the lock without queueing.
     Barge = "barge",
@@ -95,7 +95,7 @@ events! {
     Bias = "bias",
     /// A writer ended the bias of a reader-writer lock.
     Revoke = "revoke",
-    /// No waiter slot or node was free: the thread tried and backed off.
+    /// No waiter slot or node was free: the thread waited without a place in the queue.
     SlotFallback = "slot_fallback",
 }
 

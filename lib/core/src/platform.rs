@@ -80,7 +80,7 @@ pub enum Parked {
     Woken,
     /// It did not begin: the bytes differed from the expected ones.
     Differed,
-    /// The time limit ended it, or nothing did: a spurious return.
+    /// The time limit ended it, or nothing did: a spurious return, or a refusal to sleep.
     Unwoken,
 }
 
@@ -167,7 +167,7 @@ pub trait Spinning {
     }
 
     /// As [`wait_for`](Self::wait_for), but yields the CPU between two reads: for an
-    /// [oversubscribed](Self::oversubscribed) machine.
+    /// process that is [oversubscribed](Self::oversubscribed).
     ///
     /// May give up early, as it does when other threads keep the CPU for long.
     fn wait_yielding<A: Atomic>(
@@ -194,10 +194,10 @@ pub trait Spinning {
         Self::relax();
     }
 
-    /// Whether the machine is oversubscribed: more threads wait for locks now, or hold the one that
+    /// Whether the process is oversubscribed: more threads wait for locks now, or hold the one that
     /// is asked for, than there are CPUs for the process.
     ///
-    /// It answers "should I stop spinning?" in user space. On an oversubscribed machine a spinner
+    /// It answers "should I stop spinning?" in user space. In an oversubscribed process a spinner
     /// may occupy the CPU that the lock's holder needs. Only slow paths ask. The answer may be some
     /// milliseconds old. On hardware it also heeds the CPU quota of the process.
     fn oversubscribed() -> bool {
@@ -498,9 +498,10 @@ pub trait Platform: Atomics {
 
     /// A lock shows that readers are announced at it, and this platform has no table in which they
     /// could be. So code with another table uses the lock, too, and exclusion is lost if the caller
-    /// goes on. `lock` is the address of the lock.
+    /// goes on. `lock` is the address of the lock. Nothing happens by default; on Linux the process
+    /// aborts.
     #[cold]
-    fn meet_stranger(lock: *const u32) {
+    fn on_foreign_readers(lock: *const u32) {
         let _ = lock;
     }
 

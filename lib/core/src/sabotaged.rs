@@ -53,8 +53,8 @@ impl<P: Platform, const DEFECT: u8> Platform for Sabotaged<P, DEFECT> {
         P::kept_slot()
     }
 
-    fn meet_stranger(lock: *const u32) {
-        P::meet_stranger(lock);
+    fn on_foreign_readers(lock: *const u32) {
+        P::on_foreign_readers(lock);
     }
 
     #[inline]
@@ -73,7 +73,7 @@ mod tests {
         type Broken = Sabotaged<Native, { Defect::MutexMissingWake as u8 }>;
         assert_eq!(Native::DEFECT, Defect::None);
         assert_eq!(Broken::DEFECT, Defect::MutexMissingWake);
-        let place = Broken::waiters().enter().expect("a slot is free");
+        let place = Broken::waiters().take_node().expect("a slot is free");
         assert_ne!(Native::kept_slot(), 0);
         drop(place);
         for (number, defect) in Defect::ALL.into_iter().enumerate() {

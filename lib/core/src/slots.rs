@@ -33,7 +33,7 @@
 //! | `WAITING` | `PARKED` | the owner | compare-and-swap |
 //! | `PARKED` | `WAITING` | the owner, roused | compare-and-swap |
 //! | `WAITING`, `PARKED` | `ABANDONED` | the owner | compare-and-swap |
-//! | `WAITING`, `PARKED` | `GO` or an id | the previous head | store, or swap if guarded |
+//! | `WAITING`, `PARKED` | `GO` or an id | the head before | store; swap if guarded or in an OSQ |
 //!
 //! # Guarded and drowsy waiters
 //!
@@ -105,7 +105,7 @@ pub const MEANING: u64 = 1;
 
 /// Nodes per slot.
 pub(crate) const NESTING: usize = 4;
-/// The most slots that an [`Id`] can name. A thread without a slot tries to lock and backs off.
+/// The most slots that an [`Id`] can name. A thread without a slot does not queue.
 pub const MAX_SLOTS: usize = (1 << 14) - 1;
 /// The domain of a priority waiter, which must not be set aside. Domains of CPUs are below it.
 pub const PRIORITY: u16 = u16::MAX >> 1;
@@ -242,7 +242,7 @@ pub struct Node<P: Atomics> {
     pub(crate) cpu: P::AtomicU16,
     /// A copy of the predecessor's `cpu`.
     pub(crate) predecessor_cpu: P::AtomicU16,
-    /// Whether this waiter may time out.
+    /// Whether this waiter may time out. Only the spinlock reads it.
     pub(crate) timed: P::AtomicU8,
     /// See the last table at the top.
     pub(crate) drowsy: P::AtomicU8,
@@ -509,7 +509,7 @@ impl<P: Atomics> Waiters<P> {
         self.node(id).pins.fetch_add(1, Relaxed);
     }
 
-    /// Release pairs with the acquire in `free_node`.
+    /// Release pairs with the acquire in `claim_node`.
     pub(crate) fn unpin(&self, id: Id) {
         self.node(id).pins.fetch_add(u8::MAX, Release);
     }
@@ -605,7 +605,7 @@ impl<P: Atomics> Waiters<P> {
 
     /// Marks a free node of `slot` as busy, by compare-and-swap because a signal handler may
     /// intervene. Not a pinned one.
-    pub fn free_node(&self, slot: u16) -> Option<Id> {
+    pub fn claim_node(&self, slot: u16) -> Option<Id> {
         let nodes = &self.slots[slot as usize - 1].nodes;
         // Acquire pairs with the release in `free` and `unpin`: the thread that reaped the node or
         // looked at it has finished. It pinned the node before that could be reaped.

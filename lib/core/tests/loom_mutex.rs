@@ -23,7 +23,7 @@ use kinlock_core::config::{LocalLimit, Quantum, Tuning};
 use kinlock_core::defect::Defect;
 use kinlock_core::loom::{LATE, Loom, set_domain, set_oversubscribed, set_step};
 use kinlock_core::platform::{NEVER, Platform};
-use kinlock_core::raw::mutex::{Joined, Layout, MutexConfig, Queue, QueuedMutex, Split};
+use kinlock_core::raw::mutex::{Joined, Layout, MutexConfig, QueueKind, QueuedMutex, Split};
 use kinlock_core::raw::osq::Osq;
 use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
@@ -49,7 +49,7 @@ macro_rules! config {
                 tuning.quantum = Quantum::from_micros(50).unwrap();
                 tuning
             }
-            fn queue() -> Queue {
+            fn queue() -> QueueKind {
                 $queue
             }
         }
@@ -60,14 +60,14 @@ macro_rules! config {
     )*};
 }
 
-const OSQ: Queue = Queue::Osq;
+const OSQ: QueueKind = QueueKind::Osq;
 
 config! {
     Queued: queue OSQ, defect None, trials 0;
     Kept: queue OSQ, defect None, trials 1;
-    LocalFirst: queue Queue::Cna, defect None, trials 0;
-    LocalKept: queue Queue::Cna, defect None, trials 1;
-    Unqueued: queue Queue::Unqueued, defect None, trials 0;
+    LocalFirst: queue QueueKind::Cna, defect None, trials 0;
+    LocalKept: queue QueueKind::Cna, defect None, trials 1;
+    Unqueued: queue QueueKind::Unqueued, defect None, trials 0;
     RelaxedUnlock: queue OSQ, defect MutexRelaxedUnlock, trials 0;
     MissingWake: queue OSQ, defect MutexMissingWake, trials 0;
     LostWakeup: queue OSQ, defect MutexLostWakeup, trials 0;
@@ -323,7 +323,7 @@ impl Line {
     }
 
     fn stand(&self, patience: u64, until: u64) {
-        let place = Loom::waiters().enter().unwrap();
+        let place = Loom::waiters().take_node().unwrap();
         if self.queue.join(&place, patience, until) {
             // SAFETY: invariant 1.
             self.head.with_mut(|h| unsafe { *h += 1 });

@@ -19,7 +19,7 @@ mod model;
 use kinlock_core::config::Tuning;
 use kinlock_core::loom::Loom;
 use kinlock_core::platform::{Atomic, NEVER};
-use kinlock_core::raw::mutex::{MutexConfig, Queue, QueuedMutex};
+use kinlock_core::raw::mutex::{MutexConfig, QueueKind, QueuedMutex};
 use kinlock_invalidation::lab::{
     BoundRespected, GenerationReadBeforeMark, WakeLost, end_erasing_late,
     generation_read_before_mark,
@@ -36,8 +36,8 @@ impl MutexConfig for Unqueued {
     fn tuning() -> Tuning {
         Tuning::DEFAULT
     }
-    fn queue() -> Queue {
-        Queue::Unqueued
+    fn queue() -> QueueKind {
+        QueueKind::Unqueued
     }
 }
 

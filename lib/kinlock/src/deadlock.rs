@@ -41,6 +41,8 @@
 //!
 //! Signal handlers must not take locks with this feature.
 
+// How acquisitions are noted, one of three: `notes` with the feature, `readers` in debug builds
+// without it, and otherwise `nothing`.
 #[cfg(feature = "deadlock_detection")]
 mod circles;
 #[cfg(feature = "deadlock_detection")]

@@ -24,8 +24,8 @@
 //!   keeps its place in the table until it ends. Further threads wait outside the queue, without a
 //!   bound.
 //! * **NUMA**: with [reordering](crate::config::set_numa) on, waiters of the holder's locality
-//!   domain go first, for at most the [local limit](crate::config::set_local_limit). The first
-//!   contended mutex decides this for all mutexes of the process.
+//!   domain go first, for at most the [local limit](crate::config::set_local_limit). This is
+//!   decided once for all mutexes of the process, within its first seventeen contended waits.
 //! * **Time limits** are on the monotonic clock, so setting the time of day changes nothing. A zero
 //!   timeout, or a deadline in the past, tries once.
 //! * **Panics** in a critical section release the lock. There is no poisoning.

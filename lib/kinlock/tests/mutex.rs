@@ -6,7 +6,7 @@
 use kinlock::Mutex;
 use kinlock_core::config::{LocalLimit, Quantum, Tuning};
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::mutex::{MutexConfig, Queue, QueuedMutex};
+use kinlock_core::raw::mutex::{MutexConfig, QueueKind, QueuedMutex};
 use kinlock_linux::Native;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -25,17 +25,17 @@ macro_rules! config {
                 tuning.quantum = $quantum;
                 tuning
             }
-            fn queue() -> Queue {
+            fn queue() -> QueueKind {
                 $queue
             }
         }
     };
 }
 
-config!(Fair, Queue::Osq, Quantum::FAIR);
-config!(Long, Queue::Osq, Quantum::THROUGHPUT);
-config!(LocalFirst, Queue::Cna, Quantum::FAIR);
-config!(Unqueued, Queue::Unqueued, Quantum::FAIR);
+config!(Fair, QueueKind::Osq, Quantum::FAIR);
+config!(Long, QueueKind::Osq, Quantum::THROUGHPUT);
+config!(LocalFirst, QueueKind::Cna, Quantum::FAIR);
+config!(Unqueued, QueueKind::Unqueued, Quantum::FAIR);
 
 /// Half of the waiters give up after a moment. Two counts of the critical sections must agree.
 fn counts_correctly_while_some_give_up<C: MutexConfig>() {

@@ -135,15 +135,7 @@ impl Parking for Native {
         sets: u32,
         current: impl Fn() -> u32,
     ) -> Parked {
-        let timeout = if until == NEVER {
-            None
-        } else {
-            match until.saturating_sub(thread::now()) {
-                0 => return Parked::Unwoken,
-                nanos => Some(nanos),
-            }
-        };
-        futex::wait(key, expected, timeout, sets, current)
+        futex::wait(key, expected, until, sets, current)
     }
 
     fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {
@@ -233,7 +225,7 @@ impl Platform for Native {
         thread::row()
     }
 
-    fn meet_stranger(lock: *const u32) {
-        copies::meet_stranger(lock)
+    fn on_foreign_readers(lock: *const u32) {
+        copies::abort_on_foreign_readers(lock)
     }
 }

@@ -9,7 +9,7 @@ use super::{Kind, Lock};
 use crate::platform::Sim;
 use crate::world::with;
 use kinlock_core::config::Tuning;
-use kinlock_core::raw::mutex::{MutexConfig, Queue, QueuedMutex};
+use kinlock_core::raw::mutex::{MutexConfig, QueueKind, QueuedMutex};
 
 /// All mutexes that sleep. To simulate a new queue of the library, add a configuration below and an
 /// entry here.
@@ -63,17 +63,17 @@ macro_rules! configuration {
         impl MutexConfig for $name {
             fn tuning() -> Tuning {
                 let mut tuning = with(|w| w.tuning);
-                tuning.reorder |= matches!(Self::queue(), Queue::Cna);
+                tuning.reorder |= matches!(Self::queue(), QueueKind::Cna);
                 tuning
             }
 
-            fn queue() -> Queue {
+            fn queue() -> QueueKind {
                 $queue
             }
         }
     };
 }
 
-configuration!(Fifo, Queue::Osq);
-configuration!(Unqueued, Queue::Unqueued);
-configuration!(LocalFirst, Queue::Cna);
+configuration!(Fifo, QueueKind::Osq);
+configuration!(Unqueued, QueueKind::Unqueued);
+configuration!(LocalFirst, QueueKind::Cna);

@@ -17,7 +17,7 @@ use crate::report::Property;
 use crate::specimen::named;
 use kinlock_core::config::Tuning;
 use kinlock_core::platform::{Atomic, NEVER, Platform};
-use kinlock_core::raw::mutex::{MutexConfig, Queue, QueuedMutex};
+use kinlock_core::raw::mutex::{MutexConfig, QueueKind, QueuedMutex};
 use kinlock_invalidation::lab::{
     WakeLost, end_erasing_late, generation_read_before_mark, marked_early,
 };
@@ -104,8 +104,8 @@ impl MutexConfig for Short {
         Tuning::DEFAULT
     }
 
-    fn queue() -> Queue {
-        Queue::Osq
+    fn queue() -> QueueKind {
+        QueueKind::Osq
     }
 }
 

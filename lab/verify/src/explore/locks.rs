@@ -21,7 +21,7 @@ use kinlock_core::config::{LocalLimit, Scan, Tuning};
 use kinlock_core::defect::Defect;
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::mutex::Queue;
+use kinlock_core::raw::mutex::QueueKind;
 use kinlock_core::raw::{Config, QueuedSpinLock};
 use kinlock_core::sabotaged::Sabotaged;
 use kinlock_measure::random::Random;
@@ -233,7 +233,7 @@ pub(super) struct Knobs {
     /// Whether every wait finds other knobs.
     pub(super) change: bool,
     /// The queue of a mutex. The same throughout a schedule: waiters have to agree.
-    pub(super) queue: Queue,
+    pub(super) queue: QueueKind,
     /// Whether a mutex has lock and flags in one atomic.
     pub(super) joined: bool,
 }

@@ -15,7 +15,7 @@
 //!
 //! ```text
 //!   byte  0          1          2 3
-//!         locked     flags      spinners
+//!         locked     flags      queue
 //!         0 or 1     word.rs    the tail of the queue, whose waiters spin and sleep
 //! ```
 //!
@@ -25,7 +25,7 @@
 //! # Transitions
 //!
 //! A state is (flags, locked). `f` stands for any other flags, and letters refer to the notes
-//! below. `HANDOFF` stands for the whole request: it ends together with `HANDOFF_SLEEPS` and the
+//! below. `HANDOFF` stands for the whole request: it ends together with `REQUESTER_SLEEPS` and the
 //! generation. [`Split`] changes the two bytes one after the other, [`Joined`] in one step.
 //!
 //! | who | from | to | how |
@@ -42,7 +42,7 @@
 //! | front has taken an idle lock | (f + KEPT + WATCHED, 1) | (f, 1) | fetch-and, as holder |
 //! | front ends a trial: held long, or no verdict | (f + KEPT + WATCHED, *) | (f, *) | fetch-and |
 //! | hand-off is requested | (f, *) | (f + HANDOFF, *) | compare-and-swap (b) |
-//! | requester falls asleep | (f, *) | (f + HANDOFF_SLEEPS, *) | as any waiter, see below |
+//! | requester falls asleep | (f, *) | (f + REQUESTER_SLEEPS, *) | as any waiter, see below |
 //! | request is withdrawn | (f + HANDOFF, *) | (f, *) | compare-and-swap (c) |
 //! | requester picks up | (f + PICKUP, 1) | (f, 1) | fetch-and, and wake a sleeper (d) |
 //! | requester takes the lock | (f + HANDOFF, 1) | (f, 1) | fetch-and |
@@ -52,11 +52,11 @@
 //!
 //! Notes:
 //!
-//! * (a) Unparks the requester if `HANDOFF_SLEEPS` is set.
-//! * (b) Made by the waiter at the front; not if a request of this process stands, or `PICKUP`:
-//!   there may be several waiters at the front where some have no node. A waiter that is refused
-//!   waits a moment until the lock is free, and then leaves it to the requester for a timed sleep.
-//!   If the lock does not become free it sleeps until an unlock wakes it.
+//! * (a) Unparks the requester if `REQUESTER_SLEEPS` is set.
+//! * (b) Made by the waiter at the front. It is refused while a request of this process stands, or
+//!   `PICKUP`, which happens since waiters without a node are at the front, too. A waiter that is
+//!   refused polls for a moment. If it sees the lock free, it leaves that to the requester and goes
+//!   to a timed sleep. If not, it sleeps until an unlock wakes it.
 //! * (c) Only at a deadline. If the requester finds `PICKUP`, the lock is its own.
 //! * (d) The requester wakes another sleeper, since the hand-off has woken none, unlike a plain
 //!   unlock.
@@ -86,7 +86,7 @@
 //!    of the requester once it holds the lock.* There is one requester at a time, and `PICKUP` is
 //!    meant for it alone. It looks for `PICKUP` each time it looks at the word, and before it
 //!    withdraws.
-//! 4. *A hand-off to a requester that falls asleep.* Setting `HANDOFF_SLEEPS` and handing over
+//! 4. *A hand-off to a requester that falls asleep.* Setting `REQUESTER_SLEEPS` and handing over
 //!    change the same byte by read-modify-writes. Either the hand-off finds the flag and unparks,
 //!    or the requester finds `PICKUP` before it parks, since the kernel compares the word.
 
@@ -94,7 +94,7 @@ mod fair;
 mod wait;
 mod word;
 
-pub use super::contend::Queue;
+pub use super::contend::QueueKind;
 use super::contend::constants::WAITS_PER_TRIAL;
 use super::osq::Osq;
 use crate::defect::Defect;
@@ -102,7 +102,7 @@ use crate::events::Event;
 use crate::platform::{Atomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Parked, Platform};
 use crate::tuning::Tuning;
 use core::marker::PhantomData;
-use word::{ConstLayout, HANDOFF, HANDOFF_SLEEPS, PICKUP, SLEEPERS};
+use word::{ConstLayout, HANDOFF, PICKUP, REQUESTER_SLEEPS, SLEEPERS};
 pub use word::{Joined, Layout, Split};
 
 /// The park set of the requester. [`OTHERS`] is that of all other sleepers.
@@ -117,12 +117,12 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const TRIALS: u32 = WAITS_PER_TRIAL;
 
-    /// The run-time knobs. Called once per slow path.
+    /// The run-time knobs. Called in slow paths only.
     fn tuning() -> Tuning;
 
     /// How waiters queue. All waits for a lock that queue must agree.
-    fn queue() -> Queue {
-        Queue::Osq
+    fn queue() -> QueueKind {
+        QueueKind::Osq
     }
 }
 
@@ -137,7 +137,7 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
 #[derive(Debug)]
 pub struct QueuedMutex<P: Platform, C: MutexConfig, L: Layout<P> = Split<P>> {
     word: L,
-    spinners: Osq<P>,
+    queue: Osq<P>,
     config: PhantomData<C>,
 }
 
@@ -145,7 +145,7 @@ impl<P: ConstPlatform, C: MutexConfig, L: ConstLayout<P>> QueuedMutex<P, C, L> {
     /// An unlocked mutex, in a constant.
     pub const UNLOCKED: Self = QueuedMutex {
         word: L::UNLOCKED,
-        spinners: Osq::EMPTY,
+        queue: Osq::EMPTY,
         config: PhantomData,
     };
 }
@@ -155,7 +155,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Default for QueuedMutex<P, C, L>
     fn default() -> Self {
         QueuedMutex {
             word: L::new(),
-            spinners: Osq::new(),
+            queue: Osq::new(),
             config: PhantomData,
         }
     }
@@ -208,7 +208,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// The lock must be held, and the right to release it must be the caller's.
     #[inline]
     pub unsafe fn unlock(&self) {
-        self.word.unlock::<C>(self.key(), &self.spinners);
+        self.word.unlock::<C>(self.key(), &self.queue);
     }
 
     /// Whether the lock is held at this moment.
@@ -220,8 +220,8 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// Whether a thread queues, sleeps on the word or has requested a hand-off at this moment.
     #[inline]
     pub fn is_contended(&self) -> bool {
-        self.spinners.last() != 0
-            || self.word.flags(Relaxed) & (SLEEPERS | HANDOFF_SLEEPS | HANDOFF | PICKUP) != 0
+        self.queue.last() != 0
+            || self.word.flags(Relaxed) & (SLEEPERS | REQUESTER_SLEEPS | HANDOFF | PICKUP) != 0
     }
 
     /// Makes it an unlocked mutex in a forked child, where its holder and waiters do not exist.
@@ -230,10 +230,10 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     ///
     /// No other thread uses the lock meanwhile, and none that got it before relies on holding it.
     pub unsafe fn reset_in_child(&self) {
-        self.spinners.tail().store(0, Relaxed);
+        self.queue.tail().store(0, Relaxed);
         self.word.clear(u8::MAX);
         // An unlock that finds no flags only clears `locked`, which changes nothing if it is clear.
-        self.word.unlock::<C>(self.key(), &self.spinners);
+        self.word.unlock::<C>(self.key(), &self.queue);
     }
 
     /// The address at which waiters sleep.

@@ -1,5 +1,5 @@
-//! The cancellable spinner queue (OSQ): an MCS queue that a spinner can leave at any time, from any
-//! place.
+//! The cancellable queue (OSQ, optimistic spin queue): an MCS queue that a waiter can leave at any
+//! time, from any place. A waiter spins, and then sleeps in its place.
 //!
 //! Source: the queue of optimistic spinners of the Linux kernel's mutex (Zijlstra and others,
 //! 2014), an MCS queue with unqueueing, and the cure of its false sharing (2023). Here nodes are
@@ -14,8 +14,8 @@
 //!        --next------>   --next------>            next = 0
 //! ```
 //!
-//! Every spinner but the head waits on the `state` of its own node. A head that leaves makes the
-//! next spinner head: `state` := [`GO`].
+//! Every waiter but the head waits on the `state` of its own node. A head that leaves makes the
+//! next waiter head: `state` := [`GO`].
 //!
 //! # Leaving
 //!
@@ -40,13 +40,14 @@
 //! A thread that takes a `next` away, by swap or compare-and-swap, owns the link. So one thread at
 //! a time changes a link.
 //!
-//! # What a spinner watches of its predecessor
+//! # What a waiter watches of its predecessor
 //!
-//! A spinner behind a preempted one waits in vain. A kernel asks whether the predecessor's CPU is
-//! preempted. Here a spinner asks whether it runs on the predecessor's CPU itself: then the
-//! predecessor cannot run. The predecessor's CPU number never changes but is read again and again.
-//! So it is copied to the spinner's own node when the two are linked: to read it in the
-//! predecessor's node would share a line that changes whenever a thread queues behind that one.
+//! A waiter that spins behind a preempted one does so in vain. A kernel asks whether the
+//! predecessor's CPU is preempted. Here a waiter asks whether it runs itself on the CPU on which
+//! the predecessor queued: then the predecessor most likely cannot run. That CPU number never
+//! changes while the predecessor waits, but is read again and again. So it is copied to the
+//! waiter's own node when the two are linked: to read it in the predecessor's node would share a
+//! line that changes whenever a thread queues behind that one.
 //!
 //! # Progress
 //!
@@ -58,14 +59,15 @@
 //! node instead, no link comes: it looks for the mark after that, and the head looks at the tail
 //! after it has set the mark. At least one of the two sees the other, and empties the queue.
 
-use super::waiter::{Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters};
+use super::waiter::{Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters, expired};
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, NO_CPU, Ordering::*, Platform};
 
 /// Nanoseconds between two looks at the predecessor's CPU number.
 const LOOK_EVERY_NS: u64 = 1_000;
 
-/// The queue. All zeros: empty. Two bytes; nodes are the threads' [waiter slots](super::waiter).
+/// The queue. All zeros: empty. Two bytes; its nodes are those of the threads' [waiter
+/// slots](super::waiter).
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Osq<P: Platform> {
@@ -97,7 +99,7 @@ impl<P: Platform> Osq<P> {
         &self.tail
     }
 
-    /// The id of the last spinner, 0 = none.
+    /// The id of the last waiter, 0 = none.
     pub fn last(&self) -> u16 {
         self.tail.load(Relaxed)
     }
@@ -105,9 +107,10 @@ impl<P: Platform> Osq<P> {
     /// Queues, and waits until the thread is the head of the queue (`true`), or until `until`
     /// (`false`: it has left the queue).
     ///
-    /// Spins for at most `spin_ns` nanoseconds, then sleeps in its place. It sleeps at once if its
-    /// predecessor cannot run. One remote cache miss to queue and one to become head. A head must
-    /// call [`leave`](Self::leave) with the same place.
+    /// Spins for at most `spin_ns` nanoseconds, then sleeps in its place. It sleeps after a
+    /// microsecond if its predecessor cannot run. Two remote cache misses to queue, for the tail
+    /// and for the predecessor's node, and one to become head. A head must call
+    /// [`leave`](Self::leave) with the same place.
     pub fn join(&self, place: &Waiter<P>, spin_ns: u64, until: u64) -> bool {
         debug_assert!(!place.is_left_behind());
         let queue = self.links();
@@ -119,8 +122,9 @@ impl<P: Platform> Osq<P> {
         if queue.spin(me, spin_ns, until) {
             return true;
         }
-        // From here on the state is GO or PARKED.
+        // A waiter whose time is up leaves without a sleep.
         if P::CAN_PARK
+            && !expired(until, P::now)
             && node
                 .state
                 .compare_exchange(WAITING, PARKED, AcqRel, Acquire)
@@ -128,15 +132,15 @@ impl<P: Platform> Osq<P> {
         {
             P::count(Event::Park);
             let key = (&raw const node.state).cast();
-            while node.state.load(Acquire) == PARKED && P::now() < until {
+            while node.state.load(Acquire) == PARKED && !expired(until, P::now) {
                 P::park(key, PARKED, until, || node.state.load(Relaxed));
             }
         }
         node.state.load(Acquire) == GO || !queue.unqueue(me)
     }
 
-    /// Hands headship on to the next spinner, if any, without waiting for it. The place may be left
-    /// behind, and cannot join again.
+    /// Hands headship on to the next waiter, if any, without waiting for it. That may leave the
+    /// place behind, and then it cannot join again.
     pub fn leave(&self, place: &Waiter<P>) {
         self.links().hand_on(place);
     }
@@ -210,8 +214,8 @@ impl<P: Platform> Links<'_, P> {
             if P::wait_for(state, Acquire, LOOK_EVERY_NS.min(left), |s| s != WAITING).is_ok() {
                 return true;
             }
-            // Where nobody sleeps, only the deadline ends the wait. The look costs what it costs in
-            // a kernel.
+            // Where nobody sleeps (`NEVER`), only the deadline ends the wait. The look is taken
+            // there, too, so that spinning costs what it costs in a kernel.
             let off = self.predecessor_is_off(me) && spin_ns != NEVER;
             if off || P::now() >= until {
                 return false;
@@ -221,7 +225,6 @@ impl<P: Platform> Links<'_, P> {
 
     /// Leaves. `false`: headship has come first.
     fn unqueue(&self, me: Id) -> bool {
-        P::count(Event::Unqueue);
         let node = self.node(me);
         let mut backoff = Backoff::NEW;
         // Step A.
@@ -242,6 +245,7 @@ impl<P: Platform> Links<'_, P> {
             backoff.pause_or_sleep::<P>();
         };
         self.leave_between(me, before);
+        P::count(Event::Unqueue);
         true
     }
 

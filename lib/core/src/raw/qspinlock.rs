@@ -361,7 +361,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         if C::PENDING_BIT && self.become_pending(seen) {
             return self.wait_pending(terms);
         }
-        match P::waiters().enter() {
+        match P::waiters().take_node() {
             Some(waiter) => self.queue(waiter, terms),
             None => self.lock_without_node(deadline),
         }

@@ -105,7 +105,7 @@
 //!
 //! Code without a table, on a lock that others have made biased, cannot see their readers. It takes
 //! the lock for reading, and counts that. For writing it waits until the bias is over, with a time
-//! limit, and otherwise ends the process: [`Platform::meet_stranger`].
+//! limit, and otherwise ends the process: [`Platform::on_foreign_readers`].
 //!
 //! # Memory
 //!
@@ -127,7 +127,7 @@ mod wait;
 mod word;
 mod write;
 
-pub use super::contend::Queue;
+pub use super::contend::QueueKind;
 use super::contend::constants::WAITS_PER_TRIAL;
 use super::osq::Osq;
 use crate::defect::Defect;
@@ -157,8 +157,8 @@ pub trait RwLockConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     fn tuning() -> Tuning;
 
     /// How writers queue. All waits for a lock that queue must agree.
-    fn queue() -> Queue {
-        Queue::Osq
+    fn queue() -> QueueKind {
+        QueueKind::Osq
     }
 }
 

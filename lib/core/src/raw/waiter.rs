@@ -13,15 +13,15 @@ use core::cell::Cell;
 impl<P: Platform> Waiters<P> {
     /// A place to wait for the calling thread: one of its nodes, for its use alone until the waiter
     /// is dropped or abandoned. `None` if all nodes of the thread are in use, or all slots.
-    pub fn enter(&'static self) -> Option<Waiter<P>> {
+    pub fn take_node(&'static self) -> Option<Waiter<P>> {
         let kept = P::kept_slot();
         if kept != 0 {
-            return self.free_node(kept).map(|id| Waiter::new(self, id, false));
+            return self.claim_node(kept).map(|id| Waiter::new(self, id, false));
         }
         let slot = self.claim()?;
         // SAFETY: invariant 1.
         let transient = unsafe { !P::keep_slot(slot) };
-        match self.free_node(slot) {
+        match self.claim_node(slot) {
             Some(id) => Some(Waiter::new(self, id, transient)),
             None => {
                 // A signal handler since `keep_slot` has used up all nodes, and abandoned them.
@@ -111,8 +111,9 @@ impl<P: Platform> Drop for Waiter<P> {
 pub(crate) struct Backoff(u32);
 
 impl Backoff {
-    /// How often to pause: some times as long as a cache line takes between sockets. A model
-    /// checker would never see a late step if it paused.
+    /// How often to pause: all together several times as long as a cache line takes between
+    /// sockets. None under a model checker, where each pause runs the other thread, so that no step
+    /// would ever be late.
     const PAUSES: u32 = if cfg!(loom) { 0 } else { 64 };
     /// How long a timed sleep lasts, in nanoseconds.
     const SLEEP_NS: u64 = 50_000;
@@ -134,7 +135,6 @@ impl Backoff {
         if self.pause::<P>() {
             return;
         }
-        self.0 = Self::PAUSES;
         if P::CAN_PARK {
             sleep_until::<P>(P::now().saturating_add(Self::SLEEP_NS));
         } else {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::lab::marked_early;
 use kinlock_core::platform::{Atomics, NEVER};
-use kinlock_core::raw::mutex::{Queue, QueuedMutex};
+use kinlock_core::raw::mutex::{QueueKind, QueuedMutex};
 use kinlock_core::tuning::Tuning;
 use kinlock_linux::Native;
 
@@ -13,8 +13,8 @@ impl MutexConfig for Plain {
     fn tuning() -> Tuning {
         Tuning::DEFAULT
     }
-    fn queue() -> Queue {
-        Queue::Osq
+    fn queue() -> QueueKind {
+        QueueKind::Osq
     }
 }
 

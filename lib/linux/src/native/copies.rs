@@ -542,7 +542,7 @@ pub(super) fn set_object(name: *const c_char) {
 /// Ends the process: another copy has announced readers of this lock in its tables, and this copy
 /// is apart, so that it cannot wait for them.
 #[cold]
-pub(super) fn meet_stranger(lock: *const u32) -> ! {
+pub(super) fn abort_on_foreign_readers(lock: *const u32) -> ! {
     let mut line = Text::<1024>::empty();
     let _ = write!(
         line,

@@ -23,19 +23,18 @@ pub use table::{prepare_to_restart_sequences, restart_sequences};
 mod kernel {
     use crate::sys::{KeepErrno, system_call_error};
     use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-    use kinlock_core::platform::{EVERY_SET, Parked};
+    use kinlock_core::platform::{EVERY_SET, NEVER, Parked};
 
-    /// Sleeps while the bytes at `key` equal `expected`, for at most `timeout` nanoseconds, as a
-    /// member of `sets`.
+    /// Sleeps while the bytes at `key` equal `expected`, as a member of `sets`, until
+    /// `CLOCK_MONOTONIC` shows `until`, in nanoseconds, or without a limit if that is [`NEVER`].
     pub(in crate::native) fn wait(
         key: *const u32,
         expected: u32,
-        timeout: Option<u64>,
+        until: u64,
         sets: u32,
         _: impl Fn() -> u32,
     ) -> Parked {
-        // This operation takes a moment on the monotonic clock, not a duration.
-        let until = timeout.map(|nanos| crate::native::thread::now().saturating_add(nanos));
+        let until = (until != NEVER).then_some(until);
         wait_until(0, key, expected, until, sets)
     }
 
@@ -51,7 +50,8 @@ mod kernel {
         wait_until(libc::FUTEX_CLOCK_REALTIME, key, expected, Some(until), sets)
     }
 
-    /// `clock` is 0 for the monotonic clock, or `FUTEX_CLOCK_REALTIME`.
+    /// `clock` is 0 for the monotonic clock, or `FUTEX_CLOCK_REALTIME`. `until` is a moment on it:
+    /// unlike `FUTEX_WAIT`, this operation takes no duration.
     fn wait_until(
         clock: libc::c_int,
         key: *const u32,
@@ -82,8 +82,9 @@ mod kernel {
         match result {
             0 => Parked::Woken,
             _ => match system_call_error() {
-                libc::ETIMEDOUT | libc::EINTR => Parked::Unwoken,
-                _ => Parked::Differed,
+                libc::EAGAIN => Parked::Differed,
+                // The time limit, a signal, or a refusal: the caller looks at its own limit.
+                _ => Parked::Unwoken,
             },
         }
     }
@@ -206,7 +207,7 @@ mod kernel {
 /// report the kernel's read of a whole lock word as a mixed-size access.
 #[cfg(miri)]
 mod table {
-    use kinlock_core::platform::{EVERY_SET, Parked};
+    use kinlock_core::platform::{EVERY_SET, NEVER, Parked};
     use std::sync::{Condvar, Mutex};
     use std::time::Duration;
 
@@ -243,7 +244,22 @@ mod table {
     pub(in crate::native) fn wait(
         key: *const u32,
         expected: u32,
-        timeout: Option<u64>,
+        until: u64,
+        sets: u32,
+        current: impl Fn() -> u32,
+    ) -> Parked {
+        let limit = match until {
+            NEVER => NEVER,
+            until => until.saturating_sub(crate::native::thread::now()),
+        };
+        wait_for(key, expected, limit, sets, current)
+    }
+
+    /// As [`wait`], for at most `limit` nanoseconds.
+    fn wait_for(
+        key: *const u32,
+        expected: u32,
+        limit: u64,
         sets: u32,
         current: impl Fn() -> u32,
     ) -> Parked {
@@ -258,9 +274,10 @@ mod table {
             me,
             sets,
         });
-        let nanos = Duration::from_nanos(timeout.unwrap_or(u64::MAX / 4));
+        // The platform's clock overflows if it is to show a longer time.
+        let limit = Duration::from_nanos(limit.min(u64::MAX / 4));
         let asleep = |t: &mut Sleepers| t.asleep.iter().any(|s| s.me == me);
-        let (mut table, _) = CHANGED.wait_timeout_while(table, nanos, asleep).unwrap();
+        let (mut table, _) = CHANGED.wait_timeout_while(table, limit, asleep).unwrap();
         let woken = !asleep(&mut table);
         table.asleep.retain(|s| s.me != me);
         if woken {
@@ -283,7 +300,7 @@ mod table {
             .unwrap_or_default();
         let left = u128::from(until).saturating_sub(now.as_nanos());
         let left = u64::try_from(left).unwrap_or(u64::MAX);
-        wait(key, expected, Some(left), sets, current)
+        wait_for(key, expected, left, sets, current)
     }
 
     pub(in crate::native) fn wake(key: *const u32, n: u32, sets: u32) -> u32 {

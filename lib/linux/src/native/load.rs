@@ -273,7 +273,7 @@ mod tests {
         for n in 0..used {
             let slot = table.claim().expect("a free slot");
             if n % each == 0 {
-                table.free_node(slot).expect("a free node");
+                table.claim_node(slot).expect("a free node");
             }
         }
         Box::leak(Box::new(table))

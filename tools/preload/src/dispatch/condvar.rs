@@ -225,8 +225,9 @@ impl Partner<Native> for Wait<'_> {
         let result = unsafe { kinlock_cancellable_futex(key, operation, expected, until, sets) };
         match -result as c_int {
             0 => Parked::Woken,
-            libc::ETIMEDOUT | libc::EINTR => Parked::Unwoken,
-            _ => Parked::Differed,
+            libc::EAGAIN => Parked::Differed,
+            // The time limit, a signal, or a refusal: the caller looks at its own limit.
+            _ => Parked::Unwoken,
         }
     }
 

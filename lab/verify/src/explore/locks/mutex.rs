@@ -5,7 +5,7 @@ use crate::report::Property;
 use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::mutex::{Joined, Layout, MutexConfig, Queue, QueuedMutex, Split};
+use kinlock_core::raw::mutex::{Joined, Layout, MutexConfig, QueueKind, QueuedMutex, Split};
 use kinlock_core::sabotaged::Sabotaged;
 use kinlock_measure::random::Random;
 use kinlock_sim::Sim;
@@ -48,12 +48,12 @@ pub(super) const fn broken<const DEFECT: u8>(name: &'static str, defect: Propert
     }
 }
 
-pub(super) const USUAL_QUEUE: Queue = Queue::Osq;
+pub(super) const USUAL_QUEUE: QueueKind = QueueKind::Osq;
 
 /// Mostly the usual one.
-pub(in crate::explore) fn queue(random: &mut Random) -> Queue {
+pub(in crate::explore) fn queue(random: &mut Random) -> QueueKind {
     match random.below(6) {
-        0 => Queue::Unqueued,
+        0 => QueueKind::Unqueued,
         _ => USUAL_QUEUE,
     }
 }
@@ -92,7 +92,7 @@ impl<const PARK: bool> MutexConfig for Kind<PARK> {
         KNOBS.get().now()
     }
 
-    fn queue() -> Queue {
+    fn queue() -> QueueKind {
         KNOBS.get().queue
     }
 }

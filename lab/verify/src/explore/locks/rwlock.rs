@@ -5,7 +5,7 @@ use crate::report::Property;
 use kinlock_core::config::Tuning;
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::mutex::Queue;
+use kinlock_core::raw::mutex::QueueKind;
 use kinlock_core::raw::rwlock::{QueuedRwLock, RwLockConfig};
 use kinlock_core::sabotaged::Sabotaged;
 use kinlock_sim::Sim;
@@ -52,7 +52,7 @@ impl<const PARK: bool> RwLockConfig for Kind<PARK> {
         KNOBS.get().now()
     }
 
-    fn queue() -> Queue {
+    fn queue() -> QueueKind {
         KNOBS.get().queue
     }
 }

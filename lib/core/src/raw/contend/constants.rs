@@ -14,7 +14,8 @@ pub(in crate::raw) const FIRST_PAUSE_NS: u64 = 100;
 pub(in crate::raw) const IDLE_NS: u64 = 400;
 
 /// Unlocks of a kept lock that the front waiter samples before it concludes that the lock is not
-/// idle. After its first timed sleep it samples only one.
+/// idle. They are counted over all its watches: once it has seen so many, each later watch ends
+/// with the first unlock.
 pub(in crate::raw) const UNLOCKS_SAMPLED: u32 = 32;
 
 /// How long a waiter at the front spins before it sleeps: about what it costs to fall asleep and to
@@ -35,14 +36,15 @@ pub(in crate::raw) const QUEUE_SPIN_NS: u64 = 400_000;
 pub(in crate::raw) const BARGE_NS: u64 = 2_000;
 
 /// One wait in this many is a trial, which finds out whether the lock should be kept. In the layout
-/// `Joined` also one unlock in this many, of those that find nothing but the mark, ends it.
+/// `Joined` it is also the other way round: of the unlocks of a kept lock for which nobody waits,
+/// one in this many makes it shared.
 pub(in crate::raw) const WAITS_PER_TRIAL: u32 = 1024;
 
 /// How long a fair unlock stands aside for a waiter: most wake-ups take less. A front waiter that
 /// leaves a kept lock alone may sleep for longer, and then does not get the lock.
 pub(in crate::raw) const FAIR_UNLOCK_NS: u64 = 250_000;
 
-/// A waiter of the reader-writer lock with a time limit asks to go next after the limit divided by
-/// this, if that comes before its quantum is over. Seven eighths of the limit then remain for those
+/// A waiter of the reader-writer lock with a time limit requests to go next after this part of the
+/// limit, an eighth, if that comes before its quantum is over. Seven eighths then remain for those
 /// that hold the lock to end their sections.
 pub(in crate::raw) const TURN_IN_LIMIT_DIVISOR: u64 = 8;

@@ -56,7 +56,7 @@ enum Phase {
     Arrived,
     /// Waits for the lock to be free, since this time.
     Polling(u64),
-    /// Has slept until an unlock woke it, or until its quantum was over.
+    /// Has slept until an unlock woke it, or until its quantum was over, or is about to.
     Woken,
     /// Finds out whether the lock should be kept. The watch began at `start`, and the last look
     /// found the lock `free` or not.
@@ -209,6 +209,7 @@ impl Front {
             self.share(start);
             return Step::Share;
         }
+        // Enough unlocks without an idle lock, or a long section of a kept lock.
         self.trial = false;
         self.timed_sleep(left)
     }

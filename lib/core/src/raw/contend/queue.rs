@@ -8,9 +8,9 @@ use crate::raw::osq::Osq;
 use crate::raw::waiter::Waiter;
 use crate::tuning::Tuning;
 
-/// How waiters queue.
+/// How waiters queue. A lock has the same two bytes for each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Queue {
+pub enum QueueKind {
     /// Not at all: every waiter is at the front, and looks at the word.
     Unqueued,
     /// First in, first out, and waiters that give up leave; see [`osq`](crate::raw::osq).
@@ -57,21 +57,21 @@ impl<'a, P: Platform> Headship<'a, P> {
 
     /// Queues, and waits for the place at the front. `None`: the deadline has come first.
     pub(super) fn wait(
-        queue: Queue,
-        waiters: &'a Osq<P>,
+        kind: QueueKind,
+        queue: &'a Osq<P>,
         node: Waiter<P>,
         tuning: Tuning,
         limits: Limits,
     ) -> Option<Self> {
-        let place = match queue {
-            Queue::Unqueued => Place::Unqueued { _node: Some(node) },
-            Queue::Osq => {
-                let first = waiters.join(&node, limits.spin_ns, limits.deadline);
-                let queue = waiters;
+        let place = match kind {
+            QueueKind::Unqueued => Place::Unqueued { _node: Some(node) },
+            QueueKind::Osq => {
+                let first = queue.join(&node, limits.spin_ns, limits.deadline);
                 first.then_some(Place::Osq { queue, node })?
             }
-            Queue::Cna => {
-                let tail = waiters.tail();
+            QueueKind::Cna => {
+                // Of the OSQ only the tail, which the two kinds have in common.
+                let tail = queue.tail();
                 let (head, node) = cna_queue::join(tail, node, tuning, limits)?;
                 Place::Cna { head, tail, node }
             }

@@ -2,7 +2,7 @@
 
 use super::constants::{BARGE_NS, QUEUE_SPIN_NS, SPIN_NS};
 use super::policy::{Front, Seen, Step};
-use super::queue::{Headship, Limits, Queue};
+use super::queue::{Headship, Limits, QueueKind};
 use crate::events::Event;
 use crate::platform::{NEVER, Platform};
 use crate::raw::osq::Osq;
@@ -50,8 +50,8 @@ pub(in crate::raw) trait Target<P: Platform> {
     /// Requests a hand-off, and waits for it. `left`: the time to the deadline, in nanoseconds.
     fn request(&mut self, wait: &Wait, left: u64) -> Next<Self::Taken>;
 
-    /// Leaves the lock alone for so many nanoseconds: in a sleep that no unlock ends, if waiters
-    /// sleep.
+    /// Leaves the lock alone for so many nanoseconds, in a sleep that no unlock ends. Spins where
+    /// waiters do not sleep.
     fn timed_sleep(&mut self, nanos: u64) {
         if !Self::PARKS {
             return P::back_off(nanos);
@@ -114,8 +114,9 @@ impl Wait {
 
 /// Takes the lock without queueing, if it is soon free and not reserved.
 ///
-/// With a CPU for every waiter only if nobody queues. In an oversubscribed process the queue is
-/// where threads sleep, and newcomers, which run, share the lock among themselves.
+/// Where there is a CPU for every waiter, it does so only while nobody queues. In an oversubscribed
+/// process the queue is where threads sleep, and newcomers, which run, share the lock among
+/// themselves.
 pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
     target: &mut T,
     queue: &Osq<P>,
@@ -147,13 +148,13 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
 ///
 /// A thread without a free node cannot queue. It goes to the front at once, where it may find
 /// others.
-pub(in crate::raw) fn enter<'a, P: Platform, T: Target<P>>(
+pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
     target: &T,
-    waiters: &'a Osq<P>,
-    queue: Queue,
+    queue: &'a Osq<P>,
+    kind: QueueKind,
     wait: &Wait,
 ) -> Option<Headship<'a, P>> {
-    let Some(node) = P::waiters().enter() else {
+    let Some(node) = P::waiters().take_node() else {
         P::count(Event::SlotFallback);
         return Some(Headship::without_node());
     };
@@ -165,7 +166,7 @@ pub(in crate::raw) fn enter<'a, P: Platform, T: Target<P>>(
     };
     let deadline = wait.deadline;
     let limits = Limits { spin_ns, deadline };
-    Headship::wait(queue, waiters, node, wait.tuning, limits)
+    Headship::wait(kind, queue, node, wait.tuning, limits)
 }
 
 /// Does what the policy says until the lock is taken, or the deadline has come (`None`).

@@ -24,7 +24,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         if self.is_contended() {
             self.unlock_to_waiter();
         } else {
-            self.word.unlock::<C>(self.key(), &self.spinners);
+            self.word.unlock::<C>(self.key(), &self.queue);
         }
     }
 
@@ -32,7 +32,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     #[inline(never)]
     fn unlock_to_waiter(&self) {
         let until = P::now().saturating_add(FAIR_UNLOCK_NS);
-        self.word.unlock::<C>(self.key(), &self.spinners);
+        self.word.unlock::<C>(self.key(), &self.queue);
         self.stand_aside(until, || self.is_locked() || !self.is_contended());
     }
 

@@ -26,11 +26,11 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         let mut wait = Wait::begin::<P>(C::tuning(), deadline, trials);
         wait.oversubscribed = Self::PARKS && P::oversubscribed();
         let mut waiter = Waiting::new(self);
-        if contend::barge(&mut waiter, &self.spinners, &wait).is_some() {
+        if contend::barge(&mut waiter, &self.queue, &wait).is_some() {
             return true;
         }
         // Dropped at the end, when the lock is taken: the next waiter is the front from then on.
-        let Some(_front) = contend::enter(&waiter, &self.spinners, C::queue(), &wait) else {
+        let Some(_front) = contend::queue_up(&waiter, &self.queue, C::queue(), &wait) else {
             return false;
         };
         waiter.wait_at_front(&mut wait)
@@ -68,8 +68,8 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     }
 
     /// Sleeps until an unlock wakes the thread, the lock is seen free or handed over, or `until`
-    /// has come. `flag` says as what it sleeps: [`SLEEPERS`], or [`HANDOFF_SLEEPS`] for the
-    /// requester.
+    /// has come. `flag` says as what it sleeps: [`SLEEPERS`], or [`REQUESTER_SLEEPS`] for the
+    /// requester. Where waiters do not sleep, it spins until the lock is free.
     ///
     /// With [`SLEEPERS`], `slept` becomes `true` even if the thread does not fall asleep: to pass
     /// on a wake-up that it has not had costs little.
@@ -82,11 +82,11 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         *slept |= flag == SLEEPERS;
         let set = if flag == SLEEPERS { OTHERS } else { REQUESTER };
         self.word.set(flag, SeqCst);
-        let until = sleep_limit(L::is_noticed(), until, P::now);
+        let until = sleep_limit(L::fence_after_flag(), until, P::now);
         loop {
             let seen = self.four_bytes();
             let [locked, flags, ..] = seen.to_ne_bytes();
-            let ours = flag == HANDOFF_SLEEPS && flags & PICKUP != 0;
+            let ours = flag == REQUESTER_SLEEPS && flags & PICKUP != 0;
             let can_act = (locked == FREE || ours) && P::DEFECT != Defect::MutexLostWakeup;
             // Without its flag nothing would end the sleep: an unlock that cleared it has woken one
             // thread, perhaps not this one.
@@ -105,7 +105,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// The mutex as the kernel reads it.
     fn four_bytes(&self) -> u32 {
         let [locked, flags] = self.word.bytes();
-        let [low, high] = self.spinners.last().to_ne_bytes();
+        let [low, high] = self.queue.last().to_ne_bytes();
         u32::from_ne_bytes([locked, flags, low, high])
     }
 
@@ -116,7 +116,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         self.word.set(SLEEPERS, SeqCst);
         // Also where the holder may have missed the flag: a needless wake-up costs less than a lost
         // one.
-        if !L::is_noticed() || !self.is_locked() {
+        if !L::fence_after_flag() || !self.is_locked() {
             self.wake_sleeper();
         }
     }
@@ -218,7 +218,7 @@ impl<'a, P: Platform, C: MutexConfig, L: Layout<P>> Waiting<'a, P, C, L> {
                     return false;
                 }
             } else if Self::PARKS && now.saturating_sub(start) >= SPIN_NS {
-                mutex.sleep(&mut self.slept, HANDOFF_SLEEPS, deadline);
+                mutex.sleep(&mut self.slept, REQUESTER_SLEEPS, deadline);
             } else {
                 P::back_off(FIRST_PAUSE_NS);
             }

@@ -15,7 +15,7 @@ pub(super) const PICKUP: u8 = 2;
 /// clears the flag and wakes one such thread, which sets it again for those that still sleep.
 pub(super) const SLEEPERS: u8 = 4;
 /// The requester sleeps on the word, or is about to.
-pub(super) const HANDOFF_SLEEPS: u8 = 8;
+pub(super) const REQUESTER_SLEEPS: u8 = 8;
 /// Set by the waiter at the front, cleared by the next unlock. So that waiter learns of an unlock
 /// even if the lock is held again when it looks.
 pub(super) const WATCHED: u8 = 16;
@@ -26,8 +26,8 @@ pub(super) const KEPT: u8 = 32;
 /// and another requester overwrites it.
 pub(super) const GENERATION: u8 = 64 + 128;
 
-/// What a request sets. It ends as a whole, and so does what another process left of one.
-pub(super) const REQUEST: u8 = HANDOFF | HANDOFF_SLEEPS | GENERATION;
+/// All that belongs to a request. It ends as a whole, also where another process made it.
+pub(super) const REQUEST: u8 = HANDOFF | REQUESTER_SLEEPS | GENERATION;
 
 pub(super) const FREE: u8 = 0;
 const HELD: u8 = 1;
@@ -85,10 +85,10 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
     /// the lock's.
     fn unlock<C: MutexConfig>(&self, key: *const u32, queue: &Osq<P>);
 
-    /// Executes the fence of a waiter that has set its flag in order to sleep: afterwards either
-    /// the waiter sees the lock free, or the holder sees the flag. `false`: perhaps neither does,
-    /// since the kernel refuses the fence. A layout of one atomic needs none.
-    fn is_noticed() -> bool {
+    /// The fence between setting a sleeper's flag and looking at the lock: afterwards either the
+    /// waiter sees the lock free, or the holder sees the flag. `false`: perhaps neither does, since
+    /// the kernel refuses the fence. A layout of one atomic needs none.
+    fn fence_after_flag() -> bool {
         true
     }
 
@@ -169,15 +169,15 @@ impl<P: Platform> Layout<P> for Split<P> {
         }
         self.locked.store(FREE, release::<P>());
         if P::CAN_PARK && C::PARK {
-            // Pairs with the heavy fence in `is_noticed`.
+            // Pairs with the heavy fence in `fence_after_flag`.
             P::light_fence();
-            if self.flags.glance(Relaxed) & (SLEEPERS | HANDOFF_SLEEPS) != 0 {
+            if self.flags.glance(Relaxed) & (SLEEPERS | REQUESTER_SLEEPS) != 0 {
                 self.wake(key);
             }
         }
     }
 
-    fn is_noticed() -> bool {
+    fn fence_after_flag() -> bool {
         P::heavy_fence()
     }
 
@@ -194,7 +194,7 @@ impl<P: Platform> Split<P> {
         let asked = |flags| (flags & (HANDOFF | WATCHED) != 0).then(|| after_unlock::<P>(flags));
         // Release: on a hand-off `flags` publishes the critical section instead of `locked`.
         let unlocked = self.fetch_update(Release, asked);
-        let handed = unlocked.is_ok_and(|before| handed_over::<P>(before, key));
+        let handed = unlocked.is_ok_and(|before| finish_handoff::<P>(before, key));
         handed && P::DEFECT != Defect::MutexDoubleHandOff
     }
 
@@ -203,8 +203,10 @@ impl<P: Platform> Split<P> {
     #[cold]
     #[inline(never)]
     fn wake(&self, key: *const u32) {
-        let flags = self.flags.fetch_and(!(SLEEPERS | HANDOFF_SLEEPS), Relaxed);
-        for (flag, set) in [(HANDOFF_SLEEPS, REQUESTER), (SLEEPERS, OTHERS)] {
+        let flags = self
+            .flags
+            .fetch_and(!(SLEEPERS | REQUESTER_SLEEPS), Relaxed);
+        for (flag, set) in [(REQUESTER_SLEEPS, REQUESTER), (SLEEPERS, OTHERS)] {
             if flags & flag != 0 {
                 wake::<P>(key, set);
             }
@@ -316,20 +318,20 @@ impl<P: Platform> Joined<P> {
         // From here on `self` may be gone.
         let flags = flags_in(seen);
         // No requester sleeps without a request.
-        if !handed_over::<P>(flags, key) && flags & SLEEPERS != 0 {
+        if !finish_handoff::<P>(flags, key) && flags & SLEEPERS != 0 {
             wake::<P>(key, OTHERS);
         }
     }
 }
 
-/// Finishes an unlock that found the flags `before`: if these made it a hand-off (`true`), counts
+/// The end of an unlock that found the flags `before`. If these made it a hand-off (`true`), counts
 /// that, and wakes the requester if it sleeps.
-fn handed_over<P: Platform>(before: u8, key: *const u32) -> bool {
+fn finish_handoff<P: Platform>(before: u8, key: *const u32) -> bool {
     let handed = is_requested::<P>(before);
     if handed {
         P::count(Event::Pickup);
     }
-    if handed && before & HANDOFF_SLEEPS != 0 {
+    if handed && before & REQUESTER_SLEEPS != 0 {
         wake::<P>(key, REQUESTER);
     }
     handed

@@ -235,7 +235,7 @@ fn leaving_and_handing_on_at_the_same_time() {
         for thread in 0..4 {
             s.spawn(move || {
                 for round in 0..rounds {
-                    let place = Native::waiters().enter().unwrap();
+                    let place = Native::waiters().take_node().unwrap();
                     let until = match (thread + round) % 3 {
                         0 => NEVER,
                         _ => Native::now() + 500 * (round % 7),

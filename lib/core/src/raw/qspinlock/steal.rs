@@ -51,7 +51,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             deadline: 0,
             oversubscribed: false,
         };
-        let place = P::waiters().enter();
+        let place = P::waiters().take_node();
         place.is_some_and(|place| self.queue(place, terms))
     }
 

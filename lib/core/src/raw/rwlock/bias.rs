@@ -101,7 +101,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             }
             if P::visible_readers().is_none() {
                 if seen & (BIASED | REVOKING) != 0 {
-                    P::meet_stranger(key);
+                    P::on_foreign_readers(key);
                 }
                 // No reader is announced anywhere, and none is counted.
                 return;
@@ -185,7 +185,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             if deadline != NEVER {
                 return false;
             }
-            P::meet_stranger(self.key());
+            P::on_foreign_readers(self.key());
         }
         P::count(Event::Revoke);
         let (start, name) = (P::now(), self.name());

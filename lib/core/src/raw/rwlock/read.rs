@@ -13,7 +13,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         P::count(Event::SlowPath);
         // This succeeds where the fast path failed only because other readers changed the word.
         let entered = match self.announce_or_enter(passing) {
-            Some(counted) => self.finish(counted, deadline),
+            Some(counted) => self.wait_until_reads(counted, deadline),
             None => !expired(deadline, P::now) && self.wait_to_read(deadline, passing),
         };
         if !entered {
@@ -68,14 +68,14 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     /// A reader that has counted itself waits until it holds the lock (`true`), or until the time
     /// is up.
-    fn finish(&self, counted: Counted, deadline: u64) -> bool {
-        counted == Counted::Reads || self.await_writer(deadline)
+    fn wait_until_reads(&self, counted: Counted, deadline: u64) -> bool {
+        counted == Counted::Reads || self.wait_out_writer(deadline)
     }
 
     /// Waits and enters (`true`), or until the time is up.
     fn wait_to_read(&self, deadline: u64, passing: bool) -> bool {
         let counted = self.wait_to_count(deadline, passing);
-        counted.is_some_and(|counted| self.finish(counted, deadline))
+        counted.is_some_and(|counted| self.wait_until_reads(counted, deadline))
     }
 
     /// Waits until this reader can enter, or until a writer holds the lock for which it can
@@ -135,7 +135,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     }
 
     /// A registered reader waits until the writer has gone (`true`), or until the time is up.
-    pub(super) fn await_writer(&self, deadline: u64) -> bool {
+    pub(super) fn wait_out_writer(&self, deadline: u64) -> bool {
         // A writer that is still revoking does not count. No reader registers for such a writer, so
         // it has come after this reader, which already holds the lock: the writer waits until this
         // reader has left.
@@ -155,7 +155,6 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                     false => written(seen).then(|| without_registered(seen)),
                 };
                 if self.state.fetch_update(Relaxed, withdrawn).is_ok() {
-                    P::count(Event::Timeout);
                     return false;
                 }
                 // It is too late to withdraw: this reader holds the lock now.

@@ -72,7 +72,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             return Some(before);
         }
         // Dropped at the end, when the lock is taken: the next waiter is the front from then on.
-        let _front = contend::enter(&writer, &self.writers, C::queue(), &wait)?;
+        let _front = contend::queue_up(&writer, &self.writers, C::queue(), &wait)?;
         writer.wait_at_front(&mut wait)
     }
 

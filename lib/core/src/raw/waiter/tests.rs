@@ -45,8 +45,8 @@ fn only_nodes_whose_owners_wait_count() {
     let table = table(40);
     let slots: Vec<_> = (0..35).map(|_| table.claim().unwrap()).collect();
     assert_eq!(table.waiting(9, 0), 0, "idle threads");
-    let ids = [0, 1, 34].map(|n| table.free_node(slots[n]).unwrap());
-    let nested = table.free_node(slots[1]).unwrap();
+    let ids = [0, 1, 34].map(|n| table.claim_node(slots[n]).unwrap());
+    let nested = table.claim_node(slots[1]).unwrap();
     assert_eq!((table.waiting(9, 0), table.waiting(2, 0)), (3, 2));
     assert_eq!(table.waiting(9, slots[34]), 2);
     table.node(ids[1]).state.store(ABANDONED, Relaxed);
@@ -63,22 +63,22 @@ fn a_slot_has_four_nodes() {
     let table = table(1);
     let slot = table.claim().unwrap();
     let ids: Vec<_> = (0..NESTING)
-        .map(|_| table.free_node(slot).unwrap())
+        .map(|_| table.claim_node(slot).unwrap())
         .collect();
     assert_eq!(
         ids.iter().map(|id| id.encode()).collect::<Vec<_>>(),
         [4, 5, 6, 7]
     );
-    assert!(table.free_node(slot).is_none());
+    assert!(table.claim_node(slot).is_none());
     table.free(ids[2]);
-    assert_eq!(table.free_node(slot), Some(ids[2]));
+    assert_eq!(table.claim_node(slot), Some(ids[2]));
 }
 
 #[test]
 fn an_abandoned_node_keeps_its_slot_claimed_until_it_is_reaped() {
     let table = table(2);
     let slot = table.claim().unwrap();
-    let id = table.free_node(slot).unwrap();
+    let id = table.claim_node(slot).unwrap();
     let waiter = Waiter::new(table, id, true);
     waiter.node().prepare(0, true);
     waiter.abandon(WAITING).unwrap();
@@ -91,7 +91,7 @@ fn an_abandoned_node_keeps_its_slot_claimed_until_it_is_reaped() {
 #[test]
 fn a_waiter_that_was_granted_headship_cannot_abandon() {
     let table = table(1);
-    let id = table.free_node(table.claim().unwrap()).unwrap();
+    let id = table.claim_node(table.claim().unwrap()).unwrap();
     let waiter = Waiter::new(table, id, true);
     waiter.node().prepare(0, true);
     waiter.node().state.store(GO, Relaxed);
@@ -107,15 +107,15 @@ fn a_forked_child_frees_slots_of_other_threads_unless_a_queue_may_name_them() {
         table.claim().unwrap();
     }
     assert!(
-        table.free_node(3).is_some(),
+        table.claim_node(3).is_some(),
         "another thread stands in a queue"
     );
-    let own = table.free_node(40).unwrap();
+    let own = table.claim_node(40).unwrap();
     // SAFETY: no lock uses this table.
     unsafe { table.reset_in_child(40) };
     assert_eq!(table.in_use(), 2);
     assert_ne!(
-        table.free_node(40),
+        table.claim_node(40),
         Some(own),
         "its own nodes stay as they were"
     );
@@ -128,7 +128,7 @@ fn a_forked_child_frees_slots_of_other_threads_unless_a_queue_may_name_them() {
 fn in_a_forked_child_a_newcomer_behind_a_waiter_of_the_parent_is_head() {
     let table = table(2);
     let left: Vec<_> = (0..2)
-        .map(|_| table.free_node(table.claim().unwrap()).unwrap())
+        .map(|_| table.claim_node(table.claim().unwrap()).unwrap())
         .collect();
     for &id in &left {
         table.node(id).prepare(0, false);
@@ -149,12 +149,12 @@ fn in_a_forked_child_a_newcomer_behind_a_waiter_of_the_parent_is_head() {
 fn a_pinned_node_is_not_used_again() {
     let table = table(1);
     let slot = table.claim().unwrap();
-    let id = table.free_node(slot).unwrap();
+    let id = table.claim_node(slot).unwrap();
     table.pin(id);
     table.free(id);
-    assert_ne!(table.free_node(slot), Some(id));
+    assert_ne!(table.claim_node(slot), Some(id));
     table.unpin(id);
-    assert_eq!(table.free_node(slot), Some(id));
+    assert_eq!(table.claim_node(slot), Some(id));
 }
 
 /// Nested four deep, a fifth acquisition has no node: it must still get the lock.
@@ -165,10 +165,10 @@ fn a_lock_without_a_free_node_is_slower_not_wrong() {
     lock.lock();
     std::thread::scope(|s| {
         s.spawn(|| {
-            let nested: Vec<_> = core::iter::from_fn(|| Native::waiters().enter())
+            let nested: Vec<_> = core::iter::from_fn(|| Native::waiters().take_node())
                 .take(NESTING)
                 .collect();
-            assert!(Native::kept_slot() == 0 || Native::waiters().enter().is_none());
+            assert!(Native::kept_slot() == 0 || Native::waiters().take_node().is_none());
             assert!(!lock.lock_until(Native::now() + 1_000_000), "it is held");
             waiting.store(true, Release);
             lock.lock();

@@ -16,8 +16,8 @@ both_layouts! {
     fn nobody_sleeps_who_can_act<L>() {
         for (held, flags, flag) in [
             (FREE, 0, SLEEPERS),
-            (FREE, HANDOFF, HANDOFF_SLEEPS),
-            (HELD, PICKUP, HANDOFF_SLEEPS),
+            (FREE, HANDOFF, REQUESTER_SLEEPS),
+            (HELD, PICKUP, REQUESTER_SLEEPS),
         ] {
             let mutex = with::<Sound, L>(held, flags);
             let (mut slept, until) = (false, soon());
@@ -60,8 +60,8 @@ both_layouts! {
                 let mutex = &mutex;
                 s.spawn(move || mutex.sleep(&mut false, flag, until))
             };
-            let (requester, other) = (sleeper(HANDOFF_SLEEPS), sleeper(SLEEPERS));
-            while mutex.word.flags(Relaxed) != HANDOFF | HANDOFF_SLEEPS | SLEEPERS {
+            let (requester, other) = (sleeper(REQUESTER_SLEEPS), sleeper(SLEEPERS));
+            while mutex.word.flags(Relaxed) != HANDOFF | REQUESTER_SLEEPS | SLEEPERS {
                 thread::yield_now();
             }
             unlock(&mutex);
@@ -115,8 +115,8 @@ both_layouts! {
 
 /// Waits in the queue, and at its front asleep on the word without a time limit.
 fn lock_as_sleeping_head<C: Model, L: AnyLayout>(mutex: &Mutex<C, L>) {
-    let place = On::<C>::waiters().enter().expect("a slot is free");
-    assert!(mutex.spinners.join(&place, 0, NEVER));
+    let place = On::<C>::waiters().take_node().expect("a slot is free");
+    assert!(mutex.queue.join(&place, 0, NEVER));
     let mut slept = false;
     while !mutex.try_lock() {
         mutex.sleep(&mut slept, SLEEPERS, NEVER);
@@ -124,7 +124,7 @@ fn lock_as_sleeping_head<C: Model, L: AnyLayout>(mutex: &Mutex<C, L>) {
     if slept {
         mutex.word.set(SLEEPERS, Relaxed);
     }
-    mutex.spinners.leave(&place);
+    mutex.queue.leave(&place);
 }
 
 /// A head sleeps on the word. The wake-up meant for it goes to a waiter that a broadcast has
@@ -151,9 +151,9 @@ fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: Model, L: AnyLayout>() -> 
         pause();
         // As if an unlock had cleared the flag and woken the other waiter.
         mutex.word.clear(SLEEPERS);
-        let head = mutex.spinners.last();
+        let head = mutex.queue.last();
         enter(Mutex::<C, L>::lock_after_sleep);
-        while mutex.spinners.last() == head {
+        while mutex.queue.last() == head {
             thread::yield_now();
         }
         pause();

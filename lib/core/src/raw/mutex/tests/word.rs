@@ -36,7 +36,7 @@ both_layouts! {
     fn unlocking_hands_the_lock_to_the_requester<L>() {
         for (before, after) in [
             (HANDOFF, PICKUP),
-            (HANDOFF | HANDOFF_SLEEPS, PICKUP),
+            (HANDOFF | REQUESTER_SLEEPS, PICKUP),
             (HANDOFF | SLEEPERS, PICKUP | SLEEPERS),
             (HANDOFF | WATCHED | KEPT, PICKUP | KEPT),
         ] {
@@ -62,7 +62,7 @@ both_layouts! {
     }
 
     fn a_withdrawn_request_leaves_nothing_behind<L>() {
-        let mutex = with::<Sound, L>(HELD, HANDOFF | HANDOFF_SLEEPS | SLEEPERS | KEPT);
+        let mutex = with::<Sound, L>(HELD, HANDOFF | REQUESTER_SLEEPS | SLEEPERS | KEPT);
         assert!(mutex.withdraw_request());
         assert_eq!(state(&mutex), (HELD, SLEEPERS | KEPT));
         let mutex = with::<Sound, L>(HELD, 0);
@@ -150,14 +150,14 @@ both_layouts! {
                 assert_eq!(Native::kept_slot(), 0);
             });
         });
-        assert_eq!((state(&mutex), mutex.spinners.last()), ((HELD, KEPT), 0));
+        assert_eq!((state(&mutex), mutex.queue.last()), ((HELD, KEPT), 0));
     }
 
     /// The requester is a thread of another process. It is never handed the lock.
     fn a_request_of_a_parent_is_void_in_the_child<L>() {
         const PARENT: u8 = 64;
         assert_ne!(PARENT, generation::<Native>());
-        let request = HANDOFF | HANDOFF_SLEEPS | PARENT;
+        let request = HANDOFF | REQUESTER_SLEEPS | PARENT;
         for (before, after) in [
             (request, 0),
             (request | KEPT | WATCHED, KEPT),
@@ -190,7 +190,7 @@ fn a_lock_for_which_nobody_waits_does_not_stay_kept() {
     assert_eq!(state(&mutex), (FREE, 0));
     // A waiter queues; only it can tell.
     let mutex = kept();
-    mutex.spinners.tail().store(4, Relaxed);
+    mutex.queue.tail().store(4, Relaxed);
     unlock(&mutex);
     assert_eq!(state(&mutex), (FREE, KEPT));
     // In one of so many unlocks.
@@ -208,7 +208,7 @@ fn a_lock_for_which_nobody_waits_does_not_stay_kept() {
 /// giving up, and then would not pass the wake-up on.
 #[test]
 fn a_late_request_is_noticed_after_the_store() {
-    let mutex = with::<Sound, AnySplit>(HELD, HANDOFF_SLEEPS | SLEEPERS);
+    let mutex = with::<Sound, AnySplit>(HELD, REQUESTER_SLEEPS | SLEEPERS);
     unlock(&mutex);
     assert_eq!(state(&mutex), (FREE, 0), "both are woken");
 }

@@ -76,7 +76,7 @@ fn terms(deadline: u64) -> Terms {
 
 #[test]
 fn a_head_that_has_slept_forbids_stealing_before_it_scans() {
-    let place = WAITERS.enter().unwrap();
+    let place = WAITERS.take_node().unwrap();
     place.node().prepare(0, false);
     LOCK.tail.store(place.id().encode(), Relaxed);
     LOCK.pending.store(STEAL, Relaxed);
@@ -110,14 +110,14 @@ fn a_head_whose_time_is_up_leaves_no_flag_behind() {
 fn passes_a_rouse_on(guarded: bool) -> bool {
     type Lock = QueuedSpinLock<Native, Queueing<true>>;
     let waiters = Native::waiters();
-    let behind = waiters.enter().unwrap();
+    let behind = waiters.take_node().unwrap();
     behind.node().prepare(0, false);
     behind.node().drowsy.store(DROWSY, Relaxed);
     let (sent, received) = std::sync::mpsc::channel();
     let link = Link::new(behind.id(), false, 0);
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let place = waiters.enter().unwrap();
+            let place = waiters.take_node().unwrap();
             place.node().prepare(0, false);
             assert!(!waiters.link(place.id(), link));
             sent.send(place.id()).unwrap();

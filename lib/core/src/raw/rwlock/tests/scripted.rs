@@ -196,7 +196,7 @@ impl Platform for Scripted {
         (!BLIND.get()).then(|| ANNOUNCED.with(|table| table.row(PART.get())))
     }
 
-    fn meet_stranger(_: *const u32) {
+    fn on_foreign_readers(_: *const u32) {
         std::panic::panic_any(Stranger);
     }
 }

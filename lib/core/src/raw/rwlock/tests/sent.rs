@@ -27,7 +27,7 @@ fn overtaken<const DEFECT: u8>(lock: &'static ScriptedLock<Fair, DEFECT>) -> u32
 fn a_registered_reader_does_not_wait_for_a_writer_that_waits_for_it() {
     let lock = lock::<Fair, SOUND>();
     assert_eq!(overtaken(lock), WRITER | REVOKING);
-    assert!(lock.await_writer(NEVER));
+    assert!(lock.wait_out_writer(NEVER));
     end(lock, ScriptedLock::unlock_read);
     assert!(!lock.is_announced());
     assert!(as_part(1, || lock.revoke(NEVER)));
@@ -40,14 +40,14 @@ fn a_registered_reader_with_a_time_limit_does_not_withdraw_from_a_writer_that_wa
     let limit = || Scripted::now() + 1_000_000;
     let sound = lock::<Fair, SOUND>();
     overtaken(sound);
-    assert!(sound.await_writer(limit()));
+    assert!(sound.wait_out_writer(limit()));
     assert_eq!(word(sound), WRITER | REVOKING);
     // The other lock may have the same column.
     end(sound, ScriptedLock::unlock_read);
     assert!(!sound.is_announced());
     let stale = lock::<Fair, STALE_WRITER>();
     overtaken(stale);
-    assert!(!stale.await_writer(limit()));
+    assert!(!stale.wait_out_writer(limit()));
     assert!(is_below_zero(word(stale)), "it has withdrawn nothing");
 }
 
