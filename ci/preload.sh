@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Programs run the same with and without the preloaded library; what it exports is what the C
 # library has, by name; it needs no more than a C library of 2012 has; and nothing in it can
-# allocate where it locks. With a number: repeats the programs so many times.
+# allocate where it locks. `ci/preload.sh N` repeats the programs N times.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 times=${1:-1}

@@ -13,8 +13,8 @@ work=$(mktemp -d)
 server=
 trap '[ -z "$server" ] || kill "$server" || true; rm -rf "$work"' EXIT
 
-# Runs a command on our locks, at most so many seconds. Its output is in $work/out, its counts in
-# $work/counts.
+# `ours SECONDS COMMAND` runs a command on our locks, for at most SECONDS. Its output is in
+# $work/out, its counts in $work/counts.
 ours() {
     local seconds=$1
     shift

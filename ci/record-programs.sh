@@ -6,8 +6,8 @@
 #
 #   ci/record-programs.sh [NAME...]    only the programs whose name begins so, as `kccachetest`
 #
-# KINLOCK=PATH takes a command that is built already, with its library beside it. ROUNDS=N makes
-# so many rounds. EACH=COMMAND runs each comparison by that command.
+# KINLOCK=PATH takes a command that is built already, with its library beside it. ROUNDS=N makes N
+# rounds. EACH=COMMAND runs each comparison by that command.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ -z "${KINLOCK:-}" ]; then

@@ -155,8 +155,8 @@ struct Round {
 /// How often a round is tried, for each that is asked for.
 const TRIES: u32 = 4;
 
-/// Rounds before and after which transfers took as long, and as long as in the others: as many as
-/// asked for, if there are so many.
+/// Rounds after which transfers took as long as before, and as long as in the other rounds: as many
+/// rounds as asked for, or those that were found in [`TRIES`] times as many.
 fn rounds(args: &Args, workload: &str, folder: &Path) -> anyhow::Result<Vec<Round>> {
     let seconds = args.seconds.to_string();
     let names = LOCKS.map(|lock| lock.0).join(",");

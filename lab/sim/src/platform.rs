@@ -59,7 +59,7 @@ pub fn place_slice<T>(n: usize, value: impl FnMut(usize) -> T) -> &'static [T] {
     unsafe { at.as_ref() }
 }
 
-/// The calling thread of a simulation computes for so many nanoseconds, longer while its sibling
+/// The calling thread of a simulation computes for `nanos` nanoseconds, longer while its sibling
 /// hardware thread is busy.
 ///
 /// # Panics
@@ -69,7 +69,7 @@ pub fn compute(nanos: f64) {
     world::compute(with(|w| w.costs().cycles(nanos)));
 }
 
-/// As [`world::run`], with a table of so many waiter slots. A thread that ends gives back the slot
+/// As [`world::run`], with a table of `slots` waiter slots. A thread that ends gives back the slot
 /// it kept.
 pub(crate) fn run<S: Clone + 'static, R>(
     setup: &Setup,

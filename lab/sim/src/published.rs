@@ -55,7 +55,7 @@ pub struct Ratio {
 /// What columns show.
 #[derive(Clone, Copy, Debug)]
 pub enum Measure {
-    /// Throughput. An operation per microsecond is so many of the table's units.
+    /// Throughput, and how many of the table's units an operation per microsecond is.
     Throughput(f64),
     /// Nanoseconds per burst under concurrency IDs.
     Bursts,

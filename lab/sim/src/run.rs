@@ -40,8 +40,8 @@ pub struct Run {
     pub seed: u64,
     /// Preemption anywhere.
     pub disturbance: Option<Disturbance>,
-    /// Numbers of the machine and constants of the workload, by name, that are so many times their
-    /// usual value: for bands over what is assumed.
+    /// Numbers of the machine and constants of the workload, by name, and how many times their
+    /// usual value each is: for bands over what is assumed.
     pub factors: Vec<(&'static str, f64)>,
     /// Whether to trace the hand-offs of the lock. It changes no result.
     pub trace: bool,

@@ -44,9 +44,9 @@ pub struct Schedule {
     pub seed: u64,
     /// What goes wrong.
     pub disturbance: Disturbance,
-    /// After so many accesses a schedule counts as endless.
+    /// The number of accesses after which a schedule counts as endless.
     pub max_accesses: u64,
-    /// After so many simulated nanoseconds a schedule counts as endless.
+    /// The simulated nanoseconds after which a schedule counts as endless.
     pub max_nanos: u64,
     /// Whether to keep a trace.
     pub trace: bool,

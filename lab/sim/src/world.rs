@@ -180,7 +180,7 @@ pub(crate) struct World {
     pub(crate) switches: u64,
     pub(crate) traffic: Traffic,
     pub(crate) counted: [u64; COUNTED],
-    /// Constants of the workload that are so many times as long as usual.
+    /// Constants of the workload, by name, and how many times as long as usual each is.
     pub(crate) factors: Vec<(&'static str, f64)>,
     pub(crate) disturbance: Option<Disturbance>,
     pub(crate) done: Vec<Disruption>,
@@ -212,10 +212,10 @@ pub(crate) struct Setup {
     pub(crate) end: u64,
     /// When a run counts as stuck, in cycles.
     pub(crate) limit: u64,
-    /// The same, in accesses.
+    /// After how many accesses a run counts as stuck.
     pub(crate) max_accesses: u64,
     pub(crate) disturbance: Option<Disturbance>,
-    /// Constants of the workload that are so many times as long as usual.
+    /// Constants of the workload, by name, and how many times as long as usual each is.
     pub(crate) factors: Vec<(&'static str, f64)>,
     /// Whether hand-offs are traced, and from when to when they count, in cycles.
     pub(crate) trace: Option<Range<u64>>,

@@ -59,7 +59,7 @@ impl Outcome {
         self.acquisitions.iter().sum()
     }
 
-    /// The crew's verdicts, and those of the oracle on `state`. The oracle expects `extra` critical
+    /// The crew's verdicts, and the oracle's on `state`. The oracle expects `extra` critical
     /// sections beyond the crew's own.
     pub(crate) fn findings(self, state: &SharedState, extra: u64) -> Findings {
         let exclusion = match self.completed {

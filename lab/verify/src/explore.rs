@@ -19,7 +19,7 @@
 //! The scenario `order` is without stealing. Under a NUMA-aware lock later local waiters may come
 //! first, up to a bound.
 //!
-//! The modules of the others have such tables, too.
+//! The modules [`ids`] and [`invalidation`] have such tables, too.
 //!
 //! Two things cannot be seen here. One is memory ordering, because values are sequentially
 //! consistent: `RelaxedUnlock` passes, and loom catches it. The other is bounds in time.
@@ -65,7 +65,7 @@ pub trait Subject: Named + fmt::Debug + Send + Sync {
 pub struct Tally(Vec<u64>);
 
 impl Tally {
-    /// Adds those of `other`.
+    /// Adds the numbers of `other`.
     fn merge(&mut self, other: &Self) {
         self.0.resize(self.0.len().max(other.0.len()), 0);
         for (sum, n) in self.0.iter_mut().zip(&other.0) {
@@ -109,7 +109,7 @@ pub struct Settings {
 /// The most threads a schedule may have.
 pub const MAX_THREADS: usize = 64;
 
-/// With so many schedules or more, they have to reach together what they are for.
+/// From this number of schedules on, all together have to reach what they are for.
 pub const ENOUGH_TO_REACH: u64 = 2000;
 
 /// How many times the schedules asked for may be played until a broken subject is caught. Only rare
@@ -135,7 +135,7 @@ pub struct Failure<S> {
 pub struct Shrunk<S> {
     /// As it was drawn.
     pub drawn: Replay<S>,
-    /// The same with the fewest disruptions that were found to be enough.
+    /// The drawn schedule with the fewest disruptions that were found to be enough.
     pub shrunk: Replay<S>,
     /// How many disruptions it had before.
     pub disruptions: usize,
@@ -268,7 +268,7 @@ fn shrink_failure<S: Subject>(subject: &S, settings: &Settings, number: u64) -> 
         only: Some(only.to_vec()),
         ..drawn.clone()
     };
-    // The same property: another one may be another defect.
+    // It has to violate the same property: another property may mean another defect.
     let fails = |only: &[Spot]| {
         let failure = play(&with(only), false).failure;
         failure.is_some_and(|(p, _)| p == property)

@@ -25,7 +25,7 @@ pub const LEVELS: [(&str, Preemption); 3] = [
 /// One thread's source of interruptions, determined by its seed.
 #[derive(Debug)]
 pub struct Injector {
-    /// Something happens at one point in so many; 0 = at none.
+    /// Something happens at one point in `rarity`; 0 = at none.
     rarity: u64,
     /// Of 256 lots, those below these bounds are a long sleep, a short one, a yield; others spin.
     kinds: [u64; 3],
@@ -47,7 +47,7 @@ impl Injector {
         }
     }
 
-    /// The same for the points within an algorithm.
+    /// An injector for the points within an algorithm.
     pub fn inside(level: Preemption, random: Random) -> Self {
         Injector {
             rarity: [0, 8, 2][level as usize],

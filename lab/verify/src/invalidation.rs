@@ -54,7 +54,7 @@ pub struct Broken<B: RawBackend<Native, Link = PackedPair<Native>>> {
 }
 
 impl<B: RawBackend<Native, Link = PackedPair<Native>>> Broken<B> {
-    /// For so many threads.
+    /// A broken domain for `threads` threads.
     pub fn new(backend: B, threads: usize) -> Self {
         let place = |_| Place::new(PackedPair::new(0));
         Broken {

@@ -34,11 +34,12 @@ pub struct Specimen {
     pub reorders: fn() -> bool,
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
-    /// The same as a reader-writer lock, if it is one.
+    /// How to make it as a reader-writer lock, if it is one.
     pub(crate) reads: Option<Reads>,
     /// What runs functions once, if that is what is tortured, beside a sound lock.
     pub(crate) runs: Option<fn() -> Arc<dyn Runs>>,
-    /// The same with condition variables, if it has any. If it is broken they are.
+    /// How to make it with condition variables, if it has any. If the specimen is broken on
+    /// purpose, the defect is in them.
     pub meets: Option<Meets>,
 }
 

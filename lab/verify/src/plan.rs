@@ -43,7 +43,7 @@ pub trait Tortured: Named {
 pub(crate) struct Step<T> {
     /// Unique among the steps.
     pub label: String,
-    /// Its share of the time, relative to the others'.
+    /// Its share of the time, relative to the shares of the other steps.
     pub weight: u32,
     pub threads: usize,
     pub what: T,

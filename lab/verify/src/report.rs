@@ -199,7 +199,7 @@ impl Findings {
         verdicts.any(|(of, verdict)| *of == property && verdict.is_err())
     }
 
-    /// The same as checks of `step`.
+    /// A report with these verdicts as checks of `step`.
     pub fn report(self, step: &str) -> Report {
         let mut report = Report::new();
         report.per_thread = PerThread::of(&self.operations);

@@ -16,7 +16,8 @@ pub fn refuse_membarrier() -> Result<(), String> {
     filter::install("membarrier", libc::SYS_membarrier as u32)
 }
 
-/// The same for `rseq`: threads that start later cannot be registered for restartable sequences.
+/// As [`refuse_membarrier`], for `rseq`: threads that start later cannot be registered for
+/// restartable sequences.
 ///
 /// # Errors
 ///

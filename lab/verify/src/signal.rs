@@ -57,7 +57,8 @@ pub unsafe fn install(
 }
 
 impl Previous {
-    /// Installs it again. No thread may be left that the other handler is still to serve.
+    /// Installs the previous handler again. No thread may be left that the handler in force is
+    /// still to serve.
     pub fn restore(&self) {
         // SAFETY: invariant 1.
         unsafe { libc::sigaction(self.0, &self.1, null_mut()) };

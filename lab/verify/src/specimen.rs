@@ -7,7 +7,7 @@ pub const BUSTED: &str = "busted";
 
 /// Something that is checked, of one kind.
 pub trait Named: Copy + 'static {
-    /// What one of them is called.
+    /// What a thing of this kind is called.
     const KIND: &'static str;
     /// All of this kind.
     const ALL: &'static [Self];

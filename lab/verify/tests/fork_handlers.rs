@@ -42,7 +42,7 @@ impl Program {
 
     /// # Safety
     ///
-    /// As that of the lock.
+    /// As for `unlock` of the lock inside.
     unsafe fn unlock(&self) {
         // SAFETY: the caller holds the lock, which is one of the two.
         unsafe {
@@ -136,8 +136,8 @@ fn fork_amid(work: impl Fn() + Sync) {
     });
 }
 
-/// Runs `body`, that of the test `name`, in a process of its own: handlers stay for ever, and it
-/// may hang. Then an alarm ends it.
+/// Runs `body`, the body of the test `name`, in a process of its own: handlers stay for ever, and
+/// it may hang. Then an alarm ends it.
 fn on_its_own(name: &str, body: impl FnOnce()) {
     support::in_child(name, "", || {
         end_in_time();

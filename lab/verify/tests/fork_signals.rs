@@ -37,7 +37,8 @@ struct Used {
 
 static USED: OnceLock<Used> = OnceLock::new();
 static STRIKES: AtomicU32 = AtomicU32::new(0);
-/// In a child of [`struck`], so many nanoseconds after its first handler; 0 elsewhere.
+/// In a child of [`struck`]: how many nanoseconds after its first fork handler a signal strikes it;
+/// 0 elsewhere.
 static STRIKE_AFTER: AtomicU32 = AtomicU32::new(0);
 
 /// Runs before the library registers its handlers, so that the handler runs in a child before ours.

@@ -76,7 +76,7 @@ pub trait Atomic: Sized + Send + Sync + core::fmt::Debug + 'static {
     }
 }
 
-/// An atomic that a constant can hold: those of hardware, not those of a model checker.
+/// An atomic that a constant can hold. The atomics of hardware are such, a model checker's are not.
 ///
 /// Zero is the only constant needed, because zeroed memory is an unlocked lock.
 pub trait ConstAtomic: Atomic {

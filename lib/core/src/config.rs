@@ -26,7 +26,7 @@ use word::Word;
 
 /// Where the knobs come from that no function has set: environment variables, and the machine.
 ///
-/// One program uses one source. All functions are associated, as those of a
+/// One program uses one source. It has associated functions only, like a
 /// [`Platform`](crate::platform::Platform).
 pub trait Source: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// What the environment sets.

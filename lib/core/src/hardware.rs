@@ -1,4 +1,4 @@
-//! The processor's atomics as those of a platform, and its hints.
+//! The processor's atomics, which implement the trait [`Atomic`], and its hints.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!

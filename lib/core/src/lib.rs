@@ -13,7 +13,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`atomic`], [`tuning`], [`events`] | a platform's atomics; the values of the knobs; counters |
-//! | [`hardware`] | the processor's atomics and hints as those of a platform |
+//! | [`hardware`] | the processor's atomics and hints, for platforms |
 //! | [`visible_readers`] | the table in which readers of read-biased locks announce themselves |
 //! | [`slots`] | where threads wait: slots and nodes |
 //! | [`platform`] | what an algorithm may ask of the machine |

@@ -23,7 +23,7 @@
 //! All functions of a part have defaults: waiters spin, first in, first out, and never sleep. So an
 //! embedder without an operating system implements [`Atomics`] (four types) and, of [`Platform`],
 //! only [`waiters`](Platform::waiters), with a [`Table`](crate::slots::Table) of the size it needs.
-//! Its parts are those of [`Bare`](crate::bare::Bare). A kernel may replace or add three things:
+//! For each part it names [`Bare`](crate::bare::Bare). A kernel may replace or add three things:
 //!
 //! * [`Clock`], for time limits;
 //! * [`Place`], for NUMA-aware order;
@@ -431,7 +431,7 @@ pub trait Platform: Atomics {
         Self::Parking::requeue_but(woken, from, expected, to, current)
     }
 
-    // ---- the same with fewer arguments ----
+    // ---- the functions above with fewer arguments ----
 
     /// As [`park_in`](Self::park_in), as a member of every set.
     fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) -> Parked {
@@ -489,8 +489,8 @@ pub trait Platform: Atomics {
         None
     }
 
-    /// The calling thread's row of the table. The same at each call. Several threads may share one.
-    /// `None` if there is no table.
+    /// The calling thread's row of the table, the same row at each call. Several threads may share
+    /// one. `None` if there is no table.
     #[inline]
     fn row() -> Option<&'static Row<Self>> {
         Some(Self::visible_readers()?.row(0))

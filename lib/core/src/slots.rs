@@ -173,7 +173,7 @@ impl Link {
     const GUARDED: u32 = 1 << 16;
     const DOMAIN: u32 = 17;
 
-    /// `domain` is that of the waiter's CPU, or [`PRIORITY`].
+    /// `domain` is the locality domain of the waiter's CPU, or [`PRIORITY`].
     pub(crate) fn new(id: Id, guarded: bool, domain: u16) -> Self {
         debug_assert!(domain <= PRIORITY);
         let guarded = if guarded { Self::GUARDED } else { 0 };
@@ -360,7 +360,7 @@ pub struct Waiters<P: Atomics> {
 }
 
 impl<P: Atomics> Waiters<P> {
-    /// The same table, as that of a platform with the same atomics.
+    /// This table for another platform, `Q`, which has the same atomics.
     pub fn of_platform<Q>(&'static self) -> &'static Waiters<Q>
     where
         Q: Atomics<

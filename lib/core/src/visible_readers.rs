@@ -47,7 +47,7 @@ impl<P: ConstAtomics> Row<P> {
 }
 
 impl<P: Atomics> Row<P> {
-    /// The same row, as that of a platform with the same atomics.
+    /// This row for another platform, `Q`, which has the same atomics.
     pub fn of_platform<Q>(&'static self) -> &'static Row<Q>
     where
         Q: Atomics<
@@ -90,7 +90,7 @@ impl<P: Atomics> VisibleReaders<P> {
         VisibleReaders { rows, in_use }
     }
 
-    /// The same table, as that of a platform with the same atomics.
+    /// This table for another platform, `Q`, which has the same atomics.
     pub fn of_platform<Q>(&'static self) -> &'static VisibleReaders<Q>
     where
         Q: Atomics<

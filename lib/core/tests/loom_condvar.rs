@@ -22,7 +22,7 @@ use kinlock_core::raw::{MutexConfig, QueuedCondvar, QueuedMutex};
 use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
 
-/// One wait in so many finds out whether the mutex should be kept; 0: none.
+/// One wait in `N` finds out whether the mutex should be kept; 0: none does.
 #[derive(Clone, Copy, Debug)]
 struct Trials<const N: u32>;
 
@@ -102,7 +102,7 @@ impl<C: Model, const TRIALS: u32> Shared<C, TRIALS> {
         self.take_one()
     }
 
-    /// The same with a time limit. After a timeout it does not check for a token.
+    /// As `take`, with a time limit. After a timeout it does not check for a token.
     fn take_soon(&self) -> u32 {
         self.mutex.lock();
         while self.available() == 0 {

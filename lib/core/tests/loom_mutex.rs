@@ -35,7 +35,7 @@ trait Model: MutexConfig {
     type On: Platform;
 }
 
-/// `trials`: one wait in so many keeps the lock until it knows better.
+/// One wait in `trials` is a trial, which keeps the lock until it knows better.
 macro_rules! config {
     ($($name:ident: queue $queue:expr, defect $defect:ident, trials $trials:literal;)*) => {$(
         #[derive(Clone, Copy, Debug)]
@@ -136,13 +136,13 @@ fn twice<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     once(shared, i);
 }
 
-/// The same with a CPU for each thread.
+/// As `once`, with a CPU for each thread.
 fn undisturbed<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     set_oversubscribed(false);
     once(shared, i);
 }
 
-/// The same, and time goes in steps within the quantum.
+/// As `once`, and time goes in steps within the quantum.
 fn in_steps<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     set_step(STEP);
     once(shared, i);
@@ -167,7 +167,7 @@ fn all_give_up<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     }
 }
 
-/// The same after some steps: asleep until an unlock, or while they watch the lock.
+/// As `all_give_up`, after some steps: asleep until an unlock, or while they watch the lock.
 fn all_give_up_late<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     set_step(STEP);
     if i == 0 {
@@ -177,8 +177,8 @@ fn all_give_up_late<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize)
     }
 }
 
-/// The same with a request: a waiter waits in vain before it queues, at the front, and then for the
-/// hand-off.
+/// As `all_give_up`, with a request: a waiter waits in vain before it queues, at the front, and
+/// then for the hand-off.
 fn all_withdraw<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     if i == 0 {
         once(shared, i);
@@ -187,7 +187,7 @@ fn all_withdraw<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     }
 }
 
-/// The same asleep.
+/// As `all_withdraw`, asleep.
 fn all_withdraw_late<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     if i == 0 {
         once(shared, i);
@@ -206,7 +206,7 @@ fn mutex<C: Model, L: Layout<C::On>>(
     explore(name, preemptions, threads, Shared::new, body, check);
 }
 
-/// The same for both layouts.
+/// Runs `mutex` for both layouts.
 macro_rules! both {
     ($config:ident, $name:literal, $preemptions:literal, $threads:literal, $body:expr) => {
         mutex::<$config, Two<$config>>($name, $preemptions, $threads, $body);

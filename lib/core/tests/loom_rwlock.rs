@@ -29,7 +29,7 @@ trait Model: RwLockConfig {
     type On: Platform;
 }
 
-/// `trials`: one wait in so many keeps the lock until it knows better.
+/// One wait in `trials` is a trial, which keeps the lock until it knows better.
 macro_rules! config {
     ($($name:ident: defect $defect:ident, trials $trials:literal;)*) => {$(
         #[derive(Clone, Copy, Debug)]
@@ -269,7 +269,8 @@ fn read_and_send<C: Model>(shared: &Shared<C>) {
 }
 
 /// Thread 1 waits for the first writer. Before it runs again, another reader is released elsewhere
-/// and a second writer comes. Thread 2, if there is one, does the same as the other reader.
+/// and a second writer comes. Thread 2, if there is one, is another such reader: it releases
+/// elsewhere, too.
 fn sent_past_registered<C: Model>(shared: &Shared<C>, i: usize) {
     match i {
         0 => {

@@ -232,7 +232,7 @@ impl<T, P: Probe> Probed<T, P> {
         })
     }
 
-    /// The size of a slot with so many elements.
+    /// The size of a slot with `elements` elements.
     fn size(elements: usize) -> Option<usize> {
         let bytes = elements.checked_mul(Element::<T>::BYTES)?;
         bytes.checked_add(Element::<T>::AT)

@@ -368,7 +368,7 @@ fn structures_come_and_go_in_a_child_that_was_forked_while_others_made_some() {
 #[cfg(not(miri))]
 fn a_domain_without_memory_is_an_error() {
     let right = in_a_child(|| {
-        // The first number is the size in pages. The limit leaves less than the records of so many
+        // The first number is the size in pages. The limit leaves less than the records of 2^23
         // members need.
         let sizes = std::fs::read_to_string("/proc/self/statm").unwrap();
         let pages: u64 = sizes.split(' ').next().unwrap().parse().unwrap();

@@ -250,12 +250,12 @@ impl<P: Protection> Drop for Pool<P> {
     }
 }
 
-/// Of a page's words but the first, which holds it.
+/// The checksum of a page, over all its words but the first, which holds the checksum.
 fn checksum(page: usize, word: impl Fn(usize) -> u64) -> u64 {
     (1..WORDS).fold(page as u64, |sum, i| sum.rotate_left(5) ^ word(i))
 }
 
-/// A file of so many shards of pages, each with its checksum. It has no name any more.
+/// A file of `shards` shards of pages, each page with its checksum. It has no name any more.
 pub(crate) fn file(shards: usize) -> File {
     let name = format!("kinlock-buffer-pool-{}-{shards}", std::process::id());
     let path = std::env::temp_dir().join(name);

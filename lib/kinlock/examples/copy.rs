@@ -117,21 +117,21 @@ pub extern "C" fn write_lock(locks: &Locks) {
     locks.rwlock.lock_exclusive();
 }
 
-/// The same if that is possible at once.
+/// Takes the reader-writer lock for writing if that is possible at once.
 #[unsafe(no_mangle)]
 pub extern "C" fn write_try(locks: &Locks) -> bool {
     locks.rwlock.try_lock_exclusive()
 }
 
-/// The same, waiting for so many milliseconds.
+/// Takes the reader-writer lock for writing if that is possible within `millis` milliseconds.
 #[unsafe(no_mangle)]
 pub extern "C" fn write_for(locks: &Locks, millis: u32) -> bool {
     let limit = Duration::from_millis(millis.into());
     locks.rwlock.try_lock_exclusive_for(limit)
 }
 
-/// Becomes an upgradable reader, and then a writer if that is possible within so many milliseconds.
-/// Otherwise ends reading.
+/// Becomes an upgradable reader, and then a writer if that is possible within `millis`
+/// milliseconds. Otherwise ends reading.
 #[unsafe(no_mangle)]
 pub extern "C" fn upgrade_for(locks: &Locks, millis: u32) -> bool {
     let limit = Duration::from_millis(millis.into());
@@ -182,7 +182,7 @@ pub extern "C" fn read_unlock(locks: &Locks) {
 #[unsafe(no_mangle)]
 pub extern "C" fn bias(locks: &Locks) {
     let raw: *const RawRwLock = &locks.rwlock;
-    // SAFETY: the one is a transparent wrapper of the other.
+    // SAFETY: `RawRwLock` is a transparent wrapper of `QueuedRwLock<Native, AsConfigured>`.
     unsafe { &*raw.cast::<QueuedRwLock<Native, AsConfigured>>() }.set_biased();
 }
 

@@ -17,9 +17,10 @@
 //!   counts from when it releases the mutex until it is notified or its time is up. The report is
 //!   exact for waiters that sleep or spin. It may be too low while waiters are on their way to
 //!   sleep, and if several threads notify at the same time.
-//! * **Time limits** are on the monotonic clock, those of the `_system` functions on the time of
-//!   day. A zero timeout, or a deadline in the past, releases the mutex, takes it again and reports
-//!   a timeout. The limit covers the wait for a notification, not the wait for the mutex after it.
+//! * **Time limits** are on the monotonic clock, except in the `_system` functions, where they are
+//!   on the time of day. A zero timeout, or a deadline in the past, releases the mutex, takes it
+//!   again and reports a timeout. The limit covers the wait for a notification, not the wait for
+//!   the mutex after it.
 //! * **Timeouts lose no notification**: a wait that took one reports it, and a wait that reports a
 //!   timeout took none. One case may report either: `notify_all` has reached the waiter, and its
 //!   time ends before it has the mutex.

@@ -31,7 +31,7 @@
 //! * `std` (default): parking, clocks, topology, thread-locals. Linux only. Without it the crate is
 //!   `no_std` and waiters only spin.
 //! * `events`: counters of what slow paths do; see [`events`].
-//! * `arc_lock`, `serde`, `owning_ref`: those of [`lock_api`].
+//! * `arc_lock`, `serde`, `owning_ref`: the features of [`lock_api`] with these names.
 //! * `send_guard`: guards may be sent to other threads. The child of a fork must not use an
 //!   [`RwLock`] whose read guards other threads have dropped; see the module [`rwlock`].
 //! * `deadlock_detection`: `deadlock::check_deadlock` finds threads that wait for each other.
@@ -46,7 +46,7 @@
 //! # Configuration
 //!
 //! The defaults suit most programs. With `std`, locks read `KINLOCK_*` environment variables when
-//! one is first contended. [`config`] lists them, and functions that do the same.
+//! one is first contended. [`config`] lists them, and the functions that set the same knobs.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 

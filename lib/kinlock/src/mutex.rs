@@ -56,7 +56,7 @@
 //!
 //! # Algorithm
 //!
-//! The queue of spinning waiters is that of the Linux kernel's mutex (optimistic spinning: Waiman
+//! The queue of spinning waiters comes from the Linux kernel's mutex (optimistic spinning: Waiman
 //! Long, 2013; its cancellable queue: Peter Zijlstra, 2014). NUMA-aware order is CNA (Dice and
 //! Kogan, EuroSys 2019). A lock that stays with its holder for a quantum is the same idea, applied
 //! to cores. `docs/guide/mutex.md` explains how they work together.
@@ -94,9 +94,9 @@ pub(crate) type GuardMarker = lock_api::GuardNoSend;
 
 /// A mutex of four bytes plus the data.
 ///
-/// Its methods are those of [`lock_api::Mutex`]: `new` (`const`), `lock`, `try_lock`,
-/// `try_lock_for`, `try_lock_until`, `get_mut`, `into_inner`. Guards can be mapped, and cannot be
-/// sent to other threads. The [module](self) states guarantees, costs and misuse.
+/// It has the methods of [`lock_api::Mutex`]: `new` (`const`), `lock`, `try_lock`, `try_lock_for`,
+/// `try_lock_until`, `get_mut`, `into_inner`. Guards can be mapped, and cannot be sent to other
+/// threads. The [module](self) states guarantees, costs and misuse.
 pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 
 /// Holds a [`Mutex`]. Dropping it unlocks the mutex.
@@ -107,10 +107,10 @@ pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 
 /// A mutex of four bytes plus the data that goes to its waiters in the order of their queue.
 ///
-/// No thread takes it while one waits, whether that one runs or not, except one that has looked
-/// before the other began to wait. Locality does not count, nor does the knob for stealing. Up to
-/// 16,383 threads of a process can queue, and each keeps its place until it ends. Others wait in no
-/// order, and look at the lock every 0.1 ms.
+/// While a thread waits, whether it runs or not, no newcomer takes the mutex, except one that has
+/// looked at it before that thread began to wait. Locality does not count, nor does the knob for
+/// stealing. Up to 16,383 threads of a process can queue, and each keeps its place until it ends.
+/// Others wait in no order, and look at the lock every 0.1 ms.
 ///
 /// Each hand-off to a sleeper waits until it has woken up, where a [`Mutex`] does so once per
 /// [quantum](crate::config::Quantum). The lock is the queued [spinlock](crate::spin), whose other

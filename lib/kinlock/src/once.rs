@@ -47,7 +47,7 @@ pub struct Once(RunOnce<Native>);
 const _: () = assert!(size_of::<Once>() == 4 && align_of::<Once>() == 4);
 
 impl Once {
-    /// No function has begun. All-zero memory is the same.
+    /// No function has begun. All-zero memory is such a `Once`, too.
     pub const fn new() -> Self {
         Once(RunOnce::NEW)
     }

@@ -97,7 +97,7 @@ use {
 
 /// A reader-writer lock of eight bytes plus the data.
 ///
-/// Its methods are those of [`lock_api::RwLock`]: `new` (`const`), `read`, `write`, `try_read`,
+/// It has the methods of [`lock_api::RwLock`]: `new` (`const`), `read`, `write`, `try_read`,
 /// `try_write`, `read_recursive`, `upgradable_read`, their relatives with time limits, `get_mut`,
 /// `into_inner`. Guards can be mapped, and cannot be sent to other threads. The [module](self)
 /// states guarantees, costs and misuse.

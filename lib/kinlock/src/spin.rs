@@ -71,9 +71,9 @@ use lock_api::{GuardNoSend, RawMutex};
 
 /// A spinlock of four bytes plus the data, NUMA-aware as configured (`auto` by default).
 ///
-/// Its methods are those of [`lock_api::Mutex`]: `new` (`const`), `lock`, `try_lock`,
-/// `try_lock_for`, `try_lock_until`, `get_mut`, `into_inner`. Guards can be mapped, and cannot be
-/// sent to other threads. The [module](self) states guarantees, costs and misuse.
+/// It has the methods of [`lock_api::Mutex`]: `new` (`const`), `lock`, `try_lock`, `try_lock_for`,
+/// `try_lock_until`, `get_mut`, `into_inner`. Guards can be mapped, and cannot be sent to other
+/// threads. The [module](self) states guarantees, costs and misuse.
 ///
 /// ```
 /// use kinlock::SpinLock;

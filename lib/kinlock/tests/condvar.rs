@@ -78,8 +78,8 @@ fn a_broadcast_reaches_all_waiters() {
 
 #[test]
 fn a_broadcast_reaches_all_waiters_with_a_distant_mutex() {
-    // Heap and statics may be too far apart for the condition variable to store the distance. The
-    // result is the same if not.
+    // Heap and statics may be too far apart for the condition variable to store the distance. If
+    // they are not, the result is the same.
     static START: Condvar = Condvar::new();
     let (mutex, done) = (Box::default(), Box::new(Condvar::new()));
     broadcasts(&mutex, &START, &done);

@@ -274,7 +274,7 @@ fn sharing() {
     queues(&[one, two, three]);
 }
 
-/// Runs `body` in a forked child. The result is that of the child's checks.
+/// Runs `body` in a forked child. Fails if a check of the child fails.
 fn in_a_child(body: impl FnOnce()) {
     // SAFETY: invariant 2. The child of a fork may allocate, since the C library sees to that.
     let child = unsafe { libc::fork() };
@@ -375,7 +375,7 @@ fn other_version() {
     (two.read_lock)(memory);
     assert!(!(one.write_try)(memory));
     (two.read_unlock)(memory);
-    // It cannot make the lock biased. The other can, and then its readers count themselves.
+    // `two` cannot make the lock biased. `one` can, and then readers of `two` count themselves.
     (one.bias)(memory);
     (two.read_lock)(memory);
     assert!(!(one.write_try)(memory));
@@ -397,7 +397,7 @@ fn apart_from_readers(one: Library, apart: Library) {
     assert!(!(apart.write_for)(memory, 20) && !(apart.upgrade_for)(memory, 20));
     assert!(begin.elapsed() >= Duration::from_millis(40));
     (one.read_unlock)(memory);
-    // It cannot see that nobody reads any longer, either. A writer of the other ends the bias.
+    // `apart` cannot see that nobody reads any longer, either. A writer of `one` ends the bias.
     assert!(!(apart.write_try)(memory));
     scope(|s| {
         let waits = s.spawn(|| (apart.write_for)(memory, 30_000));
@@ -577,7 +577,7 @@ fn run(scenario: &str) -> Output {
     run_with(scenario, None)
 }
 
-/// The same, with a loader that refuses calls of the function `refused`.
+/// As [`run`], with a loader that refuses calls of the function `refused`.
 fn run_with(scenario: &str, refused: Option<&str>) -> Output {
     let tests = std::env::current_exe().unwrap();
     let target = tests.ancestors().nth(3).unwrap();

@@ -350,7 +350,7 @@ fn guards_are_sent() {
     assert!(!mutex.is_locked() && !fair.is_locked() && !lock.is_locked());
 }
 
-/// The same with guards that own an `Arc` of their lock, which may be the last.
+/// As the test above, with guards that own an `Arc` of their lock, perhaps the last one.
 #[cfg(all(feature = "send_guard", feature = "arc_lock"))]
 #[test]
 fn guards_that_own_their_lock_are_sent() {

@@ -45,7 +45,7 @@ fn zeroed_memory_is_an_unlocked_lock_of_eight_bytes() {
     assert_eq!(unsafe { memory.bytes }, [0; 8]);
 }
 
-/// One in so many sections writes.
+/// One in `writes` sections writes, the others read.
 fn mixed(threads: u64, writes: u64) {
     // Two words that must agree, so that a torn critical section shows.
     let shared = RwLock::new((0, 0));

@@ -13,8 +13,9 @@
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. A non-null address of `__rseq_offset` or `__rseq_size` is that of the C library's constant of
-//!    type `isize` or `u32`, initialised before any code of this crate runs and never changed.
+//! 1. A non-null address of `__rseq_offset` or `__rseq_size` is the address of the C library's
+//!    constant of type `isize` or `u32`, initialised before any code of this crate runs and never
+//!    changed.
 //! 2. Where `__rseq_size` is not 0, every thread has at least 32 readable, 32-byte aligned bytes at
 //!    its thread pointer plus `__rseq_offset`, for as long as it lives.
 //! 3. The assembly reads two entries of the global offset table. The linker makes them because they

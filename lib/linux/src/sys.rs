@@ -174,7 +174,7 @@ pub(crate) fn for_each_name(path: fmt::Arguments<'_>, mut action: impl FnMut(&[u
     close(descriptor);
 }
 
-/// Splits directory entries into the name of the first and the other entries.
+/// Splits directory entries into the name of the first entry and the entries after it.
 ///
 /// An entry consists of the inode (8 bytes), a cookie (8), its length (2), its type (1), and the
 /// name, which ends with a zero byte.

@@ -81,9 +81,9 @@ impl ParkResult {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct UnparkResult {
-    /// So many threads were unparked.
+    /// How many threads were unparked.
     pub unparked_threads: usize,
-    /// So many threads were moved to the other queue.
+    /// How many threads were moved to the other queue.
     pub requeued_threads: usize,
     /// Whether the first queue has threads still.
     pub have_more_threads: bool,

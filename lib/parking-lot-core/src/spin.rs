@@ -3,9 +3,9 @@
 use std::hint::spin_loop;
 use std::thread::yield_now;
 
-/// After so many pauses a thread should sleep.
+/// The number of pauses after which a thread should sleep.
 const PAUSES: u32 = 10;
-/// So many of them keep the CPU.
+/// How many of them, from the first, keep the CPU.
 const BUSY: u32 = 3;
 
 /// Pauses that grow from one to the next.

@@ -43,7 +43,7 @@ pub fn be_busy(parent: u32) -> anyhow::Result<()> {
 pub struct Hogs(Vec<Child>);
 
 impl Hogs {
-    /// Starts so many, from the thread that lives as long as the process.
+    /// Starts `number` busy processes, from the thread that lives as long as the process.
     ///
     /// # Errors
     /// If the system refuses.

@@ -83,7 +83,7 @@ impl Machine {
         write::machine(self)
     }
 
-    /// Makes the number that is called `name` in machine files so many times as large, if there is
+    /// Makes the number that is called `name` in machine files `factor` times as large, if there is
     /// such a number. A percentage stays at 100 or above.
     pub fn scale(&mut self, name: &str, factor: f64) {
         let least = if Costs::is_percentage(name) { 100 } else { 0 };

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 pub use indicatif::ProgressBar;
 use indicatif::{ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
-/// A bar of so many steps, after `announce` has said what is to come. If stderr is no terminal, or
+/// A bar of `steps` steps, after `announce` has said what is to come. If stderr is no terminal, or
 /// with `quiet`, nothing is shown or said.
 pub fn bar(quiet: bool, steps: usize, announce: impl FnOnce()) -> ProgressBar {
     if quiet || !std::io::stderr().is_terminal() {

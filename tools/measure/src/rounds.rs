@@ -29,7 +29,7 @@ pub struct Slot {
 pub type Placed<S> = (usize, S);
 
 impl Rounds {
-    /// None yet of so many, over all cells.
+    /// A run of which `asked` rounds are asked for, over all cells, and none is done yet.
     pub fn of(asked: usize) -> Self {
         Self {
             asked,
@@ -121,7 +121,7 @@ impl Extent {
         ))
     }
 
-    /// Rounds of all cells, of so many that were asked for, in words.
+    /// How many rounds a cell has, in words, where `asked` rounds were asked for.
     pub fn rounds_per_cell(&self, asked: usize) -> String {
         match self.rounds_done < self.rounds_asked {
             true => format!("up to {asked} rounds"),

@@ -51,9 +51,9 @@ pub struct Plan {
 pub enum Target {
     /// Nothing.
     None,
-    /// At most so many percent off.
+    /// At most this many percent off the published number.
     Within(f64),
-    /// At most this.
+    /// At most this number, whatever was published.
     AtMost(f64),
     /// The same side of 1, or near it.
     SameAhead,

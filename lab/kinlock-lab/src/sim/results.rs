@@ -210,7 +210,7 @@ pub struct Standings {
     pub least_cell: String,
 }
 
-/// No cell should have less than so much of the baseline's throughput.
+/// No cell should have less than this share of the baseline's throughput.
 pub const ENOUGH: f64 = 0.9;
 
 /// Whether the workload is a cell.

@@ -8,7 +8,7 @@ use kinlock_sim::machine::Origin;
 use kinlock_sim::{Machine, workloads};
 use serde::{Deserialize, Serialize};
 
-/// An assumed number may be so many times as large, or as small.
+/// An assumed number may be larger or smaller by up to this factor.
 const FACTOR: f64 = 1.4;
 
 /// One of several draws.

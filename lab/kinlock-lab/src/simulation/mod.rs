@@ -13,7 +13,8 @@ use anyhow::ensure;
 use kinlock_sim::locks::{self, Genre};
 use kinlock_sim::workloads;
 
-/// Whether a workload can be put to the locks, on a machine of so many CPUs with so many threads.
+/// Whether a workload can be put to the locks, on a machine of `cpus` CPUs with each of these
+/// numbers of threads.
 pub fn check(
     workload: &workloads::Kind,
     locks: &[locks::Kind],

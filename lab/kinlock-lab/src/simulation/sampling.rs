@@ -31,8 +31,8 @@ pub struct Sampling {
         allow_negative_numbers = true,
     )]
     pub band: f64,
-    /// Widens the band: the first seed also runs with so many draws of all assumed numbers at a
-    /// time, each up to 1.4 times as large or as small; a dozen shows which of them matter
+    /// Widens the band: the first seed also runs with N draws of all assumed numbers at a time,
+    /// each up to 1.4 times as large or as small; a dozen shows which of them matter
     #[arg(
         long,
         value_name = "N",
@@ -72,7 +72,7 @@ impl Sampling {
         (0..self.seeds).map(|n| self.seed.wrapping_add(n)).collect()
     }
 
-    /// What every lock runs with, on a machine with so many sockets: first every seed, then the
+    /// What every lock runs with, on a machine with `sockets` sockets: first every seed, then the
     /// first seed with other latencies, then with draws of all assumed numbers.
     pub fn variants(&self, sockets: usize) -> Vec<Variant> {
         let variant = |seed, remote_factor| Variant {

@@ -143,7 +143,7 @@ fn suits(lock: &Specimen, scenario: &str) -> bool {
     all.any(|known| known.name == scenario && known.suits(lock))
 }
 
-/// The CPUs dealt out to so many domains, as `KINLOCK_TOPOLOGY` wants them.
+/// The CPUs dealt out to `domains` domains, as `KINLOCK_TOPOLOGY` wants them.
 fn divide(cpus: &[usize], domains: usize) -> String {
     let of = |domain| {
         let dealt = cpus.iter().skip(domain).step_by(domains);

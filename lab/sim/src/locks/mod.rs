@@ -42,7 +42,7 @@ pub struct Kind {
     pub name: &'static str,
     /// One line about it.
     pub about: &'static str,
-    /// Places one in the simulation under way, for so many threads.
+    /// Places a lock in the simulation under way, for `threads` threads.
     pub place: fn(threads: usize) -> &'static dyn Lock,
 }
 

@@ -46,7 +46,7 @@ pub const PHASES: &[(usize, usize)] = &[
 const BURSTS: u64 = 1200;
 /// Threads that run at a time in `cid-changing`, if there are as many.
 const AT_A_TIME: usize = 4;
-/// One in so many wake-ups is on another CPU than the last one.
+/// One in `MIGRATES` wake-ups is on another CPU than the last one.
 const MIGRATES: u64 = 8;
 
 struct Changing {

@@ -1,5 +1,5 @@
-//! `readers-..`: so many of a hundred operations read four words under a reader-writer lock, the
-//! others change them. The work is that of `kinlock bench --workload readers-99`.
+//! `readers-N`: N of a hundred operations read four words under a reader-writer lock, the others
+//! change them. The work is the same as in `kinlock bench --workload readers-99`.
 
 use super::{Body, Constant, Kind, Metered, Prepare, none, work};
 use crate::platform::{SimU64, place};

@@ -54,7 +54,7 @@ pub enum Unusable {
     Class(String),
 }
 
-/// Two measured acquisitions stand for about so many.
+/// About the number of acquisitions that two measured ones stand for.
 const OUTLIERS: u64 = 512;
 
 /// Places of a distribution that are looked up at once.

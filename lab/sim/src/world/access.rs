@@ -8,7 +8,7 @@ use corosensei::Yielder;
 use kinlock_core::platform::NEVER;
 use std::rc::Rc;
 
-/// How many loads of one line are sent at once: a look at a lock reads so many values.
+/// How many loads of one line are sent at once: as many as a look at a lock reads values.
 const LOADS_AT_ONCE: u64 = 3;
 
 /// One access of the current thread to the line at `address`.

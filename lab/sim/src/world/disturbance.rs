@@ -16,19 +16,20 @@ use std::rc::Rc;
 pub struct Disturbance {
     /// Start of the random numbers.
     pub seed: u64,
-    /// One access in so many is preceded by a disruption; 0: none.
+    /// One access in `one_in` is preceded by a disruption; 0: none.
     pub one_in: u64,
-    /// One disruption in so many is an interrupt, the others are preemptions; 0: no interrupts.
+    /// One disruption in `interrupt_one_in` is an interrupt, the others are preemptions; 0: no
+    /// interrupts.
     pub interrupt_one_in: u64,
     /// The longest preemption, in cycles. Short ones are as frequent as long ones.
     pub longest: u64,
     /// The only disruptions; `None`: all that the seed picks.
     pub only: Option<Vec<Spot>>,
-    /// One sleep in so many ends for no reason, and one requeue in so many wakes; 0: none. If not
-    /// 0, sleepers wake in random order.
+    /// One sleep in `spurious_one_in` ends for no reason, and one requeue in as many wakes; 0:
+    /// none. If not 0, sleepers wake in random order.
     pub spurious_one_in: u64,
-    /// One time in so many the machine claims to be oversubscribed, so that waiters soon sleep; 0:
-    /// it tells the truth.
+    /// One time in `oversubscribed_one_in` the machine claims to be oversubscribed, so that waiters
+    /// soon sleep; 0: it tells the truth.
     pub oversubscribed_one_in: u64,
     /// Whether the heavy fence works.
     pub heavy_fence: bool,
@@ -96,7 +97,7 @@ pub struct Disruption {
 /// What came before an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// The thread did not run for so long.
+    /// The thread did not run for some time.
     Preemption {
         /// For how long.
         cycles: u64,

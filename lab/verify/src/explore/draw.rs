@@ -181,8 +181,8 @@ fn disturbance(random: &mut Random, costs: &Costs, scenario: &Scenario) -> Distu
 
 /// Without interrupts.
 pub(super) fn plain_disturbance(random: &mut Random, costs: &Costs) -> Disturbance {
-    // Cycles for a few accesses; beyond the spinning of an oversubscribed waiter; beyond that of
-    // another waiter; beyond the time in which stealing is permitted.
+    // Nanoseconds: for a few accesses; longer than an oversubscribed waiter spins; longer than
+    // another waiter spins; longer than the time in which stealing is permitted.
     let longest = [200.0, 20_000.0, 4_000_000.0, 40_000_000.0][random.below(4) as usize];
     let one_in = [0, 4, 16, 64, 256][random.below(5) as usize];
     let mut d = Disturbance::preemptions(random.next(), one_in, costs.cycles(longest).max(64));

@@ -17,7 +17,8 @@ pub(super) struct Hunt<S: Subject> {
     pub(super) together: Option<Failure<S>>,
 }
 
-/// Plays schedules until the failure is found: any, or that of a broken subject's defect.
+/// Plays schedules until the failure is found: any failure, or for a broken subject the one that
+/// its defect is meant to cause.
 pub(super) fn hunt<S: Subject>(
     subject: &S,
     settings: &Settings,

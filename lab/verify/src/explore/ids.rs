@@ -11,8 +11,8 @@
 //! | reach | there were more holders than the limit, and the limit came down |
 //!
 //! In the end all IDs are free but those that belong to CPUs. An ID is above the bound if it is at
-//! or above both the limit and the number of active threads plus that of IDs that others took or
-//! moved during one acquisition, at most so far.
+//! or above the limit, and also at or above the sum of two numbers: of active threads, and of IDs
+//! that others took or moved during one acquisition, the most so far.
 
 use super::violation::{Failure, Violation};
 use super::{Outcome, Replay, Subject, Tally};
@@ -119,8 +119,8 @@ struct Watch {
 }
 
 const STEPS: usize = 12;
-/// With so many a schedule counts as endless: some twenty times the average, five times with 64
-/// threads.
+/// With this number of accesses a schedule counts as endless: some twenty times the average, five
+/// times with 64 threads.
 const ACCESSES_PER_THREAD: u64 = 10_000;
 
 fn play<const POLICY: u8, const DEFECT: u8>(replay: &Replay<Specimen>, trace: bool) -> Outcome {
@@ -340,7 +340,7 @@ impl<const DEFECT: u8> Shared<DEFECT> {
         // An ID that belongs to a CPU does not age.
         let owned = match self.ids.policy() {
             Policy::PerCpu => self.cpus,
-            // Nor that of a member: the limit is at least 1, and what is below it stays.
+            // Nor does the ID of a member: the limit is at least 1, and what is below it stays.
             Policy::TaskOwned => 1,
             _ => 0,
         };

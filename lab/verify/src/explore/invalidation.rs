@@ -4,7 +4,7 @@
 //! | property | what is demanded |
 //! | --- | --- |
 //! | exclusion | when a wait for a tag ends, all sections up to its generation have ended |
-//! | contract | a generation is above those of all sections that had begun before |
+//! | contract | a generation is above the generations of all sections that had begun before |
 //! | | a generation that has passed stays passed |
 //! | | in the end no section is open and everything has passed |
 //! | completion | every thread comes to an end: so no wait is for a section that began later |
@@ -116,7 +116,7 @@ impl Config for Short {
     const YIELDS: u32 = 2;
 }
 
-/// After so many accesses a schedule counts as endless.
+/// The number of accesses after which a schedule counts as endless.
 const MAX_ACCESSES: u64 = 5_000_000;
 /// How many restarts of beginnings there may be per section without preemption. A sound list has
 /// 1.24 in two thousand schedules or more, `MarkedEarly` 1.52. Both depend on the mutex of

@@ -49,7 +49,7 @@ pub struct Specimen {
     pub(super) reads: bool,
     /// Whether it runs functions once, which is then what is explored.
     pub(super) runs: bool,
-    /// After so many accesses a schedule counts as endless.
+    /// The number of accesses after which a schedule counts as endless.
     pub(super) max_accesses: u64,
 }
 
@@ -246,7 +246,7 @@ impl Knobs {
         joined: false,
     };
 
-    /// Makes them those of the schedules that this host thread plays from now on.
+    /// Gives these knobs to the schedules that this host thread plays from now on.
     pub(super) fn set(self) {
         KNOBS.set(self);
     }

@@ -139,7 +139,7 @@ impl Shared {
             } else if let Some(running) = self.locks[0].running {
                 self.run_once(me, round as usize, running);
             } else if let Some(lock) = self.locks[0].reading {
-                // Before it waits itself: the others may all wait already.
+                // Before it waits itself: all other threads may wait already.
                 while self.receive(me, lock) {}
                 self.read_or_write(me, lock);
             } else if self.acquire(me) {

@@ -19,7 +19,7 @@ impl Violation {
         }
     }
 
-    /// The same for a schedule that has ended, whose trace is complete.
+    /// As [`demand`](Self::demand), for a schedule that has ended, whose trace is complete.
     pub(super) fn demand_at_end(
         &self,
         property: Property,

@@ -14,7 +14,7 @@ use kinlock_ids::Backend;
 pub struct Scenario {
     /// Its name on the command line and in reports.
     pub name: &'static str,
-    /// Its share of the time, relative to the others'.
+    /// Its share of the time, relative to the shares of the other scenarios.
     pub(super) weight: u32,
     /// Whether it makes sense for a specimen.
     pub(super) fits: fn(&Specimen) -> bool,

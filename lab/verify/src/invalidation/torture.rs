@@ -6,9 +6,9 @@
 //! | `generations` | begin, end and wait as fast as they can | generations increase (contract) |
 //! | `pages` | the [demonstration](pages) | no stamp is lost (exclusion) |
 //!
-//! Generations increase if that of a section is above those of all sections that had begun before.
-//! In both no operation may take long (progress), every thread has to come to an end (completion),
-//! and the threads together have to get something done (reach).
+//! Generations increase if a section's generation is above the generations of all sections that had
+//! begun before. In both no operation may take long (progress), every thread has to come to an end
+//! (completion), and the threads together have to get something done (reach).
 //!
 //! # Invariants
 //!
@@ -73,7 +73,8 @@ struct Shared<P: Protection> {
     marks: Vec<P::Mark>,
     /// The newest generation of a section that has begun.
     newest: AtomicU64,
-    /// Sections whose generation was not above those of all that had begun before.
+    /// Sections whose generation was not above the generations of all sections that had begun
+    /// before.
     late: AtomicU64,
 }
 

@@ -38,26 +38,26 @@ pub(super) fn delayed(context: &Context) -> Findings {
     run(context, true)
 }
 
-/// At least so many threads, so that the leader's broadcast finds more asleep than it wakes at
-/// once; and more than CPUs.
+/// The number of threads is at least this, so that the leader's broadcast finds more asleep than it
+/// wakes at once; and it is above the number of CPUs.
 const MANY: usize = 32;
 
-/// So many threads where they are held up inside: enough for a broadcast to move some. With more
-/// threads the next one often mends what was lost.
+/// The number of threads where they are held up inside the algorithm: enough for a broadcast to
+/// move some. With more threads the next broadcast often mends what was lost.
 const FEW: usize = 8;
-/// Rounds of those after which a defect has shown that shows in one round of a hundred.
+/// Rounds with [`FEW`] threads after which a defect has shown that shows in one round of a hundred.
 const ENOUGH: u64 = 200;
 
 /// The condition variable on which members wait for the next round.
 const NEXT: usize = 0;
-/// The one on which the leader waits until all have arrived.
+/// The condition variable on which the leader waits until all have arrived.
 const ARRIVED: usize = 1;
-/// That of the takers.
+/// The condition variable of the takers.
 const ITEM: usize = 2;
-/// That of the givers.
+/// The condition variable of the givers.
 const ROOM: usize = 3;
 
-/// One in so many takers is a thread that lives no longer than its wait.
+/// One in `CHILDREN` takers is a thread that lives no longer than its wait.
 const CHILDREN: u64 = 16;
 /// The share of the time in which signals interrupt.
 const INTERRUPTED: u32 = 3;
@@ -144,8 +144,9 @@ fn run(context: &Context, delayed: bool) -> Findings {
         .with_reach(reached, detail)
 }
 
-/// The library's own condition variable wakes up to 256 sleepers and requeues the others. That many
-/// do not fit here, so the delayed one, which wakes four, has to requeue some.
+/// The library's own condition variable wakes up to 256 sleepers and requeues the others. More than
+/// 256 sleepers do not fit here, so the delayed condition variable, which wakes four, has to
+/// requeue some.
 fn has_requeued(events: &Events, delayed: bool) -> bool {
     !delayed || events.get(Event::Requeue) > 0
 }

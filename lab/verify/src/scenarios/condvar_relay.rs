@@ -33,13 +33,14 @@ use std::time::{Duration, Instant};
 const MOMENTS: [u64; 4] = [2_000, 10_000, 50_000, 55_000];
 /// The time limits of a rival, which is to fall asleep first.
 const RIVAL_MOMENTS: [u64; 3] = [60_000, 100_000, 200_000];
-/// One moment in so many is as late as this.
+/// One moment in `SELDOM` is [`LAST_MOMENT`].
 const SELDOM: u64 = 16;
 const LAST_MOMENT: u64 = 1_000_000;
 /// How far from such a moment the notification is.
 const EARLY: u64 = 3_000;
 const LATE: u64 = 6_000;
-/// The same for the end of a rival's time: waking up takes long, so its time is up when it looks.
+/// As [`EARLY`], for the end of a rival's time: waking up takes long, so its time is up when it
+/// looks.
 const EARLY_FOR_RIVAL: u64 = 60_000;
 
 /// The share of the time that the rival is there.

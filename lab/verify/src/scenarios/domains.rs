@@ -27,7 +27,7 @@ pub(super) fn real(context: &Context) -> Findings {
     run(context, &orders, Stage::new(context.specimen.new), 0)
 }
 
-/// `pretended`: how many domains to pretend; 0 = those of the CPUs.
+/// `pretended`: how many domains to pretend; 0 = none, the CPUs have their real ones.
 fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Findings {
     let events = Events::start();
     let stage = Arc::new(stage);

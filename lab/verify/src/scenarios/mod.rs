@@ -36,7 +36,7 @@ pub struct Scenario {
     pub name: &'static str,
     /// One line of description.
     pub about: &'static str,
-    /// Its share of the time, relative to the others'.
+    /// Its share of the time, relative to the shares of the other scenarios.
     pub(crate) weight: u32,
     /// Whether it is for locks that have a condition variable.
     pub needs_condvar: bool,

@@ -23,10 +23,11 @@ const ENOUGH: u64 = 4_000;
 
 struct Shared {
     new: fn() -> Arc<dyn Runs>,
-    /// That of the round.
+    /// What runs the function of the current round.
     current: Mutex<Arc<dyn Runs>>,
     waiter: Partner,
-    /// The last round whose function has returned. What the functions do.
+    /// The last round whose function has returned: each function stores the number of its round
+    /// here.
     returned: AtomicU64,
     /// Functions that ran second, and waits that ended before the function had.
     wrong: AtomicU64,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// There is no further round.
 const OVER: u64 = u64::MAX;
-/// After so many looks a thread sleeps between them.
+/// The number of looks after which a thread sleeps between looks.
 const PATIENT_LOOKS: u32 = 2_000;
 
 /// A thread that takes part in rounds that another thread calls.
@@ -47,7 +47,8 @@ impl Partner {
         await_later(&self.begun, round - 1);
     }
 
-    /// Spins until so many nanoseconds after the partner began its round, or until `stop`.
+    /// Spins until `after` nanoseconds have passed since the partner began its round, or until
+    /// `stop`.
     pub fn spin_until(&self, after: u64, stop: impl Fn() -> bool) {
         let moment = self.begun_at.load(Relaxed) + after;
         while self.now() < moment && !stop() {

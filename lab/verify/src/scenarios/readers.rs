@@ -123,8 +123,8 @@ pub(super) fn mixed(context: &Context) -> Findings {
     })
 }
 
-/// The same, and guards are sent to other threads. Before a thread waits it releases all that are
-/// on their way: the others may all wait already.
+/// As [`mixed`], and guards are sent to other threads. Before a thread waits it releases all guards
+/// that are on their way: all other threads may wait already.
 pub(super) fn sent(context: &Context) -> Findings {
     // While this process has no other threads: the table of readers is copied as it is.
     let in_a_child = match context.specimen.defect {

@@ -72,7 +72,7 @@ pub(super) fn sent(context: &Context) -> Findings {
             sent: &mail,
         };
         while worker.running() {
-            // Before it waits itself: the others may all wait already.
+            // Before it waits itself: all other threads may wait already.
             receive(worker);
             let view: &dyn TestLock = match worker.random.below(2) {
                 0 => &sending,

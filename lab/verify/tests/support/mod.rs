@@ -51,7 +51,7 @@ pub fn text(output: &Output) -> String {
     format!("{stdout}{stderr}")
 }
 
-/// A torture of so many milliseconds.
+/// A torture of `millis` milliseconds.
 pub fn settings(millis: u64, threads: &[usize], scenarios: Vec<&'static str>) -> Settings {
     Settings {
         time: Duration::from_millis(millis),

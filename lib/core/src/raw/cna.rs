@@ -37,11 +37,11 @@
 //! | primary behind the head | secondary | limit reached | action |
 //! | --- | --- | --- | --- |
 //! | empty | empty | - | set the tail to 0; the queue is gone |
-//! | empty | s | - | open the circle; swing the tail to that of s; pass to the first of s |
+//! | empty | s | - | open the circle; swing the tail to the last of s; pass to the first of s |
 //! | local waiter at position k | any | no | set the k waiters before it aside; pass to it |
 //! | no local waiter | empty | - | pass to the next (plain MCS) |
 //! | no local waiter | s | - | splice s in front of the primary; pass to the first of s |
-//! | any | s | yes | the same |
+//! | any | s | yes | splice and pass, as in the row above |
 //! | a late link | empty | - | mark the place as gone: the newcomer is head |
 //! | a late link | s | - | put the place, abandoned, behind s; pass to the first of s |
 //!
@@ -122,7 +122,7 @@ pub(crate) fn queue<P: Platform>(tail: &P::AtomicU16, link: Link) -> Option<&'st
 
 impl<P: Platform> Head<P> {
     /// Takes headship over. `state` is the word by which it came, [`GO`] if the queue was empty.
-    /// `domain` is that of the thread.
+    /// `domain` is the thread's locality domain.
     pub(crate) fn new(
         table: &'static Waiters<P>,
         me: Id,

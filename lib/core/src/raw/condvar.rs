@@ -46,7 +46,7 @@
 //! * (a) Not needed if both flags are set, unless the distance is or becomes `SEVERAL`.
 //! * (b) It then releases the mutex and waits for another count.
 //! * (c) If c + 1 is a multiple of 64, then also unpark one.
-//! * (d) Wakes one and requeues the others, if the word is still the same.
+//! * (d) Wakes one and requeues the others, if the word has not changed.
 //! * (e) Sets the flag again if there may be more.
 //!
 //! # Why no notification is lost
@@ -135,7 +135,8 @@ const FLAGS: u32 = REGISTERED | SPINNER | VAIN | MOVED;
 const LASTING: u32 = VAIN | MOVED;
 /// What a notification adds to the sequence, whose count wraps around after 2^27.
 const ONE: u32 = FLAGS + 1;
-/// Sleepers get one notification in so many even if there is always a spinner to take it.
+/// Every 64th notification also wakes a sleeper, even if there is a spinner to take it. Here in
+/// units of the sequence, to which a notification adds [`ONE`].
 const SLEEPERS_PERIOD: u32 = 64 * ONE;
 
 /// How many of the sleepers on the mutex a woken waiter wakes: about as many short critical
@@ -194,8 +195,8 @@ impl<P: Platform, C: CondvarConfig> Default for QueuedCondvar<P, C> {
 }
 
 impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
-    /// A fresh condition variable. Where the platform allows, [`FRESH`](Self::FRESH) is the same as
-    /// a constant.
+    /// A fresh condition variable. Where the platform allows, there is also the constant
+    /// [`FRESH`](Self::FRESH).
     pub fn new() -> Self {
         QueuedCondvar {
             sequence: Atomic::new(0),

@@ -63,7 +63,7 @@
 //! * (e) Also before a timed sleep. Wakes another sleeper if the lock is free.
 //! * (f) For the other sleepers: this thread's unlock then wakes the next one.
 //! * (g) `Split` only: a request may come between the look at the flags and the store. The
-//!   requester may be giving up, so its wake-up does not replace that of another sleeper.
+//!   requester may be giving up, so waking it does not replace waking another sleeper.
 //! * (h) Contention may end without a front that finds the lock idle. With `Joined` the flag then
 //!   costs each lock and each unlock a second try, so about one unlock in 1024, by chance, forgets
 //!   it. If others still want the lock, and none of them was in the queue at that unlock, the lock
@@ -105,7 +105,7 @@ use core::marker::PhantomData;
 use word::{ConstLayout, HANDOFF, PICKUP, REQUESTER_SLEEPS, SLEEPERS};
 pub use word::{Joined, Layout, Split};
 
-/// The park set of the requester. [`OTHERS`] is that of all other sleepers.
+/// The park set of the requester. [`OTHERS`]: the park sets of all other sleepers.
 const REQUESTER: u32 = 1 << 31;
 pub(super) const OTHERS: u32 = EVERY_SET & !REQUESTER;
 
@@ -113,7 +113,7 @@ pub(super) const OTHERS: u32 = EVERY_SET & !REQUESTER;
 pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// Whether waiters may sleep, where the platform can.
     const PARK: bool = true;
-    /// One wait in so many is a trial: it finds out whether the lock should be kept. 0: none does.
+    /// One wait in `TRIALS` is a trial: it finds out whether the lock should be kept. 0: none is.
     #[doc(hidden)]
     const TRIALS: u32 = WAITS_PER_TRIAL;
 
@@ -151,7 +151,8 @@ impl<P: ConstPlatform, C: MutexConfig, L: ConstLayout<P>> QueuedMutex<P, C, L> {
 }
 
 impl<P: Platform, C: MutexConfig, L: Layout<P>> Default for QueuedMutex<P, C, L> {
-    /// An unlocked mutex. Where the platform allows, [`UNLOCKED`](Self::UNLOCKED) is the same.
+    /// An unlocked mutex. Where the platform allows, there is also the constant
+    /// [`UNLOCKED`](Self::UNLOCKED).
     fn default() -> Self {
         QueuedMutex {
             word: L::new(),

@@ -93,7 +93,7 @@ impl<P: ConstPlatform> RunOnce<P> {
 }
 
 impl<P: Platform> Default for RunOnce<P> {
-    /// A new one. Where the platform allows, [`NEW`](Self::NEW) is the same.
+    /// A new one. Where the platform allows, there is also the constant [`NEW`](Self::NEW).
     fn default() -> Self {
         RunOnce {
             word: Atomic::new(NEW),

@@ -1,11 +1,10 @@
 //! The queued spinlock: four bytes, and a queue of waiters outside of them.
 //!
-//! Sources: the shape of the word (locked, pending, tail) and of the slow path are those of the
-//! Linux kernel's queued spinlock (Zijlstra, Long and others, 2014 to 2015). Parking and stealing
-//! follow the idea of its paravirtual variant. This is an independent design for threads, which can
-//! be preempted anywhere, exit, fork, and give up waiting. The order of the queue is told in
-//! `cna`, an introduction is in `docs/guide/spin.md`, measurements are in
-//! `docs/notebook/spin.md`.
+//! Sources: the shape of the word (locked, pending, tail) and of the slow path come from the Linux
+//! kernel's queued spinlock (Zijlstra, Long and others, 2014 to 2015). Parking and stealing follow
+//! the idea of its paravirtual variant. This is an independent design for threads, which can be
+//! preempted anywhere, exit, fork, and give up waiting. The order of the queue is told in `cna`, an
+//! introduction is in `docs/guide/spin.md`, measurements are in `docs/notebook/spin.md`.
 //!
 //! # The word
 //!
@@ -44,11 +43,11 @@
 //! | head takes the lock | (n, 0, 0) | (n, 0, 1) | see below |
 //! | head, alone | (me, p, 1) | (0, p, 1) | CAS `tail` |
 //! | head, not alone | (n, p, 1) | (n, p, 1) | grant headship to the next waiter |
-//! | the same, it may sleep | (n, p, 1) | (n, p + PARKED + STEAL, 1) | move its sleep, set bits |
+//! | ... the next may sleep | (n, p, 1) | (n, p + PARKED + STEAL, 1) | move its sleep, set bits |
 //! | front waiter sleeps | (n, p, 1) | (n, p + PARKED + STEAL, 1) | fetch-or, fence, look, park |
 //! | front waiter runs again | (n, p + STEAL, *) | (n, p, *) | fetch-and `pending` |
 //! | holder unlocks | (n, p, 1) | (n, p, 0) | store `locked`, light fence, read `pending` |
-//! | the same, `PARKED` was set | (n, p + PARKED, *) | (n, p, *) | fetch-and `pending`, unpark |
+//! | ... when `PARKED` was set | (n, p + PARKED, *) | (n, p, *) | fetch-and `pending`, unpark |
 //!
 //! A head takes the lock by a CAS of `locked`. Before that, it or an earlier head of the same queue
 //! has read `pending`. Whether it first reads `locked`, too, is decided in `policy.rs`.

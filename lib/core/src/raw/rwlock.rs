@@ -3,8 +3,8 @@
 //!
 //! Sources: readers and writers in turn are the phase-fair locks of Brandenburg and Anderson
 //! (2010). Readers in a table are BRAVO (Dice and Kogan, USENIX ATC 2019). The queue, the policy of
-//! waiters and the hand-off request are those of the mutex. New here: a reader that waits for a
-//! writer counts itself at once, so that the writer's release is also the admission of all waiting
+//! waiters and the hand-off request are the mutex's. New here: a reader that waits for a writer
+//! counts itself at once, so that the writer's release is also the admission of all waiting
 //! readers, in one step.
 //!
 //! # The words
@@ -149,7 +149,7 @@ pub trait RwLockConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     const PARK: bool = true;
     /// Whether readers may announce themselves in the table, where the platform has one.
     const BIAS: bool = true;
-    /// One wait in so many finds out whether the lock should be kept; 0: none does.
+    /// One wait in `TRIALS` finds out whether the lock should be kept; 0: none does.
     #[doc(hidden)]
     const TRIALS: u32 = WAITS_PER_TRIAL;
 
@@ -186,7 +186,8 @@ impl<P: ConstPlatform, C: RwLockConfig> QueuedRwLock<P, C> {
 }
 
 impl<P: Platform, C: RwLockConfig> Default for QueuedRwLock<P, C> {
-    /// An unlocked lock. Where the platform allows, [`UNLOCKED`](Self::UNLOCKED) is the same.
+    /// An unlocked lock. Where the platform allows, there is also the constant
+    /// [`UNLOCKED`](Self::UNLOCKED).
     fn default() -> Self {
         QueuedRwLock {
             state: State::new(),

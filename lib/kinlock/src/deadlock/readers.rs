@@ -111,7 +111,7 @@ pub(crate) fn changed<L>(lock: &L, kind: Kind) {
     }
 }
 
-/// A read that is not in the table may be that of another thread.
+/// A read that is not in the table may be another thread's.
 pub(crate) fn releasing<L>(lock: &L) {
     let (place, mix) = entry(lock);
     let word = place.load(Relaxed);

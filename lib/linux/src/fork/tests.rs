@@ -92,7 +92,7 @@ fn a_gate_that_a_thread_of_the_parent_has_shut_is_open() {
     assert!(opened);
 }
 
-/// In a child, since the gate is that of all tests.
+/// In a child, since all tests of the process share the gate.
 #[test]
 fn a_thread_at_the_shut_gate_sleeps() {
     let slept = in_a_child(|| {

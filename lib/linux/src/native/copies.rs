@@ -29,13 +29,13 @@
 //!
 //! | copy | tables | locks that it shares with other copies |
 //! | --- | --- | --- |
-//! | of the same *kind* as the first copy | those of the first copy | work |
+//! | of the same *kind* as the first copy | the first copy's | work |
 //! | of another kind, or the 65th | none | see below |
 //! | that cannot map the page, or cannot be kept loaded | none | see below |
 //!
 //! The kind is a hash of the version, of the layout of the tables, and of [`MEANING`], a number
 //! that developers raise when they change what the tables mean. A copy without tables is *apart*.
-//! Its threads wait without queueing, as those without a slot do, and its readers do not announce
+//! Its threads wait without queueing, as threads without a slot do, and its readers do not announce
 //! themselves. That is slower and less fair, but the lock works between any two copies to which its
 //! word means the same.
 //!
@@ -262,7 +262,8 @@ fn meeting() -> &'static Meeting {
 
 // ---- meeting ----------------------------------------------------------------------------------
 
-/// Finds out which tables this copy uses. If several threads do this at once, all find the same.
+/// Finds out which tables this copy uses. If several threads do this at once, all find the same
+/// tables.
 #[cold]
 #[inline(never)]
 fn join() -> &'static Tables {

@@ -2,7 +2,7 @@
 //!
 //! # Quotas
 //!
-//! A control group may limit its members to so much CPU time per period: `cpu.max` in version 2,
+//! A control group may limit its members to a certain CPU time per period: `cpu.max` in version 2,
 //! `cpu.cfs_quota_us` and `cpu.cfs_period_us` in version 1. Such limits hold for all groups below,
 //! so the least one counts, from the group of the process up to the root. `/proc/self/cgroup` names
 //! the groups. They are looked for where they are usually mounted, in `/sys/fs/cgroup` and

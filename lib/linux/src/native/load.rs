@@ -202,8 +202,8 @@ fn look_at_cpus() {
     DUE.store(end + pause, Relaxed);
 }
 
-/// The pause after a look at the CPUs that took so long, where `last` was the one before.
-/// `in_vain`: it asked about all threads, and found nothing new.
+/// The pause after a look at the CPUs that took `took` nanoseconds, where `last` was the pause
+/// before. `in_vain`: it asked about all threads, and found nothing new.
 fn pause_after(last: u64, in_vain: bool, took: u64) -> u64 {
     let pause = match in_vain {
         true => last.saturating_mul(2).min(CPUS_LONGEST),

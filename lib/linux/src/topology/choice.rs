@@ -25,9 +25,9 @@ pub(crate) struct Facts {
 pub(crate) enum Spread {
     /// All in one domain.
     Together,
-    /// In several domains, with no two of them in the same.
+    /// In several domains, no two of the CPUs in the same domain.
     Alone,
-    /// In several domains, with some of them in the same.
+    /// In several domains, some of the CPUs in the same domain.
     Groups,
 }
 
@@ -114,7 +114,7 @@ const CHOICES: [Decision; 7] = [
 
 /// The [`choice`] where a virtual machine's domains are not believed.
 const NOT_BELIEVED: u8 = 4;
-/// The one by which mutexes reorder and spinlocks do not.
+/// The [`choice`] by which mutexes reorder and spinlocks do not.
 pub(crate) const MUTEXES_ONLY: u8 = 6;
 
 /// What `auto` means where `facts` hold: the number of a [`choice`].

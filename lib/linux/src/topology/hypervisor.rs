@@ -17,7 +17,7 @@ pub(crate) fn this_machine_is_virtual(files: &impl Files) -> bool {
     }
 }
 
-/// Whether the firmware's tables in `files` are those of a virtual machine.
+/// Whether the firmware's tables in `files` say that this is a virtual machine.
 pub(crate) fn firmware_is_virtual(files: &impl Files) -> bool {
     let exists = |path: &str| files.open(format_args!("{path}")).is_some();
     if exists("hypervisor/type") || exists("firmware/devicetree/base/hypervisor/compatible") {

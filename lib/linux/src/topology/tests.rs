@@ -37,8 +37,8 @@ impl Tree {
         (map, usize::from(count))
     }
 
-    /// The kind that `auto` means for a process on `cpus`, by the table; checks that
-    /// [`Topology`] says the same, and returns its reason, too.
+    /// The kind that `auto` means for a process on `cpus`, by the table; checks that [`Topology`]
+    /// names the same kind, and returns its reason, too.
     fn automatic_kind(&self, cpus: &[usize], is_virtual: bool) -> (DomainKind, &'static str) {
         let mut set = CpuSet::empty();
         cpus.iter().for_each(|&cpu| assert!(set.insert(cpu)));
@@ -296,7 +296,8 @@ fn caches_in_nodes(nodes: usize) -> Tree {
     tree
 }
 
-/// What `auto` means for a process on these CPUs of so many nodes, and a piece of the reason.
+/// A row: the number of NUMA nodes, the CPUs of the process, whether the machine is virtual, the
+/// kind of domain that `auto` means there, and a piece of the reason.
 #[test]
 fn auto_takes_caches_for_domains_where_nodes_tell_nothing_apart() {
     use DomainKind::{LastLevelCache, Node};

@@ -1,8 +1,8 @@
 //! Reads from sysfs how CPUs are grouped, without allocation.
 //!
 //! The result is in a [`Table`]: the one that locks use, or one from which a
-//! [`Topology`](super::Topology) is made. The files are those of the running kernel, read with
-//! plain system calls, or those in any folder.
+//! [`Topology`](super::Topology) is made. The files are the running kernel's, read with plain
+//! system calls, or are in any other folder.
 //!
 //! A missing file means that the fact is unknown. A malformed list is used up to the error.
 

@@ -441,7 +441,8 @@ static ALLOCATOR: Counting = Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the caller keeps the contract of this function, which is also the system
+        // allocator's.
         unsafe { System.alloc(layout) }
     }
 

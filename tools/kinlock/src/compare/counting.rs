@@ -36,7 +36,8 @@ pub struct Counting {
     pub at_stake: f64,
 }
 
-/// What an uncontended lock and unlock cost at most, in nanoseconds: so much a lock could save.
+/// What an uncontended lock and unlock cost at most, in nanoseconds: what another lock could save
+/// at most.
 const PAIR: f64 = 20.0;
 /// What another lock can shorten a wait by, at most: about what it takes to wake a sleeping thread.
 /// The rest of a wait is the time for which the lock is held, which is the program's.

@@ -105,7 +105,7 @@ pub struct Args {
     seed: u64,
     #[command(flatten)]
     destinations: Destinations<Report>,
-    /// So many other busy processes run meanwhile, at most 1024
+    /// N other busy processes run meanwhile, at most 1024
     #[arg(
         long,
         value_name = "N",

@@ -143,7 +143,7 @@ impl<E> Columns<E> {
         self
     }
 
-    /// One more, of numbers with so many decimals.
+    /// One more column, of numbers with `decimals` decimals.
     pub fn number(
         self,
         heading: impl Into<String>,
@@ -153,7 +153,8 @@ impl<E> Columns<E> {
         self.add(heading, move |entry| format!("{:.decimals$}", value(entry)))
     }
 
-    /// Three more: a median called `name`, and the extremes called that with the `ends`.
+    /// Three more columns: a median called `name`, and the extremes, whose names are `name` with
+    /// one of the `ends` appended.
     pub fn band(
         self,
         name: &str,

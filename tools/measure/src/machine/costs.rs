@@ -68,7 +68,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Cycles in so many nanoseconds, rounded to the nearest.
+    /// The cycles in `nanos` nanoseconds, rounded to the nearest number.
     pub fn cycles(&self, nanos: f64) -> u64 {
         let exact = nanos * self.clock_mhz as f64 / 1000.0;
         // As `round`, without a call of the system's library.
@@ -76,7 +76,7 @@ impl Costs {
         whole.saturating_add((exact - whole as f64 >= 0.5) as u64)
     }
 
-    /// Nanoseconds in so many cycles.
+    /// The nanoseconds in `cycles` cycles.
     pub fn nanos(&self, cycles: u64) -> f64 {
         cycles as f64 * 1000.0 / self.clock_mhz as f64
     }

@@ -93,7 +93,7 @@ pub(super) fn pause_ns() -> f64 {
 }
 
 /// What a thread on `first` pays to wake one that has slept on `second` for a short while, and how
-/// long after that the other runs, in ns; the medians of at most so many times.
+/// long after that the woken thread runs, in ns; the medians of at most `times` wake-ups.
 ///
 /// # Errors
 ///
@@ -125,7 +125,7 @@ pub(super) fn wake_ns(
 }
 
 /// How long a core takes per line to increment many lines that another one has modified, in ns; the
-/// median of at most so many times.
+/// median of at most `times` turns.
 ///
 /// # Errors
 ///
@@ -169,7 +169,8 @@ impl Lines {
         }
     }
 
-    /// Nanoseconds per line, each time. They end early if the other side has ended.
+    /// Nanoseconds per line in each of at most `times` turns. The turns end early if the other side
+    /// has ended.
     fn increment_in_turn(&self, own: u32, other: u32, times: usize) -> Vec<f64> {
         let mut turns = Vec::new();
         let begin = Instant::now();
@@ -234,8 +235,8 @@ impl Sleeper {
         }
     }
 
-    /// Wakes it so many times: how long each took, and how long after that it ran. Those times are
-    /// left out when it did not sleep yet.
+    /// Wakes the sleeper, at most `times` times: how long each wake-up took, and how long after
+    /// that the sleeper ran. Wake-ups at which it did not sleep yet are left out.
     fn wake(&self, times: usize) -> Vec<(f64, f64)> {
         let mut turns = Vec::new();
         let begin = Instant::now();

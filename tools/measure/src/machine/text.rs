@@ -67,7 +67,7 @@ impl Text<'_> {
 
 /// The innermost field, such as `latency.rmw.ns`, whose key or value is at a position.
 fn field_at(table: &DeTable<'_>, at: usize) -> Option<String> {
-    // The span of a table with a header is that header's, not that of what it holds.
+    // The span of a table with a header covers only the header, not what the table holds.
     table.iter().find_map(|(key, value)| {
         let name = key.get_ref();
         let within = match value.get_ref() {

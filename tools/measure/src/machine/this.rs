@@ -254,8 +254,9 @@ impl Latencies {
         self.one_way[distance].map(|ns| (ns - self.rmw()).max(floor))
     }
 
-    /// The same, of the next nearer distance if this one was not measured. Hardware threads of one
-    /// core have none.
+    /// As [`modified`](Self::modified), of the next nearer distance if this one was not measured.
+    /// Between hardware threads of one core no distance is measured: then it is a hit in the own
+    /// cache.
     fn modified_or_nearer(&self, distance: Distance) -> f64 {
         let nearer = (0..=distance).rev().find_map(|d| self.modified(d));
         nearer.unwrap_or(self.own_cache)
@@ -271,7 +272,7 @@ impl Latencies {
     }
 }
 
-/// So many take some milliseconds.
+/// How many turns or wake-ups a median is taken from. They take some milliseconds.
 const TURNS: usize = 200;
 const PAIRS_PER_DISTANCE: usize = 50;
 const TIME_PER_DISTANCE: Duration = Duration::from_millis(80);

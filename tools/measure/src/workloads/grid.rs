@@ -54,7 +54,8 @@ pub fn short(ns: u32) -> String {
 }
 
 impl Cell {
-    /// All of them, or a fifth: always the same, with each value of each axis in several.
+    /// All cells. With `quick` a fifth of them, always the same ones, in which each value of each
+    /// axis occurs several times.
     pub fn chosen(quick: bool) -> Vec<Self> {
         let cells = all().iter().map(|(cell, _)| *cell);
         cells.filter(|cell| !quick || cell.is_quick()).collect()
@@ -71,7 +72,7 @@ impl Cell {
         places.map(|place| place.expect("all cells are made from the axes"))
     }
 
-    /// One section for each pair of the other two.
+    /// Picks one section for each pair of private work and lines.
     fn is_quick(self) -> bool {
         let [section, private, lines] = self.places();
         (section + private + 2 * lines) % SECTIONS.len() == 1

@@ -7,7 +7,7 @@
 //! The worker that clears a slot verifies its stamp. A batch that comes too late takes the page
 //! from under the stamp, which then reads as zero.
 //!
-//! A [`Protection`] protects the pages; the rest is the same for all.
+//! A [`Protection`] protects the pages; the rest is the same for all protections.
 //!
 //! # Invariants
 //!
@@ -45,7 +45,8 @@ pub trait Protection: Send + Sync + 'static {
     fn end<'a>(&self, section: Self::Section<'_>, marks: impl Iterator<Item = &'a Self::Mark>);
     /// Waits until a slot's page has been given back. The lock is not held.
     fn wait(&self, mark: &Self::Mark);
-    /// The number of the batch, if batches have numbers: above those of all that began before.
+    /// The number of the batch, if batches have numbers: above the numbers of all batches that
+    /// began before.
     fn generation(&self, _: &Self::Section<'_>) -> Option<u64> {
         None
     }
@@ -164,7 +165,7 @@ impl Worker {
 }
 
 impl<P: Protection> Pool<P> {
-    /// A pool of so many shards, all slots free and given back.
+    /// A pool of `shards` shards, all slots free and given back.
     ///
     /// # Errors
     /// If the system has no address space left.

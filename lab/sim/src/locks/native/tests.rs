@@ -11,7 +11,7 @@ use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform};
 use kinlock_linux::topology::DomainKind;
 use std::cell::Cell;
 
-/// Runs `body` on each of so many threads, with a lock of `nodes` nodes that all share.
+/// Runs `body` on each of `threads` threads, with a lock of `nodes` nodes that all threads share.
 fn play_with<const NUMA: bool>(
     threads: usize,
     nodes: usize,

@@ -69,7 +69,7 @@ pub(super) fn quantum(lot: u32) -> Quantum {
     Quantum::from_micros(micros).unwrap_or_default()
 }
 
-/// `quantum`, or so many microseconds if that is less.
+/// `quantum`, or `micros` microseconds if that is less.
 pub(in crate::explore) fn at_most(quantum: Quantum, micros: u16) -> Quantum {
     Quantum::from_micros(quantum.micros().min(micros)).unwrap_or_default()
 }

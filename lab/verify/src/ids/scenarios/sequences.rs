@@ -31,11 +31,11 @@ unsafe impl Probe for Slow {
     const DELAY: u16 = 2_000;
 }
 
-/// The same, without the kernel's help.
+/// As [`Slow`], without the kernel's help.
 #[derive(Clone, Copy, Debug)]
 struct Unrestarted;
 
-// SAFETY: used with counters, and with a ring of integers; `step` leaves out the others.
+// SAFETY: used with counters, and with a ring of integers; `step` leaves out the other structures.
 unsafe impl Probe for Unrestarted {
     const DELAY: u16 = 2_000;
     const RESTARTS: bool = false;
@@ -162,12 +162,12 @@ impl<P: Probe, R: Probe> Stage<P, R> {
         }
     }
 
-    /// So many steps. Returns how many operations.
+    /// Takes `n` steps. Returns the number of operations.
     fn steps(&self, n: usize, me: u64, random: &mut Random, injector: &mut Injector) -> u64 {
         (0..n).map(|_| self.step(me, random, injector)).sum()
     }
 
-    /// One operation on each structure. Returns how many.
+    /// One operation on each structure. Returns the number of operations.
     fn step(&self, me: u64, random: &mut Random, injector: &mut Injector) -> u64 {
         let n = random.below(1 << 40);
         self.counters[0].add(n);

@@ -121,7 +121,7 @@ impl Board {
         self.call(call, me);
     }
 
-    /// The same for a thread that is not of the crew.
+    /// As [`visit`](Self::visit), for a thread that is not of the crew.
     pub fn visit_alone(
         &self,
         me: &mut Player,

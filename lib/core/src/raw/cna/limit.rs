@@ -9,7 +9,7 @@ use crate::tuning::LocalLimit;
 /// CPU takes less to leave a deep sleep and to wake the waiters of a whole domain one after the
 /// other. It is short enough that roused waiters do not fall asleep again before their turn.
 const LEAD: u32 = MS / 4;
-/// The same for a limit in hand-offs: 2^-5 of it, 0.3 to 1 ms for 2^16 hand-offs.
+/// The lead for a limit in hand-offs: 2^-5 of the limit, 0.3 to 1 ms for 2^16 hand-offs.
 const LEAD_SHARE: u8 = 5;
 /// The first part of a limit, as a divisor. Only in this part does a holder wait for local waiters:
 /// a domain that needs such waits again and again keeps the lock for a shorter time.

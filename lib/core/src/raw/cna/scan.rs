@@ -12,7 +12,7 @@ use crate::tuning::Scan;
 /// of a cache line between sockets. A change of domains costs several transfers, so a wait in vain
 /// does not double its cost.
 const LINGER_NS: u64 = 200;
-/// The same in pauses, for platforms whose clock stands still.
+/// As [`LINGER_NS`], but in pauses: for platforms whose clock stands still.
 const LINGER_PAUSES: u32 = 64;
 /// How many hand-offs since the first waiter was set aside make such a wait worthwhile. Where local
 /// waiters are rare the lock stays in a domain for fewer, and never waits.

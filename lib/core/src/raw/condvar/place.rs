@@ -27,8 +27,8 @@ const WAITING: u32 = UNIT - 1;
 
 /// No mutex yet.
 const NONE: u32 = 0;
-/// The first of the far distances: a mutex whose distance does not fit. This one is that of locks
-/// on which nobody sleeps.
+/// The first of the far distances, which stand for a mutex whose distance does not fit. This one
+/// stands for a lock on which nobody sleeps.
 pub(super) const FAR: u32 = 1 << 30;
 /// There has been more than one mutex.
 pub(super) const SEVERAL: u32 = i32::MIN as u32;

@@ -36,15 +36,15 @@ pub(super) enum Step {
     Take { idle: bool },
     /// End the mark of a kept lock, and look again at once.
     Share,
-    /// Watch for an unlock from now on, and look again after so many nanoseconds.
+    /// Watch for an unlock from now on, and look again after this time, in nanoseconds.
     Watch(u64),
-    /// Look again after so many nanoseconds.
+    /// Look again after this time, in nanoseconds.
     Pause(u64),
-    /// Wait for so many nanoseconds until it is free.
+    /// Wait until the lock is free, for at most this time, in nanoseconds.
     Poll(u64),
-    /// Leave the lock alone for so many nanoseconds.
+    /// Leave the lock alone for this time, in nanoseconds.
     TimedSleep(u64),
-    /// Sleep until an unlock, for at most so many nanoseconds.
+    /// Sleep until an unlock, for at most this time, in nanoseconds.
     Sleep(u64),
     /// Request a hand-off.
     Request,

@@ -50,7 +50,7 @@ pub(in crate::raw) trait Target<P: Platform> {
     /// Requests a hand-off, and waits for it. `left`: the time to the deadline, in nanoseconds.
     fn request(&mut self, wait: &Wait, left: u64) -> Next<Self::Taken>;
 
-    /// Leaves the lock alone for so many nanoseconds, in a sleep that no unlock ends. Spins where
+    /// Leaves the lock alone for `nanos` nanoseconds, in a sleep that no unlock ends. Spins where
     /// waiters do not sleep.
     fn timed_sleep(&mut self, nanos: u64) {
         if !Self::PARKS {

@@ -5,7 +5,7 @@
 //! may not have a CPU, or have given up.
 //!
 //! A mutex whose waiters always request, and whose holders wait for the request, is worse: with
-//! eight threads on two CPUs one of them got 0.002 to 0.02 times as many turns as another, where
+//! eight threads on two CPUs one thread got 0.002 to 0.02 times as many turns as another, where
 //! standing aside gives it 0.14 to 0.8.
 
 use super::*;

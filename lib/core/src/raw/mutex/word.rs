@@ -60,7 +60,7 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
     /// Whether the lock is held.
     fn is_held(&self) -> bool;
 
-    /// Waits until the lock is seen free, for at most so many nanoseconds.
+    /// Waits until the lock is seen free, for at most `nanos` nanoseconds.
     fn wait_until_free(&self, nanos: u64) -> bool;
 
     /// The flags. `order` is Acquire where `PICKUP` among them means that the caller has the

@@ -5,7 +5,7 @@ use crate::Native;
 use crate::raw::waiter::Slot;
 use core::sync::atomic::{AtomicU16, AtomicU32};
 
-/// A queue of its own, with a node for each of so many threads that do not run.
+/// A queue of its own. `ids` has a node for each of its threads, none of which runs.
 struct Bench {
     tail: &'static AtomicU16,
     table: &'static Waiters<Native>,

@@ -36,7 +36,7 @@ const STEP: u8 = 4;
 pub(super) enum Approach {
     /// It first looks whether the lock is free.
     Look,
-    /// It takes the lock without a look, after so many pauses.
+    /// It takes the lock without a look, after `pauses` pauses.
     Take { pauses: u8 },
 }
 
@@ -110,8 +110,8 @@ mod tests {
         assert_eq!(Approach::told_in(GO), Approach::Look);
     }
 
-    /// For a lock that becomes free after so many pauses: the share of tries that fail once that
-    /// has been learned, and whether heads still try without a look.
+    /// For a lock that becomes free after `free_after` pauses: the share of tries that fail once
+    /// heads have learned that, and whether heads still try without a look.
     fn settle(free_after: u8) -> (f64, bool) {
         let mut approach = Approach::Look.after_success();
         let mut failures = 0;

@@ -10,7 +10,8 @@ pub const STEAL_LIMIT_NS: u64 = 10_000_000;
 /// waiters of a locality domain one after the other takes: otherwise they fall asleep again before
 /// their turn.
 const SPIN_NS: u64 = 1_000_000;
-/// The same while oversubscribed: a few hand-offs, or what falling asleep and waking up costs.
+/// As [`SPIN_NS`], while oversubscribed: a few hand-offs, or what falling asleep and waking up
+/// costs.
 const SPIN_OVERSUBSCRIBED_NS: u64 = 5_000;
 
 /// How long a newcomer waits for a chance to steal before it queues, and how often it tries.

@@ -79,9 +79,10 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// sent here. Readers may leave in place of each other: what matters is that there remain as
     /// many, counted or announced, as hold the lock.
     ///
-    /// The count and the entries cannot be looked at in one step. While this thread looks at one,
-    /// another reader may come or leave and so turn the reader that this thread looks for into one
-    /// of the other kind. So it looks again, in a child of fork, too.
+    /// The count and the entries cannot be looked at in one step. While this thread looks at one of
+    /// them, another reader may come or leave, and so turn the reader that this thread looks for
+    /// from a counted into an announced one, or the reverse. So it looks again, in a child of fork,
+    /// too.
     #[cold]
     #[inline(never)]
     pub(super) fn leave_elsewhere(&self) {
@@ -116,8 +117,9 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// Whether a reader of this lock is announced at this moment. For a biased lock: without a
-    /// table nobody can tell, and a reader may be announced in that of other code.
+    /// Whether a reader of this lock, which is biased, is announced at this moment. Without a table
+    /// the answer is yes: nobody can tell, and a reader may be announced in the table of other
+    /// code.
     pub(super) fn is_announced(&self) -> bool {
         let name = self.name();
         P::visible_readers().is_none_or(|table| {

@@ -17,8 +17,8 @@ pub(super) const FRONT_SLEEPS: u32 = 16;
 pub(super) const READERS_SLEEP: u32 = 32;
 /// Readers may announce themselves in the table.
 pub(super) const BIASED: u32 = 64;
-/// The writer has ended the bias, and waits for announced readers. Only then is the count that of
-/// holders although a writer has the lock.
+/// The writer has ended the bias, and waits for announced readers. While it does, the readers that
+/// are counted hold the lock; under a writer without this flag they wait.
 pub(super) const REVOKING: u32 = 128;
 /// Set by a waiter that watches the lock, cleared by the next holder that leaves.
 pub(super) const WATCHED: u32 = 256;
@@ -231,7 +231,7 @@ pub(super) enum Leave {
     Upgradable,
     /// Nothing, and the readers that it waited for go on announcing themselves.
     Biased,
-    /// The same, and it goes on as an upgradable reader.
+    /// As `Biased`, and the writer goes on as an upgradable reader.
     UpgradableBiased,
 }
 
@@ -372,7 +372,8 @@ impl<P: Platform> State<P> {
         self.0.fetch_and(!flags, Relaxed)
     }
 
-    /// Waits until a word passes, for at most so many nanoseconds.
+    /// Waits for a word that `done` accepts, for at most `nanos` nanoseconds. False: there was
+    /// none.
     pub(super) fn wait_for(&self, nanos: u64, done: impl Fn(u32) -> bool) -> bool {
         P::wait_for(&self.0, Relaxed, nanos, done).is_ok()
     }
@@ -417,7 +418,7 @@ impl<P: Platform> Hints<P> {
         self.0.fetch_and(!KEPT, Relaxed);
     }
 
-    /// Nobody sets the bias for so many nanoseconds from `now`.
+    /// Keeps everybody from setting the bias for `nanos` nanoseconds from `now`.
     pub(super) fn inhibit_bias(&self, now: u64, nanos: u64) {
         let length = (nanos / TICK).min(u64::from(LONGEST) - 1) as u16 + 1;
         // Never 0.

@@ -124,7 +124,7 @@ fn serials_are_not_used_again() {
         forks: AtomicU8::new(0),
         serials: AtomicU32::new(0),
     };
-    // Those of copies with a page and those of others.
+    // The serials of copies with a meeting page, and of copies without one.
     assert_eq!(page.next_serial(true), Some(1));
     assert_eq!(page.next_serial(false), Some((1 << 31) + 1));
     page.serials.store(LAST_SHARED - 1, Relaxed);

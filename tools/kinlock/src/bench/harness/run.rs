@@ -46,7 +46,7 @@ pub struct Common<S: Pictured> {
     seed: u64,
     #[command(flatten)]
     destinations: Destinations<Report<S>>,
-    /// So many other busy processes run meanwhile, at most 1024
+    /// N other busy processes run meanwhile, at most 1024
     #[arg(
         long,
         value_name = "N",

@@ -97,13 +97,13 @@ impl<X> Sample<X> {
     }
 }
 
-/// The seconds before a slice of so many that do not count.
+/// How many seconds before a slice of `seconds` seconds do not count.
 pub fn warm_up(seconds: f64) -> f64 {
     (seconds / 10.0).min(0.1)
 }
 
 /// Runs a slice: every member of the team does `work`, while `pause` lets the warm-up and the
-/// recorded part pass, of so many seconds.
+/// recorded part pass, which last `warm_up` and `recorded` seconds.
 pub fn run(
     team: &Team,
     [warm_up, recorded]: [f64; 2],

@@ -53,7 +53,7 @@ pub trait Suite: Sized + 'static {
     fn cpus(&self, _workload: Self::Workload, threads: usize) -> Vec<usize> {
         placement::assign(Pin::usual(threads, cpus()), threads)
     }
-    /// How long a subject takes in a round, roughly, with slices of so many seconds.
+    /// How long a subject takes in a round, roughly, with slices of `seconds` seconds.
     fn turn_seconds(&self, _workload: Self::Workload, seconds: f64) -> f64 {
         1.1 * seconds + 0.005
     }
@@ -167,7 +167,7 @@ impl<S: Suite> Plan<S> {
         format!("{least}{:.3} s", self.seconds)
     }
 
-    /// What the whole run takes, roughly, with slices of at least so many seconds.
+    /// What the whole run takes, roughly, with slices of at least `seconds` seconds.
     pub fn expected_seconds(&self, suite: &S, seconds: f64) -> f64 {
         let cells = self.cells(suite).into_iter();
         let each = cells.map(|(w, threads, n)| {

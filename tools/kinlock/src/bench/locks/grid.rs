@@ -151,7 +151,7 @@ impl Standings {
     }
 }
 
-/// So many of the worst cells are shown.
+/// How many of the worst cells are shown.
 const WORST: usize = 5;
 
 pub fn write(report: &Report<Locks>, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -16,7 +16,7 @@ use super::work_loop::{self, ThinkTime};
 use crate::bench::harness::slice::{Part, Sample, Slice};
 use crate::bench::harness::team::Team;
 
-/// One mix: so many of a hundred operations read.
+/// One mix: `percent` of a hundred operations read.
 #[derive(Clone, Copy)]
 pub struct Readers {
     pub percent: u64,

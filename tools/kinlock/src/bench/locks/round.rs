@@ -79,7 +79,7 @@ pub trait Workload: Send + Sync + Sized + 'static {
 
 /// A workload that can be measured under any lock.
 pub trait Measure {
-    /// Runs one round with a timed slice of so many seconds.
+    /// Runs one round with a timed slice of `seconds` seconds.
     fn round(&mut self, lock: LockName, team: &Team, seconds: f64, seed: u64) -> Sample<Watched>;
 }
 

@@ -73,7 +73,7 @@ impl Trace {
 }
 
 impl Handoffs {
-    /// Counts one more, after a wait of so many nanoseconds.
+    /// Counts an acquisition by its `step`, after a wait of `ns` nanoseconds.
     #[inline]
     pub fn note(&mut self, step: Step, ns: u64) {
         match step {

@@ -24,13 +24,13 @@ const ROOM: u32 = 24;
 /// For the number behind the longest bar.
 const NUMBERS: i32 = 170;
 
-/// The height of a group of so many bars.
+/// The height of a group of `bars` bars.
 pub fn height(bars: usize) -> u32 {
     HEADING + BAR * bars as u32 + ROOM
 }
 
-/// Draws a group of bars under a heading, with so much room for their names. The longest bar takes
-/// the width there is.
+/// Draws a group of bars under a heading, with room for their names that is `names` pixels wide.
+/// The longest bar takes the width there is.
 pub fn draw(area: &Area, heading: &str, names: i32, bars: &[Bar]) -> Drawn {
     area.draw(&Text::new(heading.to_owned(), (14, 12), text(15)))?;
     let longest = bars.iter().map(|bar| bar.nanos.median).fold(0.0, f64::max);

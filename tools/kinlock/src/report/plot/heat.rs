@@ -27,7 +27,7 @@ const GAP: i32 = 12;
 /// This ratio, and its inverse, have the full colour.
 const FULL: f64 = 2.0;
 
-/// The height of one with so many rows.
+/// The height of a map with `rows` rows.
 fn height(rows: usize) -> u32 {
     (ABOVE + CELL.1 * rows as i32 + GAP) as u32
 }

@@ -96,7 +96,7 @@ pub(super) fn is_present<T>(table: &Table, part: &T) -> bool {
     is_page_present(&table.header, page_of(table, ptr::from_ref(part).addr()))
 }
 
-/// After so many refusals the kernel is not asked for memory any more.
+/// The number of refusals after which the kernel is not asked for memory any more.
 const REFUSALS: u32 = 64;
 
 /// Asks for memory for a part of the table. If that succeeds, the part may be touched from now on.

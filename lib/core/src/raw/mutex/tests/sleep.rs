@@ -51,7 +51,8 @@ both_layouts! {
         assert_eq!(state(&mutex), (HELD, SLEEPERS));
     }
 
-    /// The requester and another sleep. A hand-off wakes the one, an unlock the other.
+    /// The requester and another waiter sleep. A hand-off wakes the requester, an unlock the other
+    /// waiter.
     fn each_sleeper_has_its_wake_up<L>() {
         let mutex = with::<Sound, L>(HELD, HANDOFF);
         let until = soon();

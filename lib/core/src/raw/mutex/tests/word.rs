@@ -193,7 +193,7 @@ fn a_lock_for_which_nobody_waits_does_not_stay_kept() {
     mutex.queue.tail().store(4, Relaxed);
     unlock(&mutex);
     assert_eq!(state(&mutex), (FREE, KEPT));
-    // In one of so many unlocks.
+    // By chance one unlock in `TRIALS` clears the flag.
     let mutex = Mutex::<Usual, AnyJoined>::default();
     mutex.word.set(KEPT, Relaxed);
     for _ in 0..1_000_000 {

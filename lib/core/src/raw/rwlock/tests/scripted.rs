@@ -17,7 +17,7 @@ static TABLE: Table<Scripted, 64, 2> = Table::FREE;
 static WAITERS: Waiters<Scripted> = TABLE.waiters();
 const ROWS: usize = 8;
 
-/// What others do once, after so many calls.
+/// What others do once, and after how many calls.
 type Others = Option<(u32, Box<dyn FnOnce()>)>;
 
 /// A sleep: at which address, and the word there.
@@ -85,17 +85,17 @@ pub(super) fn meets_a_stranger(body: impl FnOnce()) -> bool {
 /// Readers are announced where this code cannot see them.
 struct Stranger;
 
-/// From here on the process is the last of so many children, each of the one before.
+/// From here on `times` forks, each in the child of the one before, have led to this process.
 pub(super) fn forked(times: u8) {
     FORKS.set(times);
 }
 
-/// Others do this after so many calls for the table.
+/// Runs `others` once, at the first call for the table after `after` such calls.
 pub(super) fn at_a_look(after: u32, others: impl FnOnce() + 'static) {
     AT_A_LOOK.set(Some((after, Box::new(others))));
 }
 
-/// Others do this in the first sleep after so many.
+/// Runs `others` once, in the first sleep after `after` sleeps.
 pub(super) fn in_a_sleep(after: u32, others: impl FnOnce() + 'static) {
     IN_A_SLEEP.set(Some((after, Box::new(others))));
 }
