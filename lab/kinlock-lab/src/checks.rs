@@ -22,7 +22,7 @@ purpose was not caught by the check meant for it.";
 
 /// Parses a name of one of them, or of all that are broken on purpose.
 pub fn name<S: Named>(text: &str) -> Result<&'static str, String> {
-    one_of(S::KIND, text, S::ALL.iter().map(S::name).chain([BUSTED]))
+    one_of(S::KIND, text, S::all().iter().map(S::name).chain([BUSTED]))
 }
 
 /// The known name that `text` is.
@@ -39,7 +39,7 @@ pub fn one_of(
 
 /// Those with these names, each once; without names all that are meant to work.
 pub fn chosen<S: Named>(names: &[&str]) -> Vec<S> {
-    let sound = S::ALL.iter().filter(|one| one.defect().is_none());
+    let sound = S::all().iter().filter(|one| one.defect().is_none());
     let mut chosen: Vec<S> = match names {
         [] => sound.copied().collect(),
         names => names.iter().flat_map(|name| by_name(name)).collect(),

@@ -44,7 +44,7 @@ pub struct Specimen {
 }
 
 /// All specimens.
-pub const ALL: &[Specimen] = &[
+pub static ALL: &[Specimen] = &[
     Specimen {
         backend: Backend::Restartable,
         ..leased("rseq", Policy::RecentFirst)

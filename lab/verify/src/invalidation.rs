@@ -128,7 +128,7 @@ pub enum Kind {
 }
 
 /// All of them.
-pub const ALL: &[Specimen] = &[
+pub static ALL: &[Specimen] = &[
     specimen("packed", Kind::Sound(Backend::Packed), None),
     specimen("wide", Kind::Sound(Backend::Wide), None),
     specimen("locked", Kind::Sound(Backend::Locked), None),

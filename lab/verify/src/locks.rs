@@ -59,7 +59,7 @@ pub(crate) type Reads = fn() -> Box<dyn ReadWrite + Send + Sync>;
 macro_rules! all {
     ($($kind:ident $defect:ident $name:literal $property:ident;)*) => {
         /// All locks.
-        pub const ALL: &[Specimen] = &[
+        pub static ALL: &[Specimen] = &[
             Specimen {
                 new: || Box::new(RawSpinLock::new()),
                 reorders: || <AsConfigured as Config>::tuning().reorder,

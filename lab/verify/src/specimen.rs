@@ -9,8 +9,9 @@ pub const BUSTED: &str = "busted";
 pub trait Named: Copy + 'static {
     /// What a thing of this kind is called.
     const KIND: &'static str;
-    /// All of this kind.
-    const ALL: &'static [Self];
+    /// All of this kind. Their list is a `static`, so that whoever names it need not compile them
+    /// again.
+    fn all() -> &'static [Self];
 
     /// Its name on the command line and in reports.
     fn name(&self) -> &'static str;
@@ -22,7 +23,7 @@ pub trait Named: Copy + 'static {
 /// Those meant by `name`: one, or all that are broken on purpose. Empty if there is none.
 pub fn by_name<S: Named>(name: &str) -> Vec<S> {
     let wanted = |one: &&S| one.name() == name || name == BUSTED && one.defect().is_some();
-    S::ALL.iter().filter(wanted).copied().collect()
+    S::all().iter().filter(wanted).copied().collect()
 }
 
 /// For a type with the fields `name` and `defect`.
@@ -30,7 +31,9 @@ macro_rules! named {
     ($specimen:ty, $kind:literal, $all:expr) => {
         impl $crate::specimen::Named for $specimen {
             const KIND: &'static str = $kind;
-            const ALL: &'static [Self] = $all;
+            fn all() -> &'static [Self] {
+                $all
+            }
 
             fn name(&self) -> &'static str {
                 self.name

@@ -12,7 +12,7 @@ use kinlock_invalidation::raw::{
 };
 
 /// All of them.
-pub const ALL: &[Kind] = &[
+pub static ALL: &[Kind] = &[
     Kind::new(
         "invalidation-locked",
         place_locked::<QueuedMutex<Sim, Ours>>,

@@ -61,7 +61,7 @@ impl Kind {
 }
 
 /// All kinds.
-pub const ALL: &[Kind] = &join();
+pub static ALL: &[Kind] = &join();
 
 const SPINLOCKS: &[Kind] = &[
     Kind::new("tas", tas::place, "test-and-test-and-set"),

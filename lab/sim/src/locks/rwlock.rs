@@ -13,7 +13,7 @@ use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
 use kinlock_core::raw::{QueuedRwLock, RwLockConfig};
 
 /// All of them.
-pub const ALL: &[Kind] = &[
+pub static ALL: &[Kind] = &[
     Kind::new(
         "rwlock-central",
         place_central,

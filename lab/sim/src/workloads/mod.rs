@@ -134,7 +134,7 @@ impl Constant {
 }
 
 /// All kinds that take locks or backends of delayed invalidation.
-pub const ALL: &[Kind] = &[
+pub static ALL: &[Kind] = &[
     locktorture::KIND,
     lock2::KIND,
     open1::KIND,
@@ -150,7 +150,7 @@ pub const ALL: &[Kind] = &[
 ];
 
 /// All kinds that take policies for concurrency IDs.
-pub const IDS: &[Kind] = &[
+pub static IDS: &[Kind] = &[
     cid_intermittent::SLOW,
     cid_intermittent::FAST,
     cid_changing::KIND,

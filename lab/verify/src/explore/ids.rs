@@ -38,7 +38,7 @@ pub struct Specimen {
 }
 
 /// All of them: each policy, and broken ones.
-pub const ALL: &[Specimen] = &[
+pub static ALL: &[Specimen] = &[
     sound::<{ Policy::RecentFirst as u8 }>("recent-first"),
     sound::<{ Policy::PerCpu as u8 }>("per-cpu"),
     sound::<{ Policy::LowestFree as u8 }>("lowest-free"),

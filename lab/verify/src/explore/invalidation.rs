@@ -41,7 +41,7 @@ pub struct Specimen {
 }
 
 /// All of them.
-pub const ALL: &[Specimen] = &[
+pub static ALL: &[Specimen] = &[
     specimen("packed", None, |replay, trace| {
         play(replay, trace, list, pair, Domain::end)
     }),

@@ -139,7 +139,7 @@ pub(super) trait Runs {
 macro_rules! all {
     ($($kind:ident $defect:ident $name:literal $property:ident;)*) => {
         /// All locks.
-        pub const ALL: &[Specimen] = &[
+        pub static ALL: &[Specimen] = &[
             Specimen {
                 reach: QUEUE,
                 ..sound("fifo", place::<true, 0>, |_| Tuning::DEFAULT)

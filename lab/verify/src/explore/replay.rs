@@ -81,7 +81,7 @@ impl<S: Subject> FromStr for Replay<S> {
                 S::KIND.to_uppercase()
             ));
         };
-        let known = S::ALL.iter().find(|known| known.name() == name);
+        let known = S::all().iter().find(|known| known.name() == name);
         let subject = *known.ok_or_else(|| format!("no such {}: {name}", S::KIND))?;
         let scenarios = subject.scenarios();
         let known = scenarios.iter().find(|known| **known == scenario);
