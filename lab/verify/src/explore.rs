@@ -32,7 +32,7 @@ pub mod locks;
 mod oracle;
 mod replay;
 pub mod scenarios;
-mod shrink;
+pub mod shrink;
 mod trace;
 mod violation;
 

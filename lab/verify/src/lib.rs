@@ -29,7 +29,7 @@
 //! | --- | --- |
 //! | `affinity`, [`signal`], [`child`], [`sandbox`] | system calls |
 //! | [`report`], `specimen` | checks, names |
-//! | `injector`, `oracle` | delays at bad moments, the state behind a lock |
+//! | `injector`, [`oracle`] | delays at bad moments, the state behind a lock |
 //! | `pretend`, `configs`, [`test_lock`], [`monitors`], [`locks`] | locks and condition variables |
 //! | `crew`, [`plan`] | threads with a watchdog, runs of many steps |
 //! | [`scenarios`] | torture of locks |
@@ -48,7 +48,7 @@ mod injector;
 pub mod invalidation;
 pub mod locks;
 pub mod monitors;
-mod oracle;
+pub mod oracle;
 pub mod plan;
 mod pretend;
 pub mod report;

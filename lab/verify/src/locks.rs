@@ -195,18 +195,3 @@ fn joined_mutex() -> Box<dyn TestLock> {
 fn spinlock<P: ConstPlatform, C: Config>() -> Box<dyn TestLock> {
     Box::new(Own(QueuedSpinLock::<P, C>::UNLOCKED))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{ALL, Specimen};
-    use crate::specimen::{BUSTED, by_name};
-
-    #[test]
-    fn names_are_found() {
-        assert_eq!(by_name::<Specimen>("kinlock-spin").len(), 1);
-        let busted = by_name::<Specimen>(BUSTED);
-        assert!(busted.iter().all(|lock| lock.name.starts_with("busted-")));
-        assert_eq!((busted.len(), ALL.len()), (24, 32));
-        assert!(by_name::<Specimen>("kinlock").is_empty());
-    }
-}

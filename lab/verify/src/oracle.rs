@@ -132,39 +132,3 @@ impl FirstViolation {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::SharedState;
-
-    #[test]
-    fn one_thread_at_a_time_is_fine() {
-        let state = SharedState::new();
-        for me in 1..=100 {
-            state.section(me, || ());
-        }
-        assert_eq!(state.verdict(100), Ok("100 sections".into()));
-    }
-
-    #[test]
-    fn a_second_thread_inside_is_seen() {
-        let state = SharedState::new();
-        let mut once = true;
-        state.section(1, || {
-            if std::mem::take(&mut once) {
-                state.section(2, || ());
-            }
-        });
-        assert_eq!(
-            state.verdict(2),
-            Err("2 violations; the first: thread 2 entered while thread 1 was inside".into())
-        );
-    }
-
-    #[test]
-    fn a_lost_update_is_seen() {
-        let state = SharedState::new();
-        state.section(1, || ());
-        assert!(state.verdict(2).is_err_and(|e| e.contains("counts 1 of 2")));
-    }
-}

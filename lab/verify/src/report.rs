@@ -168,7 +168,7 @@ impl Report {
 }
 
 /// Details in either case.
-pub(crate) type Verdict = Result<String, String>;
+pub type Verdict = Result<String, String>;
 
 /// The outcome of one scenario.
 #[derive(Debug, Default)]
@@ -211,18 +211,5 @@ impl Findings {
             report.push(Check::new(step, property, passed, detail));
         }
         report
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::PerThread;
-
-    #[test]
-    fn merging_is_like_taking_all_threads_together() {
-        let merged = PerThread::of(&[1, 2])
-            .merge(PerThread::of(&[]))
-            .merge(PerThread::of(&[9]));
-        assert_eq!(merged, PerThread::of(&[1, 2, 9]));
     }
 }

@@ -294,20 +294,3 @@ fn place<const PENDING: bool, const DEFECT: u8>(park: bool) -> Explored {
         place::<Sabotaged<Sim, DEFECT>, Kind<PENDING, false>>()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{ALL, Specimen};
-    use crate::specimen::{BUSTED, by_name};
-
-    #[test]
-    fn names_are_found() {
-        assert_eq!(by_name::<Specimen>("cna").len(), 1);
-        assert_eq!(by_name::<Specimen>(BUSTED).len(), 28);
-        assert!(by_name::<Specimen>("none").is_empty());
-        let mut names: Vec<_> = ALL.iter().map(|lock| lock.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), ALL.len());
-    }
-}

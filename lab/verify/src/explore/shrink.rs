@@ -8,10 +8,7 @@ const PATIENCE: usize = 800;
 
 /// A sublist of `items` for which `fails` still holds, and how often `fails` was asked.
 /// `fails(items)` has to hold. Within [`PATIENCE`] no single item can be left out of the result.
-pub(super) fn shrink<T: Clone>(
-    mut items: Vec<T>,
-    mut fails: impl FnMut(&[T]) -> bool,
-) -> (Vec<T>, usize) {
+pub fn shrink<T: Clone>(mut items: Vec<T>, mut fails: impl FnMut(&[T]) -> bool) -> (Vec<T>, usize) {
     let mut asked = 1;
     if items.is_empty() || fails(&[]) {
         return (Vec::new(), asked);
@@ -36,28 +33,4 @@ pub(super) fn shrink<T: Clone>(
         }
     }
     (items, asked)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::shrink;
-
-    #[test]
-    fn finds_the_items_that_matter() {
-        let (left, _) = shrink((0..1000).collect(), |items| {
-            items.contains(&17) && items.contains(&880)
-        });
-        assert_eq!(left, [17, 880]);
-    }
-
-    #[test]
-    fn finds_that_nothing_matters() {
-        assert_eq!(shrink((0..10).collect(), |_| true), (Vec::<i32>::new(), 1));
-    }
-
-    #[test]
-    fn keeps_what_it_cannot_do_without() {
-        let (left, _) = shrink((0..5).collect(), |items| items.len() == 5);
-        assert_eq!(left, [0, 1, 2, 3, 4]);
-    }
 }
