@@ -24,7 +24,7 @@ fn the_same_seed_gives_the_same_run_on_any_host_thread() {
     for workload in workloads::ALL {
         for lock in locks::all().filter(|lock| workload.takes() == lock.genre()) {
             let run = Run {
-                seconds: 0.001,
+                seconds: 0.0003,
                 ..run(workload.name, lock.name, 24)
             };
             let copy = run.clone();

@@ -31,9 +31,9 @@ fn facts(o: &Outcome) -> String {
 fn a_trace_changes_no_result() {
     // With and without sleeping, on CPUs of their own and on shared ones.
     for (workload, threads, seconds) in [
-        ("lock2", 36, 0.0002),
-        ("locktorture", 40, 0.0002),
-        ("grid:2us/100ns/16", 150, 0.0005),
+        ("lock2", 36, 0.0001),
+        ("locktorture", 40, 0.0001),
+        ("grid:2us/100ns/16", 150, 0.0002),
     ] {
         for lock in locks::all().filter(|lock| lock.genre() == Genre::Lock) {
             let traced = Run {

@@ -43,10 +43,21 @@ same_answers! {
     unlocked_by_another_thread: "foreign.c", ALL;
     read_locks_unlocked_by_another_thread_or_by_nobody:
         "rwforeign.c", &["kinlock-mutex", "pthread"];
-    a_hundred_thousand_threads: "threads.c", &["kinlock-mutex"];
     threads_of_cxx: "cxx.cc", ALL;
     // The spinlock reads its word after the release.
     memory_that_goes_at_once: "gone.c", &["kinlock-mutex", "pthread"];
+}
+
+#[test]
+fn thousands_of_threads() {
+    let program = Program::of("threads.c").with(&["10000"]);
+    program.answers_the_same(&["kinlock-mutex"]);
+}
+
+#[test]
+#[ignore = "takes long"]
+fn deep_a_hundred_thousand_threads() {
+    Program::of("threads.c").answers_the_same(&["kinlock-mutex"]);
 }
 
 #[test]

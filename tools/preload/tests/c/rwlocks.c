@@ -5,6 +5,7 @@ static pthread_rwlock_t lock;
 static volatile long first, second;
 static long written;
 static atomic_int stop;
+static int rounds;
 
 static void handle(int signal)
 {
@@ -13,7 +14,7 @@ static void handle(int signal)
 static void *use(void *argument)
 {
     unsigned random = (unsigned)(intptr_t)argument * 2654435761u;
-    for (int i = 0; i < 4000; i++) {
+    for (int i = 0; i < rounds; i++) {
         struct timespec soon = in_ms(CLOCK_REALTIME, 1);
         random = random * 1664525 + 1013904223;
         unsigned what = random >> 24;
@@ -51,6 +52,7 @@ static void *use(void *argument)
 static void torture(int count)
 {
     pthread_t threads[64];
+    rounds = 20000 / count;
     for (long i = 0; i < count; i++)
         threads[i] = start(use, (void *)(i + 1));
     for (int i = 0; i < 200; i++) {

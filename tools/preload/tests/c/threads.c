@@ -1,4 +1,4 @@
-/* 100,000 threads over the life of the process, each of which contends, also in its last destructors. */
+/* 100,000 threads, or as many as the argument says, over the life of the process, each of which contends, also in its last destructors. */
 #include "common.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
