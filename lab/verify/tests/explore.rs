@@ -1,5 +1,5 @@
-//! The explorer: sound subjects pass, broken ones are caught by the check meant for them (in tests
-//! called `deep`), and failing schedules can be played again.
+//! The explorer: sound subjects pass, broken ones are caught by the check meant for them (in the
+//! module `deep`), and failing schedules can be played again.
 
 use kinlock_verify::explore::{self, Explored, Settings, Subject, ids, invalidation, locks};
 use kinlock_verify::report::Property;
@@ -80,22 +80,26 @@ fn sound_invalidation_passes() {
     sound_ones_pass::<invalidation::Specimen>();
 }
 
-#[test]
-#[ignore = "takes long, and how long is luck"]
-fn deep_broken_locks_are_caught() {
-    all_broken_are_caught::<locks::Specimen>(28);
-}
+mod deep {
+    use super::*;
 
-#[test]
-#[ignore = "takes long, and how long is luck"]
-fn deep_broken_ids_are_caught() {
-    all_broken_are_caught::<ids::Specimen>(5);
-}
+    #[test]
+    #[ignore = "takes long, and how long is luck"]
+    fn broken_locks_are_caught() {
+        all_broken_are_caught::<locks::Specimen>(28);
+    }
 
-#[test]
-#[ignore = "takes long, and how long is luck"]
-fn deep_broken_invalidation_is_caught() {
-    all_broken_are_caught::<invalidation::Specimen>(4);
+    #[test]
+    #[ignore = "takes long, and how long is luck"]
+    fn broken_ids_are_caught() {
+        all_broken_are_caught::<ids::Specimen>(5);
+    }
+
+    #[test]
+    #[ignore = "takes long, and how long is luck"]
+    fn broken_invalidation_is_caught() {
+        all_broken_are_caught::<invalidation::Specimen>(4);
+    }
 }
 
 /// The first failure that is found, as text.
