@@ -91,7 +91,7 @@ fn torture_in_child(test: &str, lock: &str) -> Output {
             // Its limit on waits holds on a machine that does nothing else; ci/torture.sh runs it.
             scenarios.retain(|scenario| *scenario != "fairness");
         }
-        let millis = if is_broken { 1_000 } else { 300 };
+        let millis = if is_broken { 1_000 } else { 200 };
         let mut settings = settings(millis, &[6, 24], scenarios);
         // A sound lock gets the benefit of the doubt on a busy machine.
         settings.hang = Duration::from_secs(if is_broken { 2 } else { 60 });

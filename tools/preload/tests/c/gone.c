@@ -117,7 +117,7 @@ static void *waiter_that_ends_it(void *argument)
 
 int main(void)
 {
-    for (int i = 0; i < 500; i++) {
+    for (int i = 0; i < 250; i++) {
         struct object *object = fresh();
         object->users = 2;
         pthread_t other = start(i % 3 ? last_of_two : last_of_two_spins, object);

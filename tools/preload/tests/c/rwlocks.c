@@ -52,7 +52,7 @@ static void *use(void *argument)
 static void torture(int count)
 {
     pthread_t threads[64];
-    rounds = 20000 / count;
+    rounds = 10000 / count;
     for (long i = 0; i < count; i++)
         threads[i] = start(use, (void *)(i + 1));
     for (int i = 0; i < 200; i++) {

@@ -126,7 +126,7 @@ int main(void)
     for (int c = 0; c < 4; c++) {
         int n = counts[c];
         for (int i = 0; i < n; i++)
-            threads[i] = start(work, (void *)(long)(8000 / n));
+            threads[i] = start(work, (void *)(long)(4000 / n));
         for (int i = 0; i < n; i++)
             end(threads[i]);
         CHECK(data[0] == expected);
@@ -134,7 +134,7 @@ int main(void)
     }
     in_children();
     printf("children\n");
-    for (int i = 0; i < 800; i++) {
+    for (int i = 0; i < 400; i++) {
         struct object *object = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         CHECK(object != MAP_FAILED);
         object->users = 2;

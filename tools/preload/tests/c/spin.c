@@ -7,7 +7,7 @@ static long counter;
 
 static void *count(void *unused)
 {
-    for (int i = 0; i < 100000; i++) {
+    for (int i = 0; i < 20000; i++) {
         CHECK(pthread_spin_lock(&lock) == 0);
         counter++;
         CHECK(pthread_spin_unlock(&lock) == 0);
