@@ -10,9 +10,8 @@ use support::{done, script, without_knobs};
 
 /// A copy of the command in another folder.
 fn copied(folder: &Path) -> PathBuf {
-    let copy = folder.join("kinlock");
-    fs::copy(env!("CARGO_BIN_EXE_kinlock"), &copy).unwrap();
-    copy
+    let program = fs::read(env!("CARGO_BIN_EXE_kinlock")).unwrap();
+    script(folder, "kinlock", program)
 }
 
 #[test]

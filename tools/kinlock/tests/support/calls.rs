@@ -1,8 +1,9 @@
 //! Calls of a command: no variable of the tests' environment that it reads reaches it. The tests of
 //! both commands use them.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -130,11 +131,18 @@ pub fn compiled(folder: &Path, name: &str, flags: &str, source: &str) -> PathBuf
     program
 }
 
-/// An executable script.
+/// An executable script, or whatever else `text` is.
+///
+/// Another process writes it. A child that another test forks meanwhile has this process's open
+/// files until it executes its program, and nobody can execute a file that is open for writing.
 pub fn script(folder: &Path, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt;
     let path = folder.join(name);
-    std::fs::write(&path, text).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut install = Command::new("install");
+    let install = install.args(["-m", "755", "/dev/stdin"]).arg(&path);
+    let mut child = install.stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(text.as_ref()).unwrap();
+    drop(input);
+    assert!(child.wait().unwrap().success());
     path
 }
