@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Random schedules of locks, concurrency IDs and delayed invalidation: 10,000 of each.
 # With the argument SCHEDULES: that many of each, and then also the seeded defects, which must be
-# caught (exit status 1). Without it, only `cargo test --workspace` checks those.
+# caught (exit status 1). Without it, they are checked by `ci/deep.sh` only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 schedules=${1:-10000}

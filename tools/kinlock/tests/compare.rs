@@ -163,7 +163,7 @@ fn every_form_of_the_report_says_the_same() {
     assert_eq!(report["parameters"]["hogs"], 1);
 }
 
-/// Uses memory and CPU time, sleeps, and is faster on our mutex.
+/// Uses memory and CPU time, and sleeps, for a shorter time on our mutex.
 const PROGRAM: &str = r#"
     #include <stdlib.h>
     #include <string.h>
@@ -184,19 +184,19 @@ fn time_memory_and_switches_are_those_of_the_program() {
     let place = Place::new("");
     compiled(place.path(), "own", "-O1", PROGRAM);
     let report = place.json(&["--rounds", "5", "--warmup", "0", "--", "./own"]);
-    let best = &report["results"][0];
-    assert_eq!(
-        [&best["lock"], &best["verdict"]],
-        ["kinlock-mutex", "better"]
-    );
+    // Which of them is better is not said here: beside other programs the short run may be long.
     for entry in list(&report["results"]) {
+        let least = if entry["lock"] == "kinlock-mutex" {
+            0.021
+        } else {
+            0.5
+        };
+        assert!(entry["value"]["min"].as_f64() >= Some(least), "{entry}");
         assert!(entry["peak_kib"]["min"].as_f64() > Some(65536.0));
         assert!(entry["switches"]["min"].as_f64() >= Some(1.0));
         let cpu = entry["cpu_s"]["median"].as_f64().unwrap();
         assert!((0.019..entry["value"]["max"].as_f64().unwrap()).contains(&cpu));
     }
-    let reference = &report["results"][1];
-    assert!(reference["value"]["min"].as_f64() >= Some(0.5));
 }
 
 #[test]

@@ -61,16 +61,16 @@ fn times_and_threads_are_those_of_the_program() {
         );
         let hot = lock(&recording, "hot");
         assert_eq!(hot["locked"], 8000, "{name}");
-        // Others may use the CPUs meanwhile, so that many times are longer, and none is shorter.
-        let (part, count) = within(&hot["hold"], 5_000, 10_000);
-        assert!(part > 0.5, "{name}: {hot}");
+        // Others may use the CPUs meanwhile, so that any time may be longer, but none is shorter.
+        let (part, count) = within(&hot["hold"], 5_000, u64::MAX);
+        assert!(part > 0.999, "{name}: {hot}");
         // Each measured one stands for those that are not.
         assert!((6_000..10_000).contains(&count), "{name}: {count}");
-        let (part, count) = within(&hot["think"], 40_000, 80_000);
-        assert!(part > 0.5, "{name}: {hot}");
+        let (part, count) = within(&hot["think"], 40_000, u64::MAX);
+        assert!(part > 0.99, "{name}: {hot}");
         assert!((6_000..10_000).contains(&count), "{name}: {count}");
-        let (part, _) = within(&lock(&recording, "rare")["think"], 160_000, 320_000);
-        assert!(part > 0.4, "{name}: {recording}");
+        let (part, _) = within(&lock(&recording, "rare")["think"], 160_000, u64::MAX);
+        assert!(part > 0.99, "{name}: {recording}");
         assert_eq!(list(&hot["rates"]).len(), 2, "{name}");
         let follows = list(&hot["follows"]);
         assert!(

@@ -1,5 +1,6 @@
 /* What its locks do can be counted on paper. The tests know some of its lines by the marks. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +24,31 @@ static void nap(long ms)
 {
     struct timespec t = {ms / 1000, ms % 1000 * 1000000};
     nanosleep(&t, NULL);
+}
+
+static atomic_int taking, taker;
+
+/* The calling thread goes to take a lock for the time `number`, and does not sleep before. */
+static void goes_to_take(int number)
+{
+    taker = syscall(SYS_gettid);
+    taking = number;
+}
+
+/* Returns when that thread sleeps at the lock, however long it has been kept from running. */
+static void until_it_waits(int number)
+{
+    char path[64], text[512];
+    while (taking < number)
+        nap(1);
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", taker);
+    for (const char *state = NULL; !state || state[2] != 'S'; nap(1)) {
+        int file = open(path, O_RDONLY);
+        ssize_t size = read(file, text, sizeof text - 1);
+        close(file);
+        text[size > 0 ? size : 0] = 0;
+        state = strrchr(text, ')');
+    }
 }
 
 static inline __attribute__((always_inline)) void inlined_take(void)
@@ -41,6 +68,7 @@ static void *work(void *unused)
     for (int i = 1; i <= 5; i++) {
         while (go < i)
             nap(1);
+        goes_to_take(i);
         worker_takes();
         __asm__ volatile("");
     }
@@ -140,6 +168,7 @@ static void *take_twice(void *unused)
 
 static void *take_once(void *unused)
 {
+    goes_to_take(100);
     pthread_mutex_lock(&quiet), pthread_mutex_unlock(&quiet);
     return unused;
 }
@@ -206,6 +235,7 @@ int main(int count, char **words)
     for (int i = 1; i <= 5; i++) {
         pthread_mutex_lock(&busy);
         go = i;
+        until_it_waits(i);
         nap(40);
         pthread_mutex_unlock(&busy);
         while (done < i)
@@ -255,7 +285,7 @@ int main(int count, char **words)
     if (strcmp(mode, "stays") == 0) {
         pthread_mutex_lock(&quiet);
         pthread_create(&thread, NULL, take_once, NULL);
-        nap(100);
+        until_it_waits(100);
         puts("ready");
         fflush(stdout);
         nap(60000);
