@@ -338,7 +338,7 @@ fn help_has_an_example() {
 #[test]
 fn the_grid_says_how_locks_stand_in_its_cells() {
     let report =
-        json("sim --workload grid --quick --threads 2,3 --seconds 0.0005 --seeds 1 --band 0");
+        json("sim --workload grid-core --quick --threads 2,3 --seconds 0.0005 --seeds 1 --band 0");
     assert_eq!(report["parameters"]["baseline"], "futex");
     let ratios = |threads: u64| {
         let results = report["results"].as_array().unwrap().iter();
@@ -377,5 +377,27 @@ fn the_grid_says_how_locks_stand_in_its_cells() {
     }
     let text = done("sim --workload grid:0/0/2 --seconds 0.0005 --seeds 1");
     assert!(text.contains("grid: throughput over that of futex") && text.contains("grid:0/0/2"));
-    refused("sim --quick", "--quick is for the workload grid");
+    refused(
+        "sim --quick",
+        "--quick is for the workloads grid, grid-core and grid-wide",
+    );
+}
+
+#[test]
+fn the_wide_grid_is_simulated_under_the_same_names() {
+    let folder = TempDir::new().unwrap();
+    let svg = folder.path().join("wide.svg");
+    let line = "sim --workload grid-wide --quick --seconds 0.004 --seeds 1 --band 0";
+    let report = json(&format!("{line} --locks mutex --plot {}", svg.display()));
+    let threads = &report["parameters"]["threads"];
+    assert_eq!(*threads, serde_json::json!([2, 4, 16]));
+    let results = report["results"].as_array().unwrap();
+    assert_eq!(results.len(), 6 * 3 * 2);
+    assert!(
+        results
+            .iter()
+            .all(|r| r["ops_per_s"]["median"].as_f64() > Some(0.0))
+    );
+    let svg = fs::read_to_string(svg).unwrap();
+    assert!(svg.contains("wide grid, 16 threads") && !svg.contains("core grid"));
 }

@@ -6,6 +6,7 @@ use kinlock_cli::args::ThreadCounts;
 use kinlock_cli::report::Destinations;
 use kinlock_core::config::{LocalLimit, Numa, Scan};
 use kinlock_linux::topology::DomainKind;
+use kinlock_sim::workloads::grid::{self, Part};
 use kinlock_sim::{Placement, locks, workloads};
 
 use super::part::Shard;
@@ -29,7 +30,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE", default_value = "haswell-ex-4s")]
     pub machine: String,
     /// Workloads, separated by commas. grid stands for all its cells, each of which is a workload,
-    /// such as grid:400ns/100ns/16. A file that `kinlock record` wrote stands for the locks of the
+    /// such as grid:400ns/100ns/16; grid-core and grid-wide for parts of them. A file that `kinlock record` wrote stands for the locks of the
     /// recorded program
     #[arg(
         long,
@@ -39,7 +40,7 @@ pub struct Args {
         value_parser = workload,
     )]
     pub workload: Vec<Asked>,
-    /// For grid: run only a fifth of its cells
+    /// For grid, grid-core and grid-wide: run only a fifth of their cells
     #[arg(long)]
     pub quick: bool,
     /// Locks, separated by commas; the baseline is always added. With cid-* workloads name policies
@@ -49,7 +50,8 @@ pub struct Args {
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = lock)]
     pub locks: Vec<locks::Kind>,
     /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..142 [default:
-    /// doubling up to the machine's CPUs; for grid: 2,16,64]
+    /// doubling up to the machine's CPUs; for grid-core: 2,16,64; for grid-wide: 2,4,16; for both:
+    /// 2,4,16,64]
     #[arg(long, value_name = "LIST")]
     pub threads: Option<ThreadCounts>,
     /// Simulated seconds of each run, after a warm-up of a tenth of that. The default is long
@@ -123,18 +125,18 @@ pub struct Args {
 #[derive(Clone, Copy, Debug)]
 pub enum Asked {
     Kind(workloads::Kind),
-    /// All cells of the grid, or a fifth of them.
-    Grid,
+    /// All cells of these parts of the grid, or a fifth of them.
+    Grid(&'static [Part]),
 }
 
-const GRID: &str = "grid";
+const GRIDS: [&str; 3] = ["grid", "grid-core", "grid-wide"];
 
 fn workload(name: &str) -> Result<Asked, String> {
-    if name == GRID {
-        return Ok(Asked::Grid);
+    if let Some(parts) = grid::parts(name) {
+        return Ok(Asked::Grid(parts));
     }
     let known = workloads::ALL.iter().chain(workloads::IDS);
-    let known = known.map(|kind| kind.name).chain([GRID]);
+    let known = known.map(|kind| kind.name).chain(GRIDS);
     if Path::new(name).is_file() {
         return recording::load(name)
             .map(Asked::Kind)

@@ -1,5 +1,7 @@
 //! What `kinlock-lab sim` is to simulate, and in which order.
 
+use std::collections::BTreeSet;
+
 use anyhow::{bail, ensure};
 use kinlock_cli::args::{ThreadCounts, keep_first};
 use kinlock_cli::parameters::Parameters as Flags;
@@ -46,10 +48,7 @@ impl<'a> Plan<'a> {
         let cpus = machine.shape.cpus();
         let threads = match &args.threads {
             Some(ThreadCounts(threads)) => threads.clone(),
-            None if workloads.iter().all(|kind| Cell::find(kind.name).is_some()) => {
-                grid::THREADS.to_vec()
-            }
-            None => usual_threads(cpus),
+            None => threads_on_grid(&workloads).unwrap_or_else(|| usual_threads(cpus)),
         };
         for workload in &workloads {
             check(workload, &locks, cpus, &threads)?;
@@ -215,19 +214,28 @@ impl<'a> Plan<'a> {
 
 /// What was asked for, with the grid's cells in its place.
 fn workloads(args: &Args) -> anyhow::Result<Vec<workloads::Kind>> {
-    let is_grid = |asked: &Asked| matches!(asked, Asked::Grid);
+    let is_grid = |asked: &Asked| matches!(asked, Asked::Grid(_));
     ensure!(
         !args.quick || args.workload.iter().any(is_grid),
-        "--quick is for the workload grid, which --workload leaves out"
+        "--quick is for the workloads grid, grid-core and grid-wide, which --workload leaves out"
     );
     let kinds = |asked: &Asked| match asked {
         Asked::Kind(kind) => vec![*kind],
-        Asked::Grid => {
-            let cells = Cell::chosen(args.quick).into_iter();
+        Asked::Grid(parts) => {
+            let cells = Cell::chosen(parts, args.quick).into_iter();
             cells.map(grid::workload).collect()
         }
     };
     Ok(args.workload.iter().flat_map(kinds).collect())
+}
+
+/// The numbers of threads that the cells are meant for, if all workloads are cells.
+fn threads_on_grid(workloads: &[workloads::Kind]) -> Option<Vec<usize>> {
+    let cells = workloads.iter().map(|kind| Cell::find(kind.name));
+    let cells: Vec<Cell> = cells.collect::<Option<_>>()?;
+    let threads = cells.iter().flat_map(|cell| cell.part().threads());
+    let threads: BTreeSet<usize> = threads.collect();
+    Some(threads.into_iter().collect())
 }
 
 /// The numbers of threads that are simulated unless asked otherwise: doubling, and all CPUs.

@@ -26,7 +26,7 @@ pub struct Common<S: Pictured> {
     pub workload: Vec<S::Workload>,
     /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..16, or `sweep`
     /// for 1,2,4,16,64,256; some workloads have their own [default: 1, 2, the number of CPUs, four
-    /// times as many; for invalidation 1,2,16,64]
+    /// times as many; for invalidation 1,2,16,64; for grid-core 2,16,64; for grid-wide 2,4,16]
     #[arg(long, value_name = "LIST")]
     threads: Option<ThreadCounts>,
     /// Length of a timed slice, of which each round has one per subject, in seconds [default: at
@@ -69,6 +69,7 @@ impl<S: Pictured> Common<S> {
         let mut plan = Plan {
             workloads,
             threads: self.threads.clone().unwrap_or_else(S::usual_threads).0,
+            same_threads: self.threads.is_some(),
             seconds: 0.0,
             same_seconds: self.seconds.is_some(),
             rounds: self.rounds,

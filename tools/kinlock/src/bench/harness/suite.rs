@@ -45,6 +45,10 @@ pub trait Suite: Sized + 'static {
     fn usual_threads() -> ThreadCounts {
         ThreadCounts::for_cpus(cpus())
     }
+    /// The same for a workload that is meant for other numbers of threads.
+    fn usual_threads_in(_workload: Self::Workload) -> Option<Vec<usize>> {
+        None
+    }
     /// The number of threads of a workload that does not leave it to the user.
     fn own_threads(_workload: Self::Workload) -> Option<usize> {
         None
@@ -118,7 +122,10 @@ pub struct Due<'a, S: Suite> {
 #[derive(Clone, Debug)]
 pub struct Plan<S: Suite> {
     pub workloads: Vec<S::Workload>,
+    /// Numbers of threads.
     pub threads: Vec<usize>,
+    /// Whether they were asked for. If not, workloads that are meant for others have those.
+    pub same_threads: bool,
     /// Length of the shortest timed slice.
     pub seconds: f64,
     /// Whether all slices are as long as that.
@@ -141,16 +148,21 @@ pub fn cpus() -> usize {
 impl<S: Suite> Plan<S> {
     /// The cells, workload by workload, with the number of subjects of each.
     pub fn cells(&self, suite: &S) -> Vec<(S::Workload, usize, usize)> {
-        let threads = |workload| match S::own_threads(workload) {
-            Some(threads) => vec![threads],
-            None => self.threads.clone(),
-        };
         let cells = self.workloads.iter().flat_map(|&workload| {
-            let counts = threads(workload).into_iter();
+            let counts = self.threads_in(workload).into_iter();
             counts.map(move |threads| (workload, threads))
         });
         let cells = cells.map(|(w, threads)| (w, threads, suite.subjects(w, threads).len()));
         cells.filter(|&(.., subjects)| subjects > 0).collect()
+    }
+
+    /// The numbers of threads that a workload runs with.
+    pub fn threads_in(&self, workload: S::Workload) -> Vec<usize> {
+        match (S::own_threads(workload), S::usual_threads_in(workload)) {
+            (Some(own), _) => vec![own],
+            (None, Some(usual)) if !self.same_threads => usual,
+            (None, _) => self.threads.clone(),
+        }
     }
 
     /// Length of the timed slices of a cell, if the shortest of all are so long.

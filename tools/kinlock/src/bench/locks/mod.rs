@@ -28,8 +28,8 @@ use self::contenders::LockName;
 use self::flags::Flag;
 use self::report::Detail;
 use self::round::{Measure, Watched};
-use self::workloads::grid::Cell;
-use self::workloads::{WorkloadName, needs_readers};
+use self::workloads::grid::{Cell, Part};
+use self::workloads::{WorkloadName, needs_readers, parts_of_grid};
 use super::harness::placement::{self, Pin};
 use super::harness::run::Common;
 use super::harness::slice::{self, Sample};
@@ -69,7 +69,7 @@ pub struct Args {
     /// [default: one that is made once, in the user's cache folder]
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
-    /// For grid: a fifth of its cells, always the same
+    /// For grid, grid-core and grid-wide: a fifth of their cells, always the same
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -163,18 +163,22 @@ impl Suite for Locks {
             let mut others = self.locks.iter().filter(|&&lock| lock != self.baseline);
             let comparable = self.baseline.has_condvar() && others.any(|lock| lock.has_condvar());
             workloads.retain(|&workload| comparable || Self::own_threads(workload).is_none());
-            workloads.retain(|&workload| workload != WorkloadName::Grid);
+            workloads.retain(|&workload| parts_of_grid(workload).is_none());
             workloads.retain(|&workload| !needs_readers(workload));
         }
-        if self.quick && !workloads.contains(&WorkloadName::Grid) {
-            bail!("--quick is for the workload grid, which --workload leaves out");
+        let mut parts = workloads.iter().filter_map(|&one| parts_of_grid(one));
+        if self.quick && parts.next().is_none() {
+            bail!(
+                "--quick is for the workloads grid, grid-core and grid-wide, which --workload \
+                 leaves out"
+            );
         }
-        let cells = |workload| match workload {
-            WorkloadName::Grid => {
-                let cells = Cell::chosen(self.quick).into_iter();
+        let cells = |workload| match parts_of_grid(workload) {
+            Some(parts) => {
+                let cells = Cell::chosen(parts, self.quick).into_iter();
                 cells.map(WorkloadName::Cell).collect()
             }
-            other => vec![other],
+            None => vec![workload],
         };
         let workloads: Vec<_> = workloads.into_iter().flat_map(cells).collect();
         let meeting = workloads
@@ -230,16 +234,23 @@ impl Suite for Locks {
         workloads::own_threads(workload)
     }
 
+    fn usual_threads_in(workload: WorkloadName) -> Option<Vec<usize>> {
+        match workload {
+            WorkloadName::Cell(cell) => Some(cell.part().threads().to_vec()),
+            _ => None,
+        }
+    }
+
     fn cpus(&self, _: WorkloadName, threads: usize) -> Vec<usize> {
         let pin = self.pin.unwrap_or_else(|| Pin::usual(threads, cpus()));
         placement::assign(pin, threads)
     }
 
     /// With many threads the locks of the grid differ in what becomes of a thread over many time
-    /// slices.
+    /// slices. The wide cells have a few thousand operations per second.
     fn least_seconds(workload: WorkloadName, threads: usize) -> f64 {
         match workload {
-            WorkloadName::Cell(_) if threads >= 16 => 0.5,
+            WorkloadName::Cell(cell) if threads >= 16 || cell.part() == Part::Wide => 0.5,
             WorkloadName::Cell(_) => 0.1,
             _ => 0.0,
         }
