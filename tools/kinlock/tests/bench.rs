@@ -282,6 +282,36 @@ fn people_see_the_grid_on_a_screen() {
 }
 
 #[test]
+fn a_thread_in_the_background_is_told_and_does_not_count() {
+    let line = "--workload counter,readers-90 --threads 1,2 --locks kinlock-mutex,std-mutex";
+    for (kind, told) in [("nice", "at nice 19"), ("idle", "under SCHED_IDLE")] {
+        let report = json(&format!("{SHORT} {line} --background {kind}"));
+        assert_eq!(report["parameters"]["background"], kind);
+        assert_eq!(report["parameters"]["hogs"], 0);
+        assert_eq!(list(&report["results"]).len(), 2 * 2 * 2);
+        for result in list(&report["results"]) {
+            let ops = list(&result["rounds"][0]["ops_per_thread"]).len();
+            assert_eq!(Some(ops as u64), result["threads"].as_u64());
+        }
+        let text = ends(0, &format!("{SHORT} {line} --background {kind}"));
+        assert!(
+            text.contains(&format!("takes the lock, {told} meanwhile")),
+            "{text}"
+        );
+    }
+    // Workloads with threads of their own are left out.
+    let line = "bench --seconds 0.002 --rounds 1 --threads 1 --locks std-mutex --background idle";
+    let report = json(line);
+    assert!(names(&report, "workload").contains(&"counter"));
+    assert!(!names(&report, "workload").contains(&"pingpong"));
+    let report = json(&format!(
+        "{SHORT} --workload empty --threads 1 --background busy"
+    ));
+    assert_eq!(report["parameters"]["hogs"], 1);
+    assert_eq!(report["parameters"]["background"], "busy");
+}
+
+#[test]
 fn more_threads_than_cpus_come_to_an_end() {
     let line = "--locks kinlock-spin,mcslock --workload counter --threads 24";
     let report = json(&format!("{SHORT} {line}"));

@@ -32,6 +32,12 @@ fn bad_input_is_one_line() {
         ("--hogs=-1", "--hogs"),
         ("--hogs 5000", "1024"),
         ("ids --hogs 1.5", "--hogs"),
+        ("--background foo", "busy, nice, idle"),
+        ("--background busy --hogs 2", "--hogs 1"),
+        (
+            "--background idle --workload pingpong",
+            "name others by --workload",
+        ),
         ("invalidation --hogs=", "--hogs"),
         ("--quick", "grid"),
         ("--workload grid:0/0/2 --quick", "grid-wide"),

@@ -5,6 +5,7 @@
 //! [`slice`] of time on the same [`team`] of threads. [`results`] are what came out; [`report`],
 //! [`overview`] and [`plot`] show them.
 
+pub mod background;
 pub mod overview;
 pub mod placement;
 pub mod plot;

@@ -11,6 +11,7 @@ use kinlock_measure::rounds::Extent;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::background::Background;
 use super::suite::{Entry, Plan, Suite, Unavailable};
 
 /// How the results of a suite are shown.
@@ -81,6 +82,8 @@ pub struct Parameters {
     pub seed: u64,
     /// Other busy processes meanwhile.
     pub hogs: usize,
+    /// What else went on meanwhile, if it was asked for.
+    pub background: Option<Background>,
     #[serde(flatten)]
     more: Value,
 }
@@ -120,6 +123,7 @@ impl<S: Suite> Report<S> {
                 rounds: plan.rounds,
                 seed: plan.seed,
                 hogs: plan.hogs,
+                background: plan.background,
                 more: suite.parameters(plan),
             },
             extent,
@@ -140,7 +144,10 @@ impl<S: Suite> Report<S> {
             1 => format!("{between}1 other busy process meanwhile"),
             n => format!("{between}{n} other busy processes meanwhile"),
         };
-        self.machine.summary() + &facts.collect::<String>() + &hogs
+        let background = self.parameters.background.filter(|one| one.is_thread());
+        let background = background.map(|one| format!("{between}{} meanwhile", one.about()));
+        let more = [hogs, background.unwrap_or_default()];
+        self.machine.summary() + &facts.collect::<String>() + &more.concat()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use clap::builder::RangedU64ValueParser;
 use kinlock_cli::args::{Named, ThreadCounts, keep_first, named, seconds};
 use kinlock_cli::machine::Machine;
@@ -14,6 +14,7 @@ use kinlock_measure::progress;
 use kinlock_measure::random::Random;
 use kinlock_measure::rounds::{Rounds, Slot};
 
+use super::background::Background;
 use super::plot::Pictured;
 use super::results::Report;
 use super::suite::{Due, Entry, Plan};
@@ -66,6 +67,12 @@ impl<S: Pictured> Common<S> {
     fn plan(&self, suite: &S) -> anyhow::Result<Plan<S>> {
         let mut workloads = suite.workloads(&self.workload)?;
         keep_first(&mut workloads, |workload| *workload);
+        let background = suite.background();
+        let is_busy = background == Some(Background::Busy);
+        ensure!(
+            !is_busy || self.hogs == 0,
+            "--background busy is the same as --hogs 1: give one of them"
+        );
         let mut plan = Plan {
             workloads,
             threads: self.threads.clone().unwrap_or_else(S::usual_threads).0,
@@ -74,7 +81,8 @@ impl<S: Pictured> Common<S> {
             same_seconds: self.seconds.is_some(),
             rounds: self.rounds,
             seed: self.seed,
-            hogs: self.hogs,
+            hogs: self.hogs + usize::from(is_busy),
+            background,
             suite: PhantomData,
         };
         if plan.cells(suite).is_empty() {
@@ -115,7 +123,7 @@ impl<S: Pictured> Common<S> {
             if !rounds.go_on() {
                 break;
             }
-            let team = Team::start(threads, suite.cpus(workload, threads))?;
+            let team = Team::start(threads, suite.cpus(workload, threads), plan.background)?;
             let subjects = suite.subjects(workload, threads);
             let measure = |Slot { subject, round }| {
                 let (subject, seed) = (&subjects[subject], plan.seed.wrapping_add(round as u64));

@@ -12,6 +12,7 @@ use kinlock_measure::stats::{Fairness, Summary, is_noisy};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::background::Background;
 use super::placement::{self, Pin};
 use super::slice::Sample;
 use super::team::Team;
@@ -56,6 +57,10 @@ pub trait Suite: Sized + 'static {
     /// The CPUs that threads are bound to; empty if they are not bound.
     fn cpus(&self, _workload: Self::Workload, threads: usize) -> Vec<usize> {
         placement::assign(Pin::usual(threads, cpus()), threads)
+    }
+    /// What else goes on meanwhile, if it was asked for.
+    fn background(&self) -> Option<Background> {
+        None
     }
     /// How long a subject takes in a round, roughly, with slices of `seconds` seconds.
     fn turn_seconds(&self, _workload: Self::Workload, seconds: f64) -> f64 {
@@ -134,6 +139,8 @@ pub struct Plan<S: Suite> {
     pub seed: u64,
     /// Other busy processes meanwhile.
     pub hogs: usize,
+    /// What else goes on meanwhile.
+    pub background: Option<Background>,
     pub suite: PhantomData<S>,
 }
 

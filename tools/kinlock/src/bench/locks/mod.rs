@@ -30,6 +30,7 @@ use self::report::Detail;
 use self::round::{Measure, Watched};
 use self::workloads::grid::{Cell, Part};
 use self::workloads::{WorkloadName, needs_readers, parts_of_grid};
+use super::harness::background::Background;
 use super::harness::placement::{self, Pin};
 use super::harness::run::Common;
 use super::harness::slice::{self, Sample};
@@ -72,6 +73,10 @@ pub struct Args {
     /// For grid, grid-core and grid-wide: a fifth of their cells, always the same
     #[arg(long)]
     quick: bool,
+    /// What else goes on meanwhile; nice and idle show what a waiter that hardly runs does to the
+    /// others' waits: its own operations, waits and CPU time do not count
+    #[arg(long, value_enum, value_name = "KIND")]
+    background: Option<Background>,
     #[command(flatten)]
     common: Common<Locks>,
 }
@@ -86,6 +91,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         pin: args.pin,
         db: args.db.clone(),
         quick: args.quick,
+        background: args.background,
         ..Locks::of(locks, args.baseline)
     })
 }
@@ -102,6 +108,7 @@ pub struct Locks {
     db: Option<PathBuf>,
     /// Whether the grid has a fifth of its cells.
     quick: bool,
+    background: Option<Background>,
     prepared: Vec<(WorkloadName, Box<dyn Measure>)>,
 }
 
@@ -129,6 +136,7 @@ impl Locks {
             pin: None,
             db: None,
             quick: false,
+            background: None,
             prepared: Vec::new(),
         }
     }
@@ -139,6 +147,10 @@ impl Locks {
         let too_slow = lock.is_strict_fifo() && threads > TOO_MANY * cpus();
         // The other layout of a lock that is measured differs from it by an instruction or two.
         !wanted && (too_slow || lock == LockName::KinlockMutexJoined)
+    }
+
+    fn has_thread_in_background(&self) -> bool {
+        self.background.is_some_and(Background::is_thread)
     }
 
     /// Whether a lock is not one of those of the grid.
@@ -162,6 +174,7 @@ impl Suite for Locks {
             // Without another lock that has a condition variable nothing would be compared there.
             let mut others = self.locks.iter().filter(|&&lock| lock != self.baseline);
             let comparable = self.baseline.has_condvar() && others.any(|lock| lock.has_condvar());
+            let comparable = comparable && !self.has_thread_in_background();
             workloads.retain(|&workload| comparable || Self::own_threads(workload).is_none());
             workloads.retain(|&workload| parts_of_grid(workload).is_none());
             workloads.retain(|&workload| !needs_readers(workload));
@@ -194,6 +207,13 @@ impl Suite for Locks {
                 workload.name(),
                 self.baseline.name(),
                 known.map(LockName::name).collect::<Vec<_>>().join(", ")
+            );
+        }
+        if let Some(workload) = meeting.filter(|_| self.has_thread_in_background()) {
+            bail!(
+                "--background nice and idle add a thread to those of a workload, and {} has its \
+                 own: name others by --workload",
+                workload.name()
             );
         }
         let reading = workloads.iter().find(|&&workload| needs_readers(workload));
@@ -232,6 +252,10 @@ impl Suite for Locks {
 
     fn own_threads(workload: WorkloadName) -> Option<usize> {
         workloads::own_threads(workload)
+    }
+
+    fn background(&self) -> Option<Background> {
+        self.background
     }
 
     fn usual_threads_in(workload: WorkloadName) -> Option<Vec<usize>> {
