@@ -9,6 +9,7 @@ pub mod background;
 pub mod overview;
 pub mod placement;
 pub mod plot;
+pub mod quota;
 pub mod report;
 pub mod results;
 pub mod run;

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::background::Background;
-use super::suite::{Entry, Plan, Suite, Unavailable};
+use super::suite::{Entry, Plan, Suite, Unavailable, cpus};
 
 /// How the results of a suite are shown.
 pub trait Shown: Suite {
@@ -84,6 +84,8 @@ pub struct Parameters {
     pub hogs: usize,
     /// What else went on meanwhile, if it was asked for.
     pub background: Option<Background>,
+    /// The share of the CPUs that the run might use, in percent, if it was limited.
+    pub quota_percent: Option<usize>,
     #[serde(flatten)]
     more: Value,
 }
@@ -124,6 +126,7 @@ impl<S: Suite> Report<S> {
                 seed: plan.seed,
                 hogs: plan.hogs,
                 background: plan.background,
+                quota_percent: plan.quota,
                 more: suite.parameters(plan),
             },
             extent,
@@ -146,7 +149,15 @@ impl<S: Suite> Report<S> {
         };
         let background = self.parameters.background.filter(|one| one.is_thread());
         let background = background.map(|one| format!("{between}{} meanwhile", one.about()));
-        let more = [hogs, background.unwrap_or_default()];
+        let quota = self.parameters.quota_percent.map(|percent| {
+            let cpus = cpus();
+            format!("{between}in a control group that may use {percent} % of {cpus} CPUs")
+        });
+        let more = [
+            hogs,
+            background.unwrap_or_default(),
+            quota.unwrap_or_default(),
+        ];
         self.machine.summary() + &facts.collect::<String>() + &more.concat()
     }
 }

@@ -16,6 +16,7 @@ use kinlock_measure::rounds::{Rounds, Slot};
 
 use super::background::Background;
 use super::plot::Pictured;
+use super::quota;
 use super::results::Report;
 use super::suite::{Due, Entry, Plan};
 use super::team::Team;
@@ -55,6 +56,11 @@ pub struct Common<S: Pictured> {
         value_parser = RangedU64ValueParser::<usize>::new().range(..=1024),
     )]
     hogs: usize,
+    /// The run may use PERCENT of the CPUs' time that it could use, 1 to 100: it is in a control
+    /// group with a limit meanwhile, as containers are. Other busy processes stay outside. Slices
+    /// are at least 0.5 s, without --seconds
+    #[arg(long, value_name = "PERCENT", value_parser = RangedU64ValueParser::<usize>::new().range(1..=100))]
+    quota: Option<usize>,
     /// Show a table per workload and number of threads, too, with waits, fairness and CPU time
     #[arg(long)]
     details: bool,
@@ -83,6 +89,7 @@ impl<S: Pictured> Common<S> {
             seed: self.seed,
             hogs: self.hogs + usize::from(is_busy),
             background,
+            quota: self.quota,
             suite: PhantomData,
         };
         if plan.cells(suite).is_empty() {
@@ -101,6 +108,9 @@ impl<S: Pictured> Common<S> {
     /// Measures everything, or as much as there is time for, and writes the report.
     pub fn run(&self, mut suite: S) -> anyhow::Result<Outcome> {
         let plan = self.plan(&suite)?;
+        if let Some(percent) = plan.quota.filter(|_| !quota::is_inside()) {
+            return quota::run_inside(percent);
+        }
         let outputs = self.destinations.open()?;
         interrupt::listen();
         let machine = Machine::current();
@@ -117,6 +127,9 @@ impl<S: Pictured> Common<S> {
             prepared?;
         }
         let hogs = Hogs::start(plan.hogs)?;
+        if plan.quota.is_some() {
+            hogs.pids().try_for_each(quota::let_out)?;
+        }
         let mut order_rng = Random::stream(plan.seed, u64::MAX);
         let mut results = Vec::new();
         for (workload, threads, _) in cells {

@@ -141,11 +141,16 @@ pub struct Plan<S: Suite> {
     pub hogs: usize,
     /// What else goes on meanwhile.
     pub background: Option<Background>,
+    /// The share of the CPUs that the run may use, in percent, if it is limited.
+    pub quota: Option<usize>,
     pub suite: PhantomData<S>,
 }
 
 /// What a whole run takes unless the length of a slice is given, in seconds.
 const BUDGET: f64 = 60.0;
+
+/// The shortest usual slice with a quota: several of the kernel's periods.
+const LEAST_WITH_QUOTA: f64 = 0.5;
 
 /// CPUs that this process may use.
 pub fn cpus() -> usize {
@@ -174,9 +179,12 @@ impl<S: Suite> Plan<S> {
 
     /// Length of the timed slices of a cell, if the shortest of all are so long.
     pub fn seconds_in(&self, workload: S::Workload, threads: usize, shortest: f64) -> f64 {
+        let limited = self.quota.map_or(0.0, |_| LEAST_WITH_QUOTA);
         match self.same_seconds {
             true => shortest,
-            false => shortest.max(S::least_seconds(workload, threads)),
+            false => shortest
+                .max(S::least_seconds(workload, threads))
+                .max(limited),
         }
     }
 
