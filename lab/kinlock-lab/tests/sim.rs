@@ -398,6 +398,33 @@ fn the_wide_grid_is_simulated_under_the_same_names() {
             .iter()
             .all(|r| r["ops_per_s"]["median"].as_f64() > Some(0.0))
     );
+    for standing in report["grid"].as_array().unwrap() {
+        has_numbers(standing, "ratio p99_ratio cpu_ratio");
+    }
     let svg = fs::read_to_string(svg).unwrap();
     assert!(svg.contains("wide grid, 16 threads") && !svg.contains("core grid"));
+}
+
+#[test]
+fn a_machine_may_have_fewer_cpus_and_a_cell_more_locks() {
+    let line = "sim --machine laptop --threads 8 --seconds 0.005 --seeds 1 --band 0 --locks futex";
+    let used = |more: &str| {
+        let report = json(&format!("{line} {more}"));
+        let result = &report["results"][0];
+        let number = |name: &str| result[name]["median"].as_f64().unwrap();
+        number("ops_per_s") * number("cpu_ns_per_op") / 1e9
+    };
+    let (two, all) = (
+        used("--workload grid:20us/0/2@16 --cpus 2"),
+        used("--workload grid:20us/0/2@16"),
+    );
+    assert!(two < 2.1 && all > 4.0, "{two} {all}");
+    refused(&format!("{line} --cpus 1000"), "the machine has");
+    refused("sim --cpus 0", "--cpus");
+    refused("sim --workload grid:20us/0/2@1", "no such workload");
+    let traced = "--trace-handoffs - --workload grid:20us/0/2@16";
+    refused(
+        &format!("sim --machine laptop --threads 8 {traced}"),
+        "takes several",
+    );
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::RangedU64ValueParser;
 use kinlock_cli::args::ThreadCounts;
 use kinlock_cli::report::Destinations;
 use kinlock_core::config::{LocalLimit, Numa, Scan};
@@ -30,7 +31,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE", default_value = "haswell-ex-4s")]
     pub machine: String,
     /// Workloads, separated by commas. grid stands for all its cells, each of which is a workload,
-    /// such as grid:400ns/100ns/16; grid-core and grid-wide for parts of them. A file that `kinlock record` wrote stands for the locks of the
+    /// such as grid:400ns/100ns/16; grid-core and grid-wide for parts of them. With @8 behind its
+    /// name a cell has 8 locks (up to 1024), of which each operation takes one by chance. A file that `kinlock record` wrote stands for the locks of the
     /// recorded program
     #[arg(
         long,
@@ -54,6 +56,10 @@ pub struct Args {
     /// 2,4,16,64]
     #[arg(long, value_name = "LIST")]
     pub threads: Option<ThreadCounts>,
+    /// How many of the machine's CPUs may be used, the first ones in the order of --placement
+    /// [default: all]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    pub cpus: Option<usize>,
     /// Simulated seconds of each run, after a warm-up of a tenth of that. The default is long
     /// enough to give each of four locality domains its quantum of 10 ms. The cid-* workloads take
     /// longer; cid-intermittent ends after its five runs, whatever this says
@@ -96,7 +102,7 @@ pub struct Args {
     #[arg(
         long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = [
-            "machine", "workload", "quick", "locks", "threads", "seconds", "seeds", "seed", "band",
+            "machine", "workload", "quick", "locks", "threads", "cpus", "seconds", "seeds", "seed", "band",
             "bands", "host_threads", "placement", "numa", "scan", "local_limit", "domain",
             "baseline", "shard",
         ],

@@ -16,7 +16,11 @@ pub fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
         return Ok(());
     }
     let baseline = &report.setup.parameters.baseline;
-    writeln!(out, "grid: throughput over that of {baseline}")?;
+    writeln!(
+        out,
+        "grid: throughput over that of {baseline}, and means of the 99 % wait and of the CPU time \
+         per operation over its"
+    )?;
     let table = means().of(&report.grid);
     writeln!(out, "{}\n", table.text(0..table.headings.len()))?;
     writeln!(out, "By work under the lock / private work / cache lines")?;
@@ -30,6 +34,8 @@ fn means() -> Columns<Standings> {
         .add("threads", |s: &Standings| s.threads)
         .add("lock", |s| s.lock.clone())
         .number("mean", 3, |s| s.ratio)
+        .number("p99", 2, |s| s.p99_ratio)
+        .number("cpu/op", 2, |s| s.cpu_ratio)
         .number("least", 2, |s| s.least)
         .add("in", |s| s.least_cell.clone())
         .add(format!("below {ENOUGH}"), |s| {

@@ -1,5 +1,8 @@
 //! `grid`: work under the lock, private work and cache lines touched under the lock, in many
 //! combinations. A cell is a workload of its own. The benchmark runs the same cells on hardware.
+//!
+//! `grid:400ns/100ns/16@8` is a cell with eight locks, each with lines of its own. Each operation
+//! takes one of them by chance.
 
 use super::cid::{OVERLAP, sleep_until};
 use super::{Body, Constant, Kind, Metered, Prepare, none, work};
@@ -21,14 +24,45 @@ pub fn workload(cell: Cell) -> Kind {
             Length::Asleep => &[OVERLAP, SLACK],
             Length::Constant | Length::Exponential => const { &[OVERLAP] },
         },
-        prepare: Prepare::Cell(cell),
+        prepare: Prepare::Cell(cell, 1),
         unsimulated_seconds: none,
     }
 }
 
-pub(crate) fn prepare(cell: Cell, lock: Metered) -> Rc<dyn Body> {
-    let lines = place_slice(cell.lines as usize, |_| Line(SimU64::new(0)));
+/// The most locks of a cell.
+const MOST_LOCKS: usize = 1024;
+
+/// The cell of that name, with as many locks as it says. Such names are kept to the end of the
+/// process, as workloads are values without owners.
+pub(crate) fn by_name(name: &str) -> Option<Kind> {
+    let Some((cell, locks)) = name.split_once('@') else {
+        return Cell::find(name).map(workload);
+    };
+    let cell = Cell::find(cell)?;
+    let locks = locks
+        .parse()
+        .ok()
+        .filter(|n| (2..=MOST_LOCKS).contains(n))?;
+    Some(Kind {
+        name: Box::leak(format!("{}@{locks}", cell.name()).into_boxed_str()),
+        prepare: Prepare::Cell(cell, locks),
+        ..workload(cell)
+    })
+}
+
+pub(crate) fn prepare(cell: Cell, locks: usize, place: impl Fn() -> Metered) -> Rc<dyn Body> {
+    let all = (0..locks).map(|_| {
+        let lock = place();
+        let lines = place_slice(cell.lines as usize, |_| Line(SimU64::new(0)));
+        (lock, lines)
+    });
+    let all: Vec<(Metered, &[Line])> = all.collect();
     Rc::new(move |me: usize| {
+        let chosen = match all.len() {
+            1 => 0,
+            n => with(|w| w.random()) as usize % n,
+        };
+        let (lock, lines) = &all[chosen];
         half_to_one_and_a_half(cell.private_ns);
         let section = section(cell);
         lock.lock(me);
@@ -142,6 +176,75 @@ mod tests {
                 assert!(range.contains(&took), "{name} {lock}: {took}");
             }
         }
+    }
+
+    #[test]
+    fn many_locks_do_not_wait_for_each_other() {
+        let ops = |name: &str| {
+            let machine = machine::load("laptop").unwrap();
+            let run = Run {
+                seconds: 0.02,
+                ..Run::new(
+                    machine,
+                    by_name(name).unwrap(),
+                    locks::by_name("mutex").unwrap(),
+                    4,
+                )
+            };
+            run.execute().unwrap().ops_per_us()
+        };
+        let (one, many) = (ops("grid:20us/0/2"), ops("grid:20us/0/2@64"));
+        assert!(many > 3.0 * one, "{one} {many}");
+        assert!(by_name("grid:20us/0/2@64").unwrap().has_many_locks());
+        assert!(!by_name("grid:20us/0/2").unwrap().has_many_locks());
+        for name in [
+            "grid:20us/0/2@1",
+            "grid:20us/0/2@x",
+            "grid:20us/0/3@2",
+            "lock2@2",
+        ] {
+            assert!(by_name(name).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn cpu_time_is_that_of_threads_that_run() {
+        let run = |name: &str, threads, cpus| {
+            let machine = machine::load("laptop").unwrap();
+            let run = Run {
+                seconds: 0.05,
+                cpus,
+                ..Run::new(
+                    machine,
+                    by_name(name).unwrap(),
+                    locks::by_name("futex").unwrap(),
+                    threads,
+                )
+            };
+            let outcome = run.execute().unwrap();
+            (
+                outcome.cpu_ns_per_op(),
+                outcome.cpu_seconds / outcome.seconds,
+            )
+        };
+        let (per_op, cpus) = run("grid:20us/10us/2", 1, None);
+        assert!(
+            (29e3..33e3).contains(&per_op) && (0.99..1.01).contains(&cpus),
+            "{per_op} {cpus}"
+        );
+        // Who sleeps in a section takes none.
+        let (per_op, cpus) = run("grid:200us-sleep/10us/2", 1, None);
+        assert!(
+            (10e3..25e3).contains(&per_op) && cpus < 0.1,
+            "{per_op} {cpus}"
+        );
+        // Two CPUs, however many threads and locks there are.
+        for name in ["grid:20us/0/2", "grid:20us/0/2@64"] {
+            let (_, cpus) = run(name, 8, Some(2));
+            assert!(cpus < 2.001, "{name}: {cpus}");
+        }
+        let (_, cpus) = run("grid:20us/0/2@64", 8, Some(2));
+        assert!(cpus > 1.8, "{cpus}");
     }
 
     #[test]
