@@ -23,7 +23,7 @@ use kinlock_cli::report::{self, Destinations, Flags, Pictures, Plot};
 use kinlock_measure::progress;
 use kinlock_measure::stats::Summary;
 use kinlock_measure::workloads::counter;
-use kinlock_measure::workloads::grid::Cell;
+use kinlock_measure::workloads::grid::{Cell, Part};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ use crate::simulation::band::median;
 /// Example: kinlock-lab validate --json validate.json
 #[derive(clap::Args)]
 pub struct Args {
-    /// All cells of the grid, not a fifth
+    /// All cells of grid-core, not a fifth
     #[arg(long)]
     all: bool,
     /// Seconds of each measurement
@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let outputs = args.destinations.open()?;
     // As it is before the measurements.
     let machine = Machine::current();
-    let cells = Cell::chosen(!args.all).into_iter().map(Cell::name);
+    let cells = Cell::chosen(&[Part::Core], !args.all).into_iter().map(Cell::name);
     let workloads: Vec<_> = [counter::NAME].into_iter().chain(cells).collect();
     let folder = tempfile::tempdir().context("cannot make a folder for results")?;
     let bar = progress::bar(args.quiet, workloads.len(), || ());

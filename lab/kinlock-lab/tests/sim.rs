@@ -338,7 +338,7 @@ fn help_has_an_example() {
 #[test]
 fn the_grid_says_how_locks_stand_in_its_cells() {
     let report =
-        json("sim --workload grid --quick --threads 2,3 --seconds 0.0005 --seeds 1 --band 0");
+        json("sim --workload grid-core --quick --threads 2,3 --seconds 0.0005 --seeds 1 --band 0");
     assert_eq!(report["parameters"]["baseline"], "futex");
     let ratios = |threads: u64| {
         let results = report["results"].as_array().unwrap().iter();
@@ -377,5 +377,54 @@ fn the_grid_says_how_locks_stand_in_its_cells() {
     }
     let text = done("sim --workload grid:0/0/2 --seconds 0.0005 --seeds 1");
     assert!(text.contains("grid: throughput over that of futex") && text.contains("grid:0/0/2"));
-    refused("sim --quick", "--quick is for the workload grid");
+    refused(
+        "sim --quick",
+        "--quick is for the workloads grid, grid-core and grid-wide",
+    );
+}
+
+#[test]
+fn the_wide_grid_is_simulated_under_the_same_names() {
+    let folder = TempDir::new().unwrap();
+    let svg = folder.path().join("wide.svg");
+    let line = "sim --workload grid-wide --quick --seconds 0.004 --seeds 1 --band 0";
+    let report = json(&format!("{line} --locks mutex --plot {}", svg.display()));
+    let threads = &report["parameters"]["threads"];
+    assert_eq!(*threads, serde_json::json!([2, 4, 16]));
+    let results = report["results"].as_array().unwrap();
+    assert_eq!(results.len(), 6 * 3 * 2);
+    assert!(
+        results
+            .iter()
+            .all(|r| r["ops_per_s"]["median"].as_f64() > Some(0.0))
+    );
+    for standing in report["grid"].as_array().unwrap() {
+        has_numbers(standing, "ratio p99_ratio cpu_ratio");
+    }
+    let svg = fs::read_to_string(svg).unwrap();
+    assert!(svg.contains("wide grid, 16 threads") && !svg.contains("core grid"));
+}
+
+#[test]
+fn a_machine_may_have_fewer_cpus_and_a_cell_more_locks() {
+    let line = "sim --machine laptop --threads 8 --seconds 0.005 --seeds 1 --band 0 --locks futex";
+    let used = |more: &str| {
+        let report = json(&format!("{line} {more}"));
+        let result = &report["results"][0];
+        let number = |name: &str| result[name]["median"].as_f64().unwrap();
+        number("ops_per_s") * number("cpu_ns_per_op") / 1e9
+    };
+    let (two, all) = (
+        used("--workload grid:20us/0/2@16 --cpus 2"),
+        used("--workload grid:20us/0/2@16"),
+    );
+    assert!(two < 2.1 && all > 4.0, "{two} {all}");
+    refused(&format!("{line} --cpus 1000"), "the machine has");
+    refused("sim --cpus 0", "--cpus");
+    refused("sim --workload grid:20us/0/2@1", "no such workload");
+    let traced = "--trace-handoffs - --workload grid:20us/0/2@16";
+    refused(
+        &format!("sim --machine laptop --threads 8 {traced}"),
+        "takes several",
+    );
 }

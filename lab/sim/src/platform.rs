@@ -193,7 +193,7 @@ impl Spinning for Sim {
         if let Some(answer) = with(World::oversubscribed_by_chance) {
             return answer;
         }
-        Self::waiters().in_use() as usize > with(|w| w.machine().shape.cpus())
+        Self::waiters().in_use() as usize > with(|w| w.usable_cpus)
     }
 
     fn back_off(nanos: u64) {

@@ -28,6 +28,9 @@ pub struct Run {
     pub lock: locks::Kind,
     /// Threads, 1 or more; beyond the machine's CPUs they share them.
     pub threads: usize,
+    /// How many of the machine's CPUs may be used, the first ones in the order in which they are
+    /// given to threads; `None`: all.
+    pub cpus: Option<usize>,
     /// Where threads run; `None`: as the workload was measured.
     pub placement: Option<Placement>,
     /// What the library's NUMA-aware lock is configured to.
@@ -56,6 +59,9 @@ pub struct Outcome {
     pub per_thread: Vec<u64>,
     /// Simulated seconds that they took, with what the workload accounts for without simulating it.
     pub seconds: f64,
+    /// How long CPUs were busy in them, all together, in seconds: they computed, waited for memory,
+    /// spun, or switched to a thread.
+    pub cpu_seconds: f64,
     /// How long acquisitions of the lock took, in nanoseconds.
     pub waits: Histogram<u64>,
     /// The longest of those for reading, and for writing. `None` if no thread read.
@@ -98,6 +104,7 @@ impl Run {
             workload,
             lock,
             threads,
+            cpus: None,
             placement: None,
             tuning,
             domain: DomainKind::Node,
@@ -154,6 +161,8 @@ impl Run {
             tuning: self.tuning,
             domain: self.domain,
             seed: self.seed,
+            cpus: self.cpus,
+            start,
             end,
             // A thread that has not ended by then never will.
             limit: end + self.cycles(seconds + 1.0) * 10,
@@ -182,7 +191,9 @@ impl Run {
             Prepare::Lock(prepare) | Prepare::ReaderWriter(prepare) => {
                 prepare(self.threads, self.place_lock(meter))
             }
-            Prepare::Cell(cell) => grid::prepare(cell, self.place_lock(meter)),
+            Prepare::Cell(cell, locks) => {
+                grid::prepare(cell, locks, || self.place_lock(Rc::clone(&meter)))
+            }
             Prepare::Recorded(replay) => {
                 replay.prepare(self.threads, || (self.lock.place)(self.threads), meter)
             }
@@ -212,6 +223,7 @@ impl Run {
             ops: meter.per_thread.iter().sum(),
             per_thread: meter.per_thread.clone(),
             seconds,
+            cpu_seconds: world.costs().nanos(world.busy) / 1e9,
             waits: meter.waits.clone(),
             longest: (meter.reads > 0).then_some(meter.longest),
             handoffs: meter.handoffs,
@@ -234,6 +246,11 @@ impl Run {
 pub const MAX_THREADS: usize = 4096;
 
 impl Outcome {
+    /// CPU time per operation, in nanoseconds; that of the whole run if there was none.
+    pub fn cpu_ns_per_op(&self) -> f64 {
+        self.cpu_seconds * 1e9 / self.ops.max(1) as f64
+    }
+
     /// Throughput, in operations per microsecond of simulated time.
     pub fn ops_per_us(&self) -> f64 {
         self.ops as f64 / (self.seconds * 1e6)

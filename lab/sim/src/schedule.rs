@@ -112,6 +112,8 @@ impl Schedule {
             tuning: Tuning::DEFAULT,
             domain: self.domain,
             seed: self.seed,
+            cpus: None,
+            start: 0,
             end: 0,
             limit: costs.cycles(self.max_nanos as f64),
             max_accesses: self.max_accesses,

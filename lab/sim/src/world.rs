@@ -141,6 +141,10 @@ struct Cpu {
     running: Option<usize>,
     queue: VecDeque<usize>,
     slice_end: u64,
+    /// Since when it is busy with the running thread, and the switch to that.
+    since: u64,
+    /// Whether threads may run on it.
+    usable: bool,
 }
 
 /// A thread that sleeps.
@@ -176,6 +180,12 @@ pub(crate) struct World {
     pub(crate) waiters: Option<&'static dyn Any>,
     /// The table of announced readers, likewise.
     pub(crate) announced: Option<&'static dyn Any>,
+    /// How many CPUs threads may run on.
+    pub(crate) usable_cpus: usize,
+    /// From when to when CPU time counts, in cycles.
+    counting: Range<u64>,
+    /// How long CPUs were busy in that time, in cycles, all together.
+    pub(crate) busy: u64,
     pub(crate) accesses: u64,
     pub(crate) switches: u64,
     pub(crate) traffic: Traffic,
@@ -208,6 +218,10 @@ pub(crate) struct Setup {
     pub(crate) tuning: Tuning,
     pub(crate) domain: DomainKind,
     pub(crate) seed: u64,
+    /// How many of the machine's CPUs may be used; `None`: all.
+    pub(crate) cpus: Option<usize>,
+    /// When the warm-up ends, in cycles.
+    pub(crate) start: u64,
     /// When workloads are to end, in cycles.
     pub(crate) end: u64,
     /// When a run counts as stuck, in cycles.
@@ -310,6 +324,9 @@ impl World {
             ended: 0,
             limit: setup.limit,
             end: setup.end,
+            counting: setup.start..setup.end,
+            busy: 0,
+            usable_cpus: 0,
             tuning: setup.tuning,
             domain: setup.domain,
             waiters: None,

@@ -199,7 +199,7 @@ fn the_grid_says_where_our_lock_stands() {
     let folder = TempDir::new().unwrap();
     let svg = folder.path().join("grid.svg");
     let plot = svg.to_str().unwrap();
-    let line = "bench --seconds 0.002 --rounds 1 --workload grid --quick --hogs 1";
+    let line = "bench --seconds 0.002 --rounds 1 --workload grid-core --quick --hogs 1";
     let report = json(&format!("{line} --threads 2,3 --plot {plot}"));
     assert_eq!(report["parameters"]["hogs"], 1);
     // Twelve cells with two numbers of threads and the five mutexes.
@@ -210,35 +210,105 @@ fn the_grid_says_where_our_lock_stands() {
     for (standings, threads) in by_threads.iter().zip([2, 3]) {
         assert_eq!(standings["threads"], threads);
         assert_eq!(standings["lock"], "kinlock-mutex");
-        let fields = "ratio cpu_ratio costly_cells too_long_waits least_min_over_mean \
-                      ratio_to.std-mutex ratio_to.usync";
+        assert_eq!(standings["part"], "core");
+        let fields = "ratio cpu_ratio costly_cells p99_ratio too_long_waits \
+                      least_min_over_mean ratio_to.std-mutex ratio_to.usync";
         has_numbers(standings, fields);
         let cells = list(&standings["cells"]);
         assert_eq!(cells.len(), 12);
         let fields = "section_ns private_ns lines ratio cpu_ratio cpu_over_least \
-                      cpu_ns_per_op longest_wait_ns parking_lot_longest_wait_ns min_over_mean";
+                      cpu_ns_per_op longest_wait_ns parking_lot_longest_wait_ns min_over_mean \
+                      p99_wait_ns p99_over_least peer_cpu_ns_per_op peer_p99_wait_ns \
+                      peer_longest_wait_ns peer_min_over_mean";
         cells.iter().for_each(|cell| has_numbers(cell, fields));
     }
     let svg = fs::read_to_string(svg).unwrap();
     assert!(svg.contains("1 other busy process") && svg.contains("128 cache lines"));
-    assert!(svg.contains("grid, 3 threads: kinlock-mutex over the best peer"));
+    assert!(svg.contains("core grid, 3 threads: kinlock-mutex over the best peer"));
+}
+
+#[test]
+fn the_wide_grid_has_threads_and_a_map_of_its_own() {
+    let folder = TempDir::new().unwrap();
+    let svg = folder.path().join("grid.svg");
+    let plot = svg.to_str().unwrap();
+    let line = "bench --seconds 0.002 --rounds 1 --workload grid-wide --quick";
+    let report = json(&format!(
+        "{line} --locks kinlock-mutex,std-mutex --plot {plot}"
+    ));
+    // Six cells with three numbers of threads and two mutexes.
+    assert_eq!(list(&report["results"]).len(), 6 * 3 * 2);
+    let by_threads = list(&report["grid"]).iter();
+    let threads = by_threads.map(|standings| {
+        assert_eq!(standings["part"], "wide");
+        let cells = list(&standings["cells"]);
+        for length in ["constant", "exponential", "asleep"] {
+            assert!(
+                cells.iter().any(|cell| cell["length"] == length),
+                "{length}"
+            );
+        }
+        standings["threads"].as_u64().unwrap()
+    });
+    assert_eq!(threads.collect::<Vec<_>>(), [2, 4, 16]);
+    let svg = fs::read_to_string(svg).unwrap();
+    assert!(svg.contains("wide grid, 16 threads") && svg.contains("200us-sleep"));
+    assert!(!svg.contains("128 cache lines"));
 }
 
 #[test]
 fn people_see_the_grid_on_a_screen() {
     let line = "bench --seconds 0.002 --rounds 1 --threads 2 --locks kinlock-mutex,tas --hogs 2";
+    let rows = |text: &str| {
+        text.lines()
+            .filter(|line| line.starts_with("grid:"))
+            .count()
+    };
     let text = ends(0, &format!("{line} --workload grid --quick"));
     assert!(text.contains("2 other busy processes meanwhile"), "{text}");
-    let worst = text.lines().filter(|line| line.starts_with("grid:"));
-    assert_eq!(worst.count(), 5, "{text}");
+    // The five worst of the core, and of the wide cells.
+    assert_eq!(rows(&text), 10, "{text}");
     let widest = text.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(110), "{text}");
     assert!(!text.contains("ops/s"), "{text}");
+    let all = ends(0, &format!("{line} --workload grid-wide --quick --details"));
+    // A row for each, and a table for each, with two lines above it.
+    assert_eq!(rows(&all), 6 + 2 * 6, "{all}");
     // A cell may be named; other workloads keep their rows.
     let text = ends(0, &format!("{line} --workload grid:0/0/2,empty --details"));
     for expected in ["grid:0/0/2, 2 threads", "empty       2"] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
+}
+
+#[test]
+fn a_thread_in_the_background_is_told_and_does_not_count() {
+    let line = "--workload counter,readers-90 --threads 1,2 --locks kinlock-mutex,std-mutex";
+    for (kind, told) in [("nice", "at nice 19"), ("idle", "under SCHED_IDLE")] {
+        let report = json(&format!("{SHORT} {line} --background {kind}"));
+        assert_eq!(report["parameters"]["background"], kind);
+        assert_eq!(report["parameters"]["hogs"], 0);
+        assert_eq!(list(&report["results"]).len(), 2 * 2 * 2);
+        for result in list(&report["results"]) {
+            let ops = list(&result["rounds"][0]["ops_per_thread"]).len();
+            assert_eq!(Some(ops as u64), result["threads"].as_u64());
+        }
+        let text = ends(0, &format!("{SHORT} {line} --background {kind}"));
+        assert!(
+            text.contains(&format!("takes the lock, {told} meanwhile")),
+            "{text}"
+        );
+    }
+    // Workloads with threads of their own are left out.
+    let line = "bench --seconds 0.002 --rounds 1 --threads 1 --locks std-mutex --background idle";
+    let report = json(line);
+    assert!(names(&report, "workload").contains(&"counter"));
+    assert!(!names(&report, "workload").contains(&"pingpong"));
+    let report = json(&format!(
+        "{SHORT} --workload empty --threads 1 --background busy"
+    ));
+    assert_eq!(report["parameters"]["hogs"], 1);
+    assert_eq!(report["parameters"]["background"], "busy");
 }
 
 #[test]

@@ -55,6 +55,11 @@ impl Random {
         self.next() as f64 / (1u64 << 48) as f64
     }
 
+    /// A number of the exponential distribution with mean 1.
+    pub fn exponential(&mut self) -> f64 {
+        exponential(|| self.unit())
+    }
+
     /// Makes all later numbers depend on `x`, too.
     #[inline]
     pub fn stir(&mut self, x: u64) {
@@ -85,6 +90,34 @@ impl Random {
     }
 }
 
+/// A number of the exponential distribution with mean 1, from numbers that `unit` draws from 0 up to
+/// but not including 1, five on average.
+///
+/// This is von Neumann's method. It compares numbers and takes no logarithm: the last bit of a
+/// logarithm depends on the processor, and simulations give the same everywhere.
+pub fn exponential(mut unit: impl FnMut() -> f64) -> f64 {
+    let mut whole = 0.0;
+    loop {
+        let first = unit();
+        let mut last = first;
+        // A run of falling numbers that begins with x has n or more with probability
+        // x^(n-1) / (n-1)!. So its length is odd with probability e^-x.
+        let mut is_odd = true;
+        loop {
+            let next = unit();
+            if next >= last {
+                break;
+            }
+            last = next;
+            is_odd = !is_odd;
+        }
+        if is_odd {
+            return whole + first;
+        }
+        whole += 1.0;
+    }
+}
+
 /// Scrambles a number: each bit of the result depends on all bits of `x` (the finaliser of
 /// SplitMix64).
 pub const fn mix(x: u64) -> u64 {
@@ -107,6 +140,19 @@ mod tests {
                 assert!((0.0..1.0).contains(&random.unit()));
             }
             assert!(seen.iter().all(|&n| (800..1200).contains(&n)), "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn exponential_numbers_have_their_mean_and_their_tail() {
+        let mut random = Random::stream(1, 1);
+        let all: Vec<f64> = (0..100_000).map(|_| random.exponential()).collect();
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        assert!((0.98..1.02).contains(&mean), "{mean}");
+        for above in [0.5, 1.0, 2.5, 5.0_f64] {
+            let share = all.iter().filter(|&&x| x > above).count() as f64 / all.len() as f64;
+            let expected = (-above).exp();
+            assert!((share / expected - 1.0).abs() < 0.15, "{above}: {share}");
         }
     }
 

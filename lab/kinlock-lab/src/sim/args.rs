@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::RangedU64ValueParser;
 use kinlock_cli::args::ThreadCounts;
 use kinlock_cli::report::Destinations;
 use kinlock_core::config::{LocalLimit, Numa, Scan};
 use kinlock_linux::topology::DomainKind;
+use kinlock_sim::workloads::grid::{self, Part};
 use kinlock_sim::{Placement, locks, workloads};
 
 use super::part::Shard;
@@ -29,7 +31,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE", default_value = "haswell-ex-4s")]
     pub machine: String,
     /// Workloads, separated by commas. grid stands for all its cells, each of which is a workload,
-    /// such as grid:400ns/100ns/16. A file that `kinlock record` wrote stands for the locks of the
+    /// such as grid:400ns/100ns/16; grid-core and grid-wide for parts of them. With @8 behind its
+    /// name a cell has 8 locks (up to 1024), of which each operation takes one by chance. A file that `kinlock record` wrote stands for the locks of the
     /// recorded program
     #[arg(
         long,
@@ -39,7 +42,7 @@ pub struct Args {
         value_parser = workload,
     )]
     pub workload: Vec<Asked>,
-    /// For grid: run only a fifth of its cells
+    /// For grid, grid-core and grid-wide: run only a fifth of their cells
     #[arg(long)]
     pub quick: bool,
     /// Locks, separated by commas; the baseline is always added. With cid-* workloads name policies
@@ -49,9 +52,14 @@ pub struct Args {
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = lock)]
     pub locks: Vec<locks::Kind>,
     /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..142 [default:
-    /// doubling up to the machine's CPUs; for grid: 2,16,64]
+    /// doubling up to the machine's CPUs; for grid-core: 2,16,64; for grid-wide: 2,4,16; for both:
+    /// 2,4,16,64]
     #[arg(long, value_name = "LIST")]
     pub threads: Option<ThreadCounts>,
+    /// How many of the machine's CPUs may be used, the first ones in the order of --placement
+    /// [default: all]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    pub cpus: Option<usize>,
     /// Simulated seconds of each run, after a warm-up of a tenth of that. The default is long
     /// enough to give each of four locality domains its quantum of 10 ms. The cid-* workloads take
     /// longer; cid-intermittent ends after its five runs, whatever this says
@@ -94,7 +102,7 @@ pub struct Args {
     #[arg(
         long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = [
-            "machine", "workload", "quick", "locks", "threads", "seconds", "seeds", "seed", "band",
+            "machine", "workload", "quick", "locks", "threads", "cpus", "seconds", "seeds", "seed", "band",
             "bands", "host_threads", "placement", "numa", "scan", "local_limit", "domain",
             "baseline", "shard",
         ],
@@ -123,18 +131,18 @@ pub struct Args {
 #[derive(Clone, Copy, Debug)]
 pub enum Asked {
     Kind(workloads::Kind),
-    /// All cells of the grid, or a fifth of them.
-    Grid,
+    /// All cells of these parts of the grid, or a fifth of them.
+    Grid(&'static [Part]),
 }
 
-const GRID: &str = "grid";
+const GRIDS: [&str; 3] = ["grid", "grid-core", "grid-wide"];
 
 fn workload(name: &str) -> Result<Asked, String> {
-    if name == GRID {
-        return Ok(Asked::Grid);
+    if let Some(parts) = grid::parts(name) {
+        return Ok(Asked::Grid(parts));
     }
     let known = workloads::ALL.iter().chain(workloads::IDS);
-    let known = known.map(|kind| kind.name).chain([GRID]);
+    let known = known.map(|kind| kind.name).chain(GRIDS);
     if Path::new(name).is_file() {
         return recording::load(name)
             .map(Asked::Kind)

@@ -7,7 +7,7 @@ use kinlock_cli::report::cells::{Cells, Compared};
 use kinlock_cli::report::plot::heat;
 use kinlock_cli::report::plot::{Area, Drawn};
 use kinlock_cli::report::table::{Columns, Table};
-use kinlock_sim::workloads::grid::Cell;
+use kinlock_sim::workloads::grid::{Cell, Part};
 
 use super::results::{ENOUGH, Entry, Report, Standings, is_cell};
 
@@ -16,7 +16,11 @@ pub fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
         return Ok(());
     }
     let baseline = &report.setup.parameters.baseline;
-    writeln!(out, "grid: throughput over that of {baseline}")?;
+    writeln!(
+        out,
+        "grid: throughput over that of {baseline}, and means of the 99 % wait and of the CPU time \
+         per operation over its"
+    )?;
     let table = means().of(&report.grid);
     writeln!(out, "{}\n", table.text(0..table.headings.len()))?;
     writeln!(out, "By work under the lock / private work / cache lines")?;
@@ -30,6 +34,8 @@ fn means() -> Columns<Standings> {
         .add("threads", |s: &Standings| s.threads)
         .add("lock", |s| s.lock.clone())
         .number("mean", 3, |s| s.ratio)
+        .number("p99", 2, |s| s.p99_ratio)
+        .number("cpu/op", 2, |s| s.cpu_ratio)
         .number("least", 2, |s| s.least)
         .add("in", |s| s.least_cell.clone())
         .add(format!("below {ENOUGH}"), |s| {
@@ -59,21 +65,38 @@ fn cells(report: &Report) -> Table {
     }
 }
 
-/// The height of a map.
-pub fn height() -> u32 {
-    heat::grid_height()
+/// The parts of the grid that have cells in the report.
+fn parts(report: &Report) -> Vec<Part> {
+    let is_there = |part: &Part| {
+        let mut entries = report.results.iter();
+        entries.any(|e| Cell::find(&e.workload).is_some_and(|cell| cell.part() == *part))
+    };
+    Part::ALL.into_iter().filter(is_there).collect()
 }
 
-/// Draws a map of how a lock stands.
+/// The height of the maps of a lock and number of threads.
+pub fn height(report: &Report) -> u32 {
+    parts(report).into_iter().map(heat::grid_height).sum()
+}
+
+/// Draws maps of how a lock stands, one for each part of the grid.
 pub fn draw(area: &Area, report: &Report, of: &Standings) -> Drawn {
     let entries = report.results.iter();
     let own = entries.filter(|e| (e.threads, &e.lock) == (of.threads, &of.lock));
     let ratio = |e: &Entry| Some((Cell::find(&e.workload)?, e.ratio.over_runs.median));
+    let values = own.filter_map(ratio);
     let (lock, threads, mean) = (&of.lock, of.threads, of.ratio);
     let baseline = &report.setup.parameters.baseline;
-    let heading = format!(
-        "{threads} threads: throughput of {lock} over {baseline}'s, by work under the lock; mean \
-         {mean:.3}"
-    );
-    heat::draw_grid(area, &heading, true, own.filter_map(ratio))
+    let mut rest = area.clone();
+    for part in parts(report) {
+        let (map, below) = rest.split_vertically(heat::grid_height(part));
+        rest = below;
+        let name = part.name();
+        let heading = format!(
+            "{name} grid, {threads} threads: throughput of {lock} over {baseline}'s, by work under \
+             the lock; mean of all {mean:.3}"
+        );
+        heat::draw_grid(&map, part, &heading, true, values.clone())?;
+    }
+    Ok(())
 }

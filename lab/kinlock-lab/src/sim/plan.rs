@@ -1,5 +1,7 @@
 //! What `kinlock-lab sim` is to simulate, and in which order.
 
+use std::collections::BTreeSet;
+
 use anyhow::{bail, ensure};
 use kinlock_cli::args::{ThreadCounts, keep_first};
 use kinlock_cli::parameters::Parameters as Flags;
@@ -7,6 +9,7 @@ use kinlock_core::config::{Numa, Tuning};
 use kinlock_linux::topology::DomainKind;
 use kinlock_measure::machine::MachineEntry;
 use kinlock_sim::locks::{self, Genre};
+use kinlock_sim::workloads::Prepare;
 use kinlock_sim::workloads::grid::{self, Cell};
 use kinlock_sim::{Machine, Run, machine, workloads};
 
@@ -43,13 +46,12 @@ impl<'a> Plan<'a> {
         locks.push(baseline);
         keep_first(&mut locks, |kind| kind.name);
         keep_first(&mut workloads, |kind| kind.name);
-        let cpus = machine.shape.cpus();
+        let all = machine.shape.cpus();
+        let cpus = args.cpus.unwrap_or(all);
+        ensure!(cpus <= all, "--cpus {cpus}: the machine has {all}");
         let threads = match &args.threads {
             Some(ThreadCounts(threads)) => threads.clone(),
-            None if workloads.iter().all(|kind| Cell::find(kind.name).is_some()) => {
-                grid::THREADS.to_vec()
-            }
-            None => usual_threads(cpus),
+            None => threads_on_grid(&workloads).unwrap_or_else(|| usual_threads(cpus)),
         };
         for workload in &workloads {
             check(workload, &locks, cpus, &threads)?;
@@ -85,12 +87,12 @@ impl<'a> Plan<'a> {
             bail!("--trace-handoffs takes one workload, and one number of threads: --threads 36");
         };
         ensure!(
-            workload.takes() == Genre::Lock && workload.replay().is_none(),
+            workload.takes() == Genre::Lock && !workload.has_many_locks(),
             "--trace-handoffs takes a workload with one lock, and {} takes {}",
             workload.name,
-            match workload.replay() {
-                Some(_) => "several",
-                None => workload.takes().plural(),
+            match workload.has_many_locks() {
+                true => "several",
+                false => workload.takes().plural(),
             }
         );
         let asked = |lock: &&locks::Kind| {
@@ -141,6 +143,7 @@ impl<'a> Plan<'a> {
                 variants: self.variants.clone(),
                 baseline: self.baseline.name.to_owned(),
                 threads: self.threads.clone(),
+                cpus: args.cpus,
                 numa: args.numa.to_string(),
                 reorder: self.reorder(),
                 scan: args.scan.to_string(),
@@ -163,6 +166,7 @@ impl<'a> Plan<'a> {
         tuning.scan = args.scan;
         tuning.limit = args.local_limit;
         Run {
+            cpus: args.cpus,
             placement: args.placement,
             tuning,
             domain: args.domain,
@@ -196,6 +200,7 @@ impl<'a> Plan<'a> {
             .add("workload", workloads)
             .add("locks", locks)
             .add("threads", &self.threads)
+            .add("cpus", args.cpus)
             .add("seconds", args.seconds)
             .add("seeds", args.sampling.seeds)
             .add("seed", args.sampling.seed)
@@ -215,19 +220,28 @@ impl<'a> Plan<'a> {
 
 /// What was asked for, with the grid's cells in its place.
 fn workloads(args: &Args) -> anyhow::Result<Vec<workloads::Kind>> {
-    let is_grid = |asked: &Asked| matches!(asked, Asked::Grid);
+    let is_grid = |asked: &Asked| matches!(asked, Asked::Grid(_));
     ensure!(
         !args.quick || args.workload.iter().any(is_grid),
-        "--quick is for the workload grid, which --workload leaves out"
+        "--quick is for the workloads grid, grid-core and grid-wide, which --workload leaves out"
     );
     let kinds = |asked: &Asked| match asked {
         Asked::Kind(kind) => vec![*kind],
-        Asked::Grid => {
-            let cells = Cell::chosen(args.quick).into_iter();
+        Asked::Grid(parts) => {
+            let cells = Cell::chosen(parts, args.quick).into_iter();
             cells.map(grid::workload).collect()
         }
     };
     Ok(args.workload.iter().flat_map(kinds).collect())
+}
+
+/// The numbers of threads that the cells are meant for, if all workloads are cells.
+fn threads_on_grid(workloads: &[workloads::Kind]) -> Option<Vec<usize>> {
+    let cells = workloads.iter().map(|kind| Cell::find(kind.name));
+    let cells: Vec<Cell> = cells.collect::<Option<_>>()?;
+    let threads = cells.iter().flat_map(|cell| cell.part().threads());
+    let threads: BTreeSet<usize> = threads.collect();
+    Some(threads.into_iter().collect())
 }
 
 /// The numbers of threads that are simulated unless asked otherwise: doubling, and all CPUs.
@@ -248,7 +262,7 @@ fn usual_locks(first: &workloads::Kind) -> (Vec<locks::Kind>, locks::Kind) {
             known("invalidation-locked"),
         ),
         Genre::ReaderWriter => (locks::rwlock::ALL.to_vec(), known("rwlock-central")),
-        Genre::Lock if Cell::find(first.name).is_some() || first.replay().is_some() => {
+        Genre::Lock if matches!(first.prepare, Prepare::Cell(..) | Prepare::Recorded(_)) => {
             let names = ["futex", "mutex", "mutex-cna"];
             (names.map(known).to_vec(), known("futex"))
         }

@@ -30,7 +30,7 @@ fn size(report: &Report) -> (u32, u32) {
         WIDTH,
         TITLE_HEIGHT
             + PANEL_HEIGHT * panels(report).len() as u32
-            + grid::height() * report.grid.len() as u32,
+            + grid::height(report) * report.grid.len() as u32,
     )
 }
 
@@ -61,7 +61,7 @@ fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
         curves::draw(&chart, &curves, "operations per microsecond")?;
     }
     for standings in &report.grid {
-        let (area, below) = rest.split_vertically(grid::height());
+        let (area, below) = rest.split_vertically(grid::height(report));
         rest = below;
         grid::draw(&area, report, standings)?;
     }

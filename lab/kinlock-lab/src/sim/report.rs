@@ -68,6 +68,7 @@ impl Cells for Report {
                 .add("max write", longest(|l| l.write)),
         };
         columns
+            .add("cpu/op", |e| time(e.cpu_ns_per_op.median))
             .add("local", |e| local_share(e.handoffs))
             .add("remote/op", |e| three_digits(e.traffic["remote"]))
             .add("events/s", |e| rate(e.events_per_host_second))
@@ -95,6 +96,7 @@ impl Cells for Report {
         columns
             .add("events", |e| e.events)
             .number("events_per_host_second", 0, |e| e.events_per_host_second)
+            .number("cpu_ns_per_op", 3, |e| e.cpu_ns_per_op.median)
     }
 
     fn heading(&self) -> String {

@@ -41,6 +41,8 @@ pub struct Entry {
     pub ops_per_s: Summary,
     /// Nanoseconds from one operation to the next, of any thread.
     pub ns_per_op: Summary,
+    /// CPU time of all threads per operation.
+    pub cpu_ns_per_op: Summary,
     /// Throughput over the baseline's with the same seed and latencies.
     pub ratio: Ratio,
     /// Medians over the seeds.
@@ -142,6 +144,7 @@ impl Entry {
             ops_per_us,
             ops_per_s: ops_per_us.times(1e6).into(),
             ns_per_op: Band::of(samples, |sample| over(1e3, sample.ops_per_us)).into(),
+            cpu_ns_per_op: Band::of(samples, |sample| sample.cpu_ns_per_op).into(),
             ratio: Ratio {
                 to: baseline.to_owned(),
                 over_runs: ratios.into(),
@@ -202,6 +205,9 @@ pub struct Standings {
     pub lock: String,
     /// Geometric mean of the ratios of throughput.
     pub ratio: f64,
+    /// The same of the 99 % waits, and of the CPU time per operation.
+    pub p99_ratio: f64,
+    pub cpu_ratio: f64,
     pub cells: usize,
     /// How many ratios are below [`ENOUGH`].
     pub cells_below: usize,
@@ -233,14 +239,28 @@ fn standings(results: &[Entry]) -> Vec<Standings> {
     });
     let of = |key: &(usize, &String)| {
         let own = entries.iter().filter(|e| (e.threads, &e.lock) == *key);
-        Standings::of(&own.copied().collect::<Vec<_>>())
+        let pairs = own.map(|&own| {
+            let is_base = |e: &&Entry| {
+                (&e.workload, e.threads, &e.lock) == (&own.workload, own.threads, &own.ratio.to)
+            };
+            let base = results.iter().find(is_base);
+            (own, base.expect("each cell has the baseline"))
+        });
+        Standings::of(&pairs.collect::<Vec<_>>())
     };
     keys.iter().map(of).collect()
 }
 
 impl Standings {
-    /// Of a lock's entries, at least one.
-    fn of(entries: &[&Entry]) -> Self {
+    /// Of a lock's entries, at least one, each with the baseline's.
+    fn of(pairs: &[(&Entry, &Entry)]) -> Self {
+        let entries: Vec<_> = pairs.iter().map(|(own, _)| *own).collect();
+        let mean = |of: fn(&Entry) -> f64| {
+            let ratios = pairs
+                .iter()
+                .map(|(own, base)| of(own).max(1.0) / of(base).max(1.0));
+            geometric_mean(ratios)
+        };
         let ratio = |e: &&Entry| e.ratio.over_runs.median;
         let least = entries
             .iter()
@@ -250,6 +270,8 @@ impl Standings {
             threads: least.threads,
             lock: least.lock.clone(),
             ratio: geometric_mean(entries.iter().map(ratio)),
+            p99_ratio: mean(|e| e.acquire_ns.p99 as f64),
+            cpu_ratio: mean(|e| e.cpu_ns_per_op.median),
             cells: entries.len(),
             cells_below: entries.iter().filter(|e| ratio(e) < ENOUGH).count(),
             least: ratio(least),

@@ -30,6 +30,9 @@ pub struct Parameters {
     /// The lock that the others are compared with.
     pub baseline: String,
     pub threads: Vec<usize>,
+    /// How many of the machine's CPUs may be used, if not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<usize>,
     pub numa: String,
     /// What `numa` came to on this machine.
     pub reorder: bool,

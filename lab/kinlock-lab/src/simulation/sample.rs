@@ -21,6 +21,9 @@ pub struct Sample {
     pub seconds: f64,
     /// Operations per microsecond of simulated time.
     pub ops_per_us: f64,
+    /// CPU time of all threads per operation.
+    #[serde(default)]
+    pub cpu_ns_per_op: f64,
     pub fairness: Fairness,
     /// From asking for the lock to having it.
     pub acquire_ns: Acquire,
@@ -95,6 +98,7 @@ impl Sample {
             ops: outcome.ops,
             seconds: outcome.seconds,
             ops_per_us: outcome.ops_per_us(),
+            cpu_ns_per_op: outcome.cpu_ns_per_op(),
             fairness: Fairness::of(&outcome.per_thread),
             acquire_ns: Acquire {
                 p50: waits.value_at_quantile(0.5),

@@ -46,6 +46,8 @@ fn setup() -> Setup {
         tuning: Tuning::DEFAULT,
         domain: DomainKind::Node,
         seed: 1,
+        cpus: None,
+        start: 0,
         end: 0,
         limit: u64::MAX,
         max_accesses: u64::MAX,

@@ -1,12 +1,17 @@
-//! `grid`: work under the lock, private work and cache lines touched under the lock, in every
-//! combination. A cell is a workload of its own. The benchmark runs the same cells on hardware.
+//! `grid`: work under the lock, private work and cache lines touched under the lock, in many
+//! combinations. A cell is a workload of its own. The benchmark runs the same cells on hardware.
+//!
+//! `grid:400ns/100ns/16@8` is a cell with eight locks, each with lines of its own. Each operation
+//! takes one of them by chance.
 
-use super::cid::OVERLAP;
+use super::cid::{OVERLAP, sleep_until};
 use super::{Body, Constant, Kind, Metered, Prepare, none, work};
-use crate::platform::{SimU64, compute, place_slice};
+use crate::platform::{Sim, SimU64, compute, place_slice};
 use crate::world::{self, Placement, with};
-use kinlock_core::platform::Atomic;
-pub use kinlock_measure::workloads::grid::{Cell, THREADS};
+use kinlock_core::platform::{Atomic, Clock};
+use kinlock_measure::random::exponential;
+use kinlock_measure::workloads::grid::Length;
+pub use kinlock_measure::workloads::grid::{Cell, Part, parts};
 use std::rc::Rc;
 
 /// A cell as a workload. Threads are spread over the sockets, as a scheduler does with few.
@@ -15,18 +20,57 @@ pub fn workload(cell: Cell) -> Kind {
         name: cell.name(),
         about: "work under the lock / private work / cache lines touched under the lock",
         placement: Placement::Spread,
-        parameters: const { &[OVERLAP] as &[Constant] },
-        prepare: Prepare::Cell(cell),
+        parameters: match cell.length {
+            Length::Asleep => &[OVERLAP, SLACK],
+            Length::Constant | Length::Exponential => const { &[OVERLAP] },
+        },
+        prepare: Prepare::Cell(cell, 1),
         unsimulated_seconds: none,
     }
 }
 
-pub(crate) fn prepare(cell: Cell, lock: Metered) -> Rc<dyn Body> {
-    let lines = place_slice(cell.lines as usize, |_| Line(SimU64::new(0)));
+/// The most locks of a cell.
+const MOST_LOCKS: usize = 1024;
+
+/// The cell of that name, with as many locks as it says. Such names are kept to the end of the
+/// process, as workloads are values without owners.
+pub(crate) fn by_name(name: &str) -> Option<Kind> {
+    let Some((cell, locks)) = name.split_once('@') else {
+        return Cell::find(name).map(workload);
+    };
+    let cell = Cell::find(cell)?;
+    let locks = locks
+        .parse()
+        .ok()
+        .filter(|n| (2..=MOST_LOCKS).contains(n))?;
+    Some(Kind {
+        name: Box::leak(format!("{}@{locks}", cell.name()).into_boxed_str()),
+        prepare: Prepare::Cell(cell, locks),
+        ..workload(cell)
+    })
+}
+
+pub(crate) fn prepare(cell: Cell, locks: usize, place: impl Fn() -> Metered) -> Rc<dyn Body> {
+    let all = (0..locks).map(|_| {
+        let lock = place();
+        let lines = place_slice(cell.lines as usize, |_| Line(SimU64::new(0)));
+        (lock, lines)
+    });
+    let all: Vec<(Metered, &[Line])> = all.collect();
     Rc::new(move |me: usize| {
+        let chosen = match all.len() {
+            1 => 0,
+            n => with(|w| w.random()) as usize % n,
+        };
+        let (lock, lines) = &all[chosen];
         half_to_one_and_a_half(cell.private_ns);
+        let section = section(cell);
         lock.lock(me);
-        work(f64::from(cell.section_ns));
+        match cell.length {
+            Length::Asleep => sleep_until(Sim::now() + (section + SLACK.value()) as u64),
+            Length::Constant => work(section),
+            Length::Exponential => compute(section),
+        }
         let at_a_time = with(|w| w.costs().lines_at_a_time());
         for group in lines.chunks(at_a_time.unwrap_or(OVERLAP.ns as usize)) {
             group.iter().for_each(|Line(line)| line.increment());
@@ -39,6 +83,25 @@ pub(crate) fn prepare(cell: Cell, lock: Metered) -> Rc<dyn Body> {
         1
     })
 }
+
+/// How long the next section is, besides touching the lines, in nanoseconds.
+fn section(cell: Cell) -> f64 {
+    let mean = f64::from(cell.section_ns);
+    match cell.length {
+        Length::Constant | Length::Asleep => mean,
+        Length::Exponential => {
+            let unit = || with(|w| w.random()) as f64 / (1u64 << 48) as f64;
+            mean * exponential(unit)
+        }
+    }
+}
+
+/// How late a thread wakes that sleeps in a section.
+const SLACK: Constant = Constant::assumed(
+    50e3,
+    "how late a sleep ends, besides waking up",
+    "the usual timer slack of Linux",
+);
 
 /// A cache line.
 #[repr(align(64))]
@@ -81,8 +144,107 @@ mod tests {
             let more = alone(name) - least;
             assert!((more - parts).abs() < 0.03 * parts, "{name}: {more}");
         }
+        // An exponential section has the same mean, and a sleeping one ends late.
+        for (name, parts, tolerance) in [
+            ("grid:20us-exp/10us/2", 30_000.0, 0.15),
+            ("grid:200us-sleep/10us/2", 260_000.0, 0.05),
+            ("grid:200us/1ms/2", 1_200_000.0, 0.15),
+        ] {
+            let more = alone(name) - least;
+            assert!((more / parts - 1.0).abs() < tolerance, "{name}: {more}");
+        }
         // Each line costs at least a cycle.
         assert!(alone("grid:0/0/128") > least + 126.0 / 2.6);
+    }
+
+    #[test]
+    fn long_sections_exclude_each_other_however_long_they_are() {
+        for (name, section) in [
+            ("grid:50us/0/2", 50e3),
+            ("grid:50us-exp/0/2", 50e3),
+            ("grid:50us-sleep/10us/2", 100e3),
+        ] {
+            for lock in ["futex", "mutex"] {
+                let machine = machine::load("laptop").unwrap();
+                let cell = workload(Cell::find(name).unwrap());
+                let run = Run {
+                    seconds: 0.05,
+                    ..Run::new(machine, cell, locks::by_name(lock).unwrap(), 4)
+                };
+                let took = 1e3 / run.execute().unwrap().ops_per_us();
+                let range = 0.85 * section..1.3 * section;
+                assert!(range.contains(&took), "{name} {lock}: {took}");
+            }
+        }
+    }
+
+    #[test]
+    fn many_locks_do_not_wait_for_each_other() {
+        let ops = |name: &str| {
+            let machine = machine::load("laptop").unwrap();
+            let run = Run {
+                seconds: 0.02,
+                ..Run::new(
+                    machine,
+                    by_name(name).unwrap(),
+                    locks::by_name("mutex").unwrap(),
+                    4,
+                )
+            };
+            run.execute().unwrap().ops_per_us()
+        };
+        let (one, many) = (ops("grid:20us/0/2"), ops("grid:20us/0/2@64"));
+        assert!(many > 3.0 * one, "{one} {many}");
+        assert!(by_name("grid:20us/0/2@64").unwrap().has_many_locks());
+        assert!(!by_name("grid:20us/0/2").unwrap().has_many_locks());
+        for name in [
+            "grid:20us/0/2@1",
+            "grid:20us/0/2@x",
+            "grid:20us/0/3@2",
+            "lock2@2",
+        ] {
+            assert!(by_name(name).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn cpu_time_is_that_of_threads_that_run() {
+        let run = |name: &str, threads, cpus| {
+            let machine = machine::load("laptop").unwrap();
+            let run = Run {
+                seconds: 0.05,
+                cpus,
+                ..Run::new(
+                    machine,
+                    by_name(name).unwrap(),
+                    locks::by_name("futex").unwrap(),
+                    threads,
+                )
+            };
+            let outcome = run.execute().unwrap();
+            (
+                outcome.cpu_ns_per_op(),
+                outcome.cpu_seconds / outcome.seconds,
+            )
+        };
+        let (per_op, cpus) = run("grid:20us/10us/2", 1, None);
+        assert!(
+            (29e3..33e3).contains(&per_op) && (0.99..1.01).contains(&cpus),
+            "{per_op} {cpus}"
+        );
+        // Who sleeps in a section takes none.
+        let (per_op, cpus) = run("grid:200us-sleep/10us/2", 1, None);
+        assert!(
+            (10e3..25e3).contains(&per_op) && cpus < 0.1,
+            "{per_op} {cpus}"
+        );
+        // Two CPUs, however many threads and locks there are.
+        for name in ["grid:20us/0/2", "grid:20us/0/2@64"] {
+            let (_, cpus) = run(name, 8, Some(2));
+            assert!(cpus < 2.001, "{name}: {cpus}");
+        }
+        let (_, cpus) = run("grid:20us/0/2@64", 8, Some(2));
+        assert!(cpus > 1.8, "{cpus}");
     }
 
     #[test]

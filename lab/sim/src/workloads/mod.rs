@@ -65,8 +65,8 @@ pub enum Prepare {
     Lock(fn(threads: usize, lock: Metered) -> Rc<dyn Body>),
     /// A reader-writer lock.
     ReaderWriter(fn(threads: usize, lock: Metered) -> Rc<dyn Body>),
-    /// A lock, in a cell of the [grid].
-    Cell(grid::Cell),
+    /// A lock, in a cell of the [grid]; or so many of which each operation takes one.
+    Cell(grid::Cell, usize),
     /// A lock for each of those of a [recorded] program.
     Recorded(&'static recorded::Replay),
     /// A policy for concurrency IDs. Threads mostly sleep: operations are counted and timed by
@@ -160,7 +160,7 @@ pub static IDS: &[Kind] = &[
 pub fn by_name(name: &str) -> Option<Kind> {
     let mut all = ALL.iter().chain(IDS).copied();
     let found = all.find(|kind| kind.name == name);
-    found.or_else(|| grid::Cell::find(name).map(grid::workload))
+    found.or_else(|| grid::by_name(name))
 }
 
 impl Kind {
@@ -190,13 +190,18 @@ impl Kind {
         }
     }
 
+    /// Whether its threads take several locks.
+    pub fn has_many_locks(&self) -> bool {
+        matches!(self.prepare, Prepare::Recorded(_) | Prepare::Cell(_, 2..))
+    }
+
     /// What it takes.
     pub fn takes(&self) -> Genre {
         match self.prepare {
             Prepare::Ids { .. } => Genre::Policy,
             Prepare::ReaderWriter(_) => Genre::ReaderWriter,
             Prepare::Lock(_) if self.name == invalidation::KIND.name => Genre::Invalidation,
-            Prepare::Lock(_) | Prepare::Cell(_) | Prepare::Recorded(_) => Genre::Lock,
+            Prepare::Lock(_) | Prepare::Cell(..) | Prepare::Recorded(_) => Genre::Lock,
         }
     }
 }

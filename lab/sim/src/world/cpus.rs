@@ -78,7 +78,12 @@ impl Placement {
 impl World {
     pub(super) fn start(&mut self, setup: &Setup) {
         let shape = setup.machine.shape.clone();
-        let order = setup.placement.order(&shape, setup.seed);
+        let mut order = setup.placement.order(&shape, setup.seed);
+        order.truncate(setup.cpus.unwrap_or(usize::MAX).max(1));
+        self.usable_cpus = order.len();
+        for &cpu in &order {
+            self.cpus[cpu].usable = true;
+        }
         let mut seeds = Random::new(setup.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         // Only pinned threads that are neighbours in a workload's tables are neighbours on the
         // machine, too.
@@ -267,8 +272,10 @@ impl World {
         let last = self.threads[id].cpu;
         let shape = &self.machine.shape;
         let home = shape.cache(shape.core(last));
-        let idle =
-            |cpu: &CpuId| self.cpus[*cpu].running.is_none() && self.cpus[*cpu].queue.is_empty();
+        let idle = |cpu: &CpuId| {
+            let cpu = &self.cpus[*cpu];
+            cpu.usable && cpu.running.is_none() && cpu.queue.is_empty()
+        };
         if idle(&last) {
             return last;
         }
@@ -314,6 +321,8 @@ impl World {
     fn vacate(&mut self, cpu: CpuId, at: u64) {
         if let Some(left) = self.cpus[cpu].running.take() {
             self.threads[left].preempt_at = NEVER;
+            let from = self.cpus[cpu].since.max(self.counting.start);
+            self.busy += at.min(self.counting.end).saturating_sub(from);
         }
         if self.cpus[cpu].queue.is_empty() && self.movable != 0 {
             self.pull(cpu);
@@ -364,6 +373,7 @@ impl World {
         }
         let processor = &mut self.cpus[cpu];
         processor.running = Some(id);
+        processor.since = now - switch;
         processor.slice_end = now + slice;
         thread.preempt_at = if processor.queue.is_empty() {
             NEVER

@@ -1,93 +1,287 @@
-//! `grid`: work under the lock, private work and cache lines touched under the lock, in every
-//! combination. A cell is a workload of its own.
+//! `grid`: work under the lock, private work and cache lines touched under the lock, in many
+//! combinations. A cell is a workload of its own.
+//!
+//! The *core* has short sections, in every combination. The *wide* cells go on from there: long
+//! sections, sections of very different length, holders that sleep, and locks that are rarely
+//! found taken.
 
 use serde::Serialize;
 use std::sync::OnceLock;
 
-/// Work under the lock, in nanoseconds, besides touching the lines.
+/// Work under the lock in the core, in nanoseconds, besides touching the lines.
 pub const SECTIONS: [u32; 5] = [0, 100, 400, 2_000, 20_000];
-/// Work between two sections, in nanoseconds.
+/// Work between two sections in the core, in nanoseconds.
 pub const PRIVATE: [u32; 4] = [0, 100, 1_000, 10_000];
-/// Cache lines that are read and written in a section.
+/// Cache lines that are read and written in a section of the core.
 pub const LINES: [u32; 3] = [2, 16, 128];
-/// The numbers of threads that it is meant for: few, some, and more than a socket has cores.
-pub const THREADS: [usize; 3] = [2, 16, 64];
+/// Work between two sections in the wide cells, in nanoseconds.
+pub const WIDE_PRIVATE: [u32; 4] = [0, 10_000, 100_000, 1_000_000];
+/// Cache lines that are read and written in a section of the wide cells.
+const WIDE_LINES: u32 = 2;
+
+/// How a section's length is distributed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Length {
+    /// Each is as long as the others.
+    #[default]
+    Constant,
+    /// Exponentially, with this mean: most are shorter, and one in 150 is five times as long.
+    Exponential,
+    /// Each is as long as the others, and its thread sleeps in it instead of computing.
+    Asleep,
+}
+
+/// Sections of one kind in the wide cells.
+struct Row {
+    length: Length,
+    section_ns: u32,
+    /// Which of [`WIDE_PRIVATE`] they occur with.
+    private: &'static [u32],
+    /// The private work of the quick cell, if one of them is.
+    quick: Option<u32>,
+}
+
+impl Row {
+    const fn new(
+        length: Length,
+        section_ns: u32,
+        private: &'static [u32],
+        quick: Option<u32>,
+    ) -> Self {
+        Row {
+            length,
+            section_ns,
+            private,
+            quick,
+        }
+    }
+}
+
+/// The wide cells.
+const WIDE: [Row; 9] = {
+    use Length::{Asleep, Constant, Exponential};
+    const SOME: &[u32] = &[10_000, 100_000];
+    const RARE: &[u32] = &[100_000, 1_000_000];
+    const BUT_NONE: &[u32] = &[10_000, 100_000, 1_000_000];
+    [
+        Row::new(Exponential, 2_000, SOME, Some(10_000)),
+        Row::new(Constant, 20_000, RARE, None),
+        Row::new(Exponential, 20_000, SOME, Some(100_000)),
+        Row::new(Constant, 50_000, &WIDE_PRIVATE, Some(100_000)),
+        Row::new(Exponential, 50_000, &WIDE_PRIVATE, None),
+        Row::new(Asleep, 50_000, BUT_NONE, Some(10_000)),
+        Row::new(Constant, 200_000, &WIDE_PRIVATE, Some(1_000_000)),
+        Row::new(Exponential, 200_000, &WIDE_PRIVATE, Some(0)),
+        Row::new(Asleep, 200_000, BUT_NONE, None),
+    ]
+};
+
+/// A part of the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// Sections of up to 20 us, in every combination.
+    Core,
+    /// What lies beyond.
+    Wide,
+}
+
+impl Part {
+    /// Both.
+    pub const ALL: [Part; 2] = [Part::Core, Part::Wide];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Core => "core",
+            Self::Wide => "wide",
+        }
+    }
+
+    /// The numbers of threads that it is meant for. The core: few, some, and more than a socket has
+    /// cores. The wide cells: few, some, and more than small machines have CPUs.
+    pub fn threads(self) -> [usize; 3] {
+        match self {
+            Self::Core => [2, 16, 64],
+            Self::Wide => [2, 4, 16],
+        }
+    }
+
+    /// The names of its rows: work under the lock.
+    pub fn rows(self) -> Vec<String> {
+        match self {
+            Self::Core => SECTIONS.map(short).to_vec(),
+            Self::Wide => WIDE
+                .iter()
+                .map(|row| section(row.length, row.section_ns))
+                .collect(),
+        }
+    }
+
+    /// The names of its columns: private work.
+    pub fn columns(self) -> Vec<String> {
+        match self {
+            Self::Core => PRIVATE.map(short).to_vec(),
+            Self::Wide => WIDE_PRIVATE.map(short).to_vec(),
+        }
+    }
+
+    /// Its numbers of cache lines.
+    pub fn lines(self) -> &'static [u32] {
+        match self {
+            Self::Core => &LINES,
+            Self::Wide => &[WIDE_LINES],
+        }
+    }
+}
+
+/// The parts of the grid that a name on the command line stands for: `grid`, `grid-core`,
+/// `grid-wide`.
+pub fn parts(name: &str) -> Option<&'static [Part]> {
+    match name {
+        "grid" => Some(&Part::ALL),
+        "grid-core" => Some(&[Part::Core]),
+        "grid-wide" => Some(&[Part::Wide]),
+        _ => None,
+    }
+}
 
 /// One combination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cell {
-    /// Work under the lock.
+    /// How long a section is, on average, besides touching the lines.
     pub section_ns: u32,
-    /// Work between two sections.
+    /// How that is distributed.
+    pub length: Length,
+    /// Work between two sections, on average.
     pub private_ns: u32,
     /// Cache lines touched under the lock.
     pub lines: u32,
 }
 
-/// All cells with their names, `grid:400ns/100ns/16`.
-fn all() -> &'static [(Cell, String)] {
-    static ALL: OnceLock<Vec<(Cell, String)>> = OnceLock::new();
-    ALL.get_or_init(|| {
-        let pairs = SECTIONS.into_iter().flat_map(|s| PRIVATE.map(|p| (s, p)));
-        let cells = pairs.flat_map(|(section_ns, private_ns)| {
-            LINES.map(|lines| Cell {
-                section_ns,
-                private_ns,
-                lines,
-            })
-        });
-        let named = |cell: Cell| {
-            let (section, private) = (short(cell.section_ns), short(cell.private_ns));
-            (cell, format!("grid:{section}/{private}/{}", cell.lines))
+/// What is known of a cell.
+struct Known {
+    cell: Cell,
+    /// `grid:400ns/100ns/16`.
+    name: String,
+    part: Part,
+    /// Its places on the axes of its part: section, private work, lines.
+    places: [usize; 3],
+    is_quick: bool,
+}
+
+fn all() -> &'static [Known] {
+    static ALL: OnceLock<Vec<Known>> = OnceLock::new();
+    ALL.get_or_init(|| core().chain(wide()).collect())
+}
+
+fn core() -> impl Iterator<Item = Known> {
+    let pairs = (0..SECTIONS.len()).flat_map(|s| (0..PRIVATE.len()).map(move |p| (s, p)));
+    let places = pairs.flat_map(|(s, p)| (0..LINES.len()).map(move |l| [s, p, l]));
+    places.map(|places| {
+        let [section, private, lines] = places;
+        let cell = Cell {
+            section_ns: SECTIONS[section],
+            length: Length::Constant,
+            private_ns: PRIVATE[private],
+            lines: LINES[lines],
         };
-        cells.map(named).collect()
+        // One section for each pair of private work and lines.
+        let is_quick = (section + private + 2 * lines) % SECTIONS.len() == 1;
+        Known::new(cell, Part::Core, places, is_quick)
     })
 }
 
-/// `0`, `400ns`, `20us`.
+fn wide() -> impl Iterator<Item = Known> {
+    let rows = WIDE.iter().enumerate();
+    rows.flat_map(|(place, row)| {
+        let columns = WIDE_PRIVATE.into_iter().enumerate();
+        let columns = columns.filter(|(_, private_ns)| row.private.contains(private_ns));
+        columns.map(move |(column, private_ns)| {
+            let cell = Cell {
+                section_ns: row.section_ns,
+                length: row.length,
+                private_ns,
+                lines: WIDE_LINES,
+            };
+            let is_quick = row.quick == Some(private_ns);
+            Known::new(cell, Part::Wide, [place, column, 0], is_quick)
+        })
+    })
+}
+
+impl Known {
+    fn new(cell: Cell, part: Part, places: [usize; 3], is_quick: bool) -> Self {
+        Known {
+            name: cell.written(),
+            cell,
+            part,
+            places,
+            is_quick,
+        }
+    }
+}
+
+/// `0`, `400ns`, `20us`, `1ms`.
 pub fn short(ns: u32) -> String {
     match ns {
         0 => "0".to_owned(),
         ns if ns < 1_000 => format!("{ns}ns"),
-        ns => format!("{}us", ns / 1_000),
+        ns if ns < 1_000_000 => format!("{}us", ns / 1_000),
+        ns => format!("{}ms", ns / 1_000_000),
     }
 }
 
+/// `400ns`, `50us-exp`, `50us-sleep`.
+fn section(length: Length, ns: u32) -> String {
+    let ending = match length {
+        Length::Constant => "",
+        Length::Exponential => "-exp",
+        Length::Asleep => "-sleep",
+    };
+    short(ns) + ending
+}
+
 impl Cell {
-    /// All cells. With `quick` a fifth of them, always the same ones, in which each value of each
-    /// axis occurs several times.
-    pub fn chosen(quick: bool) -> Vec<Self> {
-        let cells = all().iter().map(|(cell, _)| *cell);
-        cells.filter(|cell| !quick || cell.is_quick()).collect()
+    /// All cells of these parts. With `quick` a fifth of them, always the same ones, in which
+    /// what makes a difference occurs several times.
+    pub fn chosen(parts: &[Part], quick: bool) -> Vec<Self> {
+        let known = all().iter().filter(|known| parts.contains(&known.part));
+        let known = known.filter(|known| !quick || known.is_quick);
+        known.map(|known| known.cell).collect()
     }
 
-    /// Its places on the axes: section, private work, lines.
+    /// The part that it belongs to.
+    pub fn part(self) -> Part {
+        self.known().part
+    }
+
+    /// Its places on the axes of its part: section, private work, lines.
     pub fn places(self) -> [usize; 3] {
-        let at = |axis: &[u32], value| axis.iter().position(|&v| v == value);
-        let places = [
-            at(&SECTIONS, self.section_ns),
-            at(&PRIVATE, self.private_ns),
-            at(&LINES, self.lines),
-        ];
-        places.map(|place| place.expect("all cells are made from the axes"))
-    }
-
-    /// Picks one section for each pair of private work and lines.
-    fn is_quick(self) -> bool {
-        let [section, private, lines] = self.places();
-        (section + private + 2 * lines) % SECTIONS.len() == 1
+        self.known().places
     }
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
-        let [section, private, lines] = self.places();
-        &all()[(section * PRIVATE.len() + private) * LINES.len() + lines].1
+        &self.known().name
     }
 
     /// The cell called `name`.
     pub fn find(name: &str) -> Option<Self> {
-        let (cell, _) = all().iter().find(|(_, known)| known == name)?;
-        Some(*cell)
+        let known = all().iter().find(|known| known.name == name)?;
+        Some(known.cell)
+    }
+
+    fn known(self) -> &'static Known {
+        let mut known = all().iter();
+        let known = known.find(|known| known.cell == self);
+        known.expect("only cells of the grid are made")
+    }
+
+    fn written(self) -> String {
+        let section = section(self.length, self.section_ns);
+        format!("grid:{section}/{}/{}", short(self.private_ns), self.lines)
     }
 }
 
@@ -96,22 +290,65 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_combination_has_a_name_of_its_own() {
-        let cells = Cell::chosen(false);
-        assert_eq!(cells.len(), 60);
+    fn every_cell_has_a_name_of_its_own() {
+        let cells = Cell::chosen(&Part::ALL, false);
+        assert_eq!(cells.len(), 88);
         for &cell in &cells {
             assert_eq!(Cell::find(cell.name()), Some(cell));
         }
         let names: Vec<_> = cells.iter().map(|cell| cell.name()).collect();
         assert_eq!((names[0], names[59]), ("grid:0/0/2", "grid:20us/10us/128"));
-        assert!(names.contains(&"grid:400ns/100ns/16"));
-        assert_eq!(Cell::find("grid:400/100/16"), None);
+        assert_eq!(
+            (names[60], names[87]),
+            ("grid:2us-exp/10us/2", "grid:200us-sleep/1ms/2")
+        );
+        for name in [
+            "grid:400ns/100ns/16",
+            "grid:50us/100us/2",
+            "grid:20us/1ms/2",
+        ] {
+            assert!(names.contains(&name), "{name}");
+        }
+        for name in [
+            "grid:400/100/16",
+            "grid:50us/100us/16",
+            "grid:50us-sleep/0/2",
+        ] {
+            assert_eq!(Cell::find(name), None);
+        }
     }
 
     #[test]
-    fn the_quick_cells_are_well_spread() {
-        let quick = Cell::chosen(true);
-        assert_eq!(quick.len(), 12);
+    fn the_parts_make_up_the_grid() {
+        let count = |name, quick| Cell::chosen(parts(name).unwrap(), quick).len();
+        let names = ["grid", "grid-core", "grid-wide"];
+        assert_eq!(names.map(|name| count(name, false)), [88, 60, 28]);
+        assert_eq!(names.map(|name| count(name, true)), [18, 12, 6]);
+        assert_eq!(parts("grid:0/0/2"), None);
+        for part in Part::ALL {
+            let cells = Cell::chosen(&[part], false);
+            assert!(cells.iter().all(|cell| cell.part() == part));
+            let mut places: Vec<_> = cells.iter().map(|cell| cell.places()).collect();
+            let axes = [part.rows(), part.columns()];
+            assert!(
+                places
+                    .iter()
+                    .all(|p| p[0] < axes[0].len() && p[1] < axes[1].len())
+            );
+            for cell in &cells {
+                let [row, column, lines] = cell.places();
+                let named = format!("grid:{}/{}/", axes[0][row], axes[1][column]);
+                assert_eq!(cell.name(), format!("{named}{}", part.lines()[lines]));
+            }
+            places.sort_unstable();
+            places.dedup();
+            assert_eq!(places.len(), cells.len());
+        }
+    }
+
+    #[test]
+    fn the_quick_cells_of_the_core_are_well_spread() {
+        let quick = Cell::chosen(&[Part::Core], true);
         let count = |of: &dyn Fn(&Cell) -> bool| quick.iter().filter(|cell| of(cell)).count();
         for value in SECTIONS {
             assert!(count(&|cell| cell.section_ns == value) >= 2, "{value}");
@@ -124,5 +361,18 @@ mod tests {
         }
         // Short sections with some private work are where locks differ most.
         assert!(quick.iter().any(|cell| cell.name() == "grid:0/100ns/2"));
+    }
+
+    #[test]
+    fn the_quick_wide_cells_have_a_bit_of_everything() {
+        let quick = Cell::chosen(&[Part::Wide], true);
+        for value in WIDE_PRIVATE {
+            assert!(quick.iter().any(|cell| cell.private_ns == value), "{value}");
+        }
+        for row in WIDE {
+            let has = |is: &dyn Fn(&Cell) -> bool| assert!(quick.iter().any(is));
+            has(&|cell| cell.section_ns == row.section_ns);
+            has(&|cell| cell.length == row.length);
+        }
     }
 }

@@ -24,6 +24,8 @@ fn play_with<const NUMA: bool>(
         tuning: Tuning::DEFAULT,
         domain: DomainKind::Node,
         seed: 1,
+        cpus: None,
+        start: 0,
         end: 0,
         limit: 1 << 40,
         max_accesses: u64::MAX,

@@ -5,9 +5,11 @@
 //! [`slice`] of time on the same [`team`] of threads. [`results`] are what came out; [`report`],
 //! [`overview`] and [`plot`] show them.
 
+pub mod background;
 pub mod overview;
 pub mod placement;
 pub mod plot;
+pub mod quota;
 pub mod report;
 pub mod results;
 pub mod run;

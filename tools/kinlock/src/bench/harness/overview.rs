@@ -35,10 +35,17 @@ fn cells<S: Shown>(report: &Report<S>) -> impl Iterator<Item = &[Entry<S>]> {
 
 /// CPU time per operation over the least of those that are as fast as any.
 pub fn cpu_over_least<S: Shown>(own: &Entry<S>, cell: &[Entry<S>]) -> f64 {
-    let best = best_first(cell)[0].ops_per_s.median;
-    let fast = cell.iter().filter(|e| e.ops_per_s.median >= FAST * best);
-    let least = fast.map(|entry| entry.cpu_ns_per_op.median);
+    let least = fast(cell.iter()).map(|entry| entry.cpu_ns_per_op.median);
     own.cpu_ns_per_op.median / least.fold(f64::INFINITY, f64::min)
+}
+
+/// Those of `entries` that are as fast as any of them.
+pub fn fast<'a, S: Shown>(
+    entries: impl Iterator<Item = &'a Entry<S>> + Clone,
+) -> impl Iterator<Item = &'a Entry<S>> {
+    let ops = |entry: &Entry<S>| entry.ops_per_s.median;
+    let best = entries.clone().map(ops).fold(0.0, f64::max);
+    entries.filter(move |entry| ops(entry) >= FAST * best)
 }
 
 fn write_table<S: Shown>(report: &Report<S>, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -11,7 +11,8 @@ use kinlock_measure::rounds::Extent;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::suite::{Entry, Plan, Suite, Unavailable};
+use super::background::Background;
+use super::suite::{Entry, Plan, Suite, Unavailable, cpus};
 
 /// How the results of a suite are shown.
 pub trait Shown: Suite {
@@ -81,6 +82,10 @@ pub struct Parameters {
     pub seed: u64,
     /// Other busy processes meanwhile.
     pub hogs: usize,
+    /// What else went on meanwhile, if it was asked for.
+    pub background: Option<Background>,
+    /// The share of the CPUs that the run might use, in percent, if it was limited.
+    pub quota_percent: Option<usize>,
     #[serde(flatten)]
     more: Value,
 }
@@ -120,6 +125,8 @@ impl<S: Suite> Report<S> {
                 rounds: plan.rounds,
                 seed: plan.seed,
                 hogs: plan.hogs,
+                background: plan.background,
+                quota_percent: plan.quota,
                 more: suite.parameters(plan),
             },
             extent,
@@ -140,7 +147,18 @@ impl<S: Suite> Report<S> {
             1 => format!("{between}1 other busy process meanwhile"),
             n => format!("{between}{n} other busy processes meanwhile"),
         };
-        self.machine.summary() + &facts.collect::<String>() + &hogs
+        let background = self.parameters.background.filter(|one| one.is_thread());
+        let background = background.map(|one| format!("{between}{} meanwhile", one.about()));
+        let quota = self.parameters.quota_percent.map(|percent| {
+            let cpus = cpus();
+            format!("{between}in a control group that may use {percent} % of {cpus} CPUs")
+        });
+        let more = [
+            hogs,
+            background.unwrap_or_default(),
+            quota.unwrap_or_default(),
+        ];
+        self.machine.summary() + &facts.collect::<String>() + &more.concat()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use clap::builder::RangedU64ValueParser;
 use kinlock_cli::args::{Named, ThreadCounts, keep_first, named, seconds};
 use kinlock_cli::machine::Machine;
@@ -14,7 +14,9 @@ use kinlock_measure::progress;
 use kinlock_measure::random::Random;
 use kinlock_measure::rounds::{Rounds, Slot};
 
+use super::background::Background;
 use super::plot::Pictured;
+use super::quota;
 use super::results::Report;
 use super::suite::{Due, Entry, Plan};
 use super::team::Team;
@@ -26,7 +28,7 @@ pub struct Common<S: Pictured> {
     pub workload: Vec<S::Workload>,
     /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..16, or `sweep`
     /// for 1,2,4,16,64,256; some workloads have their own [default: 1, 2, the number of CPUs, four
-    /// times as many; for invalidation 1,2,16,64]
+    /// times as many; for invalidation 1,2,16,64; for grid-core 2,16,64; for grid-wide 2,4,16]
     #[arg(long, value_name = "LIST")]
     threads: Option<ThreadCounts>,
     /// Length of a timed slice, of which each round has one per subject, in seconds [default: at
@@ -54,6 +56,11 @@ pub struct Common<S: Pictured> {
         value_parser = RangedU64ValueParser::<usize>::new().range(..=1024),
     )]
     hogs: usize,
+    /// The run may use PERCENT of the CPUs' time that it could use, 1 to 100: it is in a control
+    /// group with a limit meanwhile, as containers are. Other busy processes stay outside. Slices
+    /// are at least 0.5 s, without --seconds
+    #[arg(long, value_name = "PERCENT", value_parser = RangedU64ValueParser::<usize>::new().range(1..=100))]
+    quota: Option<usize>,
     /// Show a table per workload and number of threads, too, with waits, fairness and CPU time
     #[arg(long)]
     details: bool,
@@ -66,14 +73,23 @@ impl<S: Pictured> Common<S> {
     fn plan(&self, suite: &S) -> anyhow::Result<Plan<S>> {
         let mut workloads = suite.workloads(&self.workload)?;
         keep_first(&mut workloads, |workload| *workload);
+        let background = suite.background();
+        let is_busy = background == Some(Background::Busy);
+        ensure!(
+            !is_busy || self.hogs == 0,
+            "--background busy is the same as --hogs 1: give one of them"
+        );
         let mut plan = Plan {
             workloads,
             threads: self.threads.clone().unwrap_or_else(S::usual_threads).0,
+            same_threads: self.threads.is_some(),
             seconds: 0.0,
             same_seconds: self.seconds.is_some(),
             rounds: self.rounds,
             seed: self.seed,
-            hogs: self.hogs,
+            hogs: self.hogs + usize::from(is_busy),
+            background,
+            quota: self.quota,
             suite: PhantomData,
         };
         if plan.cells(suite).is_empty() {
@@ -92,6 +108,9 @@ impl<S: Pictured> Common<S> {
     /// Measures everything, or as much as there is time for, and writes the report.
     pub fn run(&self, mut suite: S) -> anyhow::Result<Outcome> {
         let plan = self.plan(&suite)?;
+        if let Some(percent) = plan.quota.filter(|_| !quota::is_inside()) {
+            return quota::run_inside(percent);
+        }
         let outputs = self.destinations.open()?;
         interrupt::listen();
         let machine = Machine::current();
@@ -108,13 +127,16 @@ impl<S: Pictured> Common<S> {
             prepared?;
         }
         let hogs = Hogs::start(plan.hogs)?;
+        if plan.quota.is_some() {
+            hogs.pids().try_for_each(quota::let_out)?;
+        }
         let mut order_rng = Random::stream(plan.seed, u64::MAX);
         let mut results = Vec::new();
         for (workload, threads, _) in cells {
             if !rounds.go_on() {
                 break;
             }
-            let team = Team::start(threads, suite.cpus(workload, threads))?;
+            let team = Team::start(threads, suite.cpus(workload, threads), plan.background)?;
             let subjects = suite.subjects(workload, threads);
             let measure = |Slot { subject, round }| {
                 let (subject, seed) = (&subjects[subject], plan.seed.wrapping_add(round as u64));

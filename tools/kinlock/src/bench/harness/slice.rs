@@ -1,11 +1,7 @@
 //! A slice: a span of time in which a team works and its operations are counted.
-//!
-//! # Invariants cited by `SAFETY` comments
-//!
-//! 1. The C library writes only through the pointer it is given, which points to a live local.
 
 use std::sync::atomic::{
-    AtomicU8, AtomicU64,
+    AtomicI32, AtomicU8, AtomicU64,
     Ordering::{Relaxed, Release},
 };
 use std::sync::{Arc, Barrier};
@@ -13,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
+use super::background::{self, Background};
 use super::team::{Job, Team};
 
 /// The parts of a slice.
@@ -32,12 +29,33 @@ pub struct Slice {
     part: CachePadded<AtomicU8>,
     start: Barrier,
     ops: Box<[CachePadded<AtomicU64>]>,
+    /// How many of the members are measured: the first ones.
+    measured: usize,
+    /// What the last member is, if it is not measured.
+    background: Option<Background>,
+    /// The clock of its CPU time; 0: there is none.
+    background_clock: AtomicI32,
 }
 
 impl Slice {
-    /// Waits for the others. Every member calls it once, when it has prepared itself.
-    pub fn start(&self) {
+    /// Waits for the others. Every member calls it once with its index, when it has prepared
+    /// itself. A member in the background lowers itself then.
+    pub fn start(&self, member: usize) {
+        let background = self.background.filter(|_| !self.is_measured(member));
+        if background.is_some() {
+            let clock = background::own_clock().unwrap_or(0);
+            self.background_clock.store(clock, Relaxed);
+        }
         self.start.wait();
+        if let Some(background) = background {
+            assert!(background.lower(), "the kernel did so before");
+        }
+    }
+
+    /// Whether what this member does counts.
+    #[inline(always)]
+    pub fn is_measured(&self, member: usize) -> bool {
+        member < self.measured
     }
 
     /// Whether the slice is in this part.
@@ -54,8 +72,19 @@ impl Slice {
         self.ops[member].store(done, Release);
     }
 
+    /// Of those that are measured.
     fn ops(&self) -> Vec<u64> {
-        self.ops.iter().map(|ops| ops.load(Relaxed)).collect()
+        let measured = &self.ops[..self.measured];
+        measured.iter().map(|ops| ops.load(Relaxed)).collect()
+    }
+
+    /// CPU time used by all threads of this process but one in the background.
+    fn cpu_time(&self) -> Duration {
+        let of_background = match self.background_clock.load(Relaxed) {
+            0 => Duration::ZERO,
+            clock => background::read_clock(clock),
+        };
+        process_cpu_time().saturating_sub(of_background)
     }
 }
 
@@ -66,7 +95,7 @@ pub struct Sample<X> {
     pub ops: Vec<u64>,
     /// Length of the recorded part.
     pub elapsed: Duration,
-    /// CPU time of the process in it.
+    /// CPU time of the process in it, but for a thread in the background.
     pub cpu: Duration,
     /// What else there is.
     pub extra: X,
@@ -114,17 +143,20 @@ pub fn run(
         part: CachePadded::new(AtomicU8::new(Part::WarmUp as u8)),
         start: Barrier::new(team.size() + 1),
         ops: (0..team.size()).map(|_| CachePadded::default()).collect(),
+        measured: team.measured(),
+        background: team.background(),
+        background_clock: AtomicI32::new(0),
     });
     let members = Arc::clone(&slice);
     let job: Job = Arc::new(move |index| work(&members, index));
     team.begin(&job);
     drop(job);
-    slice.start();
+    slice.start.wait();
     pause(Part::WarmUp, Duration::from_secs_f64(warm_up));
     slice.part.store(Part::Recorded as u8, Relaxed);
-    let (begin, cpu, before) = (Instant::now(), process_cpu_time(), slice.ops());
+    let (begin, cpu, before) = (Instant::now(), slice.cpu_time(), slice.ops());
     pause(Part::Recorded, Duration::from_secs_f64(recorded));
-    let (elapsed, cpu, after) = (begin.elapsed(), process_cpu_time() - cpu, slice.ops());
+    let (elapsed, cpu, after) = (begin.elapsed(), slice.cpu_time() - cpu, slice.ops());
     slice.part.store(Part::Over as u8, Relaxed);
     team.wait();
     let ops = after.iter().zip(before);
@@ -138,11 +170,5 @@ pub fn run(
 
 /// CPU time used by all threads of this process.
 pub fn process_cpu_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: invariant 1.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    background::read_clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }

@@ -12,6 +12,7 @@ use kinlock_measure::stats::{Fairness, Summary, is_noisy};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::background::Background;
 use super::placement::{self, Pin};
 use super::slice::Sample;
 use super::team::Team;
@@ -45,6 +46,10 @@ pub trait Suite: Sized + 'static {
     fn usual_threads() -> ThreadCounts {
         ThreadCounts::for_cpus(cpus())
     }
+    /// The same for a workload that is meant for other numbers of threads.
+    fn usual_threads_in(_workload: Self::Workload) -> Option<Vec<usize>> {
+        None
+    }
     /// The number of threads of a workload that does not leave it to the user.
     fn own_threads(_workload: Self::Workload) -> Option<usize> {
         None
@@ -52,6 +57,10 @@ pub trait Suite: Sized + 'static {
     /// The CPUs that threads are bound to; empty if they are not bound.
     fn cpus(&self, _workload: Self::Workload, threads: usize) -> Vec<usize> {
         placement::assign(Pin::usual(threads, cpus()), threads)
+    }
+    /// What else goes on meanwhile, if it was asked for.
+    fn background(&self) -> Option<Background> {
+        None
     }
     /// How long a subject takes in a round, roughly, with slices of `seconds` seconds.
     fn turn_seconds(&self, _workload: Self::Workload, seconds: f64) -> f64 {
@@ -118,7 +127,10 @@ pub struct Due<'a, S: Suite> {
 #[derive(Clone, Debug)]
 pub struct Plan<S: Suite> {
     pub workloads: Vec<S::Workload>,
+    /// Numbers of threads.
     pub threads: Vec<usize>,
+    /// Whether they were asked for. If not, workloads that are meant for others have those.
+    pub same_threads: bool,
     /// Length of the shortest timed slice.
     pub seconds: f64,
     /// Whether all slices are as long as that.
@@ -127,11 +139,18 @@ pub struct Plan<S: Suite> {
     pub seed: u64,
     /// Other busy processes meanwhile.
     pub hogs: usize,
+    /// What else goes on meanwhile.
+    pub background: Option<Background>,
+    /// The share of the CPUs that the run may use, in percent, if it is limited.
+    pub quota: Option<usize>,
     pub suite: PhantomData<S>,
 }
 
 /// What a whole run takes unless the length of a slice is given, in seconds.
 const BUDGET: f64 = 60.0;
+
+/// The shortest usual slice with a quota: several of the kernel's periods.
+const LEAST_WITH_QUOTA: f64 = 0.5;
 
 /// CPUs that this process may use.
 pub fn cpus() -> usize {
@@ -141,23 +160,31 @@ pub fn cpus() -> usize {
 impl<S: Suite> Plan<S> {
     /// The cells, workload by workload, with the number of subjects of each.
     pub fn cells(&self, suite: &S) -> Vec<(S::Workload, usize, usize)> {
-        let threads = |workload| match S::own_threads(workload) {
-            Some(threads) => vec![threads],
-            None => self.threads.clone(),
-        };
         let cells = self.workloads.iter().flat_map(|&workload| {
-            let counts = threads(workload).into_iter();
+            let counts = self.threads_in(workload).into_iter();
             counts.map(move |threads| (workload, threads))
         });
         let cells = cells.map(|(w, threads)| (w, threads, suite.subjects(w, threads).len()));
         cells.filter(|&(.., subjects)| subjects > 0).collect()
     }
 
+    /// The numbers of threads that a workload runs with.
+    pub fn threads_in(&self, workload: S::Workload) -> Vec<usize> {
+        match (S::own_threads(workload), S::usual_threads_in(workload)) {
+            (Some(own), _) => vec![own],
+            (None, Some(usual)) if !self.same_threads => usual,
+            (None, _) => self.threads.clone(),
+        }
+    }
+
     /// Length of the timed slices of a cell, if the shortest of all are so long.
     pub fn seconds_in(&self, workload: S::Workload, threads: usize, shortest: f64) -> f64 {
+        let limited = self.quota.map_or(0.0, |_| LEAST_WITH_QUOTA);
         match self.same_seconds {
             true => shortest,
-            false => shortest.max(S::least_seconds(workload, threads)),
+            false => shortest
+                .max(S::least_seconds(workload, threads))
+                .max(limited),
         }
     }
 

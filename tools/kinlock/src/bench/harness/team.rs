@@ -1,13 +1,18 @@
 //! Threads that are started once and then do one job after the other.
 //!
 //! All subjects of a cell are measured on the same threads, so that their placement favours none.
+//! A thread in the background is an exception. A thread cannot leave its low priority, at which it
+//! could take seconds to begin with the next job. So each job has a new one, which lowers itself
+//! when all have begun.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
 
+use super::background::Background;
 use super::placement;
 
 /// What every member of a team does: called with the member's index.
@@ -17,6 +22,10 @@ pub struct Team {
     members: Vec<Member>,
     done: Receiver<()>,
     cpus: Vec<usize>,
+    /// One more thread does each job, with this priority.
+    background: Option<Background>,
+    /// That of the job under way.
+    extra: RefCell<Option<JoinHandle<()>>>,
 }
 
 struct Member {
@@ -25,11 +34,27 @@ struct Member {
 }
 
 impl Team {
-    /// Starts `size` threads, each bound to its CPU in `cpus`, or unbound if `cpus` is empty.
+    /// Starts `size` threads, each bound to its CPU in `cpus`, or unbound if `cpus` is empty. One
+    /// more thread takes part in each job if `background` is a thread; it is not bound.
     ///
     /// # Errors
-    /// If the system refuses to start that many, or to bind one.
-    pub fn start(size: usize, cpus: Vec<usize>) -> anyhow::Result<Self> {
+    /// If the system refuses to start that many, to bind one, or to give one a low priority.
+    pub fn start(
+        size: usize,
+        cpus: Vec<usize>,
+        background: Option<Background>,
+    ) -> anyhow::Result<Self> {
+        let background = background.filter(|background| background.is_thread());
+        if let Some(background) = background {
+            let lowered = std::thread::spawn(move || background.lower()).join();
+            if !lowered.unwrap_or(false) {
+                bail!(
+                    "--background {}: the kernel does not let a thread lower its priority; leave \
+                     the option out",
+                    background.name()
+                );
+            }
+        }
         let (finished, done) = channel();
         let (entered, entries) = channel();
         let mut members = Vec::with_capacity(size);
@@ -56,6 +81,8 @@ impl Team {
             members,
             done,
             cpus,
+            background,
+            extra: RefCell::default(),
         })
     }
 
@@ -64,8 +91,19 @@ impl Team {
         self.cpus.get(index).copied()
     }
 
+    /// How many threads do each job.
     pub fn size(&self) -> usize {
+        self.measured() + usize::from(self.background.is_some())
+    }
+
+    /// How many of them are measured: all but the last one, if that is in the background.
+    pub fn measured(&self) -> usize {
         self.members.len()
+    }
+
+    /// What the last thread is to make of itself.
+    pub fn background(&self) -> Option<Background> {
+        self.background
     }
 
     /// Hands `job` to every member and returns; [`wait`](Self::wait) must follow.
@@ -76,12 +114,21 @@ impl Team {
                 .send(job.clone())
                 .expect("members live as long as the team");
         }
+        if self.background.is_some() {
+            let (job, index) = (job.clone(), self.measured());
+            let extra = std::thread::Builder::new().name(format!("bench-{index}"));
+            let extra = extra.spawn(move || do_job(job, index));
+            *self.extra.borrow_mut() = Some(extra.expect("the system starts one more thread"));
+        }
     }
 
     /// Returns when every member has finished its job and let go of it.
     pub fn wait(&self) {
         for _ in &self.members {
             self.done.recv().expect("members live as long as the team");
+        }
+        if let Some(extra) = self.extra.take() {
+            let _ = extra.join();
         }
     }
 }
@@ -97,15 +144,19 @@ impl Drop for Team {
 
 fn work(index: usize, todo: &Receiver<Job>, finished: &Sender<()>) {
     for job in todo {
-        // A member that died in a critical section would leave the others waiting for ever.
-        let abort = AbortOnPanic;
-        job(index);
-        drop(job);
-        std::mem::forget(abort);
+        do_job(job, index);
         if finished.send(()).is_err() {
             return;
         }
     }
+}
+
+fn do_job(job: Job, index: usize) {
+    // A member that died in a critical section would leave the others waiting for ever.
+    let abort = AbortOnPanic;
+    job(index);
+    drop(job);
+    std::mem::forget(abort);
 }
 
 struct AbortOnPanic;
@@ -123,12 +174,22 @@ mod tests {
 
     #[test]
     fn a_cpu_that_does_not_exist_is_an_error() {
-        assert!(Team::start(1, vec![1_000_000]).is_err());
+        assert!(Team::start(1, vec![1_000_000], None).is_err());
     }
 
     #[test]
     fn every_member_does_every_job_once_and_lets_go_of_it() {
-        let team = Team::start(5, Vec::new()).unwrap();
+        for background in [None, Some(Background::Busy)] {
+            let team = Team::start(5, Vec::new(), background).unwrap();
+            assert_eq!((team.measured(), team.size()), (5, 5));
+            every_member_does_every_job(&team);
+        }
+        let team = Team::start(4, Vec::new(), Some(Background::Idle)).unwrap();
+        assert_eq!((team.measured(), team.size()), (4, 5));
+        every_member_does_every_job(&team);
+    }
+
+    fn every_member_does_every_job(team: &Team) {
         for _ in 0..3 {
             let sum = Arc::new(AtomicUsize::new(0));
             let counter = sum.clone();

@@ -155,7 +155,7 @@ impl Suite for Ids {
         let work = (due.subject.make)();
         let spans = [slice::warm_up(due.seconds), due.seconds];
         let work = move |slice: &Slice, index| {
-            slice.start();
+            slice.start(index);
             work.run(slice, index);
         };
         Ok(slice::run(due.team, spans, |_, span| pause(span), work))

@@ -320,7 +320,7 @@ fn work<C: Contender>(
     let mark = C::Mark::default();
     let mut worker = Worker::new(seed, index, None);
     let mut done = 0;
-    slice.start();
+    slice.start(index);
     while !slice.is_in(Part::Over) {
         done += match workload {
             Workload::Section => {

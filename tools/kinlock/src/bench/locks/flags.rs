@@ -86,7 +86,8 @@ fn drift() -> Option<String> {
 fn strict_order(suite: &Locks, plan: &Plan<Locks>) -> Option<String> {
     let mut fifo = suite.locks.clone();
     fifo.retain(|lock| lock.is_strict_fifo());
-    let most = plan.threads.iter().copied().max().unwrap_or(1);
+    let most = left_to_users(plan).map(|(_, threads)| threads).max();
+    let most = most.unwrap_or(1);
     let names: Vec<_> = fifo.iter().map(|lock| lock.name()).collect();
     let left_out = match fifo.iter().any(|&lock| suite.leaves_out(lock, most)) {
         true => "; left out with very many threads, unless named by --locks",
@@ -120,15 +121,26 @@ fn without_condvar(suite: &Locks, plan: &Plan<Locks>) -> Option<String> {
 
 /// Where the run was too short to tell whether a lock is fair.
 fn not_judged(plan: &Plan<Locks>, results: &[Entry<Locks>]) -> Option<String> {
+    let asked: Vec<_> = left_to_users(plan).collect();
     let asked = results
         .iter()
-        .filter(|entry| plan.threads.contains(&entry.threads));
+        .filter(|entry| asked.contains(&(entry.workload, entry.threads)));
     let too_short = asked.filter(|entry| !can_judge_fairness(entry));
     let threads: BTreeSet<_> = too_short.map(|entry| entry.threads).collect();
     let threads: Vec<_> = threads.iter().map(usize::to_string).collect();
     (!threads.is_empty()).then(|| {
         let threads = threads.join(", ");
         format!("the run is too short to judge how fair locks are at {threads} threads")
+    })
+}
+
+/// The workloads whose numbers of threads are not their own, with those numbers.
+fn left_to_users(plan: &Plan<Locks>) -> impl Iterator<Item = (&'static str, usize)> {
+    let workloads = plan.workloads.iter().copied();
+    let workloads = workloads.filter(|&workload| workloads::own_threads(workload).is_none());
+    workloads.flat_map(|workload| {
+        let threads = plan.threads_in(workload).into_iter();
+        threads.map(move |threads| (workload.name(), threads))
     })
 }
 

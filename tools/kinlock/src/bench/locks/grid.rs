@@ -11,8 +11,8 @@ use kinlock_measure::stats::{Summary, geometric_mean};
 use serde::Serialize;
 
 use super::Locks;
-use super::workloads::grid::Cell;
-use crate::bench::harness::overview::cpu_over_least;
+use super::workloads::grid::{Cell, Part};
+use crate::bench::harness::overview::{cpu_over_least, fast};
 use crate::bench::harness::results::{Report, Shown};
 use crate::bench::harness::suite::Entry;
 
@@ -29,22 +29,31 @@ pub struct Standing {
     /// The same for every peer.
     pub ratio_to: BTreeMap<String, f64>,
     pub cpu_ns_per_op: f64,
+    pub peer_cpu_ns_per_op: f64,
     /// CPU time per operation over that of the peer.
     pub cpu_ratio: f64,
     /// The same over the least of those within 5 % of the most throughput.
     pub cpu_over_least: f64,
+    /// The 99 % quantile of the waits.
+    pub p99_wait_ns: u64,
+    pub peer_p99_wait_ns: u64,
+    /// That over the least of the peers within 5 % of the peer's throughput.
+    pub p99_over_least: f64,
     pub longest_wait_ns: u64,
+    pub peer_longest_wait_ns: u64,
     /// That of parking-lot, if it was measured.
     pub parking_lot_longest_wait_ns: Option<u64>,
     /// Whether it is longer than it may be.
     pub too_long: bool,
     /// Operations of the slowest thread over the mean.
     pub min_over_mean: f64,
+    pub peer_min_over_mean: f64,
 }
 
-/// Our lock in all cells of a number of threads.
+/// Our lock in all cells of a part of the grid, with a number of threads.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standings {
+    pub part: Part,
     pub threads: usize,
     pub lock: String,
     /// Geometric mean over the cells, of the ratio to each cell's best peer.
@@ -54,6 +63,8 @@ pub struct Standings {
     cpu_ratio: f64,
     /// Cells with more than 1.1 times the CPU time per operation of a lock that is as fast.
     costly_cells: usize,
+    /// Geometric mean of the 99 % waits over the least of the fast peers.
+    p99_ratio: f64,
     too_long_waits: usize,
     least_min_over_mean: f64,
     pub cells: Vec<Standing>,
@@ -61,23 +72,30 @@ pub struct Standings {
 
 /// Whether an entry is of the grid.
 pub fn has(entry: &Entry<Locks>) -> bool {
-    Cell::find(entry.workload).is_some()
+    part_of(entry).is_some()
 }
 
-/// How the first of our locks stands on the grid, by number of threads; nothing without a peer.
+/// Of which part of the grid an entry is, if it is of the grid.
+pub fn part_of(entry: &Entry<Locks>) -> Option<Part> {
+    Cell::find(entry.workload).map(Cell::part)
+}
+
+/// How the first of our locks stands on the grid, by part and number of threads; nothing without a
+/// peer.
 pub fn standings(results: &[Entry<Locks>]) -> Vec<Standings> {
-    let mut by_threads = BTreeMap::<usize, Vec<Standing>>::new();
+    let mut by_threads = BTreeMap::<(Part, usize), Vec<Standing>>::new();
     let is_there = |name: &&&str| results.iter().any(|e| e.lock == **name && has(e));
     let Some(&ours) = Locks::OURS.iter().find(is_there) else {
         return Vec::new();
     };
     for cell in results.chunk_by(|a, b| (a.workload, a.threads) == (b.workload, b.threads)) {
-        let of_cell = by_threads.entry(cell[0].threads).or_default();
-        of_cell.extend(Standing::of(ours, cell));
+        if let Some(standing) = Standing::of(ours, cell) {
+            let key = (standing.cell.part(), cell[0].threads);
+            by_threads.entry(key).or_default().push(standing);
+        }
     }
-    by_threads.retain(|_, cells| !cells.is_empty());
     let all = by_threads.into_iter();
-    all.map(|(threads, cells)| Standings::new(ours, threads, cells))
+    all.map(|(key, cells)| Standings::new(ours, key, cells))
         .collect()
 }
 
@@ -96,6 +114,8 @@ impl Standing {
         let peer = *peers.first()?;
         let ratio = |peer| throughput_ratio(own, peer);
         let longest = |entry: &Entry<Locks>| entry.detail.acquire_ns.max;
+        let p99 = |entry: &Entry<Locks>| entry.detail.acquire_ns.p99;
+        let least_p99 = fast(peers.iter().copied()).map(p99).min()?;
         let parking_lot = peers.iter().find(|entry| entry.lock == "parking-lot");
         let parking_lot = parking_lot.map(|entry| longest(entry));
         let allowed = 3 * parking_lot.unwrap_or(u64::MAX / 3);
@@ -105,12 +125,18 @@ impl Standing {
             ratio: ratio(peer),
             ratio_to: peers.iter().map(|p| (p.lock.clone(), ratio(p))).collect(),
             cpu_ns_per_op: own.cpu_ns_per_op.median,
+            peer_cpu_ns_per_op: peer.cpu_ns_per_op.median,
             cpu_ratio: own.cpu_ns_per_op.median / peer.cpu_ns_per_op.median,
             cpu_over_least: cpu_over_least(own, entries),
+            p99_wait_ns: p99(own),
+            peer_p99_wait_ns: p99(peer),
+            p99_over_least: p99(own).max(1) as f64 / least_p99.max(1) as f64,
             longest_wait_ns: longest(own),
+            peer_longest_wait_ns: longest(peer),
             parking_lot_longest_wait_ns: parking_lot,
             too_long: longest(own) > allowed.max(bound(own.threads, cell.section_ns)),
             min_over_mean: own.fairness.min_over_mean,
+            peer_min_over_mean: peer.fairness.min_over_mean,
         })
     }
 }
@@ -123,12 +149,13 @@ fn bound(threads: usize, section_ns: u32) -> u64 {
 }
 
 impl Standings {
-    fn new(ours: &str, threads: usize, cells: Vec<Standing>) -> Self {
+    fn new(ours: &str, (part, threads): (Part, usize), cells: Vec<Standing>) -> Self {
         let mean = |value: &dyn Fn(&Standing) -> f64| geometric_mean(cells.iter().map(value));
         let count = |is: &dyn Fn(&&Standing) -> bool| cells.iter().filter(is).count();
         let peers = cells[0].ratio_to.keys();
         let fairness = cells.iter().map(|cell| cell.min_over_mean);
         Self {
+            part,
             threads,
             lock: ours.to_owned(),
             ratio: mean(&|cell| cell.ratio),
@@ -137,6 +164,7 @@ impl Standings {
                 .collect(),
             cpu_ratio: mean(&|cell| cell.cpu_ratio),
             costly_cells: count(&|cell| cell.cpu_over_least > 1.1),
+            p99_ratio: mean(&|cell| cell.p99_over_least),
             too_long_waits: count(&|cell| cell.too_long),
             least_min_over_mean: fairness.fold(f64::INFINITY, f64::min),
             cells,
@@ -151,7 +179,7 @@ impl Standings {
     }
 }
 
-/// How many of the worst cells are shown.
+/// How many of the worst cells are shown, without `--details`.
 const WORST: usize = 5;
 
 pub fn write(report: &Report<Locks>, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -167,26 +195,33 @@ pub fn write(report: &Report<Locks>, out: &mut dyn Write) -> anyhow::Result<()> 
     let table = means(&all);
     let text = table.text(0..table.headings.len());
     writeln!(out, "{}\n", table.fitted(text))?;
+    let which = match report.details {
+        true => "All cells, the worst first",
+        false => "Its worst cells",
+    };
     writeln!(
         out,
-        "Its worst cells (section / private work / cache lines)"
+        "{which} (section / private work / cache lines, and threads)"
     )?;
-    let table = worst(&all);
+    let table = worst(&all, if report.details { usize::MAX } else { WORST });
     let text = table.text(1..table.headings.len());
     writeln!(out, "{}\n", table.fitted(text))?;
     let meaning = format!(
-        "Costly: over 1.1 times the CPU time per operation of the least of those within 5 % of the \
-         most throughput. Too long: over 3 times parking-lot's longest wait and (threads + 1) x \
-         ({} us + section) + 20 ms.",
+        "x best: throughput over that of the peer with the most, which is the peer named. p99: the \
+         99 % wait, and over the least of the peers within 5 % of that peer's throughput. cpu/op: \
+         over the least of all locks within 5 % of the most throughput; costly: over 1.1 times \
+         that. min/mean: the slowest thread over the mean. Too long: a wait over 3 times \
+         parking-lot's longest and (threads + 1) x ({} us + section) + 20 ms.",
         config::tuning().quantum.micros()
     );
     writeln!(out, "{}", wrapped(&meaning, ""))?;
     Ok(())
 }
 
-/// A row per number of threads.
+/// A row per part and number of threads.
 fn means(all: &[Standings]) -> Table {
     let mut columns = Columns::<Standings>::new()
+        .add("grid", |s| s.part.name())
         .add("threads", |s| s.threads)
         .add("cells", |s| s.cells.len())
         .number("x best", 3, |s| s.ratio)
@@ -198,6 +233,7 @@ fn means(all: &[Standings]) -> Table {
         columns = columns.number(heading, 3, ratio);
     }
     columns
+        .number("p99 x\nleast", 2, |s| s.p99_ratio)
         .number("cpu/op\nx best's", 2, |s| s.cpu_ratio)
         .add("costly\ncells", |s| s.costly_cells)
         .add("waits\ntoo long", |s| s.too_long_waits)
@@ -205,29 +241,34 @@ fn means(all: &[Standings]) -> Table {
         .of(all)
 }
 
-/// Some rows per number of threads.
-fn worst(all: &[Standings]) -> Table {
+/// At most so many rows per part and number of threads.
+fn worst(all: &[Standings], most: usize) -> Table {
     let cells = all.iter().flat_map(|standings| {
-        let worst = standings.worst_first().into_iter().take(WORST);
+        let worst = standings.worst_first().into_iter().take(most);
         worst.map(|cell| (standings.threads, cell))
     });
-    let name = |&(threads, cell): &(usize, &Standing)| {
+    let cells: Vec<_> = cells.collect();
+    let longest = cells.iter().map(|(_, cell)| cell.cell.name().len()).max();
+    let width = longest.unwrap_or(0);
+    let name = move |&(threads, cell): &(usize, &Standing)| {
         let name = cell.cell.name();
-        format!("{name:<20} {threads:>2}")
+        format!("{name:<width$} {threads:>2}")
     };
-    let optional = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| time(ns as f64));
+    let short = |ns: f64| time(ns).replace(' ', "");
+    let wait = move |ns: u64| short(ns as f64);
     Columns::<(usize, &Standing)>::new()
         .add("cell and threads", name)
         .number("x best", 2, |(_, c)| c.ratio)
-        .add("best peer", |(_, c)| c.peer.clone())
-        .add("cpu/op", |(_, c)| time(c.cpu_ns_per_op))
-        .number("x best's", 2, |(_, c)| c.cpu_ratio)
-        .add("longest wait", |(_, c)| time(c.longest_wait_ns as f64))
-        .add("parking-lot's", move |(_, c)| {
-            optional(c.parking_lot_longest_wait_ns)
-        })
-        .number("min/mean", 2, |(_, c)| c.min_over_mean)
-        .of(&cells.collect::<Vec<_>>())
+        .add("best\npeer", |(_, c)| c.peer.replace("-mutex", ""))
+        .add("p99\nwait", move |(_, c)| wait(c.p99_wait_ns))
+        .number("x\nleast", 2, |(_, c)| c.p99_over_least)
+        .add("longest\nwait", move |(_, c)| wait(c.longest_wait_ns))
+        .add("peer's", move |(_, c)| wait(c.peer_longest_wait_ns))
+        .add("cpu/op", move |(_, c)| short(c.cpu_ns_per_op))
+        .number("x\nleast", 2, |(_, c)| c.cpu_over_least)
+        .number("min/\nmean", 2, |(_, c)| c.min_over_mean)
+        .number("peer's", 2, |(_, c)| c.peer_min_over_mean)
+        .of(&cells)
 }
 
 #[cfg(test)]
@@ -289,6 +330,18 @@ mod tests {
         close(all[0].ratio_to["std-mutex"], (0.8f64 * 200.0 / 60.0).sqrt());
         close(all[0].cpu_ratio, (2.0f64 * 0.5).sqrt());
         close(all[0].least_min_over_mean, 0.75);
+        // All waits of a cell are as long as its longest: 90 ms over std's 1 ms, as parking-lot is
+        // not slower; 20 ms over parking-lot's 1 ms, as std is not as fast.
+        let p99: Vec<_> = all[0]
+            .cells
+            .iter()
+            .map(|cell| cell.p99_over_least)
+            .collect();
+        assert!(
+            (p99[0] - 90.0).abs() < 2.0 && (p99[1] - 20.0).abs() < 1.0,
+            "{p99:?}"
+        );
+        assert_eq!(all[0].cells[0].peer_longest_wait_ns / 100_000, 10);
         // parking-lot is nearly as fast as std for half of its CPU time.
         close(all[0].cells[0].cpu_over_least, 4.0);
         let (costly, too_long) = (all[0].costly_cells, all[0].too_long_waits);
@@ -297,6 +350,18 @@ mod tests {
         let worst: Vec<_> = all[0].worst_first();
         assert_eq!(worst[0].peer, "std-mutex");
         assert_eq!(worst[0].parking_lot_longest_wait_ns.unwrap() / 100_000, 100);
+    }
+
+    #[test]
+    fn the_parts_of_the_grid_stand_apart() {
+        use LockName::{KinlockMutex, StdMutex};
+        let did = [(KinlockMutex, [1, 1], 1, 1), (StdMutex, [1, 1], 1, 1)];
+        let mut results = entries("grid:50us-exp/0/2", &did);
+        results.extend(entries("grid:0/0/2", &did));
+        let all = standings(&results);
+        let parts: Vec<_> = all.iter().map(|s| (s.part, s.cells.len())).collect();
+        assert_eq!(parts, [(Part::Core, 1), (Part::Wide, 1)]);
+        assert!(worst(&all, 5).width() <= 110 && means(&all).width() <= 110);
     }
 
     #[test]

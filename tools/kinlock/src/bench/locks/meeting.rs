@@ -56,7 +56,7 @@ impl<W: Meeting> VisitCondvar for Round<'_, W> {
         let members = arena();
         let mut sample = timed(team, seconds, move |slice, index| match index {
             0 => members.lead(slice, false),
-            _ => members.follow(slice),
+            _ => members.follow(slice, index),
         });
         // Everybody has a part in each operation; the leader counts them.
         sample.ops.truncate(1);
@@ -64,7 +64,7 @@ impl<W: Meeting> VisitCondvar for Round<'_, W> {
         let members = Arc::clone(&watched);
         let events = instrumented(team, seconds, self.ours, move |slice, index| match index {
             0 => members.lead(slice, true),
-            _ => members.follow(slice),
+            _ => members.follow(slice, index),
         });
         let times = watched.times.lock();
         let times = times.unwrap_or_else(PoisonError::into_inner).clone();
@@ -89,7 +89,7 @@ impl<W: Meeting, F: CondvarFamily> Arena<W, F> {
 
     fn lead(&self, slice: &Slice, watch: bool) {
         let mut times = Watched::default();
-        slice.start();
+        slice.start(0);
         let (mut done, mut last) = (0, Instant::now());
         loop {
             let is_recorded = slice.is_in(Part::Recorded);
@@ -111,8 +111,8 @@ impl<W: Meeting, F: CondvarFamily> Arena<W, F> {
         *self.times.lock().unwrap_or_else(PoisonError::into_inner) = times;
     }
 
-    fn follow(&self, slice: &Slice) {
-        slice.start();
+    fn follow(&self, slice: &Slice, index: usize) {
+        slice.start(index);
         let mut n = 1;
         while self.work.follow(&self.monitor, n) {
             n += 1;

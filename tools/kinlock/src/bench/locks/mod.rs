@@ -28,8 +28,9 @@ use self::contenders::LockName;
 use self::flags::Flag;
 use self::report::Detail;
 use self::round::{Measure, Watched};
-use self::workloads::grid::Cell;
-use self::workloads::{WorkloadName, needs_readers};
+use self::workloads::grid::{Cell, Part};
+use self::workloads::{WorkloadName, needs_readers, parts_of_grid};
+use super::harness::background::Background;
 use super::harness::placement::{self, Pin};
 use super::harness::run::Common;
 use super::harness::slice::{self, Sample};
@@ -69,9 +70,13 @@ pub struct Args {
     /// [default: one that is made once, in the user's cache folder]
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
-    /// For grid: a fifth of its cells, always the same
+    /// For grid, grid-core and grid-wide: a fifth of their cells, always the same
     #[arg(long)]
     quick: bool,
+    /// What else goes on meanwhile; nice and idle show what a waiter that hardly runs does to the
+    /// others' waits: its own operations, waits and CPU time do not count
+    #[arg(long, value_enum, value_name = "KIND")]
+    background: Option<Background>,
     #[command(flatten)]
     common: Common<Locks>,
 }
@@ -86,6 +91,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         pin: args.pin,
         db: args.db.clone(),
         quick: args.quick,
+        background: args.background,
         ..Locks::of(locks, args.baseline)
     })
 }
@@ -102,6 +108,7 @@ pub struct Locks {
     db: Option<PathBuf>,
     /// Whether the grid has a fifth of its cells.
     quick: bool,
+    background: Option<Background>,
     prepared: Vec<(WorkloadName, Box<dyn Measure>)>,
 }
 
@@ -129,6 +136,7 @@ impl Locks {
             pin: None,
             db: None,
             quick: false,
+            background: None,
             prepared: Vec::new(),
         }
     }
@@ -139,6 +147,10 @@ impl Locks {
         let too_slow = lock.is_strict_fifo() && threads > TOO_MANY * cpus();
         // The other layout of a lock that is measured differs from it by an instruction or two.
         !wanted && (too_slow || lock == LockName::KinlockMutexJoined)
+    }
+
+    fn has_thread_in_background(&self) -> bool {
+        self.background.is_some_and(Background::is_thread)
     }
 
     /// Whether a lock is not one of those of the grid.
@@ -162,19 +174,24 @@ impl Suite for Locks {
             // Without another lock that has a condition variable nothing would be compared there.
             let mut others = self.locks.iter().filter(|&&lock| lock != self.baseline);
             let comparable = self.baseline.has_condvar() && others.any(|lock| lock.has_condvar());
+            let comparable = comparable && !self.has_thread_in_background();
             workloads.retain(|&workload| comparable || Self::own_threads(workload).is_none());
-            workloads.retain(|&workload| workload != WorkloadName::Grid);
+            workloads.retain(|&workload| parts_of_grid(workload).is_none());
             workloads.retain(|&workload| !needs_readers(workload));
         }
-        if self.quick && !workloads.contains(&WorkloadName::Grid) {
-            bail!("--quick is for the workload grid, which --workload leaves out");
+        let mut parts = workloads.iter().filter_map(|&one| parts_of_grid(one));
+        if self.quick && parts.next().is_none() {
+            bail!(
+                "--quick is for the workloads grid, grid-core and grid-wide, which --workload \
+                 leaves out"
+            );
         }
-        let cells = |workload| match workload {
-            WorkloadName::Grid => {
-                let cells = Cell::chosen(self.quick).into_iter();
+        let cells = |workload| match parts_of_grid(workload) {
+            Some(parts) => {
+                let cells = Cell::chosen(parts, self.quick).into_iter();
                 cells.map(WorkloadName::Cell).collect()
             }
-            other => vec![other],
+            None => vec![workload],
         };
         let workloads: Vec<_> = workloads.into_iter().flat_map(cells).collect();
         let meeting = workloads
@@ -190,6 +207,13 @@ impl Suite for Locks {
                 workload.name(),
                 self.baseline.name(),
                 known.map(LockName::name).collect::<Vec<_>>().join(", ")
+            );
+        }
+        if let Some(workload) = meeting.filter(|_| self.has_thread_in_background()) {
+            bail!(
+                "--background nice and idle add a thread to those of a workload, and {} has its \
+                 own: name others by --workload",
+                workload.name()
             );
         }
         let reading = workloads.iter().find(|&&workload| needs_readers(workload));
@@ -230,16 +254,27 @@ impl Suite for Locks {
         workloads::own_threads(workload)
     }
 
+    fn background(&self) -> Option<Background> {
+        self.background
+    }
+
+    fn usual_threads_in(workload: WorkloadName) -> Option<Vec<usize>> {
+        match workload {
+            WorkloadName::Cell(cell) => Some(cell.part().threads().to_vec()),
+            _ => None,
+        }
+    }
+
     fn cpus(&self, _: WorkloadName, threads: usize) -> Vec<usize> {
         let pin = self.pin.unwrap_or_else(|| Pin::usual(threads, cpus()));
         placement::assign(pin, threads)
     }
 
     /// With many threads the locks of the grid differ in what becomes of a thread over many time
-    /// slices.
+    /// slices. The wide cells have a few thousand operations per second.
     fn least_seconds(workload: WorkloadName, threads: usize) -> f64 {
         match workload {
-            WorkloadName::Cell(_) if threads >= 16 => 0.5,
+            WorkloadName::Cell(cell) if threads >= 16 || cell.part() == Part::Wide => 0.5,
             WorkloadName::Cell(_) => 0.1,
             _ => 0.0,
         }

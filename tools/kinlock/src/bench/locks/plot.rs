@@ -37,12 +37,10 @@ impl Pictured for Locks {
 }
 
 fn size(report: &Report<Locks>) -> (u32, u32) {
-    let grids = standings(&report.results).len() as u32;
+    let grids = standings(&report.results);
+    let grids = grids.iter().map(|standings| grid::height(standings.part));
     let rows = rows(report).len() as u32;
-    (
-        WIDTH,
-        TITLE_HEIGHT + ROW_HEIGHT * rows + grid::height() * grids,
-    )
+    (WIDTH, TITLE_HEIGHT + ROW_HEIGHT * rows + grids.sum::<u32>())
 }
 
 /// The workloads that have a row.
@@ -79,7 +77,7 @@ fn draw(report: &Report<Locks>, area: &Area) -> Drawn {
         frontier::draw(&right, report, row)?;
     }
     for standings in standings(&report.results) {
-        let (area, below) = panels.split_vertically(grid::height());
+        let (area, below) = panels.split_vertically(grid::height(standings.part));
         panels = below;
         grid::draw(&area, report, &standings)?;
     }

@@ -69,7 +69,7 @@ impl VisitReadWrite for Round<'_> {
         let events = instrumented(team, seconds, self.ours, move |slice, index| {
             let mut watched = Watched::default();
             members.run(slice, index, |slice, waited| {
-                if !slice.is_in(Part::WarmUp) {
+                if slice.is_measured(index) && !slice.is_in(Part::WarmUp) {
                     watched.note(waited, Step::First);
                 }
             });
@@ -96,7 +96,7 @@ impl<F: ReadWriteFamily> Arena<F> {
     fn run(&self, slice: &Slice, index: usize, mut note: impl FnMut(&Slice, u64)) {
         let mut rng = Random::stream(self.seed, index as u64);
         let mut done = 0;
-        slice.start();
+        slice.start(index);
         while !slice.is_in(Part::Over) {
             self.think.pass(&mut rng);
             if rng.below(100) < self.percent {

@@ -38,7 +38,7 @@ pub struct Detail {
 #[derive(Serialize)]
 pub struct Acquire {
     p50: u64,
-    p99: u64,
+    pub p99: u64,
     pub p999: u64,
     pub max: u64,
 }

@@ -227,7 +227,7 @@ impl<W: Workload, F: Family> Arena<W, F> {
     fn count_operations<const BATCH: u64>(&self, slice: &Slice, index: usize) {
         let mut local = self.work.local(Random::stream(self.seed, index as u64));
         let mut done = 0;
-        slice.start();
+        slice.start(index);
         while !slice.is_in(Part::Over) {
             for _ in 0..BATCH {
                 self.work.think(&mut local);
@@ -244,7 +244,7 @@ impl<W: Workload, F: Family> Arena<W, F> {
         let mut local = self.work.local(Random::stream(self.seed, !(index as u64)));
         let mut watched = Watched::default();
         let bound = self.domains[index];
-        slice.start();
+        slice.start(index);
         while !slice.is_in(Part::Over) {
             self.work.think(&mut local);
             let asked = self.epoch.elapsed().as_nanos() as u64;
@@ -256,7 +256,7 @@ impl<W: Workload, F: Family> Arena<W, F> {
                 (now, step)
             });
             // Looked at again: an acquisition that ends after the slice has waited in it.
-            if !slice.is_in(Part::WarmUp) {
+            if slice.is_measured(index) && !slice.is_in(Part::WarmUp) {
                 watched.note(had.saturating_sub(asked), step);
             }
         }

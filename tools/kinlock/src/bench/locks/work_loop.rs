@@ -75,7 +75,8 @@ impl ThinkTime {
     #[inline(always)]
     pub fn pass(&self, rng: &mut Random) {
         // Numbers have 48 bits. A division would take longer than a multiplication.
-        let iterations = self.mean / 2 + ((rng.next() * (self.mean + 1)) >> 48);
+        let more = (u128::from(rng.next()) * u128::from(self.mean + 1)) >> 48;
+        let iterations = self.mean / 2 + more as u64;
         spin(iterations, rng);
     }
 }

@@ -1,6 +1,6 @@
 //! A heat map: ratios in a table, blue where they are good, red where they are bad.
 
-use kinlock_measure::workloads::grid::{Cell, LINES, PRIVATE, SECTIONS, short};
+use kinlock_measure::workloads::grid::{Cell, Part};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -21,7 +21,7 @@ struct Heat<'a> {
 }
 
 const CELL: (i32, i32) = (44, 32);
-const ROW_NAMES: i32 = 62;
+const ROW_NAMES: i32 = 86;
 const ABOVE: i32 = 66;
 const GAP: i32 = 12;
 /// This ratio, and its inverse, have the full colour.
@@ -32,33 +32,36 @@ fn height(rows: usize) -> u32 {
     (ABOVE + CELL.1 * rows as i32 + GAP) as u32
 }
 
-/// The height of a map of the grid.
-pub fn grid_height() -> u32 {
-    height(SECTIONS.len())
+/// The height of a map of a part of the grid.
+pub fn grid_height(part: Part) -> u32 {
+    height(part.rows().len())
 }
 
-/// Draws a value of each cell of the grid: by lines, sections, private work.
+/// Draws a value of each cell of a part of the grid, by lines, sections, private work, and leaves
+/// out other cells.
 pub fn draw_grid(
     area: &Area,
+    part: Part,
     heading: &str,
     more_is_better: bool,
     values: impl Iterator<Item = (Cell, f64)>,
 ) -> Drawn {
-    let names = |axis: &[u32]| axis.iter().map(|&ns| short(ns)).collect::<Vec<_>>();
+    let block = |lines: &u32| format!("{lines} cache lines; private work");
     let map = Heat {
         heading,
-        blocks: &LINES.map(|lines| format!("{lines} cache lines; private work")),
-        rows: &names(&SECTIONS),
-        columns: &names(&PRIVATE),
-        ratios: by_place(values),
+        blocks: &part.lines().iter().map(block).collect::<Vec<_>>(),
+        rows: &part.rows(),
+        columns: &part.columns(),
+        ratios: by_place(part, values),
         more_is_better,
     };
     draw(area, &map)
 }
 
-fn by_place(values: impl Iterator<Item = (Cell, f64)>) -> Ratios {
-    let mut all = vec![vec![vec![None; PRIVATE.len()]; SECTIONS.len()]; LINES.len()];
-    for (cell, value) in values {
+fn by_place(part: Part, values: impl Iterator<Item = (Cell, f64)>) -> Ratios {
+    let (rows, columns) = (part.rows().len(), part.columns().len());
+    let mut all = vec![vec![vec![None; columns]; rows]; part.lines().len()];
+    for (cell, value) in values.filter(|(cell, _)| cell.part() == part) {
         let [section, private, lines] = cell.places();
         all[lines][section][private] = Some(value);
     }
@@ -115,19 +118,23 @@ mod tests {
 
     #[test]
     fn every_cell_has_its_place_on_the_map() {
-        let cells = Cell::chosen(true).into_iter();
-        let map = by_place(cells.map(|cell| (cell, f64::from(cell.section_ns))));
-        assert_eq!(map[0][0][1], Some(0.0));
-        assert_eq!(map[0][0][0], None);
-        let all = map.iter().flat_map(|rows| rows.iter().zip(SECTIONS));
-        let mut places = 0;
-        for (columns, section) in all {
-            for ratio in columns.iter().flatten() {
-                assert_eq!(*ratio, f64::from(section));
-                places += 1;
+        let value = |cell: Cell| (cell, f64::from(cell.section_ns));
+        for (part, quick) in [(Part::Core, 12), (Part::Wide, 6)] {
+            let cells = Cell::chosen(&Part::ALL, true).into_iter();
+            let map = by_place(part, cells.clone().map(value));
+            let ratios = map.iter().flatten().flatten();
+            assert_eq!(ratios.filter(|ratio| ratio.is_some()).count(), quick);
+            for cell in cells.filter(|cell| cell.part() == part) {
+                let [section, private, lines] = cell.places();
+                let ratio = map[lines][section][private];
+                assert_eq!(ratio, Some(f64::from(cell.section_ns)));
             }
         }
-        assert_eq!(places, 12);
+        let core = by_place(
+            Part::Core,
+            Cell::chosen(&Part::ALL, true).into_iter().map(value),
+        );
+        assert_eq!(core[0][0][..2], [None, Some(0.0)]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! The grid: for each number of threads heat maps of our lock over the best peer of each cell, and
-//! the frontier, where each lock has a small mark per cell and a large one at the geometric mean.
+//! The grid: for each part and number of threads heat maps of our lock over the best peer of each
+//! cell, and the frontier, where each lock has a small mark per cell and a large one at the
+//! geometric mean.
 
 use kinlock_cli::report::cells::{Cells, best_first};
 use kinlock_cli::report::plot::heat;
@@ -13,51 +14,62 @@ use crate::bench::harness::results::{Report, Shown, names};
 use crate::bench::harness::suite::Entry;
 use crate::bench::locks::Locks;
 use crate::bench::locks::grid::{self, Standing, Standings};
+use crate::bench::locks::workloads::grid::Part;
 
 const HEADING: u32 = 40;
-const MAPS_WIDTH: u32 = 680;
+const MAPS_WIDTH: u32 = 700;
 /// Larger ratios are drawn at the edge.
 const MOST_SHOWN: f64 = 2.0;
 
-/// The height of what is drawn for one number of threads.
-pub fn height() -> u32 {
-    HEADING + 2 * heat::grid_height()
+/// How the two maps stand: those of the core are wide, those of the wide cells are high.
+fn rows_and_columns(part: Part) -> (usize, usize) {
+    match part {
+        Part::Core => (2, 1),
+        Part::Wide => (1, 2),
+    }
+}
+
+/// The height of what is drawn for one part and number of threads.
+pub fn height(part: Part) -> u32 {
+    HEADING + rows_and_columns(part).0 as u32 * heat::grid_height(part)
 }
 
 pub fn draw(area: &Area, report: &Report<Locks>, standings: &Standings) -> Drawn {
     let (heading, rest) = area.split_vertically(HEADING);
-    let (lock, threads) = (&standings.lock, standings.threads);
+    let (part, lock, threads) = (standings.part, &standings.lock, standings.threads);
     let (mean, cells) = (standings.ratio, standings.cells.len());
+    let name = part.name();
     let told = format!(
-        "grid, {threads} threads: {lock} over the best peer of each cell; geometric mean of \
-         {cells} cells {mean:.3}"
+        "{name} grid, {threads} threads: {lock} over the best peer of each cell, by work under the \
+         lock; geometric mean of {cells} cells {mean:.3}"
     );
     heading.draw(&Text::new(told, (14, 10), text(15)))?;
     let (maps, frontier) = rest.split_horizontally(MAPS_WIDTH);
-    let halves = maps.split_evenly((2, 1));
+    let halves = maps.split_evenly(rows_and_columns(part));
     let map = |area, heading, more_is_better, value: fn(&Standing) -> f64| {
         let values = standings.cells.iter().map(|s| (s.cell, value(s)));
-        heat::draw_grid(area, heading, more_is_better, values)
+        heat::draw_grid(area, part, heading, more_is_better, values)
     };
     map(
         &halves[0],
-        "Throughput over the best peer's, by work under the lock",
+        "Throughput over the best peer's",
         true,
         |cell| cell.ratio,
     )?;
     map(
         &halves[1],
-        "CPU time per operation over the same peer's",
+        "CPU time per operation over that peer's",
         false,
         |cell| cell.cpu_ratio,
     )?;
-    draw_frontier(&frontier, report, threads)
+    draw_frontier(&frontier, report, part, threads)
 }
 
 /// Throughput over the best peer's, and the longest wait, of a lock in each cell.
-fn points(report: &Report<Locks>, threads: usize, lock: &str) -> Vec<(f64, f64)> {
-    let cells = report.cells();
-    let cells = cells.filter(|cell| cell[0].threads == threads && grid::has(&cell[0]));
+fn points(report: &Report<Locks>, part: Part, threads: usize, lock: &str) -> Vec<(f64, f64)> {
+    let is_in =
+        |entry: &Entry<Locks>| entry.threads == threads && grid::part_of(entry) == Some(part);
+    let cells = report.cells().filter(|cell| is_in(&cell[0]));
     let point = |cell: &[Entry<Locks>]| {
         let own = cell.iter().find(|entry| entry.lock == lock)?;
         let mut peers = best_first(cell).into_iter();
@@ -68,8 +80,8 @@ fn points(report: &Report<Locks>, threads: usize, lock: &str) -> Vec<(f64, f64)>
     cells.filter_map(point).collect()
 }
 
-fn draw_frontier(area: &Area, report: &Report<Locks>, threads: usize) -> Drawn {
-    let of = |lock| (lock, points(report, threads, lock));
+fn draw_frontier(area: &Area, report: &Report<Locks>, part: Part, threads: usize) -> Drawn {
+    let of = |lock| (lock, points(report, part, threads, lock));
     let locks: Vec<_> = names(&report.results).into_iter().map(of).collect();
     let waits = locks.iter().flat_map(|(_, points)| points).map(|p| p.1);
     let (low, high) = (

@@ -12,6 +12,7 @@ mod zipf;
 
 use std::path::Path;
 
+use kinlock_cli::args::Named;
 use kinlock_cli::names;
 use kinlock_measure::random::Random;
 
@@ -39,8 +40,11 @@ names! {
         library; 99 % of the operations read";
     Readers90 = "readers-90", "the same with 90 %";
     Readers50 = "readers-50", "the same with 50 %";
-    Grid = "grid", "every combination of work under the lock, private work and cache lines touched \
-        under the lock";
+    Grid = "grid", "combinations of work under the lock, private work and cache lines touched \
+        under the lock: grid-core and grid-wide";
+    GridCore = "grid-core", "those with sections of up to 20 us";
+    GridWide = "grid-wide", "those with longer, sleeping and unequal sections, and with locks that \
+        are rarely found taken";
     + Cell(grid::Cell), "work under the lock / private work / cache lines touched under the lock";
 }
 
@@ -52,6 +56,11 @@ pub fn own_threads(workload: WorkloadName) -> Option<usize> {
         WorkloadName::Broadcast => Some(broadcast::THREADS),
         _ => None,
     }
+}
+
+/// The parts of the grid that the workload stands for, if it does.
+pub fn parts_of_grid(workload: WorkloadName) -> Option<&'static [grid::Part]> {
+    grid::parts(workload.name())
 }
 
 /// Whether threads take a reader-writer lock.
@@ -90,7 +99,9 @@ pub fn prepare(name: WorkloadName, db: Option<&Path>) -> anyhow::Result<Box<dyn 
         WorkloadName::Readers99 => Box::new(Readers { percent: 99 }),
         WorkloadName::Readers90 => Box::new(Readers { percent: 90 }),
         WorkloadName::Readers50 => Box::new(Readers { percent: 50 }),
-        WorkloadName::Grid => unreachable!("the grid runs as its cells"),
+        WorkloadName::Grid | WorkloadName::GridCore | WorkloadName::GridWide => {
+            unreachable!("the grid runs as its cells")
+        }
         WorkloadName::Cell(cell) => Box::new(Prepared::new(grid::Grid::new(cell))),
     })
 }

@@ -1,0 +1,160 @@
+//! `kinlock bench --quota`: the run is in a control group of its own, which is gone in the end.
+//! Where the system has no such groups, or this user may not make any, the command says so in one
+//! line, and there is nothing else to test.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. The child has not been waited for, so that the number is still its own.
+//! 2. What runs between fork and exec is safe in a signal handler.
+
+mod support;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use support::{kinlock, list, run};
+
+/// After so long something does not happen any more.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs with a quota. What it wrote to stdout, if there can be a quota.
+fn limited(line: &str) -> Option<String> {
+    let output = run(&format!("bench {line}"));
+    let message = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(2) {
+        assert_eq!(message.lines().count(), 1, "{message}");
+        let told = message.contains("--quota: cannot make a control group");
+        assert!(told && message.contains("systemd-run"), "{message}");
+        return None;
+    }
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+/// The group that a command has made, wherever it is.
+fn group_of(maker: u32) -> Option<PathBuf> {
+    fn below(folder: &Path, name: &str) -> Option<PathBuf> {
+        let entries = fs::read_dir(folder).ok()?.flatten();
+        let mut folders = entries.filter(|entry| entry.file_type().is_ok_and(|t| t.is_dir()));
+        folders.find_map(|entry| match entry.file_name().to_str() == Some(name) {
+            true => Some(entry.path()),
+            false => below(&entry.path(), name),
+        })
+    }
+    below(
+        Path::new("/sys/fs/cgroup"),
+        &format!("kinlock-quota-{maker}"),
+    )
+}
+
+#[test]
+fn a_run_has_no_more_cpu_time_than_its_quota() {
+    let line = "--workload counter --threads 4 --locks pthread-mutex --baseline pthread-mutex \
+                --seconds 1 --rounds 1 --hogs 1 --quota 25 --json -";
+    let Some(text) = limited(line) else {
+        return;
+    };
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["parameters"]["quota_percent"], 25);
+    let result = &list(&report["results"])[0];
+    let number = |name: &str| result[name]["median"].as_f64().unwrap();
+    let used = number("ops_per_s") * number("cpu_ns_per_op") / 1e9;
+    let cpus = std::thread::available_parallelism().unwrap().get() as f64;
+    // What is left of the period before, and what each CPU takes in advance, come on top.
+    assert!(used < 0.25 * cpus * 1.3 + 0.1, "{used} of {cpus} CPUs");
+}
+
+#[test]
+fn people_read_of_it() {
+    let line = "--workload empty --threads 1 --locks tas --seconds 0.01 --rounds 1 --quota 50";
+    if let Some(text) = limited(line) {
+        assert!(
+            text.contains("in a control group that may use 50 % of"),
+            "{text}"
+        );
+    }
+}
+
+/// A long run and its group, if there can be one.
+fn start() -> Option<(Child, PathBuf)> {
+    let line = "bench --workload empty --threads 1 --locks tas --seconds 3600 --hogs 1 --quota 50";
+    let mut command = kinlock();
+    command.args(line.split_whitespace());
+    // A job in the background ignores Ctrl-C, and its children inherit that.
+    let heed = || {
+        // SAFETY: `signal` has no preconditions.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: invariant 2.
+    unsafe { command.pre_exec(heed) };
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut child = child.unwrap();
+    let begin = Instant::now();
+    loop {
+        assert!(begin.elapsed() < PATIENCE, "no group");
+        if child.try_wait().unwrap().is_some() {
+            return None;
+        }
+        // With its busy process, which has left the group.
+        if let Some(group) = group_of(child.id()) {
+            let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+            if members.lines().count() == 1 && hogs_of(members.trim()) == 1 {
+                return Some((child, group));
+            }
+        }
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// How many children a process has.
+fn hogs_of(parent: &str) -> usize {
+    let children = format!("/proc/{parent}/task/{parent}/children");
+    fs::read_to_string(children).map_or(1, |text| text.split_whitespace().count())
+}
+
+#[test]
+fn the_group_is_gone_after_a_signal() {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let Some((mut child, group)) = start() else {
+            return;
+        };
+        // SAFETY: invariant 1.
+        unsafe { libc::kill(child.id() as i32, signal) };
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), Some(128 + signal));
+        assert!(!group.exists());
+    }
+}
+
+#[test]
+fn the_group_is_gone_if_the_run_is_killed_and_the_next_removes_that_of_a_killed_command() {
+    let Some((mut child, group)) = start() else {
+        return;
+    };
+    let inside = || fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let run: i32 = inside().trim().parse().unwrap();
+    // SAFETY: `kill` has no preconditions.
+    unsafe { libc::kill(run, libc::SIGKILL) };
+    assert_eq!(child.wait().unwrap().code(), Some(128 + libc::SIGKILL));
+    assert!(!group.exists());
+
+    let (mut child, group) = start().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let begin = Instant::now();
+    while !fs::read_to_string(group.join("cgroup.procs"))
+        .unwrap()
+        .is_empty()
+    {
+        assert!(begin.elapsed() < PATIENCE, "the run ends with the command");
+        sleep(Duration::from_millis(20));
+    }
+    let line = "--workload empty --threads 1 --locks tas --seconds 0.01 --rounds 1 --quota 100";
+    limited(line).unwrap();
+    assert!(!group.exists());
+}
