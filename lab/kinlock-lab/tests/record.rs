@@ -89,8 +89,9 @@ fn a_simulation_tells_how_long_more_threads_would_wait() {
 mod deep {
     use super::*;
 
-    /// A recording in which few times are long because other programs used the CPUs: one measured time
-    /// stands for hundreds, and a think time of 20 ms would be all that a short simulation has.
+    /// A recording in which few times are long because other programs used the CPUs: one measured
+    /// time stands for hundreds, and a think time of 20 ms would be all that a short simulation
+    /// has.
     fn recorded_undisturbed() -> (TempDir, PathBuf) {
         let mut long = Vec::new();
         for _ in 0..6 {
@@ -115,7 +116,8 @@ mod deep {
         let (_folder, file) = recorded_undisturbed();
         let shares = shares_of_waiting(&simulated(&file).1);
         let told = || format!("{shares:?}: {}", fs::read_to_string(&file).unwrap());
-        // It is held a ninth of the time: eight threads can work, of sixteen nearly half have to wait.
+        // It is held a ninth of the time: eight threads can work, of sixteen nearly half have to
+        // wait.
         assert!(shares[2] > 0.25, "{}", told());
         assert!(shares[1] < shares[2], "{}", told());
         // A thread alone waits for no other.

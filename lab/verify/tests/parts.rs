@@ -1,5 +1,6 @@
-//! The parts of the checks that can be tested without a lock. They stand here and not in the library
-//! because that would be compiled a second time for them, and it takes longer than any other crate.
+//! The parts of the checks that can be tested without a lock. They stand here and not in the
+//! library because that would be compiled a second time for them, and it takes longer than any
+//! other crate.
 
 mod tortured {
     use kinlock_verify::locks::{ALL, Specimen};
