@@ -104,7 +104,9 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let outputs = args.destinations.open()?;
     // As it is before the measurements.
     let machine = Machine::current();
-    let cells = Cell::chosen(&[Part::Core], !args.all).into_iter().map(Cell::name);
+    let cells = Cell::chosen(&[Part::Core], !args.all)
+        .into_iter()
+        .map(Cell::name);
     let workloads: Vec<_> = [counter::NAME].into_iter().chain(cells).collect();
     let folder = tempfile::tempdir().context("cannot make a folder for results")?;
     let bar = progress::bar(args.quiet, workloads.len(), || ());

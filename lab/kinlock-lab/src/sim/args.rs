@@ -32,8 +32,8 @@ pub struct Args {
     pub machine: String,
     /// Workloads, separated by commas. grid stands for all its cells, each of which is a workload,
     /// such as grid:400ns/100ns/16; grid-core and grid-wide for parts of them. With @8 behind its
-    /// name a cell has 8 locks (up to 1024), of which each operation takes one by chance. A file that `kinlock record` wrote stands for the locks of the
-    /// recorded program
+    /// name a cell has 8 locks (up to 1024), of which each operation takes one by chance. A file
+    /// that `kinlock record` wrote stands for the locks of the recorded program
     #[arg(
         long,
         value_name = "A,B|FILE",
@@ -102,8 +102,8 @@ pub struct Args {
     #[arg(
         long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = [
-            "machine", "workload", "quick", "locks", "threads", "cpus", "seconds", "seeds", "seed", "band",
-            "bands", "host_threads", "placement", "numa", "scan", "local_limit", "domain",
+            "machine", "workload", "quick", "locks", "threads", "cpus", "seconds", "seeds", "seed",
+            "band", "bands", "host_threads", "placement", "numa", "scan", "local_limit", "domain",
             "baseline", "shard",
         ],
     )]
