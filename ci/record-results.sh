@@ -72,27 +72,27 @@ if [ "$what" = grid ]; then
     folder=$measured-grid
     rm -rf "$folder"
     # What the longer slices show: the slowest thread's share over a second.
-    record "$folder" share-64 bench locks --workload grid --quick --threads 64 \
+    record "$folder" share-64 bench locks --workload grid-core --quick --threads 64 \
         --locks kinlock-mutex,std-mutex,parking-lot --seconds "${short:-2}" --rounds 1
     for threads in 2 4 16; do
-        record "$folder" "grid-$threads-hogs-2" bench locks --workload grid --quick \
+        record "$folder" "grid-$threads-hogs-2" bench locks --workload grid-core --quick \
             --threads "$threads" --hogs 2 --rounds "${once:-3}"
     done
     for hogs in 0 1; do
         # Few threads first, as below. Slices are as the grid has them.
         for threads in 2 4 16 64; do
-            record "$folder" "grid-$threads-hogs-$hogs" bench locks --workload grid --quick \
+            record "$folder" "grid-$threads-hogs-$hogs" bench locks --workload grid-core --quick \
                 --threads "$threads" --hogs "$hogs" --rounds "${once:-3}" \
                 --plot "$folder/grid-$threads-hogs-$hogs.svg"
         done
         record "$folder" "maps-hogs-$hogs" bench locks --workload kv,lru,readrandom \
             --threads 2,16,64 --locks kinlock-mutex,std-mutex,parking-lot,pthread-mutex \
             --hogs "$hogs" --seconds "${short:-0.5}" --rounds "${once:-3}"
-        record "$folder" "spin-2-hogs-$hogs" bench locks --workload grid --quick --threads 2 \
+        record "$folder" "spin-2-hogs-$hogs" bench locks --workload grid-core --quick --threads 2 \
             --locks kinlock-spin,mcslock,ck-mcs,pthread-spin,tas --baseline tas --hogs "$hogs" \
             --seconds "${short:-0.25}" --rounds "${once:-3}"
         # With more threads than CPUs locks in strict order take minutes.
-        record "$folder" "spin-16-hogs-$hogs" bench locks --workload grid --quick --threads 16 \
+        record "$folder" "spin-16-hogs-$hogs" bench locks --workload grid-core --quick --threads 16 \
             --locks kinlock-spin,pthread-spin,tas --baseline tas --hogs "$hogs" \
             --rounds "${once:-2}"
     done
@@ -131,7 +131,7 @@ if [ "$what" = all ] || [ "$what" = simulated ]; then
     folder=$folder-grid
     rm -rf "$folder"
     [ -n "$quick" ] || simulated=0.02
-    record "$folder" grid sim --machine "$machine" --workload grid --quick \
+    record "$folder" grid sim --machine "$machine" --workload grid-core --quick \
         --seconds "$simulated" --seeds 2 --plot "$folder/grid.svg"
 fi
 folders=()

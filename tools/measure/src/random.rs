@@ -90,8 +90,8 @@ impl Random {
     }
 }
 
-/// A number of the exponential distribution with mean 1, from numbers that `unit` draws from 0 up
-/// to but not including 1, five on average.
+/// A number of the exponential distribution with mean 1, from some numbers that `unit` draws from 0
+/// up to but not including 1.
 ///
 /// This is von Neumann's method. It compares numbers and takes no logarithm: the last bit of a
 /// logarithm depends on the processor, and simulations give the same everywhere.

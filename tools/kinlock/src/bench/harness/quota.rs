@@ -129,6 +129,10 @@ impl Group {
     /// A group whose members may use so many microseconds of CPU time in each period.
     fn make(time: usize) -> anyhow::Result<Self> {
         let own = Place::of("self").context("this system has none for CPU time")?;
+        Self::make_at(&own, time)
+    }
+
+    fn make_at(own: &Place, time: usize) -> anyhow::Result<Self> {
         let above = match own.version {
             Version::Two if !own.is_root => own.path.parent().unwrap_or(&own.path),
             _ => &own.path,
@@ -308,6 +312,37 @@ mod tests {
             ("0\n:\n", None),
         ] {
             assert_eq!(Place::among(lines), expected, "{lines}");
+        }
+    }
+
+    /// In version 2 it stands beside the own group, or below the root.
+    #[test]
+    fn a_group_of_version_two_is_made_and_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let above = folder.path();
+        let control = above.join("cgroup.subtree_control");
+        let name = format!("{NAME}{}", std::process::id());
+        for (path, is_root) in [(above.join("own"), false), (above.to_owned(), true)] {
+            let own = Place {
+                version: Version::Two,
+                path,
+                is_root,
+            };
+            for (on, then, finally) in [
+                ("memory cpu", "memory cpu", "memory cpu"),
+                ("", "+cpu", "-cpu"),
+            ] {
+                fs::write(&control, on).unwrap();
+                let group = Group::make_at(&own, 150_000).unwrap();
+                assert_eq!(fs::read_to_string(&control).unwrap(), then);
+                let max = above.join(&name).join("cpu.max");
+                assert_eq!(fs::read_to_string(&max).unwrap(), "150000 100000");
+                // In a real group its files go with it.
+                fs::remove_file(max).unwrap();
+                drop(group);
+                assert!(!above.join(&name).exists());
+                assert_eq!(fs::read_to_string(&control).unwrap(), finally);
+            }
         }
     }
 

@@ -59,8 +59,11 @@ pub struct Common<S: Pictured> {
     /// The run may use PERCENT of the CPUs' time that it could use, 1 to 100: it is in a control
     /// group with a limit meanwhile, as containers are. Other busy processes stay outside. Slices
     /// are at least 0.5 s, without --seconds
-    #[arg(long, value_name = "PERCENT")]
-    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=100))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=100),
+    )]
     quota: Option<usize>,
     /// Show a table per workload and number of threads, too, with waits, fairness and CPU time
     #[arg(long)]
