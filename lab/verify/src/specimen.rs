@@ -9,8 +9,8 @@ pub const BUSTED: &str = "busted";
 pub trait Named: Copy + 'static {
     /// What a thing of this kind is called.
     const KIND: &'static str;
-    /// All of this kind. Their list is a `static`, so that whoever names it need not compile them
-    /// again.
+    /// All of this kind. Their list is a `static`, so that a crate that names it does not compile
+    /// them again.
     fn all() -> &'static [Self];
 
     /// Its name on the command line and in reports.

@@ -84,19 +84,19 @@ mod deep {
     use super::*;
 
     #[test]
-    #[ignore = "takes long, and how long is luck"]
+    #[ignore = "deep: runs until the defect shows"]
     fn broken_locks_are_caught() {
         all_broken_are_caught::<locks::Specimen>(28);
     }
 
     #[test]
-    #[ignore = "takes long, and how long is luck"]
+    #[ignore = "deep: runs until the defect shows"]
     fn broken_ids_are_caught() {
         all_broken_are_caught::<ids::Specimen>(5);
     }
 
     #[test]
-    #[ignore = "takes long, and how long is luck"]
+    #[ignore = "deep: runs until the defect shows"]
     fn broken_invalidation_is_caught() {
         all_broken_are_caught::<invalidation::Specimen>(4);
     }

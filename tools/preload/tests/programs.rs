@@ -55,7 +55,7 @@ fn thousands_of_threads() {
 }
 
 #[test]
-#[ignore = "takes long"]
+#[ignore = "deep: takes long"]
 fn deep_a_hundred_thousand_threads() {
     Program::of("threads.c").answers_the_same(&["kinlock-mutex"]);
 }

@@ -65,7 +65,7 @@ pub enum Prepare {
     Lock(fn(threads: usize, lock: Metered) -> Rc<dyn Body>),
     /// A reader-writer lock.
     ReaderWriter(fn(threads: usize, lock: Metered) -> Rc<dyn Body>),
-    /// A lock, in a cell of the [grid]; or so many of which each operation takes one.
+    /// A cell of the [grid] with this number of locks, of which each operation takes one.
     Cell(grid::Cell, usize),
     /// A lock for each of those of a [recorded] program.
     Recorded(&'static recorded::Replay),

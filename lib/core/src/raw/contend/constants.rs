@@ -14,8 +14,8 @@ pub(in crate::raw) const FIRST_PAUSE_NS: u64 = 100;
 pub(in crate::raw) const IDLE_NS: u64 = 400;
 
 /// Unlocks of a kept lock that the front waiter samples before it concludes that the lock is not
-/// idle. They are counted over all its watches: once it has seen so many, each later watch ends
-/// with the first unlock.
+/// idle. They are counted over all its watches: once it has seen this number, each later watch
+/// ends with the first unlock.
 pub(in crate::raw) const UNLOCKS_SAMPLED: u32 = 32;
 
 /// How long a waiter at the front spins before it sleeps: about what it costs to fall asleep and to

@@ -126,7 +126,7 @@ struct Group {
 }
 
 impl Group {
-    /// A group whose members may use so many microseconds of CPU time in each period.
+    /// A group whose members may use `time` microseconds of CPU time in each period.
     fn make(time: usize) -> anyhow::Result<Self> {
         let own = Place::of("self").context("this system has none for CPU time")?;
         Self::make_at(&own, time)

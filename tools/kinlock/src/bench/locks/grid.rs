@@ -241,7 +241,7 @@ fn means(all: &[Standings]) -> Table {
         .of(all)
 }
 
-/// At most so many rows per part and number of threads.
+/// The most rows per part and number of threads.
 fn worst(all: &[Standings], most: usize) -> Table {
     let cells = all.iter().flat_map(|standings| {
         let worst = standings.worst_first().into_iter().take(most);
