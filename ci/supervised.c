@@ -291,6 +291,33 @@ static int stops(char **words)
     return 0;
 }
 
+/* FILE COMMAND: the group is stopped and continued faster than anybody looks; the last one counts. */
+static int flickers(char **words)
+{
+    const char *file = words[0];
+    int stops[] = {SIGTSTP, SIGTTIN, SIGTTOU, SIGSTOP};
+    unsigned random = 1;
+    unlink(file);
+    pid_t child = start(words + 1);
+    int program = wait_for_lines(file, 1);
+    for (int round = 0; round < 60; round++) {
+        for (int is_stopped = 1; is_stopped >= 0; is_stopped--) {
+            random = random * 1103515245 + 12345;
+            /* An odd number of changes: the last one is what is waited for. */
+            for (int left = (random >> 16) % 4 * 2; left >= 0; left--) {
+                int stop = left % 2 ? !is_stopped : is_stopped;
+                kill(-child, stop ? stops[(random >> (18 + left)) % 4] : SIGCONT);
+            }
+            wait_for_stop(program, is_stopped), wait_for_stop(child, is_stopped);
+        }
+    }
+    kill(-child, SIGTERM);
+    int status = 0;
+    waitpid(child, &status, 0);
+    printf("the last one counts; signal %d\n", WTERMSIG(status));
+    return 0;
+}
+
 static int count_zombies(void)
 {
     DIR *folder = opendir("/proc");
@@ -393,6 +420,8 @@ int main(int count, char **words)
         return sends(words);
     if (strcmp(mode, "stops") == 0)
         return stops(words);
+    if (strcmp(mode, "flickers") == 0)
+        return flickers(words);
     if (strcmp(mode, "orphans") == 0)
         return orphans();
     if (strcmp(mode, "forks") == 0)

@@ -87,6 +87,10 @@ stopped() {
     limited ./probe stops seen "$1" "${command[@]}" ./probe sleeps seen
 }
 
+flickered() {
+    limited ./probe flickers seen "${command[@]}" ./probe sleeps seen
+}
+
 # `timeout` passes on what it gets to its program, and then to its process group. Where the program
 # is its child it may get both.
 under_timeout() {
@@ -161,6 +165,7 @@ signal 64" sent alone 10
 same stopped-alone stopped alone
 same stopped-as-group stopped group
 same stopped-itself stopped program
+same stopped-quickly flickered
 prints timeout "report record" "signal 15" under_timeout
 same small-files small_files
 prints closed-output "bare run counts report record" 8 closed_output

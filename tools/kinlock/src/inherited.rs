@@ -70,7 +70,7 @@ extern "C" fn note(count: c_int, words: *mut *mut c_char) {
 static NOTE: extern "C" fn(c_int, *mut *mut c_char) = note;
 
 /// The bit of a signal in a word for all.
-pub fn bit(signal: c_int) -> u64 {
+pub const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
 

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use kinlock_cli::outcome::{Outcome, tell};
 
 use super::image::Image;
-use super::witness::{self, REAL_TIME, Witness, bits};
+use super::witness::{self, REAL_TIME, STOPS, Witness, pending};
 use crate::inherited::{self, LAST, bit};
 
 /// When a program is long.
@@ -141,6 +141,18 @@ impl Waiting {
 
     /// Stops as the program did, so that a shell sees its job stopped. Returns when it goes on.
     fn stop(&mut self, signal: i32) {
+        // A SIGCONT that has come meanwhile would be dropped when this process stops.
+        if let Some(signal) = take(&only(libc::SIGCONT), Some(Duration::ZERO)) {
+            if self.is_for_program(&signal) {
+                // SAFETY: invariant 3.
+                unsafe { libc::kill(self.child, libc::SIGCONT) };
+                return;
+            }
+            // One to the group may have come before what stopped the program.
+            if witness::state(self.child) != b'T' {
+                return;
+            }
+        }
         if let Some(witness) = &mut self.witness {
             witness.watch(self.child);
         }
@@ -154,23 +166,9 @@ impl Waiting {
         }
         // What has the command go on has the program go on, before another signal that stops takes
         // its place. One to the whole group has done that already.
-        let others = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].map(bit);
-        let others = others.iter().sum::<u64>();
-        let goes_on = match take(&only(libc::SIGCONT), Some(Duration::ZERO)) {
-            Some(signal) => {
-                let by = self.witness.as_ref().map(Witness::pid);
-                (by.is_none() || signal.sender != by) && !self.is_of_group(&signal)
-            }
-            // The kernel drops it when a signal that stops comes. One that the group got has
-            // stopped the program anew.
-            None => {
-                let came = pending() & others;
-                let witness = self.witness.as_mut();
-                let of_group = witness.is_some_and(|witness| witness.has_ahead(came));
-                came != 0 && !of_group && witness::state(self.child) == b'T'
-            }
-        };
-        if goes_on {
+        if let Some(signal) = take(&only(libc::SIGCONT), Some(Duration::ZERO))
+            && self.is_for_program(&signal)
+        {
             // SAFETY: invariant 3.
             unsafe { libc::kill(self.child, libc::SIGCONT) };
         }
@@ -186,20 +184,29 @@ impl Waiting {
             }
             return;
         }
-        let is_of_witness = signal.sender.is_some_and(|sender| {
-            self.witness
-                .as_ref()
-                .is_some_and(|witness| witness.pid() == sender)
-        });
         // The command's own CPU time and files, of which the program has its own.
         let is_of_limit = [libc::SIGXCPU, libc::SIGXFSZ].contains(&signal.number);
-        if is_of_witness || is_of_limit && signal.sender.is_none() || self.is_of_group(&signal) {
+        if is_of_limit && signal.sender.is_none() {
+            return;
+        }
+        let is_for_program = self.is_for_program(&signal);
+        if STOPS & bit(signal.number) != 0 && witness::state(self.child) == b'T' {
+            // The command was continued, and this dropped its SIGCONT: the program stays stopped.
+            return self.stop(signal.number);
+        }
+        if !is_for_program {
             return;
         }
         if let (libc::SIGUSR1, Some(show)) = (signal.number, &mut duties.on_request) {
             return show();
         }
         signal.send(self.child);
+    }
+
+    /// Whether the signal came to the command alone, and not from its witness.
+    fn is_for_program(&mut self, signal: &Signal) -> bool {
+        let witness = self.witness.as_ref().map(Witness::pid);
+        (witness.is_none() || signal.sender != witness) && !self.is_of_group(signal)
     }
 
     /// Whether the signal went to the process group, and so to the program, too.
@@ -452,16 +459,6 @@ fn take(signals: &libc::sigset_t, left: Option<Duration>) -> Option<Signal> {
             sender: (info.si_code <= 0).then(|| info.si_pid()),
             value: (info.si_code == libc::SI_QUEUE).then(|| info.si_value()),
         })
-    }
-}
-
-/// The signals that are pending, as bits.
-fn pending() -> u64 {
-    let mut pending = MaybeUninit::zeroed();
-    // SAFETY: invariant 1.
-    unsafe {
-        libc::sigpending(pending.as_mut_ptr());
-        bits(&pending.assume_init())
     }
 }
 

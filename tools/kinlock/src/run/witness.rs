@@ -40,7 +40,7 @@ pub struct Witness {
     pid: libc::pid_t,
     questions: File,
     answers: File,
-    /// Signals to the group that the command has not looked at yet.
+    /// Signals to the group that the command has not taken yet.
     ahead: Answer,
     is_broken: bool,
 }
@@ -70,36 +70,51 @@ impl Witness {
         self.pid
     }
 
-    /// Whether the command's process group got this signal, one of which the command has just got.
+    /// Whether the command's process group got this signal, one of which the command has just
+    /// taken; or has got since one that cancels it, so that it must not be passed on in any case.
     pub fn has_got(&mut self, signal: i32) -> bool {
-        let at = signal as usize;
-        if !self.gather() {
-            return false;
+        let (mut before, mut is_cancelled) = (pending(), false);
+        loop {
+            let Some(answer) = self.ask() else {
+                return false;
+            };
+            // What the witness has got is here, too.
+            finish_sending();
+            let here = pending();
+            self.add(&answer, here | bit(signal));
+            is_cancelled |=
+                [&answer, &self.ahead].map(|among| has_any(among, cancels(signal))) != [false; 2];
+            // SIGSTOP drops a SIGCONT without being seen. If the witness got both while it looked,
+            // it has seen nothing; what woke this process after them has changed what is pending.
+            if self.ahead[signal as usize] > 0 || is_cancelled || before == here {
+                break;
+            }
+            before = here;
         }
-        let is_ahead = self.ahead[at] > 0;
-        self.ahead[at] = match signal < REAL_TIME {
+        let ahead = &mut self.ahead[signal as usize];
+        let is_ahead = *ahead > 0;
+        *ahead = match signal < REAL_TIME {
             // The command, too, has several of them as one.
             true => 0,
-            false => self.ahead[at].saturating_sub(1),
+            false => ahead.saturating_sub(1),
         };
-        is_ahead
+        is_ahead || is_cancelled
     }
 
-    /// Whether the group got one of these signals that the command has not looked at yet.
-    pub fn has_ahead(&mut self, signals: u64) -> bool {
-        self.gather();
-        (1..=LAST).any(|signal| signals & bit(signal) != 0 && self.ahead[signal as usize] > 0)
-    }
-
-    /// Adds what the group has got since the last time. `false`: the witness does not answer.
-    fn gather(&mut self) -> bool {
-        let Some(answer) = self.ask() else {
-            return false;
-        };
-        for (ahead, new) in self.ahead.iter_mut().zip(answer) {
-            *ahead = ahead.saturating_add(new);
+    /// Adds what the group has got since the last time.
+    ///
+    /// What the group got and the command has not taken is pending there, but for what the kernel
+    /// dropped: a signal that stops drops SIGCONT, and SIGCONT drops those, whether they went to
+    /// the group or to the command alone. The witness may have taken such a signal before it was
+    /// dropped; left here, it would later stand for one to the command alone.
+    fn add(&mut self, answer: &Answer, pending: u64) {
+        for number in 1..=LAST {
+            let ahead = &mut self.ahead[number as usize];
+            *ahead = match pending & bit(number) {
+                0 => 0,
+                _ => ahead.saturating_add(answer[number as usize]),
+            };
         }
-        true
     }
 
     fn ask(&mut self) -> Option<Answer> {
@@ -284,8 +299,35 @@ pub fn state(pid: libc::pid_t) -> u8 {
     name_end.map_or(0, |end| text.get(end + 2).copied().unwrap_or(0))
 }
 
+/// The signals that stop and can be blocked.
+pub const STOPS: u64 = bit(libc::SIGTSTP) | bit(libc::SIGTTIN) | bit(libc::SIGTTOU);
+
+/// Signals at whose coming the kernel drops this one, if it is pending.
+fn cancels(signal: i32) -> u64 {
+    match bit(signal) {
+        one if one & STOPS != 0 => bit(libc::SIGCONT),
+        _ if signal == libc::SIGCONT => STOPS,
+        _ => 0,
+    }
+}
+
+/// Whether there is one of these signals among those.
+fn has_any(among: &Answer, signals: u64) -> bool {
+    (1..=LAST).any(|number| signals & bit(number) != 0 && among[number as usize] > 0)
+}
+
+/// The signals that are pending, as bits.
+pub fn pending() -> u64 {
+    let mut pending = MaybeUninit::zeroed();
+    // SAFETY: invariant 1.
+    unsafe {
+        libc::sigpending(pending.as_mut_ptr());
+        bits(&pending.assume_init())
+    }
+}
+
 /// The signals of a set, as bits.
-pub fn bits(set: &libc::sigset_t) -> u64 {
+fn bits(set: &libc::sigset_t) -> u64 {
     // SAFETY: invariant 1.
     let has = |&signal: &i32| unsafe { libc::sigismember(set, signal) == 1 };
     (1..=LAST).filter(has).map(bit).sum()
