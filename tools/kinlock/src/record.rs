@@ -13,9 +13,9 @@ use kinlock_measure::workloads::recorded::Recording;
 
 use crate::run::program::Program;
 use crate::run::report::{Folder, recorded};
-use crate::run::stay::Duties;
+use crate::run::supervise::Duties;
 use crate::run::variables::{self, Knobs, Lock};
-use crate::run::{cannot_run, library, stay};
+use crate::run::{cannot_run, library, supervise};
 
 /// Record how an unmodified program uses its locks, for `kinlock-lab sim`
 ///
@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         notes: false,
         keeps: descriptor(&args.output).into_iter().collect(),
     };
-    let status = stay::run(&mut program.image(&variables)?, duties);
+    let status = supervise::run(&mut program.image(&variables)?, duties);
     let status = status.map_err(|error| cannot_run(&program, &error))?;
     match recorded::recording(&folder, &about) {
         Ok(Some(recording)) if !recording.locks.is_empty() => {
@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     }
     // No destructor runs when this process ends as the program did.
     drop(folder);
-    Ok(stay::end_like(status))
+    Ok(supervise::end_like(status))
 }
 
 /// The file. Whether it can be written is known before the program runs; what is in it stays until

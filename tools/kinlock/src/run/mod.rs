@@ -10,7 +10,7 @@ pub mod library;
 pub mod platforms;
 pub mod program;
 pub mod report;
-pub mod stay;
+pub mod supervise;
 pub mod variables;
 mod witness;
 
@@ -25,7 +25,7 @@ use kinlock_cli::outcome::{Failure, Outcome, tell};
 
 use self::program::{CANNOT_RUN, Program};
 use self::report::Session;
-use self::stay::Duties;
+use self::supervise::Duties;
 use self::variables::{Knobs, Lock, RwLocks, Variable, quoted};
 
 /// Run an unmodified program on our locks
@@ -145,7 +145,7 @@ fn reported(
         notes: session.is_on_stderr(),
         keeps: session.descriptors(),
     };
-    let status = stay::run(&mut program.image(variables)?, duties);
+    let status = supervise::run(&mut program.image(variables)?, duties);
     let status = status.map_err(|error| {
         if let Some(counts) = counts {
             counts.give_back();
@@ -157,7 +157,7 @@ fn reported(
         tell(&format!("kinlock: {error:#}"));
     }
     session.close();
-    Ok(stay::end_like(status))
+    Ok(supervise::end_like(status))
 }
 
 pub fn cannot_run(program: &Program, error: &io::Error) -> Failure {
