@@ -2,6 +2,6 @@
 # The model checker, for SECONDS (default 6) per model. Each model prints how many executions it
 # explored; seeded defects must be caught, for which each has a minute whatever SECONDS is.
 set -euo pipefail
-RUSTFLAGS="--cfg loom" KINLOCK_MODEL_SECONDS="${1:-6}" cargo test --profile loom \
+RUSTFLAGS="--cfg loom" KINLOCK_MODEL_SECONDS="${1:-6}" cargo test --release \
     -p kinlock-core -p kinlock-ids -p kinlock-invalidation --test "loom_*" --target-dir target/loom \
     -- --nocapture --test-threads "$(nproc)"

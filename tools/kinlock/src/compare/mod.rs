@@ -22,7 +22,7 @@ use kinlock_measure::interrupt;
 use kinlock_measure::progress::{self, ProgressBar};
 use kinlock_measure::random::Random;
 use kinlock_measure::rounds::{Rounds, Slot};
-use regex::Regex;
+use regex_lite::Regex;
 
 use self::child::{Run, Usage};
 use self::contender::{Contender, Preload};

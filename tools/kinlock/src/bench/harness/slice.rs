@@ -131,13 +131,16 @@ pub fn warm_up(seconds: f64) -> f64 {
     (seconds / 10.0).min(0.1)
 }
 
+/// What each member of a team does in a slice, called with its index.
+pub type Work = Box<dyn Fn(&Slice, usize) + Send + Sync>;
+
 /// Runs a slice: every member of the team does `work`, while `pause` lets the warm-up and the
 /// recorded part pass, which last `warm_up` and `recorded` seconds.
 pub fn run(
     team: &Team,
     [warm_up, recorded]: [f64; 2],
-    mut pause: impl FnMut(Part, Duration),
-    work: impl Fn(&Slice, usize) + Send + Sync + 'static,
+    pause: &mut dyn FnMut(Part, Duration),
+    work: Work,
 ) -> Sample<()> {
     let slice = Arc::new(Slice {
         part: CachePadded::new(AtomicU8::new(Part::WarmUp as u8)),

@@ -24,7 +24,7 @@ use super::harness::placement::{self, Pin};
 use super::harness::plot::Pictured;
 use super::harness::results::{Report, Shown};
 use super::harness::run::Common;
-use super::harness::slice::{self, Sample, Slice};
+use super::harness::slice::{self, Sample, Work};
 use super::harness::suite::{Due, Entry, Plan, Suite, cpus};
 
 /// Measure concurrency IDs and what is built on them on this machine.
@@ -154,11 +154,16 @@ impl Suite for Ids {
         }
         let work = (due.subject.make)();
         let spans = [slice::warm_up(due.seconds), due.seconds];
-        let work = move |slice: &Slice, index| {
+        let work: Work = Box::new(move |slice, index| {
             slice.start(index);
             work.run(slice, index);
-        };
-        Ok(slice::run(due.team, spans, |_, span| pause(span), work))
+        });
+        Ok(slice::run(
+            due.team,
+            spans,
+            &mut |_, span| pause(span),
+            work,
+        ))
     }
 
     fn detail(&self, subject: &Subject, _: &[&Sample<()>], _: &[&Sample<()>]) -> Detail {

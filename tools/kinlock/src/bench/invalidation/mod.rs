@@ -299,8 +299,8 @@ fn measure<C: Contender>(
     let sample = slice::run(
         due.team,
         [slice::warm_up(due.seconds), due.seconds],
-        |_, span| pause_and_show(span, shared.pool.protection.domain()),
-        move |slice, index| work(&members, slice, workload, index, seed),
+        &mut |_, span| pause_and_show(span, shared.pool.protection.domain()),
+        Box::new(move |slice, index| work(&members, slice, workload, index, seed)),
     );
     Ok(sample.with(Found {
         verified: shared.verified.load(Relaxed),

@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::contenders::{CondvarFamily, LockName, Monitor, VisitCondvar};
 use super::round::{Measure, Watched, instrumented, timed};
 use super::trace::Step;
-use crate::bench::harness::slice::{Part, Sample, Slice};
+use crate::bench::harness::slice::{Part, Sample, Slice, Work};
 use crate::bench::harness::team::Team;
 
 /// What the threads of a meeting do. Thread 0 leads.
@@ -54,18 +54,20 @@ impl<W: Meeting> VisitCondvar for Round<'_, W> {
         let Self { team, seconds, .. } = self;
         let arena = || Arc::new(Arena::<W, F>::new(self.work, team.size()));
         let members = arena();
-        let mut sample = timed(team, seconds, move |slice, index| match index {
+        let work: Work = Box::new(move |slice, index| match index {
             0 => members.lead(slice, false),
             _ => members.follow(slice, index),
         });
+        let mut sample = timed(team, seconds, work);
         // Everybody has a part in each operation; the leader counts them.
         sample.ops.truncate(1);
         let watched = arena();
         let members = Arc::clone(&watched);
-        let events = instrumented(team, seconds, self.ours, move |slice, index| match index {
+        let work: Work = Box::new(move |slice, index| match index {
             0 => members.lead(slice, true),
             _ => members.follow(slice, index),
         });
+        let events = instrumented(team, seconds, self.ours, work);
         let times = watched.times.lock();
         let times = times.unwrap_or_else(PoisonError::into_inner).clone();
         sample.with(Watched { events, ..times })

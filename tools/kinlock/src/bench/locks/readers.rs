@@ -13,7 +13,7 @@ use super::contenders::{LockName, ReadWrite, ReadWriteFamily, VisitReadWrite};
 use super::round::{Measure, Watched, instrumented, timed};
 use super::trace::Step;
 use super::work_loop::{self, ThinkTime};
-use crate::bench::harness::slice::{Part, Sample, Slice};
+use crate::bench::harness::slice::{Part, Sample, Slice, Work};
 use crate::bench::harness::team::Team;
 
 /// One mix: `percent` of a hundred operations read.
@@ -62,11 +62,10 @@ impl VisitReadWrite for Round<'_> {
             watched: Mutex::new(Watched::default()),
         });
         let members = Arc::clone(&arena);
-        let sample = timed(team, seconds, move |slice, index| {
-            members.run(slice, index, |_, _| ());
-        });
+        let work: Work = Box::new(move |slice, index| members.run(slice, index, |_, _| ()));
+        let sample = timed(team, seconds, work);
         let members = Arc::clone(&arena);
-        let events = instrumented(team, seconds, self.ours, move |slice, index| {
+        let work: Work = Box::new(move |slice, index| {
             let mut watched = Watched::default();
             members.run(slice, index, |slice, waited| {
                 if slice.is_measured(index) && !slice.is_in(Part::WarmUp) {
@@ -76,6 +75,7 @@ impl VisitReadWrite for Round<'_> {
             let all = members.watched.lock();
             all.unwrap_or_else(PoisonError::into_inner).add(&watched);
         });
+        let events = instrumented(team, seconds, self.ours, work);
         let watched = arena.watched.lock();
         let watched = watched.unwrap_or_else(PoisonError::into_inner).clone();
         sample.with(Watched { events, ..watched })

@@ -18,7 +18,7 @@ use kinlock_measure::random::Random;
 
 use super::contenders::{Family, Lock, LockName, Visit};
 use super::trace::{Handoffs, Step, Trace};
-use crate::bench::harness::slice::{self, Part, Sample, Slice};
+use crate::bench::harness::slice::{self, Part, Sample, Slice, Work};
 use crate::bench::harness::team::Team;
 
 /// What the instrumented slice gives.
@@ -144,16 +144,14 @@ impl<W: Workload> Visit for Round<'_, W> {
         let members = arena.clone();
         // Alone, a thread may look rarely whether the slice is over. Among many, an operation can
         // take milliseconds.
-        let timed = timed(self.team, self.seconds, move |slice, index| {
-            match members.domains.len() {
-                1 => members.count_operations::<64>(slice, index),
-                _ => members.count_operations::<1>(slice, index),
-            }
+        let work: Work = Box::new(move |slice, index| match members.domains.len() {
+            1 => members.count_operations::<64>(slice, index),
+            _ => members.count_operations::<1>(slice, index),
         });
+        let timed = timed(self.team, self.seconds, work);
         let members = arena.clone();
-        let events = instrumented(self.team, self.seconds, self.ours, move |slice, index| {
-            members.watch_operations(slice, index);
-        });
+        let work: Work = Box::new(move |slice, index| members.watch_operations(slice, index));
+        let events = instrumented(self.team, self.seconds, self.ours, work);
         let arena =
             Arc::into_inner(arena).expect("the team lets go of a job before it reports back");
         let shared = CachePadded::into_inner(arena.lock).into_inner().shared;
@@ -164,31 +162,22 @@ impl<W: Workload> Visit for Round<'_, W> {
 }
 
 /// Runs the timed slice of a round.
-pub fn timed(
-    team: &Team,
-    seconds: f64,
-    work: impl Fn(&Slice, usize) + Send + Sync + 'static,
-) -> Sample<()> {
+pub fn timed(team: &Team, seconds: f64, work: Work) -> Sample<()> {
     let spans = [slice::warm_up(seconds), seconds];
-    slice::run(team, spans, |_, span| pause(span), work)
+    slice::run(team, spans, &mut |_, span| pause(span), work)
 }
 
 /// Runs the instrumented slice of a round, half as long, unless the round does not count any more.
 /// Returns what our locks counted.
-pub fn instrumented(
-    team: &Team,
-    seconds: f64,
-    ours: bool,
-    work: impl Fn(&Slice, usize) + Send + Sync + 'static,
-) -> Vec<(&'static str, u64)> {
+pub fn instrumented(team: &Team, seconds: f64, ours: bool, work: Work) -> Vec<(&'static str, u64)> {
     let mut counted = Vec::new();
     if interrupt::state() != State::Over {
         let spans = [slice::warm_up(seconds), seconds / 2.0];
-        let pause = |part, span| match part {
+        let mut pause = |part, span| match part {
             Part::WarmUp if ours => counted = pause_and_count(span),
             _ => pause(span),
         };
-        slice::run(team, spans, pause, work);
+        slice::run(team, spans, &mut pause, work);
     }
     counted
 }
