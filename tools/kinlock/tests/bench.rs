@@ -14,12 +14,16 @@ const SHORT: &str = "bench --seconds 0.002 --rounds 2";
 #[test]
 fn every_lock_does_every_workload() {
     for workload in "empty counter long saturated kv lru readrandom".split(' ') {
-        let line = format!("--workload {workload} --threads 1,3");
-        let report = json(&format!("bench --seconds 0.002 --rounds 1 {line}"));
+        let line = format!("--workload {workload} --threads 1,3 --rounds 1 --seconds 0.002");
+        let report = json(&format!("bench {line}"));
+        let variants = "kinlock-spin-fifo,kinlock-spin-cna,kinlock-mutex-joined";
+        let of_variants = json(&format!("bench {line} --locks {variants}"));
+        // The baseline comes along.
+        assert_eq!(list(&of_variants["results"]).len(), 2 * 4, "{workload}");
         let results = list(&report["results"]);
-        let locks = 12 - list(&report["unavailable"]).len();
+        let locks = 10 - list(&report["unavailable"]).len();
         assert_eq!(results.len(), 2 * locks, "{workload}");
-        for result in results {
+        for result in results.iter().chain(list(&of_variants["results"])) {
             assert_eq!(result["workload"], workload);
             let ops = list(&result["rounds"][0]["ops_per_thread"]).len();
             assert_eq!(Some(ops as u64), result["threads"].as_u64());

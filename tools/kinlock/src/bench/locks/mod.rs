@@ -145,8 +145,7 @@ impl Locks {
     fn leaves_out(&self, lock: LockName, threads: usize) -> bool {
         let wanted = self.leaves_none_out || lock == self.baseline;
         let too_slow = lock.is_strict_fifo() && threads > TOO_MANY * cpus();
-        // The other layout of a lock that is measured differs from it by an instruction or two.
-        !wanted && (too_slow || lock == LockName::KinlockMutexJoined)
+        !wanted && (too_slow || lock.is_variant())
     }
 
     fn has_thread_in_background(&self) -> bool {

@@ -129,7 +129,6 @@ impl<W: Workload> Visit for Round<'_, W> {
     type Output = (Sample<Watched>, W::Shared);
 
     fn visit<F: Family>(self) -> Self::Output {
-        let domain = |index| self.team.cpu_of(index).map(topology::domain_of_cpu);
         let arena = Arc::new(Arena::<W, F> {
             lock: CachePadded::new(F::Of::new(Guarded {
                 shared: self.shared,
@@ -137,14 +136,12 @@ impl<W: Workload> Visit for Round<'_, W> {
             })),
             work: self.work,
             seed: self.seed,
-            watched: Mutex::new(Watched::default()),
-            epoch: Instant::now(),
-            domains: (0..self.team.size()).map(domain).collect(),
+            observer: Observer::new(self.team),
         });
         let members = arena.clone();
         // Alone, a thread may look rarely whether the slice is over. Among many, an operation can
         // take milliseconds.
-        let work: Work = Box::new(move |slice, index| match members.domains.len() {
+        let work: Work = Box::new(move |slice, index| match members.observer.domains.len() {
             1 => members.count_operations::<64>(slice, index),
             _ => members.count_operations::<1>(slice, index),
         });
@@ -155,9 +152,7 @@ impl<W: Workload> Visit for Round<'_, W> {
         let arena =
             Arc::into_inner(arena).expect("the team lets go of a job before it reports back");
         let shared = CachePadded::into_inner(arena.lock).into_inner().shared;
-        let watched = arena.watched.into_inner();
-        let watched = watched.unwrap_or_else(PoisonError::into_inner);
-        (timed.with(Watched { events, ..watched }), shared)
+        (timed.with(arena.observer.finish(events)), shared)
     }
 }
 
@@ -205,10 +200,38 @@ struct Arena<W: Workload, F: Family> {
     lock: CachePadded<F::Of<Guarded<W::Shared>>>,
     work: Arc<W>,
     seed: u64,
+    observer: Observer,
+}
+
+/// What of a round is the same for all locks and workloads: it is compiled once.
+struct Observer {
     watched: Mutex<Watched>,
     epoch: Instant,
     /// The domains of the threads, where they are bound to a CPU.
     domains: Box<[Option<u16>]>,
+}
+
+impl Observer {
+    fn new(team: &Team) -> Self {
+        let domain = |index| team.cpu_of(index).map(topology::domain_of_cpu);
+        Self {
+            watched: Mutex::new(Watched::default()),
+            epoch: Instant::now(),
+            domains: (0..team.size()).map(domain).collect(),
+        }
+    }
+
+    /// Adds what a thread saw.
+    fn add(&self, watched: &Watched) {
+        let all = self.watched.lock();
+        all.unwrap_or_else(PoisonError::into_inner).add(watched);
+    }
+
+    fn finish(self, events: Vec<(&'static str, u64)>) -> Watched {
+        let watched = self.watched.into_inner();
+        let watched = watched.unwrap_or_else(PoisonError::into_inner);
+        Watched { events, ..watched }
+    }
 }
 
 impl<W: Workload, F: Family> Arena<W, F> {
@@ -232,13 +255,13 @@ impl<W: Workload, F: Family> Arena<W, F> {
     fn watch_operations(&self, slice: &Slice, index: usize) {
         let mut local = self.work.local(Random::stream(self.seed, !(index as u64)));
         let mut watched = Watched::default();
-        let bound = self.domains[index];
+        let (bound, epoch) = (self.observer.domains[index], self.observer.epoch);
         slice.start(index);
         while !slice.is_in(Part::Over) {
             self.work.think(&mut local);
-            let asked = self.epoch.elapsed().as_nanos() as u64;
+            let asked = epoch.elapsed().as_nanos() as u64;
             let (had, step) = self.lock.with(|guarded| {
-                let now = self.epoch.elapsed().as_nanos() as u64;
+                let now = epoch.elapsed().as_nanos() as u64;
                 let domain = bound.unwrap_or_else(topology::current_domain);
                 let step = guarded.trace.acquired(index, domain, now);
                 self.work.section(&mut guarded.shared, &mut local);
@@ -249,7 +272,6 @@ impl<W: Workload, F: Family> Arena<W, F> {
                 watched.note(had.saturating_sub(asked), step);
             }
         }
-        let all = self.watched.lock();
-        all.unwrap_or_else(PoisonError::into_inner).add(&watched);
+        self.observer.add(&watched);
     }
 }

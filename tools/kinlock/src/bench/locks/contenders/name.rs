@@ -36,9 +36,9 @@ names! {
     LockName, "lock":
     KinlockSpin = "kinlock-spin", "our queued spinlock as configured";
     KinlockSpinFifo = "kinlock-spin-fifo", "our queued spinlock in arrival order, whatever the \
-        configuration";
+        configuration; only if named";
     KinlockSpinCna = "kinlock-spin-cna", "our queued spinlock with the NUMA-aware order, whatever \
-        the configuration";
+        the configuration; only if named";
     KinlockMutex = "kinlock-mutex", "our mutex";
     KinlockMutexJoined = "kinlock-mutex-joined", "our mutex as C programs get it: lock and flags \
         in one atomic; only if named";
@@ -122,6 +122,15 @@ impl LockName {
             fn visit<F: ReadWriteFamily>(self) {}
         }
         self.dispatch_read_write(Ask).is_some()
+    }
+
+    /// Whether it differs from another lock only by a setting or by an instruction or two. Those
+    /// are measured if they are named.
+    pub fn is_variant(self) -> bool {
+        matches!(
+            self,
+            Self::KinlockSpinFifo | Self::KinlockSpinCna | Self::KinlockMutexJoined
+        )
     }
 
     /// Whether it is one of this project's locks.
