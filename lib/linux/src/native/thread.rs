@@ -164,6 +164,7 @@ fn assign_row() -> Option<&'static Row<Native>> {
 }
 
 /// The row that the thread has already.
+#[inline]
 pub(super) fn kept_row() -> Option<&'static Row<Native>> {
     ROW.get()
 }

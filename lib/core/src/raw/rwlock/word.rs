@@ -40,11 +40,13 @@ pub(super) enum Want {
     Upgradable,
 }
 
+#[inline]
 pub(super) fn count(seen: u32) -> u32 {
     seen & COUNT
 }
 
 /// Whether the counted readers can be decremented by one.
+#[inline]
 pub(super) fn counts(seen: u32) -> bool {
     (READER..=LIMIT).contains(&count(seen))
 }
@@ -65,11 +67,13 @@ pub(super) fn is_requested<P: Platform>(seen: u32) -> bool {
 
 /// A writer holds the lock, and has waited for all announced readers. All readers that are counted
 /// now wait for this writer.
+#[inline]
 pub(super) fn is_written(seen: u32) -> bool {
     seen & (WRITER | REVOKING) == WRITER
 }
 
 /// More readers have left by the count than were counted: others are announced in their place.
+#[inline]
 pub(super) fn is_below_zero(seen: u32) -> bool {
     count(seen) > LIMIT
 }
@@ -78,6 +82,7 @@ pub(super) fn is_below_zero(seen: u32) -> bool {
 ///
 /// A writer and an upgradable reader are not counted, but may go on as readers without a look at
 /// the count. So one place is kept for them.
+#[inline]
 pub(super) fn is_full(seen: u32) -> bool {
     let kept = if seen & (WRITER | UPGRADABLE) != 0 {
         READER
@@ -88,6 +93,7 @@ pub(super) fn is_full(seen: u32) -> bool {
 }
 
 /// Nobody holds the lock, apart from announced readers, which the word does not show.
+#[inline]
 pub(super) fn is_free(seen: u32) -> bool {
     seen & (WRITER | UPGRADABLE | COUNT) == 0
 }
@@ -103,6 +109,7 @@ fn marked<P: Platform>(seen: u32) -> u32 {
 }
 
 /// The word without a generation, if it has no mark to which that belongs.
+#[inline]
 fn settled(word: u32) -> u32 {
     let waiting = is_written(word) && count(word) != 0;
     let kept = word & (REQUEST | FRONT_SLEEPS) != 0 || waiting;
@@ -128,6 +135,7 @@ pub(super) enum Counted {
 
 impl Counted {
     /// What a reader is that has counted itself and found the word `before`.
+    #[inline]
     pub(super) fn at(before: u32) -> Self {
         match is_written(before) {
             true => Counted::Registered,
@@ -166,6 +174,7 @@ pub(super) fn with_registered<P: Platform>(seen: u32) -> Option<u32> {
 ///
 /// Subtracts with wrapping, as readers add: after one unlock too many the count is wrong in any
 /// case, but a thread must not panic here, where others wait for it.
+#[inline]
 pub(super) fn without_registered(seen: u32) -> u32 {
     settled(seen & !WATCHED).wrapping_sub(READER)
 }
@@ -209,6 +218,7 @@ pub(super) fn with_request<P: Platform>(seen: u32) -> u32 {
 }
 
 /// The waiter at the front leaves the queue without the lock.
+#[inline]
 pub(super) fn without_front(seen: u32) -> u32 {
     settled(seen & !(REQUEST | FRONT_SLEEPS | READERS_SLEEP))
 }
@@ -259,6 +269,7 @@ pub(super) fn after_writer<P: Platform>(seen: u32, leave: Leave) -> u32 {
 }
 
 /// The upgradable reader becomes a writer, once the others have left.
+#[inline]
 pub(super) fn upgraded(seen: u32) -> Option<u32> {
     let alone = seen & UPGRADABLE != 0 && count(seen) == 0;
     let word = seen & !(UPGRADABLE | UPGRADING | READERS_SLEEP) | WRITER;
@@ -279,11 +290,13 @@ pub(super) fn after_upgradable<P: Platform>(seen: u32, leave: Leave) -> u32 {
 }
 
 /// The last announced reader has left, and no counted one passes the writer.
+#[inline]
 pub(super) fn revoked(seen: u32) -> Option<u32> {
     (count(seen) == 0).then_some(seen & !(REVOKING | READERS_SLEEP))
 }
 
 /// A reader that enters lets others announce themselves.
+#[inline]
 pub(super) fn biased(seen: u32) -> Option<u32> {
     // A writer that sleeps would have to end it at once. The last place is taken on a slow path,
     // whether readers have got into each other's way or not.
@@ -308,6 +321,7 @@ impl<P: ConstPlatform> State<P> {
 }
 
 impl<P: Platform> State<P> {
+    #[inline]
     pub(super) fn new() -> Self {
         State(Atomic::new(0))
     }
@@ -337,6 +351,7 @@ impl<P: Platform> State<P> {
     }
 
     /// A reader counts itself. Returns the word before.
+    #[inline]
     pub(super) fn add(&self, order: Ordering) -> u32 {
         self.0.fetch_add(READER, order)
     }
@@ -354,6 +369,7 @@ impl<P: Platform> State<P> {
     }
 
     /// See [`Atomic::fetch_update`].
+    #[inline]
     pub(super) fn fetch_update(
         &self,
         order: Ordering,
@@ -363,17 +379,20 @@ impl<P: Platform> State<P> {
     }
 
     /// Sets flags.
+    #[inline]
     pub(super) fn set(&self, flags: u32) {
         self.0.fetch_or(flags, Relaxed);
     }
 
     /// Clears flags. Returns the word before.
+    #[inline]
     pub(super) fn clear(&self, flags: u32) -> u32 {
         self.0.fetch_and(!flags, Relaxed)
     }
 
     /// Waits for a word that `done` accepts, for at most `nanos` nanoseconds. False: there was
     /// none.
+    #[inline]
     pub(super) fn wait_for(&self, nanos: u64, done: impl Fn(u32) -> bool) -> bool {
         P::wait_for(&self.0, Relaxed, nanos, done).is_ok()
     }
@@ -402,23 +421,28 @@ impl<P: ConstPlatform> Hints<P> {
 }
 
 impl<P: Platform> Hints<P> {
+    #[inline]
     pub(super) fn new() -> Self {
         Hints(Atomic::new(0))
     }
 
+    #[inline]
     pub(super) fn is_kept(&self) -> bool {
         self.0.load(Relaxed) & KEPT != 0
     }
 
+    #[inline]
     pub(super) fn keep(&self) {
         self.0.fetch_or(KEPT, Relaxed);
     }
 
+    #[inline]
     pub(super) fn share(&self) {
         self.0.fetch_and(!KEPT, Relaxed);
     }
 
     /// Keeps everybody from setting the bias for `nanos` nanoseconds from `now`.
+    #[inline]
     pub(super) fn inhibit_bias(&self, now: u64, nanos: u64) {
         let length = (nanos / TICK).min(u64::from(LONGEST) - 1) as u16 + 1;
         // Never 0.
@@ -428,6 +452,7 @@ impl<P: Platform> Hints<P> {
             .fetch_update(Relaxed, |seen| Some(seen & KEPT | until));
     }
 
+    #[inline]
     pub(super) fn may_set_bias(&self, now: impl FnOnce() -> u64) -> bool {
         match self.0.load(Relaxed) & !KEPT {
             0 => true,
@@ -436,6 +461,7 @@ impl<P: Platform> Hints<P> {
     }
 }
 
+#[inline]
 fn ticks(now: u64) -> u16 {
     (now / TICK) as u16
 }
