@@ -8,7 +8,7 @@
 set -euo pipefail
 
 declare -A limit=([kinlock-spin]=18 [kinlock-mutex]=13 [kinlock-mutex-joined]=16
-    [kinlock-rwlock-read]=27 [kinlock-rwlock-write]=8 [kinlock-rwlock-biased]=38)
+    [kinlock-rwlock-read]=26 [kinlock-rwlock-write]=8 [kinlock-rwlock-biased]=38)
 
 if [ "$(uname -m)" != x86_64 ]; then
     echo "!!!! the limits are for x86_64: instructions were NOT counted on $(uname -m)" >&2
