@@ -106,6 +106,8 @@ fn main() {
     // tests.
     println!("cargo::rustc-cdylib-link-arg=-L{}", folder.display());
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,defs");
+    // Threads call into the library when they end.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }
 
 fn stand_in(folder: &Path) {

@@ -388,7 +388,7 @@ fn drift_and_outliers_are_told() {
 const BAD: &str = "\
 --locks std-mutex ./program | no such lock: std-mutex; known: kinlock-mutex, kinlock-spin, pthread
 --locks pthread ./program | nothing to compare pthread with
---metric ( ./program | unclosed group
+--metric ( ./program | found open group without closing
 --lower-is-better ./program | --metric
 --rounds 0 ./program | 0 is not in 1..=1000
 --preload x ./program | write NAME=FILE

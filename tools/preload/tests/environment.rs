@@ -82,6 +82,24 @@ fn counts_are_those_on_paper() {
 
 /// The program looks for the reader count where the C library keeps it: a lock of ours has none
 /// there.
+/// A copy that does not know that it stays loaded gives no thread a place in a queue. All its waits
+/// work, only slowly.
+#[test]
+fn waiting_threads_queue() {
+    let program = Program::of("places.c");
+    let mut shown = String::new();
+    // A busy machine may start a thread only when its lock is free again.
+    for _ in 0..20 {
+        let output = run(&mut program.command());
+        assert!(output.status.success(), "{output:?}");
+        shown = text(&output.stdout).to_owned();
+        if shown == "1 1\n" {
+            break;
+        }
+    }
+    assert_eq!(shown, "1 1\n");
+}
+
 #[test]
 fn rwlocks_are_whose_was_asked_for() {
     let program = Program::of("whose.c");

@@ -4,7 +4,9 @@
    Before glibc 2.34 the functions for threads were in libpthread, and those for the loader in
    libdl. A process that has not loaded these libraries has no threads and needs neither. */
 
+#define _GNU_SOURCE
 #include <errno.h>
+#include <link.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -51,19 +53,49 @@ int pthread_atfork(void (*before)(void), void (*in_parent)(void), void (*in_chil
     return __register_atfork(before, in_parent, in_child, &__dso_handle);
 }
 
-/* The loader. The standard library would use these functions to keep this library loaded. Nobody
-   unloads what is preloaded. */
+/* The loader. `kinlock-linux` asks which object it is in, and has that stay loaded: threads that end
+   call into it. If it cannot find out, it does without its tables, and no thread queues. */
 
-int dladdr(const void *address, void *found)
+struct search {
+    ElfW(Addr) address;
+    Dl_info *found;
+};
+
+static int visit(struct dl_phdr_info *object, size_t size, void *data)
 {
-    (void)address, (void)found;
-    return 0;
+    struct search *search = data;
+    ElfW(Addr) lowest = (ElfW(Addr)) - 1;
+    int is_there = 0;
+    (void)size;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        ElfW(Addr) begin = object->dlpi_addr + part->p_vaddr;
+        if (part->p_type != PT_LOAD)
+            continue;
+        lowest = begin < lowest ? begin : lowest;
+        is_there |= search->address >= begin && search->address - begin < part->p_memsz;
+    }
+    if (is_there) {
+        search->found->dli_fname = object->dlpi_name;
+        search->found->dli_fbase = (void *)lowest;
+        search->found->dli_sname = NULL;
+        search->found->dli_saddr = NULL;
+    }
+    return is_there;
 }
 
+int dladdr(const void *address, Dl_info *found)
+{
+    struct search search = {(ElfW(Addr))address, found};
+    return dl_iterate_phdr(visit, &search);
+}
+
+/* It is only called to keep this library loaded, which the linker's flag `nodelete` does. */
 void *dlopen(const char *name, int flags)
 {
-    (void)name, (void)flags;
-    return NULL;
+    static char this_library;
+    (void)name;
+    return flags & RTLD_NOLOAD ? &this_library : NULL;
 }
 
 /* Files. A panic would look at them to name its callers. */
