@@ -1,4 +1,5 @@
-//! A sandbox that refuses `membarrier` or `rseq`, as some container runtimes do.
+//! A sandbox that refuses a system call: `membarrier` or `rseq`, as some container runtimes do, or
+//! `futex`, as a runtime does that forgot it.
 //!
 //! # Invariants
 //!
@@ -24,6 +25,15 @@ pub fn refuse_membarrier() -> Result<(), String> {
 /// As [`refuse_membarrier`].
 pub fn refuse_rseq() -> Result<(), String> {
     filter::install("rseq", libc::SYS_rseq as u32)
+}
+
+/// As [`refuse_membarrier`], for `futex`: no thread can sleep at a word.
+///
+/// # Errors
+///
+/// As [`refuse_membarrier`].
+pub fn refuse_futex() -> Result<(), String> {
+    filter::install("futex", libc::SYS_futex as u32)
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

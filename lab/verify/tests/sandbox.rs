@@ -1,0 +1,60 @@
+//! Locks where the kernel refuses to let threads sleep: a wait costs CPU time, but it ends. Each
+//! test runs itself again in a child process.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use kinlock::{Condvar, Mutex, RwLock};
+use kinlock_verify::sandbox;
+use support::in_child;
+
+const LIMIT: Duration = Duration::from_millis(30);
+
+#[test]
+fn limited_waits_end() {
+    in_child("limited_waits_end", "", || {
+        sandbox::refuse_futex().unwrap();
+        let begin = Instant::now();
+        let (condvar, mutex, rwlock) = (Condvar::new(), Mutex::new(()), RwLock::new(()));
+        assert!(condvar.wait_for(&mut mutex.lock(), LIMIT).timed_out());
+        let (_held, _written) = (mutex.lock(), rwlock.write());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(mutex.try_lock_for(LIMIT).is_none());
+                assert!(rwlock.try_read_for(LIMIT).is_none());
+                assert!(rwlock.try_write_for(LIMIT).is_none());
+            });
+        });
+        assert!(begin.elapsed() >= 4 * LIMIT);
+    });
+}
+
+#[test]
+fn unlimited_waits_see_what_they_wait_for() {
+    in_child("unlimited_waits_see_what_they_wait_for", "", || {
+        sandbox::refuse_futex().unwrap();
+        let (condvar, mutex, rwlock) = (Condvar::new(), Mutex::new(false), RwLock::new(0));
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let written = rwlock.write();
+            scope.spawn(|| {
+                let mut ready = mutex.lock();
+                while !*ready {
+                    condvar.wait(&mut ready);
+                }
+                assert_eq!(*rwlock.read(), 1);
+                ended.store(true, Relaxed);
+            });
+            let mut written = written;
+            std::thread::sleep(LIMIT);
+            *mutex.lock() = true;
+            condvar.notify_one();
+            std::thread::sleep(LIMIT);
+            assert!(!ended.load(Relaxed));
+            *written = 1;
+        });
+        assert!(ended.load(Relaxed));
+    });
+}
