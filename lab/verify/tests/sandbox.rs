@@ -1,21 +1,31 @@
-//! Locks where the kernel refuses to let threads sleep: a wait costs CPU time, but it ends. Each
-//! test runs itself again in a child process.
-
-mod support;
+//! Locks where the kernel refuses to let threads sleep: a wait costs CPU time, but it ends.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use kinlock::{Condvar, Mutex, RwLock};
-use kinlock_verify::sandbox;
-use support::in_child;
+use kinlock_verify::{child, sandbox};
 
 const LIMIT: Duration = Duration::from_millis(30);
 
+/// Does this in a child process without futexes.
+fn without_futexes(body: impl FnOnce()) {
+    let started = child::fork(|| {
+        sandbox::refuse_futex().unwrap();
+        body();
+        child::FINE
+    });
+    let ended = started
+        .expect("a child")
+        .wait(Duration::from_secs(60), |_| {
+            std::thread::sleep(Duration::from_millis(1));
+        });
+    assert_eq!(ended, Ok(child::FINE));
+}
+
 #[test]
 fn limited_waits_end() {
-    in_child("limited_waits_end", "", || {
-        sandbox::refuse_futex().unwrap();
+    without_futexes(|| {
         let begin = Instant::now();
         let (condvar, mutex, rwlock) = (Condvar::new(), Mutex::new(()), RwLock::new(()));
         assert!(condvar.wait_for(&mut mutex.lock(), LIMIT).timed_out());
@@ -33,8 +43,7 @@ fn limited_waits_end() {
 
 #[test]
 fn unlimited_waits_see_what_they_wait_for() {
-    in_child("unlimited_waits_see_what_they_wait_for", "", || {
-        sandbox::refuse_futex().unwrap();
+    without_futexes(|| {
         let (condvar, mutex, rwlock) = (Condvar::new(), Mutex::new(false), RwLock::new(0));
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
