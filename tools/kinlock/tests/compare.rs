@@ -209,15 +209,16 @@ fn a_counting_run_says_how_much_there_is_to_win() {
     };
     contains(
         &says(LINE),
-        "0.03 % of 10,000 locks were found taken: no lock can change this program (threads waited \
-         500 ns",
+        "0.03 % of 10,000 acquisitions found the lock taken: no lock can change this program \
+         (threads waited 500 ns",
     );
     // Two processes, each of which waited for a minute.
     let much = r#"{"calls":9,"locked":500,"contended":250,"wait_ns":60000000000}
 {"calls":1,"locked":500,"contended":0,"wait_ns":60000000000}"#;
     contains(
         &says(much),
-        "25 % of 1,000 locks were found taken: waits are few and long, 480 ms on average",
+        "25 % of 1,000 acquisitions found the lock taken: waits are few and long, 480 ms on \
+         average",
     );
     let none = says(r#"{"calls":0}"#);
     contains(

@@ -92,8 +92,8 @@ impl Counting {
             _ => "which lock it is can matter".to_owned(),
         };
         format!(
-            "{found} of {} locks were found taken: {means} (threads waited {} for locks and used \
-             {} of CPU time)",
+            "{found} of {} acquisitions found the lock taken: {means} (threads waited {} for locks \
+             and used {} of CPU time)",
             grouped(self.locked),
             time(wait),
             time(cpu),
