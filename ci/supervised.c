@@ -318,6 +318,60 @@ static int flickers(char **words)
     return 0;
 }
 
+/* FILE COMMAND: signals to the group and to the command alone stop and continue it. */
+static int mixes(char **words)
+{
+    const char *file = words[0];
+    int signals[] = {SIGTSTP, SIGTTIN, SIGTTOU, SIGSTOP};
+    unlink(file);
+    pid_t child = start(words + 1);
+    int program = wait_for_lines(file, 1), status = 0;
+    for (int round = 0; round < 32; round++) {
+        int stop = signals[round % 4];
+        /* A command that is stopped alone by SIGSTOP cannot know it. */
+        int to_group = stop == SIGSTOP || round & 4;
+        kill(to_group ? -child : child, stop);
+        wait_for_stop(program, 1), wait_for_stop(child, 1);
+        /* Once more: nothing changes. */
+        if (round & 16)
+            kill(-child, stop);
+        kill(round & 8 ? -child : child, SIGCONT);
+        wait_for_stop(program, 0), wait_for_stop(child, 0);
+    }
+    kill(-child, SIGTERM);
+    waitpid(child, &status, 0);
+    printf("32 times; signal %d\n", WTERMSIG(status));
+    return 0;
+}
+
+/* FILE COMMAND: SIGSTOP to the group, SIGCONT to the command; then a signal to the group comes once. */
+static int once(char **words)
+{
+    const char *file = words[0];
+    unlink(file);
+    pid_t child = start(words + 1);
+    int program = wait_for_lines(file, 1);
+    for (int round = 0; round < 3; round++) {
+        kill(-child, SIGSTOP);
+        wait_for_stop(program, 1), wait_for_stop(child, 1);
+        kill(child, SIGCONT);
+        wait_for_stop(program, 0), wait_for_stop(child, 0);
+        wait_for_lines(file, 2 + 2 * round);
+        kill(-child, SIGUSR2);
+        wait_for_lines(file, 3 + 2 * round);
+    }
+    int status = 0;
+    kill(-child, SIGRTMAX);
+    waitpid(child, &status, 0);
+    printf("exit %d\n", WEXITSTATUS(status));
+    FILE *in = fopen(file, "r");
+    char line[64];
+    while (fgets(line, sizeof line, in) != NULL)
+        if (strncmp(line, "ready", 5) != 0)
+            fputs(line, stdout);
+    return 0;
+}
+
 static int count_zombies(void)
 {
     DIR *folder = opendir("/proc");
@@ -422,6 +476,10 @@ int main(int count, char **words)
         return stops(words);
     if (strcmp(mode, "flickers") == 0)
         return flickers(words);
+    if (strcmp(mode, "mixes") == 0)
+        return mixes(words);
+    if (strcmp(mode, "once") == 0)
+        return once(words);
     if (strcmp(mode, "orphans") == 0)
         return orphans();
     if (strcmp(mode, "forks") == 0)

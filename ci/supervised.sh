@@ -91,6 +91,14 @@ flickered() {
     limited ./probe flickers seen "${command[@]}" ./probe sleeps seen
 }
 
+mixed() {
+    limited ./probe mixes seen "${command[@]}" ./probe sleeps seen
+}
+
+came_once() {
+    limited ./probe once seen "${command[@]}" ./probe signals seen 64
+}
+
 # `timeout` passes on what it gets to its program, and then to its process group. Where the program
 # is its child it may get both.
 under_timeout() {
@@ -166,6 +174,8 @@ same stopped-alone stopped alone
 same stopped-as-group stopped group
 same stopped-itself stopped program
 same stopped-quickly flickered
+same stopped-by-both mixed
+same stopped-then-once came_once
 prints timeout "report record" "signal 15" under_timeout
 same small-files small_files
 prints closed-output "bare run counts report record" 8 closed_output

@@ -80,8 +80,6 @@ fn counts_are_those_on_paper() {
     }
 }
 
-/// The program looks for the reader count where the C library keeps it: a lock of ours has none
-/// there.
 /// A copy that does not know that it stays loaded gives no thread a place in a queue. All its waits
 /// work, only slowly.
 #[test]
@@ -100,6 +98,8 @@ fn waiting_threads_queue() {
     assert_eq!(shown, "1 1\n");
 }
 
+/// The program looks for the reader count where the C library keeps it: a lock of ours has none
+/// there.
 #[test]
 fn rwlocks_are_whose_was_asked_for() {
     let program = Program::of("whose.c");

@@ -80,6 +80,7 @@ pub fn run(image: &mut Image, mut duties: Duties) -> io::Result<ExitStatus> {
         child,
         signals,
         witness,
+        was_dropped: false,
     };
     let begin = Instant::now();
     let mut note = Note {
@@ -114,6 +115,9 @@ struct Waiting {
     child: libc::pid_t,
     signals: Signals,
     witness: Option<Witness>,
+    /// The command was continued by a SIGCONT that a signal that stops has dropped. That signal is
+    /// pending here.
+    was_dropped: bool,
 }
 
 impl Waiting {
@@ -166,11 +170,14 @@ impl Waiting {
         }
         // What has the command go on has the program go on, before another signal that stops takes
         // its place. One to the whole group has done that already.
-        if let Some(signal) = take(&only(libc::SIGCONT), Some(Duration::ZERO))
-            && self.is_for_program(&signal)
-        {
+        let signal = take(&only(libc::SIGCONT), Some(Duration::ZERO));
+        self.was_dropped = signal.is_none();
+        if signal.is_some_and(|signal| self.is_for_program(&signal)) {
             // SAFETY: invariant 3.
             unsafe { libc::kill(self.child, libc::SIGCONT) };
+        }
+        if let Some(witness) = &mut self.witness {
+            witness.catch_up();
         }
     }
 
@@ -190,9 +197,14 @@ impl Waiting {
             return;
         }
         let is_for_program = self.is_for_program(&signal);
-        if STOPS & bit(signal.number) != 0 && witness::state(self.child) == b'T' {
-            // The command was continued, and this dropped its SIGCONT: the program stays stopped.
-            return self.stop(signal.number);
+        if STOPS & bit(signal.number) != 0 && std::mem::take(&mut self.was_dropped) {
+            let is_stopped = witness::state(self.child) == b'T';
+            match (is_stopped, is_for_program) {
+                // SAFETY: invariant 3.
+                (true, true) => unsafe { _ = libc::kill(self.child, libc::SIGCONT) },
+                (true, false) => return self.stop(signal.number),
+                (false, _) => {}
+            }
         }
         if !is_for_program {
             return;
@@ -214,18 +226,21 @@ impl Waiting {
         let Some(witness) = &mut self.witness else {
             return signal.sender.is_none();
         };
-        if witness.has_got(signal.number) {
-            signal.take_both();
-            return true;
-        }
-        if !signal.may_be_of_own_group() {
-            return false;
+        match witness.has_got(signal.number) {
+            Some(true) => {
+                signal.take_both();
+                return true;
+            }
+            Some(false) if signal.may_be_of_own_group() => {}
+            Some(false) => return false,
+            // Only a terminal's signals are known.
+            None => return signal.sender.is_none(),
         }
         // The same signal to the group may follow at once.
         let begin = Instant::now();
         loop {
             let may_send_another = signal.sender.is_some_and(is_running);
-            if witness.has_got(signal.number) {
+            if witness.has_got(signal.number) == Some(true) {
                 signal.take_both();
                 return true;
             }

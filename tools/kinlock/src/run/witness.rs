@@ -34,7 +34,7 @@ const LOOK_MS: i32 = 50;
 const PATIENCE_MS: i32 = 1000;
 
 /// What has come since the last question: the number of each signal, by its number.
-type Answer = [u8; LAST as usize + 1];
+type Answer = [u32; LAST as usize + 1];
 
 pub struct Witness {
     pid: libc::pid_t,
@@ -72,33 +72,48 @@ impl Witness {
 
     /// Whether the command's process group got this signal, one of which the command has just
     /// taken; or has got since one that cancels it, so that it must not be passed on in any case.
-    pub fn has_got(&mut self, signal: i32) -> bool {
-        let (mut before, mut is_cancelled) = (pending(), false);
+    /// `None`: the witness does not answer.
+    pub fn has_got(&mut self, signal: i32) -> Option<bool> {
+        let mut before = pending();
         loop {
-            let Some(answer) = self.ask() else {
-                return false;
-            };
-            // What the witness has got is here, too.
-            finish_sending();
-            let here = pending();
-            self.add(&answer, here | bit(signal));
-            is_cancelled |=
-                [&answer, &self.ahead].map(|among| has_any(among, cancels(signal))) != [false; 2];
+            let here = self.gather(bit(signal))?;
             // SIGSTOP drops a SIGCONT without being seen. If the witness got both while it looked,
             // it has seen nothing; what woke this process after them has changed what is pending.
-            if self.ahead[signal as usize] > 0 || is_cancelled || before == here {
+            let is_ahead = self.ahead[signal as usize] > 0;
+            if is_ahead || self.has_any_ahead(cancels(signal)) || before == here {
                 break;
             }
             before = here;
         }
+        let is_cancelled = self.has_any_ahead(cancels(signal));
         let ahead = &mut self.ahead[signal as usize];
         let is_ahead = *ahead > 0;
         *ahead = match signal < REAL_TIME {
             // The command, too, has several of them as one.
             true => 0,
-            false => ahead.saturating_sub(1),
+            false => *ahead - u32::from(is_ahead),
         };
-        is_ahead || is_cancelled
+        Some(is_ahead || is_cancelled)
+    }
+
+    /// Forgets what the command has not taken and that is not pending there any more: it has
+    /// stopped the command, or was dropped. Ends [`watch`](Self::watch), too.
+    pub fn catch_up(&mut self) {
+        self.gather(0);
+    }
+
+    fn has_any_ahead(&self, signals: u64) -> bool {
+        (1..=LAST).any(|number| signals & bit(number) != 0 && self.ahead[number as usize] > 0)
+    }
+
+    /// Asks what the group has got since the last time. Returns what is pending here.
+    fn gather(&mut self, taken: u64) -> Option<u64> {
+        let answer = self.ask()?;
+        // What the witness has got is here, too.
+        finish_sending();
+        let here = pending();
+        self.add(&answer, here | taken);
+        Some(here)
     }
 
     /// Adds what the group has got since the last time.
@@ -130,12 +145,21 @@ impl Witness {
 
     fn exchange(&mut self) -> Option<Answer> {
         self.questions.write_all(b"?").ok()?;
-        if !is_readable(self.answers.as_raw_fd(), PATIENCE_MS) {
-            return None;
+        let answers = self.answers.as_raw_fd();
+        if !is_readable(answers, PATIENCE_MS) {
+            // SIGSTOP to the group has stopped it, and SIGCONT to the command alone has not
+            // continued it; or this process was stopped while it waited.
+            if state(self.pid) == b'T' {
+                // SAFETY: invariant 4.
+                unsafe { libc::kill(self.pid, libc::SIGCONT) };
+            }
+            if !is_readable(answers, PATIENCE_MS) {
+                return None;
+            }
         }
-        let mut answer = [0; LAST as usize + 1];
-        self.answers.read_exact(&mut answer).ok()?;
-        Some(answer)
+        let mut answer = [[0; 4]; LAST as usize + 1];
+        self.answers.read_exact(answer.as_flattened_mut()).ok()?;
+        Some(answer.map(u32::from_ne_bytes))
     }
 
     /// The command is about to stop because that process did. The witness continues the command by
@@ -191,6 +215,11 @@ fn live(command: libc::pid_t, asked: i32, told: i32) -> ! {
     // in use: a reader of what the program writes has to see its end.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, c"signal-witness".as_ptr());
+        // It may be stopped when the command ends, and would not see that.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != command {
+            end();
+        }
         libc::chdir(c"/".as_ptr());
         let asked = libc::fcntl(asked, libc::F_DUPFD, 3);
         let told = libc::fcntl(told, libc::F_DUPFD, 3);
@@ -207,7 +236,7 @@ fn live(command: libc::pid_t, asked: i32, told: i32) -> ! {
             [b'?'] => {
                 let answer = take_all();
                 // SAFETY: invariant 3; the array is a live local. So short a write is whole.
-                unsafe { libc::write(1, answer.as_ptr().cast(), answer.len()) };
+                unsafe { libc::write(1, answer.as_ptr().cast(), size_of_val(&answer)) };
             }
             _ => {
                 let mut pid = [0; 4];
@@ -248,22 +277,28 @@ fn read_all(bytes: &mut [u8]) -> bool {
     read == bytes.len() as isize
 }
 
-/// Takes all signals that are pending.
+/// Takes all signals that are pending, and counts them, but for a SIGCONT from the command.
 fn take_all() -> Answer {
     let mut answer: Answer = [0; LAST as usize + 1];
     let none = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    let mut all = MaybeUninit::zeroed();
+    let (mut all, mut info) = (
+        MaybeUninit::zeroed(),
+        MaybeUninit::<libc::siginfo_t>::zeroed(),
+    );
     loop {
-        // SAFETY: invariant 1.
-        let signal = unsafe {
+        // SAFETY: invariant 1; a signal from a process has its number.
+        let (signal, is_from_command) = unsafe {
             libc::sigfillset(all.as_mut_ptr());
-            libc::sigtimedwait(all.as_ptr(), ptr::null_mut(), &none)
+            let signal = libc::sigtimedwait(all.as_ptr(), info.as_mut_ptr(), &none);
+            let info = info.assume_init();
+            let from_process = signal == libc::SIGCONT && info.si_code <= 0;
+            (signal, from_process && info.si_pid() == libc::getppid())
         };
         match answer.get_mut(signal as usize) {
-            Some(count) => *count = count.saturating_add(1),
+            Some(count) => *count = count.saturating_add(u32::from(!is_from_command)),
             None => return answer,
         }
     }
@@ -309,11 +344,6 @@ fn cancels(signal: i32) -> u64 {
         _ if signal == libc::SIGCONT => STOPS,
         _ => 0,
     }
-}
-
-/// Whether there is one of these signals among those.
-fn has_any(among: &Answer, signals: u64) -> bool {
-    (1..=LAST).any(|number| signals & bit(number) != 0 && among[number as usize] > 0)
 }
 
 /// The signals that are pending, as bits.
