@@ -76,16 +76,18 @@ impl Witness {
     pub fn has_got(&mut self, signal: i32) -> Option<bool> {
         let mut before = pending();
         loop {
-            let here = self.gather(bit(signal))?;
-            // SIGSTOP drops a SIGCONT without being seen. If the witness got both while it looked,
-            // it has seen nothing; what woke this process after them has changed what is pending.
+            let (answer, here) = self.gather(bit(signal))?;
             let is_ahead = self.ahead[signal as usize] > 0;
-            if is_ahead || self.has_any_ahead(cancels(signal)) || before == here {
+            // What the witness has seen may have been dropped here meanwhile, by one that it has
+            // not seen yet. And SIGSTOP drops a SIGCONT without being seen: if the witness got both
+            // while it looked, it has seen nothing, but what is pending here has changed.
+            let has_seen = has_any(&answer, cancels(signal)) || before != here;
+            if is_ahead || has_any(&self.ahead, cancels(signal)) || !has_seen {
                 break;
             }
             before = here;
         }
-        let is_cancelled = self.has_any_ahead(cancels(signal));
+        let is_cancelled = has_any(&self.ahead, cancels(signal));
         let ahead = &mut self.ahead[signal as usize];
         let is_ahead = *ahead > 0;
         *ahead = match signal < REAL_TIME {
@@ -102,18 +104,14 @@ impl Witness {
         self.gather(0);
     }
 
-    fn has_any_ahead(&self, signals: u64) -> bool {
-        (1..=LAST).any(|number| signals & bit(number) != 0 && self.ahead[number as usize] > 0)
-    }
-
-    /// Asks what the group has got since the last time. Returns what is pending here.
-    fn gather(&mut self, taken: u64) -> Option<u64> {
+    /// Asks what the group has got since the last time. Returns that, and what is pending here.
+    fn gather(&mut self, taken: u64) -> Option<(Answer, u64)> {
         let answer = self.ask()?;
         // What the witness has got is here, too.
         finish_sending();
         let here = pending();
         self.add(&answer, here | taken);
-        Some(here)
+        Some((answer, here))
     }
 
     /// Adds what the group has got since the last time.
@@ -344,6 +342,11 @@ fn cancels(signal: i32) -> u64 {
         _ if signal == libc::SIGCONT => STOPS,
         _ => 0,
     }
+}
+
+/// Whether there is one of these signals among those.
+fn has_any(among: &Answer, signals: u64) -> bool {
+    (1..=LAST).any(|number| signals & bit(number) != 0 && among[number as usize] > 0)
 }
 
 /// The signals that are pending, as bits.
