@@ -236,6 +236,16 @@ static int status(char **words)
     return 0;
 }
 
+static void show_signals(const char *file)
+{
+    FILE *in = fopen(file, "r");
+    char line[64];
+    while (fgets(line, sizeof line, in) != NULL)
+        if (strncmp(line, "ready", 5) != 0)
+            fputs(line, stdout);
+    fclose(in);
+}
+
 /* FILE alone|group N,N,... COMMAND: sends these, one after the other, and the last one of all. */
 static int sends(char **words)
 {
@@ -250,11 +260,7 @@ static int sends(char **words)
     }
     kill(target, SIGRTMAX);
     change(child);
-    FILE *in = fopen(file, "r");
-    char line[64];
-    while (fgets(line, sizeof line, in) != NULL)
-        if (strncmp(line, "ready", 5) != 0)
-            fputs(line, stdout);
+    show_signals(file);
     return 0;
 }
 
@@ -365,11 +371,7 @@ static int once(char **words)
     kill(-child, SIGRTMAX);
     waitpid(child, &status, 0);
     printf("exit %d\n", WEXITSTATUS(status));
-    FILE *in = fopen(file, "r");
-    char line[64];
-    while (fgets(line, sizeof line, in) != NULL)
-        if (strncmp(line, "ready", 5) != 0)
-            fputs(line, stdout);
+    show_signals(file);
     return 0;
 }
 
