@@ -260,10 +260,6 @@ impl Place for Sim {
         })
     }
 
-    fn cpu() -> u16 {
-        with(|w| w.current_cpu() as u16)
-    }
-
     fn is_priority() -> bool {
         with(|w| w.disturbed(|d| d.priority))
     }

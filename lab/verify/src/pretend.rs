@@ -236,7 +236,6 @@ impl Place for Pretend {
     }
 
     native! {
-        plain Place::cpu() -> u16;
         plain Place::forks() -> u8;
         plain Place::is_priority() -> bool;
     }

@@ -18,8 +18,8 @@ extern crate std;
 
 use crate::events::Event;
 use crate::platform::{
-    Atomic, Atomics, Clock, EVERY_SET, Fences, NEVER, NO_CPU, Ordering, Parked, Parking, Place,
-    Platform, Spinning,
+    Atomic, Atomics, Clock, EVERY_SET, Fences, NEVER, Ordering, Parked, Parking, Place, Platform,
+    Spinning,
 };
 use crate::slots::{Slot, Waiters};
 use crate::visible_readers::{Row, VisibleReaders};
@@ -308,10 +308,6 @@ impl Fences for Loom {
 impl Place for Loom {
     fn domain() -> u16 {
         DOMAIN.with(|d| d.get())
-    }
-
-    fn cpu() -> u16 {
-        NO_CPU
     }
 
     fn is_priority() -> bool {

@@ -70,9 +70,6 @@ pub const NEVER: u64 = u64::MAX;
 /// All sets of sleepers; see [`Parking::park_in`].
 pub const EVERY_SET: u32 = u32::MAX;
 
-/// The answer of [`Place::cpu`] where the CPU is unknown.
-pub const NO_CPU: u16 = u16::MAX;
-
 /// How a sleep ended; see [`Parking::park_in`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parked {
@@ -166,7 +163,7 @@ pub trait Spinning {
         }
     }
 
-    /// As [`wait_for`](Self::wait_for), but yields the CPU between two reads: for an
+    /// As [`wait_for`](Self::wait_for), but yields the CPU between two reads: for a
     /// process that is [oversubscribed](Self::oversubscribed).
     ///
     /// May give up early, as it does when other threads keep the CPU for long.
@@ -305,14 +302,6 @@ pub trait Place {
         0
     }
 
-    /// The number of the CPU that the thread runs on, modulo [`NO_CPU`]; [`NO_CPU`] if it is
-    /// unknown.
-    ///
-    /// May be stale when it returns.
-    fn cpu() -> u16 {
-        NO_CPU
-    }
-
     /// How many forks, each in the child of the one before, led to this process.
     fn forks() -> u8 {
         0
@@ -368,7 +357,6 @@ pub trait Platform: Atomics {
         Fences::light_fence();
         Fences::heavy_fence() -> bool;
         Place::domain() -> u16;
-        Place::cpu() -> u16;
         Place::forks() -> u8;
         Place::is_priority() -> bool;
     }

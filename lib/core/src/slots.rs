@@ -101,7 +101,7 @@ use crate::atomic::{Atomic, Atomics, ConstAtomics, Ordering::*};
 /// different numbers use tables of their own.
 ///
 /// Two builds of one version may come from different commits. Sizes alone do not tell them apart.
-pub const MEANING: u64 = 1;
+pub const MEANING: u64 = 2;
 
 /// Nodes per slot.
 pub(crate) const NESTING: usize = 4;
@@ -238,10 +238,9 @@ pub struct Node<P: Atomics> {
     pub(crate) preference: P::AtomicU16,
     /// The waiter before this one, in a queue that waiters can leave; 0 = none.
     pub(crate) previous: P::AtomicU16,
-    /// The CPU on which the waiter ran when it queued.
-    pub(crate) cpu: P::AtomicU16,
-    /// A copy of the predecessor's `cpu`.
-    pub(crate) predecessor_cpu: P::AtomicU16,
+    /// How many waiters had queued before this one since the queue was last empty, modulo 2^16.
+    /// Only locks whose waiters follow the policy (`raw::contend`) number them.
+    pub(crate) number: P::AtomicU16,
     /// Whether this waiter may time out. Only the spinlock reads it.
     pub(crate) timed: P::AtomicU8,
     /// See the last table at the top.
@@ -262,8 +261,7 @@ impl<P: Atomics> Node<P> {
             domain: Atomic::new(0),
             preference: Atomic::new(0),
             previous: Atomic::new(0),
-            cpu: Atomic::new(0),
-            predecessor_cpu: Atomic::new(0),
+            number: Atomic::new(0),
             timed: Atomic::new(0),
             drowsy: Atomic::new(0),
             busy: Atomic::new(0),
@@ -277,7 +275,22 @@ impl<P: Atomics> Node<P> {
         self.next.store(0, Relaxed);
         self.domain.store(domain, Relaxed);
         self.preference.store(NO_PREFERENCE, Relaxed);
+        self.number.store(0, Relaxed);
         self.timed.store(timed as u8, Relaxed);
+    }
+}
+
+impl<P: Atomics> Node<P> {
+    /// Gives the waiter the number after that of `before`, which it is about to stand behind.
+    pub(crate) fn number_after(&self, before: &Node<P>) {
+        let number = before.number.load(Relaxed).wrapping_add(1);
+        self.number.store(number, Relaxed);
+    }
+
+    /// How many waiters have queued since this one, up to `last`.
+    pub(crate) fn followers(&self, last: &Node<P>) -> u16 {
+        let number = last.number.load(Relaxed);
+        number.wrapping_sub(self.number.load(Relaxed))
     }
 }
 
@@ -335,8 +348,7 @@ impl<P: ConstAtomics> Slot<P> {
                     domain: P::AtomicU16::ZERO,
                     preference: P::AtomicU16::ZERO,
                     previous: P::AtomicU16::ZERO,
-                    cpu: P::AtomicU16::ZERO,
-                    predecessor_cpu: P::AtomicU16::ZERO,
+                    number: P::AtomicU16::ZERO,
                     timed: P::AtomicU8::ZERO,
                     drowsy: P::AtomicU8::ZERO,
                     busy: P::AtomicU8::ZERO,

@@ -11,7 +11,7 @@
 
 use crate::events::{self, Event};
 use crate::platform::{
-    Atomics, Clock, EVERY_SET, Fences, NEVER, NO_CPU, Parked, Parking, Place, Platform, Spinning,
+    Atomics, Clock, EVERY_SET, Fences, NEVER, Parked, Parking, Place, Platform, Spinning,
 };
 use crate::slots::{MAX_SLOTS, Table, Waiters};
 use crate::visible_readers::{Row, VisibleReaders};
@@ -218,14 +218,6 @@ impl Parking for Threads {
 impl Fences for Threads {}
 
 impl Place for Threads {
-    fn cpu() -> u16 {
-        #[cfg(miri)]
-        return NO_CPU;
-        // SAFETY: it takes nothing and returns a number.
-        #[cfg(not(miri))]
-        u16::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(NO_CPU)
-    }
-
     fn forks() -> u8 {
         FORKS.load(Relaxed)
     }

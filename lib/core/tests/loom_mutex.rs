@@ -322,9 +322,9 @@ impl Line {
         }
     }
 
-    fn stand(&self, patience: u64, until: u64) {
+    fn stand(&self, sleeps: bool, until: u64) {
         let place = Loom::waiters().take_node().unwrap();
-        if self.queue.join(&place, patience, until) {
+        if self.queue.join(&place, sleeps, until) {
             // SAFETY: invariant 1.
             self.head.with_mut(|h| unsafe { *h += 1 });
             self.queue.leave(&place);
@@ -339,14 +339,14 @@ impl Line {
 /// One spins and one sleeps; the others leave as soon as they have to wait.
 fn others_leave(line: &Line, i: usize) {
     match i {
-        0 => line.stand(NEVER, NEVER),
-        1 => line.stand(0, NEVER),
-        _ => line.stand(0, 1),
+        0 => line.stand(false, NEVER),
+        1 => line.stand(true, NEVER),
+        _ => line.stand(true, 1),
     }
 }
 
 fn all_stay(line: &Line, i: usize) {
-    line.stand(if i == 0 { 0 } else { NEVER }, NEVER);
+    line.stand(i == 0, NEVER);
 }
 
 fn two_leave(line: &Line, i: usize) {

@@ -2,9 +2,9 @@
 //!
 //! # When to use it
 //!
-//! This is the lock for most purposes. Waiters spin for a moment and then sleep. A lock that one
-//! thread takes again and again stays on that thread's CPU for a while, and no waiter starves. For
-//! critical sections of a few instructions that are taken in order, see
+//! This is the lock for most purposes. One of its waiters spins for a moment, and the others sleep.
+//! A lock that one thread takes again and again stays on that thread's CPU for a while, and no
+//! waiter starves. For critical sections of a few instructions that are taken in order, see
 //! [`SpinLock`](crate::SpinLock).
 //!
 //! # Guarantees
@@ -13,14 +13,17 @@
 //!   the previous holder's release published.
 //! * **Fairness**: a running thread may take a free lock ahead of waiters (*barging*). Waiters
 //!   stand in a first-in, first-out queue. The waiter at its front takes the lock when it is free.
-//!   But a lock that its holder takes again at once is left to the holder for one
+//!   But a lock that its holder takes again at once is left to the holder for a
 //!   [quantum](crate::config::Quantum), 1 ms; [`set_quantum`](crate::config::set_quantum) changes
-//!   it. After a quantum the front waiter requests a hand-off in any case: the next unlock hands
-//!   it the lock, and at most one thread may take the lock before that.
-//! * **Bound**: a waiter with `n` waiters before it in the queue gets the lock after at most
-//!   `n + 1` quanta, plus twice as many critical sections, plus the time that `n + 1` threads take
-//!   to wake up. Before it queues it may spin for 20 us. This holds as long as the scheduler runs
-//!   the holder, and if no more than 16,383 threads that live have ever queued for a lock: a thread
+//!   it. If `k` waiters stand behind the front, it is `2 / (k + 1)` of that, but not less than 20
+//!   us. After this time the front waiter requests a hand-off in any case: the next unlock hands it
+//!   the lock, and at most one thread may take the lock before that.
+//! * **Bound**: where many threads keep waiting, each gets the lock about once in two quanta. A
+//!   waiter with `n` waiters before it comes to the front after at most `2/(n + 1) + ... + 2/3 +
+//!   2/2` quanta, or `n` times 20 us if that is more, and stays there for one quantum at most.
+//!   Twice `n + 1` critical sections are added to that, and the time that `n + 1` threads take to
+//!   wake up. Before it queues it spins for 5 us. This holds as long as the scheduler runs the
+//!   holder, and if no more than 16,383 threads that live have ever queued for a lock: a thread
 //!   keeps its place in the table until it ends. Further threads wait outside the queue, without a
 //!   bound.
 //! * **NUMA**: with [reordering](crate::config::set_numa) on, waiters of the holder's locality

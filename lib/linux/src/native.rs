@@ -16,8 +16,7 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use kinlock_core::events::{self, Event};
 use kinlock_core::hardware;
 use kinlock_core::platform::{
-    Atomic, Atomics, Clock, Fences, NEVER, NO_CPU, Ordering, Parked, Parking, Place, Platform,
-    Spinning,
+    Atomic, Atomics, Clock, Fences, NEVER, Ordering, Parked, Parking, Place, Platform, Spinning,
 };
 use kinlock_core::slots::{Table, Waiters};
 use kinlock_core::visible_readers::{Row, VisibleReaders};
@@ -173,10 +172,6 @@ impl Fences for Native {
 impl Place for Native {
     fn domain() -> u16 {
         crate::topology::current_domain()
-    }
-
-    fn cpu() -> u16 {
-        crate::rseq::current_cpu().map_or(NO_CPU, |cpu| (cpu % NO_CPU as u32) as u16)
     }
 
     #[inline]

@@ -7,6 +7,7 @@
 //! and no thread that is preempted: each spinner has a CPU.
 
 use crate::platform::{Sim, SimU16, SimU32};
+use crate::world::with;
 use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
 
 /// Nanoseconds between two looks at the predecessor's CPU number. The published spin loop looks in
@@ -168,7 +169,7 @@ impl Osq {
     }
 
     fn publish_cpu(&self, node: &Node) {
-        let cpu = Sim::cpu();
+        let cpu = with(|w| w.current_cpu() as u16);
         match self.number {
             CpuNumber::OwnLine if node.apart.0.load(Relaxed) == cpu => {}
             CpuNumber::OwnLine => node.apart.0.store(cpu, Relaxed),

@@ -2,7 +2,6 @@
 
 use super::Specimen;
 use crate::affinity;
-use kinlock_core::platform::Platform;
 use kinlock_ids::lab::{Allocator, Defect};
 use kinlock_ids::raw::{Block, Record};
 use kinlock_ids::{Backend, Domain, Policy};
@@ -146,5 +145,5 @@ impl<const DEFECT: u8> Source for Own<DEFECT> {
 }
 
 fn cpu() -> u32 {
-    u32::from(Native::cpu())
+    kinlock_linux::rseq::current_cpu().unwrap_or(u32::from(u16::MAX))
 }

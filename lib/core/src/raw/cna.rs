@@ -112,11 +112,17 @@ pub(crate) struct Head<P: Platform> {
 }
 
 /// Queues the prepared node that `link` names. Returns the node before it, `None` if it is head.
-pub(crate) fn queue<P: Platform>(tail: &P::AtomicU16, link: Link) -> Option<&'static Node<P>> {
+/// `behind` is called with the node before, ahead of the link to this one.
+pub(crate) fn queue<P: Platform>(
+    tail: &P::AtomicU16,
+    link: Link,
+    behind: impl FnOnce(&Node<P>),
+) -> Option<&'static Node<P>> {
     let table = P::waiters();
     // Release publishes the prepared node, Acquire sees the predecessor's; SeqCst: see
     // `QueuedSpinLock::become_pending`.
     let before = Id::decode(tail.swap(link.id().encode(), SeqCst))?;
+    behind(table.node(before));
     (!table.link(before, link)).then(|| table.node(before))
 }
 

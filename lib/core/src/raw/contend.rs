@@ -4,8 +4,8 @@
 //! A wait has three parts, each a function that the lock calls:
 //!
 //! 1. [`barge`]: for a moment the newcomer tries to take the lock past the queue.
-//! 2. [`queue_up`]: it queues, and sleeps in its place if that takes long. The result is a guard:
-//!    its owner is at the front of the queue, and hands that on by dropping it.
+//! 2. [`queue_up`]: it queues, and sleeps in its place. The result is a guard, a [`Headship`]: its
+//!    owner is at the front of the queue, and hands that on by dropping it.
 //! 3. [`wait_at_front`]: one loop looks at the lock, asks the [policy] what to do next, and does
 //!    it.
 //!
@@ -25,7 +25,7 @@ mod policy;
 mod queue;
 mod wait;
 
-pub(in crate::raw) use policy::Front;
+pub(in crate::raw) use queue::Headship;
 pub use queue::QueueKind;
 pub(in crate::raw) use wait::{Next, Sight, Target, Wait, barge, queue_up, wait_at_front};
 

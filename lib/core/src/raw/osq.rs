@@ -1,9 +1,9 @@
 //! The cancellable queue (OSQ, optimistic spin queue): an MCS queue that a waiter can leave at any
-//! time, from any place. A waiter spins, and then sleeps in its place.
+//! time, from any place. A waiter sleeps in its place.
 //!
 //! Source: the queue of optimistic spinners of the Linux kernel's mutex (Zijlstra and others,
-//! 2014), an MCS queue with unqueueing, and the cure of its false sharing (2023). Here nodes are
-//! named by number, and belong to threads, which can be preempted.
+//! 2014), an MCS queue with unqueueing. There waiters spin as long as the holder runs. Here they
+//! sleep, nodes are named by number, and nodes belong to threads, which can be preempted.
 //!
 //! # Shape
 //!
@@ -40,15 +40,6 @@
 //! A thread that takes a `next` away, by swap or compare-and-swap, owns the link. So one thread at
 //! a time changes a link.
 //!
-//! # What a waiter watches of its predecessor
-//!
-//! A waiter that spins behind a preempted one does so in vain. A kernel asks whether the
-//! predecessor's CPU is preempted. Here a waiter asks whether it runs itself on the CPU on which
-//! the predecessor queued: then the predecessor most likely cannot run. That CPU number never
-//! changes while the predecessor waits, but is read again and again. So it is copied to the
-//! waiter's own node when the two are linked: to read it in the predecessor's node would share a
-//! line that changes whenever a thread queues behind that one.
-//!
 //! # Progress
 //!
 //! Steps A and B wait for a few instructions of another thread. A kernel disables preemption
@@ -59,12 +50,11 @@
 //! node instead, no link comes: it looks for the mark after that, and the head looks at the tail
 //! after it has set the mark. At least one of the two sees the other, and empties the queue.
 
-use super::waiter::{Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters, expired};
+use super::waiter::{
+    Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters, expired, left,
+};
 use crate::events::Event;
-use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, NO_CPU, Ordering::*, Platform};
-
-/// Nanoseconds between two looks at the predecessor's CPU number.
-const LOOK_EVERY_NS: u64 = 1_000;
+use crate::platform::{Atomic, ConstAtomic, ConstPlatform, Ordering::*, Platform};
 
 /// The queue. All zeros: empty. Two bytes; its nodes are those of the threads' [waiter
 /// slots](super::waiter).
@@ -105,13 +95,12 @@ impl<P: Platform> Osq<P> {
     }
 
     /// Queues, and waits until the thread is the head of the queue (`true`), or until `until`
-    /// (`false`: it has left the queue).
+    /// (`false`: it has left the queue). It sleeps in its place if it `sleeps` and threads can, and
+    /// spins otherwise.
     ///
-    /// Spins for at most `spin_ns` nanoseconds, then sleeps in its place. It sleeps after a
-    /// microsecond if its predecessor cannot run. Two remote cache misses to queue, for the tail
-    /// and for the predecessor's node, and one to become head. A head must call
-    /// [`leave`](Self::leave) with the same place.
-    pub fn join(&self, place: &Waiter<P>, spin_ns: u64, until: u64) -> bool {
+    /// Two remote cache misses to queue, for the tail and for the predecessor's node, and one to
+    /// become head. A head must call [`leave`](Self::leave) with the same place.
+    pub fn join(&self, place: &Waiter<P>, sleeps: bool, until: u64) -> bool {
         debug_assert!(!place.is_left_behind());
         let queue = self.links();
         let (me, node) = (place.id(), place.node());
@@ -119,24 +108,20 @@ impl<P: Platform> Osq<P> {
             return true;
         }
         P::count(Event::Queued);
-        if queue.spin(me, spin_ns, until) {
-            return true;
-        }
-        // A waiter whose time is up leaves without a sleep.
-        if P::CAN_PARK
-            && !expired(until, P::now)
-            && node
-                .state
-                .compare_exchange(WAITING, PARKED, AcqRel, Acquire)
-                .is_ok()
-        {
-            P::count(Event::Park);
-            let key = (&raw const node.state).cast();
-            while node.state.load(Acquire) == PARKED && !expired(until, P::now) {
-                P::park(key, PARKED, until, || node.state.load(Relaxed));
+        let is_head = match sleeps && P::CAN_PARK {
+            true => sleep(node, until),
+            false => {
+                let limit = left(until, P::now);
+                P::wait_for(&node.state, Acquire, limit, |s| s != WAITING).is_ok()
             }
-        }
-        node.state.load(Acquire) == GO || !queue.unqueue(me)
+        };
+        is_head || !queue.unqueue(me)
+    }
+
+    /// How many waiters have queued behind the one in `place`. Counts those that have left since.
+    pub fn followers(&self, place: &Waiter<P>) -> u16 {
+        let last = Id::decode(self.last());
+        last.map_or(0, |last| place.node().followers(self.links().node(last)))
     }
 
     /// Hands headship on to the next waiter, if any, without waiting for it. That may leave the
@@ -167,12 +152,12 @@ impl<P: Platform> Links<'_, P> {
     /// Queues. `true`: the queue was empty, and `me` is its head.
     fn append(&self, me: Id) -> bool {
         self.node(me).prepare(0, false);
-        self.node(me).cpu.store(P::cpu(), Relaxed);
         // Release publishes the prepared node, Acquire sees the predecessor's.
         let Some(before) = Id::decode(self.tail.swap(me.encode(), AcqRel)) else {
             return true;
         };
         self.set_previous(me, before);
+        self.node(me).number_after(self.node(before));
         self.table.link(before, link_to(me))
     }
 
@@ -197,29 +182,6 @@ impl<P: Platform> Links<'_, P> {
         // AcqRel pairs with the waiter's load of its state, and with its falling asleep.
         if state.swap(GO, AcqRel) == PARKED {
             P::unpark((&raw const *state).cast(), 1);
-        }
-    }
-
-    /// Spins until headship comes (`true`), or until it is time to sleep or leave.
-    fn spin(&self, me: Id, spin_ns: u64, until: u64) -> bool {
-        let state = &self.node(me).state;
-        if spin_ns == NEVER && until == NEVER {
-            P::wait(state, Acquire, |s| s != WAITING);
-            return true;
-        }
-        let start = P::now();
-        let until = until.min(start.saturating_add(spin_ns));
-        loop {
-            let left = until.saturating_sub(P::now());
-            if P::wait_for(state, Acquire, LOOK_EVERY_NS.min(left), |s| s != WAITING).is_ok() {
-                return true;
-            }
-            // Where nobody sleeps (`NEVER`), only the deadline ends the wait. The look is taken
-            // there, too, so that spinning costs what it costs in a kernel.
-            let off = self.predecessor_is_off(me) && spin_ns != NEVER;
-            if off || P::now() >= until {
-                return false;
-            }
         }
     }
 
@@ -309,16 +271,27 @@ impl<P: Platform> Links<'_, P> {
 
     /// Release pairs with the Acquire in step A: the predecessor's node is prepared.
     fn set_previous(&self, id: Id, before: Id) {
-        let cpu = self.node(before).cpu.load(Relaxed);
-        self.node(id).predecessor_cpu.store(cpu, Relaxed);
         self.node(id).previous.store(before.encode(), Release);
     }
+}
 
-    /// Whether the predecessor cannot run, because this thread runs on its CPU. Relaxed: a hint.
-    fn predecessor_is_off(&self, me: Id) -> bool {
-        let its = self.node(me).predecessor_cpu.load(Relaxed);
-        its != NO_CPU && its == P::cpu()
+/// Sleeps until headship comes (`true`), or until `until`.
+fn sleep<P: Platform>(node: &Node<P>, until: u64) -> bool {
+    let state = &node.state;
+    // A waiter whose time is up leaves without a sleep.
+    let sleeps = !expired(until, P::now)
+        && state
+            .compare_exchange(WAITING, PARKED, AcqRel, Acquire)
+            .is_ok();
+    if sleeps {
+        P::count(Event::Park);
+        while state.load(Acquire) == PARKED && !expired(until, P::now) {
+            P::park((&raw const *state).cast(), PARKED, until, || {
+                state.load(Relaxed)
+            });
+        }
     }
+    state.load(Acquire) == GO
 }
 
 /// How `next` names `id`.

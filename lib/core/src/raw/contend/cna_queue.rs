@@ -4,7 +4,6 @@
 //! A waiter that gives up leaves its node behind, and a head skips it: in a queue that heads
 //! reorder, no waiter can unlink itself from the middle.
 
-use super::queue::Limits;
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::raw::cna::{self, Head};
@@ -13,12 +12,13 @@ use crate::raw::waiter::{
 };
 use crate::tuning::Tuning;
 
-/// Queues, and waits to be the head. `None`: the deadline has come first.
+/// Queues, and waits to be the head, asleep or spinning. `None`: the deadline has come first.
 pub(super) fn join<P: Platform>(
     tail: &P::AtomicU16,
     place: Waiter<P>,
     tuning: Tuning,
-    limits: Limits,
+    sleeps: bool,
+    deadline: u64,
 ) -> Option<(Head<P>, Waiter<P>)> {
     let domain = if tuning.reorder { P::domain() } else { 0 };
     let priority = tuning.reorder && P::is_priority();
@@ -26,9 +26,10 @@ pub(super) fn join<P: Platform>(
     place.node().prepare(named, true);
     // Guarded: this waiter may leave or sleep, so headship is handed over by compare-and-swap.
     let link = Link::new(place.id(), true, named);
-    let (place, state) = match cna::queue::<P>(tail, link) {
+    let node = place.node();
+    let (place, state) = match cna::queue::<P>(tail, link, |before| node.number_after(before)) {
         None => (place, GO),
-        Some(_) => wait_for_headship(place, limits)?,
+        Some(_) => wait_for_headship(place, sleeps, deadline)?,
     };
     let mut head = Head::new(P::waiters(), place.id(), state, tuning, domain);
     head.pre_scan();
@@ -43,12 +44,12 @@ pub(super) fn leave<P: Platform>(tail: &P::AtomicU16, head: &mut Head<P>, place:
 /// `None`: the time is up, and the node belongs to the head that skips it.
 fn wait_for_headship<P: Platform>(
     mut place: Waiter<P>,
-    limits: Limits,
+    sleeps: bool,
+    deadline: u64,
 ) -> Option<(Waiter<P>, u32)> {
-    let Limits { spin_ns, deadline } = limits;
     let state = &place.node().state;
     loop {
-        let limit = spin_ns.min(left(deadline, P::now));
+        let limit = if sleeps { 0 } else { left(deadline, P::now) };
         if let Ok(headship) = P::wait_for(state, Acquire, limit, |s| s != WAITING) {
             return Some((place, headship));
         }

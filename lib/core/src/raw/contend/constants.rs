@@ -22,18 +22,19 @@ pub(in crate::raw) const UNLOCKS_SAMPLED: u32 = 32;
 /// be woken.
 ///
 /// It is also how long a requester spins for its hand-off, how long one critical section may last
-/// before a watch gives up, how long the first timed sleep is, and how long a newcomer barges where
-/// the process is oversubscribed.
+/// before a watch gives up, how long the first timed sleep is, and the shortest quantum that many
+/// waiters leave each other.
 pub(in crate::raw) const SPIN_NS: u64 = 20_000;
 
-/// How long a waiter in the queue spins before it sleeps, where there is a CPU for every waiter:
-/// about what a queue of 64 sleepers takes to wake up one after the other. With a shorter time, a
-/// few sleepers in a long queue would slow it down so much that all others fell asleep, too.
-pub(in crate::raw) const QUEUE_SPIN_NS: u64 = 400_000;
+/// How long a newcomer tries to do without the queue, whether others queue or not: about two short
+/// critical sections. So threads that run share the lock among themselves while others sleep in the
+/// queue, and hand-offs need not wait for threads to wake up.
+pub(in crate::raw) const BARGE_NS: u64 = 5_000;
 
-/// How long a newcomer tries to do without the queue while nobody queues. Where the process is
-/// oversubscribed it is how long a waiter in the queue spins, and newcomers try for [`SPIN_NS`].
-pub(in crate::raw) const BARGE_NS: u64 = 2_000;
+/// The length of a round, in quanta: in this time each waiter has its turn, if the critical
+/// sections take no longer. The waiter at the front requests a hand-off when it has been there for
+/// its share of the round, but not before [`SPIN_NS`].
+pub(in crate::raw) const ROUND_QUANTA: u64 = 2;
 
 /// One wait in this many is a trial, which finds out whether the lock should be kept. In the layout
 /// `Joined` it is also the other way round: of the unlocks of a kept lock for which nobody waits,
@@ -44,7 +45,7 @@ pub(in crate::raw) const WAITS_PER_TRIAL: u32 = 1024;
 /// leaves a kept lock alone may sleep for longer, and then does not get the lock.
 pub(in crate::raw) const FAIR_UNLOCK_NS: u64 = 250_000;
 
-/// A waiter of the reader-writer lock with a time limit requests to go next after this part of the
-/// limit, an eighth, if that comes before its quantum is over. Seven eighths then remain for those
-/// that hold the lock to end their sections.
+/// A waiter with a time limit requests to go next after this part of what is left of the limit, an
+/// eighth, if that comes before its quantum is over. Seven eighths then remain for those that hold
+/// the lock to end their sections.
 pub(in crate::raw) const TURN_IN_LIMIT_DIVISOR: u64 = 8;

@@ -56,13 +56,11 @@ enum Phase {
     Arrived,
     /// Waits for the lock to be free, since this time.
     Polling(u64),
-    /// Has slept until an unlock woke it, or until its quantum was over, or is about to.
-    Woken,
     /// Finds out whether the lock should be kept. The watch began at `start`, and the last look
     /// found the lock `free` or not.
     Watching { start: u64, free: bool },
-    /// Has left the lock alone in a timed sleep, or is about to take a lock that it found idle.
-    Rested,
+    /// Has slept, or is about to take a lock that it found idle.
+    Slept,
 }
 
 /// A stay at the front.
@@ -133,12 +131,9 @@ impl Front {
             return Step::Request;
         }
         match self.phase {
-            Phase::Arrived | Phase::Rested if seen.kept || self.trial => self.watch(seen),
-            Phase::Arrived => self.poll(seen, seen.now, left),
+            Phase::Arrived | Phase::Slept if seen.kept || self.trial => self.watch(seen),
+            Phase::Arrived | Phase::Slept => self.poll(seen, seen.now, left),
             Phase::Polling(start) => self.poll(seen, start, left),
-            Phase::Rested | Phase::Woken if seen.free => Step::Take { idle: false },
-            Phase::Rested => self.poll(seen, seen.now, left),
-            Phase::Woken => self.timed_sleep(left),
             Phase::Watching { start, free } => self.watching(start, free, seen, left),
         }
     }
@@ -165,7 +160,7 @@ impl Front {
         } else if spun < SPIN_NS {
             Step::Poll((SPIN_NS - spun).min(left))
         } else {
-            self.phase = Phase::Woken;
+            self.phase = Phase::Slept;
             Step::Sleep(left)
         }
     }
@@ -197,7 +192,7 @@ impl Front {
             }
         } else if seen.free && free {
             self.trial = false;
-            self.phase = Phase::Rested;
+            self.phase = Phase::Slept;
             return Step::Take { idle: true };
         } else if seen.free {
             self.phase = Phase::Watching { start, free: true };
@@ -219,7 +214,7 @@ impl Front {
         // looks like one that a single thread takes again and again.
         let nanos = if self.rested { left } else { left.min(SPIN_NS) };
         self.rested = true;
-        self.phase = Phase::Rested;
+        self.phase = Phase::Slept;
         Step::TimedSleep(nanos)
     }
 }

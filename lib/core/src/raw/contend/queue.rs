@@ -2,10 +2,10 @@
 //! the lock is configured for.
 
 use super::cna_queue;
-use crate::platform::Platform;
+use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::raw::cna::Head;
 use crate::raw::osq::Osq;
-use crate::raw::waiter::Waiter;
+use crate::raw::waiter::{Id, Waiter};
 use crate::tuning::Tuning;
 
 /// How waiters queue. A lock has the same two bytes for each kind.
@@ -18,14 +18,6 @@ pub enum QueueKind {
     /// Local waiters first as [tuned](Tuning::reorder), in the queue of the
     /// [spinlock](crate::raw::qspinlock).
     Cna,
-}
-
-/// When a waiter in the queue stops spinning, and when it gives up.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// It spins for at most this many nanoseconds, then sleeps in its place.
-    pub(super) spin_ns: u64,
-    pub(super) deadline: u64,
 }
 
 /// The place at the front of a lock's queue, as a guard. Dropping it puts the next waiter there.
@@ -51,32 +43,48 @@ enum Place<'a, P: Platform> {
 
 impl<'a, P: Platform> Headship<'a, P> {
     /// For a waiter that finds no node, and so cannot queue.
-    pub(super) fn without_node() -> Self {
+    pub(in crate::raw) fn without_node() -> Self {
         Headship(Place::Unqueued { _node: None })
     }
 
-    /// Queues, and waits for the place at the front. `None`: the deadline has come first.
+    /// Queues, and waits for the place at the front, asleep or spinning. `None`: the deadline has
+    /// come first.
     pub(super) fn wait(
         kind: QueueKind,
         queue: &'a Osq<P>,
         node: Waiter<P>,
         tuning: Tuning,
-        limits: Limits,
+        sleeps: bool,
+        deadline: u64,
     ) -> Option<Self> {
         let place = match kind {
             QueueKind::Unqueued => Place::Unqueued { _node: Some(node) },
             QueueKind::Osq => {
-                let first = queue.join(&node, limits.spin_ns, limits.deadline);
+                let first = queue.join(&node, sleeps, deadline);
                 first.then_some(Place::Osq { queue, node })?
             }
             QueueKind::Cna => {
                 // Of the OSQ only the tail, which the two kinds have in common.
                 let tail = queue.tail();
-                let (head, node) = cna_queue::join(tail, node, tuning, limits)?;
+                let (head, node) = cna_queue::join(tail, node, tuning, sleeps, deadline)?;
                 Place::Cna { head, tail, node }
             }
         };
         Some(Headship(place))
+    }
+}
+
+impl<P: Platform> Headship<'_, P> {
+    /// About how many waiters stand behind: those that have queued since this one.
+    pub(super) fn followers(&self) -> u16 {
+        match &self.0 {
+            Place::Unqueued { .. } => 0,
+            Place::Osq { queue, node } => queue.followers(node),
+            Place::Cna { tail, node, .. } => {
+                let last = Id::decode(tail.load(Relaxed));
+                last.map_or(0, |last| node.node().followers(P::waiters().node(last)))
+            }
+        }
     }
 }
 

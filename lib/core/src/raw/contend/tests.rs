@@ -52,10 +52,10 @@ const ROWS: &[Row] = &[
         ..row("held, no quantum", &[(0, "", Request)])
     },
     Row {
-        quantum: 5_000,
+        quantum: 1_000,
         ..row(
             "a quantum shorter than the spinning",
-            &[(0, "", Poll(5_000)), (5_000, "", Request)],
+            &[(0, "", Poll(1_000)), (1_000, "", Request)],
         )
     },
     row(
@@ -72,13 +72,21 @@ const ROWS: &[Row] = &[
         ],
     ),
     row(
-        "another has taken the lock before the woken thread",
+        "another has taken the lock before the woken thread: it spins again",
         &[
             (0, "", Poll(SPIN)),
             (SPIN, "", Sleep(QUANTUM - SPIN)),
-            (2 * SPIN, "", TimedSleep(SPIN)),
-            (3 * SPIN, "", Poll(SPIN)),
+            (2 * SPIN, "", Poll(SPIN)),
+            (3 * SPIN, "", Sleep(QUANTUM - 3 * SPIN)),
             (QUANTUM, "", Request),
+        ],
+    ),
+    row(
+        "the lock is kept when the woken thread looks",
+        &[
+            (0, "", Poll(SPIN)),
+            (SPIN, "", Sleep(QUANTUM - SPIN)),
+            (2 * SPIN, "k", Watch(LOOK)),
         ],
     ),
     row(

@@ -1,12 +1,12 @@
 //! The parts of a wait, for any [`Target`].
 
-use super::constants::{BARGE_NS, QUEUE_SPIN_NS, SPIN_NS};
+use super::constants::{BARGE_NS, ROUND_QUANTA, SPIN_NS, TURN_IN_LIMIT_DIVISOR};
 use super::policy::{Front, Seen, Step};
-use super::queue::{Headship, Limits, QueueKind};
+use super::queue::{Headship, QueueKind};
 use crate::events::Event;
-use crate::platform::{NEVER, Platform};
+use crate::platform::Platform;
 use crate::raw::osq::Osq;
-use crate::raw::waiter::{expired, sleep_until};
+use crate::raw::waiter::{expired, left, sleep_until};
 use crate::tuning::Tuning;
 
 /// What one waiter can see and do at its lock, for example take it for reading or for writing.
@@ -17,6 +17,8 @@ pub(in crate::raw) trait Target<P: Platform> {
     type Taken;
     /// Whether waiters sleep.
     const PARKS: bool;
+    /// The lock is not kept while its sections are long: for locks that others can read meanwhile.
+    const SHARES_LONG_SECTIONS: bool = false;
 
     /// Loads the word, once: the policy heeds how long that takes.
     fn look(&self) -> Self::Look;
@@ -84,12 +86,12 @@ pub(in crate::raw) enum Next<T> {
 }
 
 /// One wait, from its beginning to its end.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(in crate::raw) struct Wait {
     pub(in crate::raw) deadline: u64,
     pub(in crate::raw) tuning: Tuning,
-    pub(in crate::raw) oversubscribed: bool,
-    pub(in crate::raw) front: Front,
+    /// This wait finds out whether the lock should be kept.
+    pub(in crate::raw) trial: bool,
 }
 
 impl Wait {
@@ -99,40 +101,36 @@ impl Wait {
         deadline: u64,
         waits_per_trial: u32,
     ) -> Self {
-        let quantum = tuning.quantum.nanos();
-        let tries = waits_per_trial > 0 && quantum > 0;
+        let tries = waits_per_trial > 0 && tuning.quantum.nanos() > 0;
         // Not 0: without a source of randomness each wait would be a trial.
         let trial = tries && P::random() % waits_per_trial == waits_per_trial - 1;
         Wait {
             deadline,
             tuning,
-            oversubscribed: false,
-            front: Front::new(quantum, trial),
+            trial,
         }
+    }
+
+    /// How long the waiter stays at the front before it requests a hand-off.
+    fn quantum<P: Platform>(&self, place: &Headship<'_, P>) -> u64 {
+        let quantum = self.tuning.quantum.nanos();
+        let share = ROUND_QUANTA.saturating_mul(quantum) / (u64::from(place.followers()) + 1);
+        // Without a deadline that is no limit at all.
+        let turn = left(self.deadline, P::now) / TURN_IN_LIMIT_DIVISOR;
+        quantum.min(share.max(SPIN_NS)).min(turn)
     }
 }
 
 /// Takes the lock without queueing, if it is soon free and not reserved.
-///
-/// Where there is a CPU for every waiter, it does so only while nobody queues. In an oversubscribed
-/// process the queue is where threads sleep, and newcomers, which run, share the lock among
-/// themselves.
 pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
     target: &mut T,
-    queue: &Osq<P>,
     wait: &Wait,
 ) -> Option<T::Taken> {
-    let spin = if wait.oversubscribed {
-        SPIN_NS
-    } else {
-        BARGE_NS
-    };
-    let until = P::now().saturating_add(spin).min(wait.deadline);
+    let until = P::now().saturating_add(BARGE_NS).min(wait.deadline);
     loop {
         let reserved = target.sight(target.look()).reserved;
-        let queued = !wait.oversubscribed && queue.last() != 0;
         let left = until.saturating_sub(P::now());
-        if wait.front.is_trial() || reserved || queued || left == 0 {
+        if wait.trial || reserved || left == 0 {
             return None;
         }
         if target.wait_until_free(left) {
@@ -144,12 +142,12 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
     }
 }
 
-/// Queues, and waits for the place at the front. `None`: the deadline has come first.
+/// Queues, and waits for the place at the front, asleep where waiters sleep. `None`: the deadline
+/// has come first.
 ///
 /// A thread without a free node cannot queue. It goes to the front at once, where it may find
 /// others.
 pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
-    target: &T,
     queue: &'a Osq<P>,
     kind: QueueKind,
     wait: &Wait,
@@ -158,23 +156,21 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
         P::count(Event::SlotFallback);
         return Some(Headship::without_node());
     };
-    let spin_ns = match (T::PARKS, wait.oversubscribed) {
-        (false, _) => NEVER,
-        _ if target.sight(target.look()).kept => 0,
-        (_, true) => BARGE_NS,
-        (_, false) => QUEUE_SPIN_NS,
-    };
-    let deadline = wait.deadline;
-    let limits = Limits { spin_ns, deadline };
-    Headship::wait(kind, queue, node, wait.tuning, limits)
+    Headship::wait(kind, queue, node, wait.tuning, T::PARKS, wait.deadline)
 }
 
-/// Does what the policy says until the lock is taken, or the deadline has come (`None`).
+/// Does what the policy says until the lock is taken, or the deadline has come (`None`). `place` is
+/// the waiter's, at the front.
 pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
     target: &mut T,
-    wait: &mut Wait,
+    wait: &Wait,
+    place: &Headship<'_, P>,
 ) -> Option<T::Taken> {
-    if wait.front.is_trial() {
+    let mut front = Front::new(wait.quantum(place), wait.trial);
+    if T::SHARES_LONG_SECTIONS {
+        front = front.sharing_long_sections();
+    }
+    if wait.trial {
         target.keep();
     }
     loop {
@@ -190,12 +186,12 @@ pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
             kept: sight.kept,
         };
         if expired(wait.deadline, || now) {
-            end_trial(target, wait);
+            end_trial(target, &front);
             return None;
         }
         let left = wait.deadline.saturating_sub(now);
         let mut next = Next::Look;
-        match wait.front.next(seen) {
+        match front.next(seen) {
             Step::Take { idle } => {
                 if let Some(taken) = target.take() {
                     if idle {
@@ -217,7 +213,7 @@ pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
                 next = target.sleep(wait, until);
             }
             Step::Request => {
-                end_trial(target, wait);
+                end_trial(target, &front);
                 next = target.request(wait, left);
             }
         }
@@ -228,8 +224,8 @@ pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
 }
 
 /// A trial that ends without a verdict leaves the lock shared.
-fn end_trial<P: Platform, T: Target<P>>(target: &T, wait: &Wait) {
-    if wait.front.is_trial() {
+fn end_trial<P: Platform, T: Target<P>>(target: &T, front: &Front) {
+    if front.is_trial() {
         target.share();
     }
 }

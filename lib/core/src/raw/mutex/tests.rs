@@ -7,7 +7,7 @@ use super::wait::Waiting;
 use super::word::{KEPT, WATCHED, generation};
 use super::*;
 use crate::Native;
-use crate::raw::contend::{Front, Wait};
+use crate::raw::contend::{Headship, Wait};
 use crate::sabotaged::Sabotaged;
 use crate::tuning::Quantum;
 
@@ -124,8 +124,7 @@ fn waiting(tuning: Tuning, trial: bool) -> Wait {
     Wait {
         deadline: NEVER,
         tuning,
-        oversubscribed: false,
-        front: Front::new(tuning.quantum.nanos(), trial),
+        trial,
     }
 }
 
@@ -133,11 +132,11 @@ fn waiting(tuning: Tuning, trial: bool) -> Wait {
 fn wait_as<P: Platform, C: MutexConfig, L: Layout<P>>(
     mutex: &QueuedMutex<P, C, L>,
     slept: bool,
-    mut wait: Wait,
+    wait: Wait,
 ) -> bool {
     let mut waiter = Waiting::new(mutex);
     waiter.slept = slept;
-    waiter.wait_at_front(&mut wait)
+    waiter.wait_at_front(&wait, &Headship::without_node())
 }
 
 /// Hand-offs are requested at once.

@@ -3,7 +3,7 @@
 use super::word::*;
 use super::*;
 use crate::raw::contend::constants::{FIRST_PAUSE_NS, SPIN_NS};
-use crate::raw::contend::{self, Next, Sight, Target, Wait};
+use crate::raw::contend::{self, Headship, Next, Sight, Target, Wait};
 use crate::raw::waiter::{expired, sleep_limit};
 
 impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
@@ -23,17 +23,17 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
 
     fn wait(&self, deadline: u64) -> bool {
         let trials = if Self::PARKS { C::TRIALS } else { 0 };
-        let mut wait = Wait::begin::<P>(C::tuning(), deadline, trials);
-        wait.oversubscribed = Self::PARKS && P::oversubscribed();
+        let wait = Wait::begin::<P>(C::tuning(), deadline, trials);
         let mut waiter = Waiting::new(self);
-        if contend::barge(&mut waiter, &self.queue, &wait).is_some() {
+        if contend::barge(&mut waiter, &wait).is_some() {
             return true;
         }
         // Dropped at the end, when the lock is taken: the next waiter is the front from then on.
-        let Some(_front) = contend::queue_up(&waiter, &self.queue, C::queue(), &wait) else {
+        let Some(front) = contend::queue_up::<P, Waiting<P, C, L>>(&self.queue, C::queue(), &wait)
+        else {
             return false;
         };
-        waiter.wait_at_front(&mut wait)
+        waiter.wait_at_front(&wait, &front)
     }
 
     /// Asks the next unlock to hand the lock to this thread. `false`: another request stands, or a
@@ -190,8 +190,8 @@ impl<'a, P: Platform, C: MutexConfig, L: Layout<P>> Waiting<'a, P, C, L> {
     }
 
     /// Waits until the lock is taken (`true`), or the time is up.
-    pub(super) fn wait_at_front(&mut self, wait: &mut Wait) -> bool {
-        let taken = contend::wait_at_front(self, wait).is_some();
+    pub(super) fn wait_at_front(&mut self, wait: &Wait, place: &Headship<'_, P>) -> bool {
+        let taken = contend::wait_at_front(self, wait, place).is_some();
         if self.slept && taken {
             // This thread's own unlock comes later, and wakes the next sleeper.
             self.mutex.word.set(SLEEPERS, Relaxed);

@@ -39,7 +39,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         // While oversubscribed this waiter probably sleeps. A checked grant is cheaper than a heavy
         // fence then.
         let guarded = terms.deadline != NEVER || terms.oversubscribed;
-        let headship = match cna::queue(&self.tail, Link::new(id, guarded, named)) {
+        let headship = match cna::queue(&self.tail, Link::new(id, guarded, named), |_| {}) {
             None => Headship {
                 state: GO,
                 slept: false,

@@ -2,24 +2,12 @@
 //! are here, for readers and for those that queue.
 
 use super::*;
-use crate::raw::contend::constants::TURN_IN_LIMIT_DIVISOR;
-use crate::raw::contend::{self, Front, Next, Sight, Target, Wait};
-use crate::raw::waiter::left;
+use crate::raw::contend::{self, Headship, Next, Sight, Target, Wait};
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     pub(super) fn begin_wait(deadline: u64) -> Wait {
         let trials = if Self::PARKS { C::TRIALS } else { 0 };
         Wait::begin::<P>(C::tuning(), deadline, trials)
-    }
-
-    /// The waiter is at the front of the queue, or has none.
-    fn arrive(wait: &mut Wait) {
-        let quantum = wait.tuning.quantum.nanos();
-        let quantum = match wait.deadline {
-            NEVER => quantum,
-            deadline => quantum.min(left(deadline, P::now) / TURN_IN_LIMIT_DIVISOR),
-        };
-        wait.front = Front::new(quantum, wait.front.is_trial()).sharing_long_sections();
     }
 
     fn sight(&self, word: u32, free: bool) -> Sight {
@@ -45,10 +33,9 @@ pub(super) struct Writer<'a, P: Platform, C: RwLockConfig> {
 impl<P: Platform, C: RwLockConfig> Writer<'_, P, C> {
     /// Waits at the front of the queue, and takes the lock. Returns the word before, or `None` if
     /// the time is up.
-    pub(super) fn wait_at_front(&mut self, wait: &mut Wait) -> Option<u32> {
+    pub(super) fn wait_at_front(&mut self, wait: &Wait, place: &Headship<'_, P>) -> Option<u32> {
         self.front = true;
-        QueuedRwLock::<P, C>::arrive(wait);
-        let taken = contend::wait_at_front(self, wait);
+        let taken = contend::wait_at_front(self, wait, place);
         if taken.is_none() {
             self.lock.leave_front();
         }
@@ -65,6 +52,7 @@ impl<P: Platform, C: RwLockConfig> Target<P> for Writer<'_, P, C> {
     /// The word before.
     type Taken = u32;
     const PARKS: bool = QueuedRwLock::<P, C>::PARKS;
+    const SHARES_LONG_SECTIONS: bool = true;
 
     fn look(&self) -> u32 {
         self.lock.state.load(Relaxed)
@@ -121,10 +109,9 @@ struct Reader<'a, P: Platform, C: RwLockConfig> {
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// Waits, and enters or registers. `None`: the time is up.
     pub(super) fn wait_to_count(&self, deadline: u64, passing: bool) -> Option<Counted> {
-        let mut wait = Self::begin_wait(deadline);
-        Self::arrive(&mut wait);
+        let (wait, place) = (Self::begin_wait(deadline), Headship::without_node());
         let lock = self;
-        contend::wait_at_front(&mut Reader { lock, passing }, &mut wait)
+        contend::wait_at_front(&mut Reader { lock, passing }, &wait, &place)
     }
 }
 
@@ -132,6 +119,7 @@ impl<P: Platform, C: RwLockConfig> Target<P> for Reader<'_, P, C> {
     type Look = u32;
     type Taken = Counted;
     const PARKS: bool = QueuedRwLock::<P, C>::PARKS;
+    const SHARES_LONG_SECTIONS: bool = true;
 
     fn look(&self) -> u32 {
         self.lock.state.load(Relaxed)

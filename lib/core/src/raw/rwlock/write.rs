@@ -60,20 +60,18 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     /// Waits, and takes the lock. Returns the word before, or `None` if the time is up.
     fn wait(&self, want: Want, deadline: u64) -> Option<u32> {
-        let oversubscribed = Self::PARKS && P::oversubscribed();
-        let mut wait = Self::begin_wait(deadline);
-        wait.oversubscribed = oversubscribed;
+        let wait = Self::begin_wait(deadline);
         let mut writer = Writer {
             lock: self,
             want,
             front: false,
         };
-        if let Some(before) = contend::barge(&mut writer, &self.writers, &wait) {
+        if let Some(before) = contend::barge(&mut writer, &wait) {
             return Some(before);
         }
         // Dropped at the end, when the lock is taken: the next waiter is the front from then on.
-        let _front = contend::queue_up(&writer, &self.writers, C::queue(), &wait)?;
-        writer.wait_at_front(&mut wait)
+        let place = contend::queue_up::<P, Writer<P, C>>(&self.writers, C::queue(), &wait)?;
+        writer.wait_at_front(&wait, &place)
     }
 
     /// Asks to go next, and waits for that. Returns the word before, or `None` if the time is up.

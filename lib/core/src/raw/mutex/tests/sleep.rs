@@ -82,8 +82,7 @@ both_layouts! {
     fn a_refused_requester_sleeps_until_the_pickup<L>() {
         let mutex = with::<Sound, L>(HELD, HANDOFF);
         thread::scope(|s| {
-            let fair = waiting(fair(), false);
-            let waiter = s.spawn(|| wait_as(&mutex, false, fair));
+            let waiter = s.spawn(|| wait_as(&mutex, false, waiting(fair(), false)));
             while mutex.word.flags(Relaxed) & SLEEPERS == 0 {
                 thread::yield_now();
             }
@@ -117,7 +116,7 @@ both_layouts! {
 /// Waits in the queue, and at its front asleep on the word without a time limit.
 fn lock_as_sleeping_head<C: Model, L: AnyLayout>(mutex: &Mutex<C, L>) {
     let place = On::<C>::waiters().take_node().expect("a slot is free");
-    assert!(mutex.queue.join(&place, 0, NEVER));
+    assert!(mutex.queue.join(&place, true, NEVER));
     let mut slept = false;
     while !mutex.try_lock() {
         mutex.sleep(&mut slept, SLEEPERS, NEVER);
