@@ -350,7 +350,7 @@ fn all_stay(line: &Line, i: usize) {
 }
 
 fn two_leave(line: &Line, i: usize) {
-    line.stand(0, if i == 0 { NEVER } else { 1 });
+    line.stand(true, if i == 0 { NEVER } else { 1 });
 }
 
 fn osq(name: &str, preemptions: usize, threads: usize, body: fn(&Line, usize)) {
