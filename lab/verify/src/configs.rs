@@ -30,8 +30,7 @@ spinlocks! {
 }
 
 /// Of the mutex and the reader-writer lock. Many trials, since few waits follow each other at one
-/// lock. Many hand-off requests, too, which are made and withdrawn at once: time limits here are
-/// shorter than the quantum.
+/// lock. Many hand-off requests, too, which are made and withdrawn at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Eager;
 

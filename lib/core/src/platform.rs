@@ -18,7 +18,7 @@
 //! | [`Spinning`] | to wait for a word without sleeping, and whether that is sensible |
 //! | [`Parking`] | to sleep on four bytes, and to wake sleepers |
 //! | [`Fences`] | an asymmetric pair of fences |
-//! | [`Place`] | where, and as what, the thread runs: locality domain, CPU, priority, forks |
+//! | [`Place`] | where, and as what, the thread runs: locality domain, priority, forks |
 //!
 //! All functions of a part have defaults: waiters spin, first in, first out, and never sleep. So an
 //! embedder without an operating system implements [`Atomics`] (four types) and, of [`Platform`],

@@ -238,8 +238,8 @@ pub struct Node<P: Atomics> {
     pub(crate) preference: P::AtomicU16,
     /// The waiter before this one, in a queue that waiters can leave; 0 = none.
     pub(crate) previous: P::AtomicU16,
-    /// How many waiters had queued before this one since the queue was last empty, modulo 2^16.
-    /// Only locks whose waiters follow the policy (`raw::contend`) number them.
+    /// About how many waiters had queued before this one since the queue was last empty, modulo
+    /// 2^16. Only locks whose waiters follow the policy (`raw::contend`) number them.
     pub(crate) number: P::AtomicU16,
     /// Whether this waiter may time out. Only the spinlock reads it.
     pub(crate) timed: P::AtomicU8,
@@ -281,16 +281,10 @@ impl<P: Atomics> Node<P> {
 }
 
 impl<P: Atomics> Node<P> {
-    /// Gives the waiter the number after that of `before`, which it is about to stand behind.
+    /// Gives the waiter the number after that of `before`.
     pub(crate) fn number_after(&self, before: &Node<P>) {
         let number = before.number.load(Relaxed).wrapping_add(1);
         self.number.store(number, Relaxed);
-    }
-
-    /// How many waiters have queued since this one, up to `last`.
-    pub(crate) fn followers(&self, last: &Node<P>) -> u16 {
-        let number = last.number.load(Relaxed);
-        number.wrapping_sub(self.number.load(Relaxed))
     }
 }
 
@@ -436,6 +430,25 @@ impl<P: Atomics> Waiters<P> {
     /// How many slots are claimed: roughly how many threads have waited and still live.
     pub fn in_use(&self) -> u32 {
         self.in_use.glance(Relaxed)
+    }
+
+    /// Numbers a waiter that is about to queue: as if it came to stand behind the waiter that
+    /// `tail` names now. It [corrects](Node::number_after) that once it has queued. So those that
+    /// come behind it at the same moment, and read its number before that, are a little out at
+    /// most.
+    pub(crate) fn number(&self, node: &Node<P>, tail: &P::AtomicU16) {
+        if let Some(last) = Id::decode(tail.load(Relaxed)) {
+            node.number_after(self.node(last));
+        }
+    }
+
+    /// About how many waiters have queued since the one of `node`, in the queue whose tail this is.
+    /// Those that have left since count, too. No more than there are threads that have waited.
+    pub(crate) fn followers(&self, node: &Node<P>, tail: &P::AtomicU16) -> u32 {
+        let last = Id::decode(tail.load(Relaxed));
+        let last = last.map_or(0, |last| self.node(last).number.load(Relaxed));
+        let since = last.wrapping_sub(node.number.load(Relaxed));
+        u32::from(since).min(self.in_use())
     }
 
     /// How many threads wait in queues now, at most `most`, without the one that holds `but` (0 =

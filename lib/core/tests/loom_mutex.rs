@@ -21,7 +21,7 @@ mod model;
 
 use kinlock_core::config::{LocalLimit, Quantum, Tuning};
 use kinlock_core::defect::Defect;
-use kinlock_core::loom::{LATE, Loom, set_domain, set_oversubscribed, set_step};
+use kinlock_core::loom::{LATE, Loom, set_domain, set_step};
 use kinlock_core::platform::{NEVER, Platform};
 use kinlock_core::raw::mutex::{Joined, Layout, MutexConfig, QueueKind, QueuedMutex, Split};
 use kinlock_core::raw::osq::Osq;
@@ -78,7 +78,7 @@ config! {
 type Two<C> = Split<<C as Model>::On>;
 type One<C> = Joined<<C as Model>::On>;
 
-/// Less than a waiter spins before it sleeps, more than it watches between two looks.
+/// Less than a waiter polls before it sleeps, more than it watches between two looks.
 const STEP: u64 = 10_000;
 
 /// The length of a critical section in yields: as often as a waiter pauses before it sleeps.
@@ -133,12 +133,6 @@ fn once<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
 
 fn twice<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     once(shared, i);
-    once(shared, i);
-}
-
-/// As `once`, with a CPU for each thread.
-fn undisturbed<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
-    set_oversubscribed(false);
     once(shared, i);
 }
 
@@ -218,7 +212,6 @@ macro_rules! both {
 fn two_threads() {
     both!(Queued, "mutex, 2 threads", 6, 2, once);
     both!(Queued, "mutex, 2 threads twice", 4, 2, twice);
-    both!(Queued, "mutex, 2 threads with CPUs", 4, 2, undisturbed);
 }
 
 #[test]
@@ -242,7 +235,6 @@ fn local_first() {
 fn kept() {
     both!(Kept, "kept mutex, 2 threads twice", 3, 2, twice);
     both!(Kept, "kept mutex, 3 threads", 2, 3, once);
-    mutex::<Kept, Two<Kept>>("kept mutex, 3 threads with CPUs", 2, 3, undisturbed);
     both!(
         Kept,
         "kept mutex, 3 threads, two give up",
@@ -278,7 +270,14 @@ fn within_the_quantum() {
 fn unqueued() {
     mutex::<Unqueued, Two<Unqueued>>("mutex without queue, 2 threads twice", 3, 2, twice);
     both!(Unqueued, "mutex without queue, 3 threads", 2, 3, once);
-    mutex::<Unqueued, Two<Unqueued>>("mutex without queue, 3 threads in steps", 1, 3, in_steps);
+    // A woken thread polls again while another sleeps on the word.
+    both!(
+        Unqueued,
+        "mutex without queue, 3 threads in steps",
+        2,
+        3,
+        in_steps
+    );
 }
 
 #[test]

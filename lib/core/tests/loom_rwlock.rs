@@ -16,7 +16,7 @@ mod model;
 
 use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::defect::Defect;
-use kinlock_core::loom::{LATE, Loom, set_oversubscribed, set_row, set_step};
+use kinlock_core::loom::{LATE, Loom, set_row, set_step};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::rwlock::{QueuedRwLock, RwLockConfig};
 use kinlock_core::sabotaged::Sabotaged;
@@ -160,11 +160,6 @@ fn one_reads<C: Model>(shared: &Shared<C>, i: usize) {
 /// The last thread is a writer, so that the readers may be first.
 fn last_writes<C: Model>(shared: &Shared<C>, i: usize) {
     role(shared, i, i == 2);
-}
-
-fn with_cpus<C: Model>(shared: &Shared<C>, i: usize) {
-    set_oversubscribed(false);
-    role(shared, i, i == 0);
 }
 
 /// Time goes in steps within the quantum.
@@ -444,7 +439,6 @@ fn counted() {
     model::<Sound>("rwlock, writer and two readers", 2, 3, one_writes);
     model::<Sound>("rwlock, two readers and writer", 2, 3, last_writes);
     model::<Sound>("rwlock, two writers and reader", 2, 3, one_reads);
-    model::<Sound>("rwlock, with CPUs", 2, 3, with_cpus);
     model::<Sound>("rwlock, in steps", 2, 3, in_steps);
     model::<Kept>("kept rwlock, in steps", 2, 3, in_steps);
     model::<Kept>("kept rwlock, two writers and reader", 2, 3, one_reads);

@@ -15,17 +15,17 @@
 //!   stand in a first-in, first-out queue. The waiter at its front takes the lock when it is free.
 //!   But a lock that its holder takes again at once is left to the holder for a
 //!   [quantum](crate::config::Quantum), 1 ms; [`set_quantum`](crate::config::set_quantum) changes
-//!   it. If `k` waiters stand behind the front, it is `2 / (k + 1)` of that, but not less than 20
-//!   us. After this time the front waiter requests a hand-off in any case: the next unlock hands it
-//!   the lock, and at most one thread may take the lock before that.
+//!   it. If `k` waiters stand behind the front, it is `2 / (k + 1)` of that at most, but not less
+//!   than 20 us; for a waiter with a time limit, an eighth of what is left of the limit at most.
+//!   After this time the front waiter requests a hand-off in any case: the next unlock hands it the
+//!   lock, and at most one thread may take the lock before that.
 //! * **Bound**: where many threads keep waiting, each gets the lock about once in two quanta. A
-//!   waiter with `n` waiters before it comes to the front after at most `2/(n + 1) + ... + 2/3 +
-//!   2/2` quanta, or `n` times 20 us if that is more, and stays there for one quantum at most.
-//!   Twice `n + 1` critical sections are added to that, and the time that `n + 1` threads take to
-//!   wake up. Before it queues it spins for 5 us. This holds as long as the scheduler runs the
-//!   holder, and if no more than 16,383 threads that live have ever queued for a lock: a thread
-//!   keeps its place in the table until it ends. Further threads wait outside the queue, without a
-//!   bound.
+//!   waiter with `n` waiters before it comes to the front after at most `1 + 2/n + ... + 2/3 + 2/2`
+//!   quanta, or `n` times 20 us if that is more, and stays there for one quantum at most. To this
+//!   `2 (n + 1)` critical sections are added, and the time that `n + 1` threads take to wake up.
+//!   Before it queues it spins for 5 us. This holds as long as the scheduler runs the holder, and
+//!   if no more than 16,383 threads that live have ever queued for a lock: a thread keeps its place
+//!   in the table until it ends. Further threads wait outside the queue, without a bound.
 //! * **NUMA**: with [reordering](crate::config::set_numa) on, waiters of the holder's locality
 //!   domain go first, for at most the [local limit](crate::config::set_local_limit). This is
 //!   decided once for all mutexes of the process, within its first seventeen contended waits.
@@ -37,7 +37,7 @@
 //!
 //! * **Time**: without waiters one atomic read-modify-write to lock and none to unlock. A contended
 //!   hand-off costs O(1) transfers of cache lines. A waiter that sleeps costs one system call to
-//!   sleep and one to wake it.
+//!   sleep and one to wake it; at the front, `membarrier` besides.
 //! * **Memory**: four bytes per mutex. All-zero memory is an unlocked mutex. A waiting thread uses
 //!   one node of its slot in a static table. Nothing is ever allocated.
 //!
@@ -59,7 +59,7 @@
 //!
 //! # Algorithm
 //!
-//! The queue of spinning waiters comes from the Linux kernel's mutex (optimistic spinning: Waiman
+//! The queue comes from the Linux kernel's mutex (optimistic spinning: Waiman
 //! Long, 2013; its cancellable queue: Peter Zijlstra, 2014). NUMA-aware order is CNA (Dice and
 //! Kogan, EuroSys 2019). A lock that stays with its holder for a quantum is the same idea, applied
 //! to cores. `docs/guide/mutex.md` explains how they work together.

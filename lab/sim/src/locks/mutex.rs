@@ -17,8 +17,8 @@ pub(super) const ALL: &[Kind] = &[
     Kind::new(
         "mutex",
         place::<Fifo>,
-        "our mutex as configured: spinners queue, the one at the front watches and \
-         requests; waiters park",
+        "our mutex as configured: waiters sleep in a queue, the one at the front spins, \
+         watches and requests",
     ),
     Kind::new(
         "mutex-cna",
@@ -29,7 +29,7 @@ pub(super) const ALL: &[Kind] = &[
     Kind::new(
         "mutex-unqueued",
         place::<Unqueued>,
-        "our mutex without a queue: every spinner watches and requests for itself",
+        "our mutex without a queue: every waiter watches and requests for itself",
     ),
     Kind::new(
         "futex",

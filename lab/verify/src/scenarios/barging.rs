@@ -1,10 +1,10 @@
 //! Threads that believe different things of the machine meet at one lock after the other.
 //!
-//! What a waiter does depends on what it believes: that the machine is oversubscribed, that the
-//! lock is kept by its holders. A waiter normally finds that out, and how depends on the speed of
-//! the machine. So here the first is drawn for each thread and round, and the second is tried out
-//! more often than by users. Waiters are held up between a look and what follows from it, so that
-//! they meet on a single CPU, too.
+//! What a waiter does depends on what it believes: that the machine is oversubscribed (the
+//! spinlock), that the lock is kept by its holders. A waiter normally finds that out, and how
+//! depends on the speed of the machine. So here the first is drawn for each thread and round, and
+//! the second is tried out more often than by users. Waiters are held up between a look and what
+//! follows from it, so that they meet on a single CPU, too.
 
 use super::{Context, Events, blocking};
 use crate::crew::{self, Worker};

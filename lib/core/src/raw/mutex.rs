@@ -1,6 +1,6 @@
 //! The blocking mutex: four bytes. Running threads may barge; waiters stand in a queue, in which
-//! they spin and then sleep; the waiter at its front follows a policy (`raw::contend`) that is a
-//! pure function.
+//! they sleep; the waiter at its front spins, and follows a policy (`raw::contend`) that is a pure
+//! function.
 //!
 //! Sources: queued optimistic spinners are from the Linux kernel's mutex (Long, 2013), the
 //! cancellable queue from Zijlstra (2014), the hand-off from Zijlstra and Long (2016). A lock that
@@ -16,7 +16,7 @@
 //! ```text
 //!   byte  0          1          2 3
 //!         locked     flags      queue
-//!         0 or 1     word.rs    the tail of the queue, whose waiters spin and sleep
+//!         0 or 1     word.rs    the tail of the queue, in which waiters sleep
 //! ```
 //!
 //! `locked`: the lock is held. Taken by a compare-and-swap from 0, or handed over. The first two
@@ -78,10 +78,11 @@
 //!    before the thread falls asleep.
 //! 2. *A wake-up clears the flag for one sleeper.* If that one gets the lock, it sets the flag
 //!    again. If it sleeps again, it sets the flag. If it gives up or goes to a timed sleep, it sets
-//!    the flag, and wakes another sleeper if the lock is free. A waiter that a condition variable
-//!    has requeued here is in no queue when it wakes up. It passes the wake-up on while the lock is
-//!    free, or takes the lock, or sets the flag as in 1 *before* it queues: the head that it then
-//!    stands behind may still sleep.
+//!    the flag, and wakes another sleeper if the lock is free. Until then it owes that wake-up: it
+//!    may poll, watch, or wait for a hand-off, each of which ends in one of these. A waiter that a
+//!    condition variable has requeued here is in no queue when it wakes up. It passes the wake-up
+//!    on while the lock is free, or takes the lock, or sets the flag as in 1 *before* it queues:
+//!    the head that it then stands behind may still sleep.
 //! 3. *A request ends by one compare-and-swap, of the holder or of the requester, or by a fetch-and
 //!    of the requester once it holds the lock.* There is one requester at a time, and `PICKUP` is
 //!    meant for it alone. It looks for `PICKUP` each time it looks at the word, and before it

@@ -118,10 +118,10 @@ impl<P: Platform> Osq<P> {
         is_head || !queue.unqueue(me)
     }
 
-    /// How many waiters have queued behind the one in `place`. Counts those that have left since.
-    pub fn followers(&self, place: &Waiter<P>) -> u16 {
-        let last = Id::decode(self.last());
-        last.map_or(0, |last| place.node().followers(self.links().node(last)))
+    /// About how many waiters have queued behind the one in `place`, with those that have left
+    /// since.
+    pub fn followers(&self, place: &Waiter<P>) -> u32 {
+        self.links().table.followers(place.node(), self.tail())
     }
 
     /// Hands headship on to the next waiter, if any, without waiting for it. That may leave the
@@ -152,6 +152,7 @@ impl<P: Platform> Links<'_, P> {
     /// Queues. `true`: the queue was empty, and `me` is its head.
     fn append(&self, me: Id) -> bool {
         self.node(me).prepare(0, false);
+        self.table.number(self.node(me), self.tail);
         // Release publishes the prepared node, Acquire sees the predecessor's.
         let Some(before) = Id::decode(self.tail.swap(me.encode(), AcqRel)) else {
             return true;

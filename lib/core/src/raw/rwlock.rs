@@ -81,8 +81,9 @@
 //! 2. *A reader* registers after a spin if a writer holds the lock: it then waits for the rest of
 //!    that writer's section. If a writer is to go next, it waits for that one to enter, is woken,
 //!    and registers. So it waits for one batch of readers and one writer at most, once it has spun,
-//!    if it runs within a quantum of being woken. Otherwise the next writer may be to go next
-//!    already, and the reader waits for that one, too. With `Quantum::FAIR` that is usual.
+//!    if it runs within a quantum of being woken, which is less where many writers queue. Otherwise
+//!    the next writer may be to go next already, and the reader waits for that one, too. With
+//!    `Quantum::FAIR` that is usual.
 //! 3. *Writers* are first in, first out, apart from those that barge before the front's request.
 //!
 //! # Why no reader is unseen

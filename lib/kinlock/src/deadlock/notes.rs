@@ -28,8 +28,9 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 /// How long a thread waits before it notes where: most waits end earlier, and need no backtrace.
-/// It then queues anew, once per wait.
-const SHORT: Duration = Duration::from_millis(1);
+/// It then queues anew, once per wait. An eighth of it is a quantum: a waiter with a time limit
+/// requests a hand-off after an eighth, and this one should do so no earlier than others.
+const SHORT: Duration = Duration::from_millis(8);
 
 /// What belongs to a process.
 struct Process {

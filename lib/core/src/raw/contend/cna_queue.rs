@@ -24,6 +24,7 @@ pub(super) fn join<P: Platform>(
     let priority = tuning.reorder && P::is_priority();
     let named = if priority { PRIORITY } else { domain };
     place.node().prepare(named, true);
+    P::waiters().number(place.node(), tail);
     // Guarded: this waiter may leave or sleep, so headship is handed over by compare-and-swap.
     let link = Link::new(place.id(), true, named);
     let node = place.node();

@@ -59,7 +59,9 @@ enum Phase {
     /// Finds out whether the lock should be kept. The watch began at `start`, and the last look
     /// found the lock `free` or not.
     Watching { start: u64, free: bool },
-    /// Has slept, or is about to take a lock that it found idle.
+    /// Has slept, among readers, until an unlock woke it or its quantum was over, or is about to.
+    Woken,
+    /// Has slept otherwise, or is about to take a lock that it found idle.
     Slept,
 }
 
@@ -70,8 +72,8 @@ pub(in crate::raw) struct Front {
     since: u64,
     /// How long it stays there before it requests a hand-off, in nanoseconds.
     quantum: u64,
-    /// A section that is still going on after a pause is reason enough to share the lock.
-    shares_long_sections: bool,
+    /// See [`among_readers`](Self::among_readers).
+    has_readers: bool,
     /// This waiter treats the lock as kept, to find out whether it should be, and has not found out
     /// yet.
     trial: bool,
@@ -91,7 +93,7 @@ impl Front {
         Front {
             since: 0,
             quantum,
-            shares_long_sections: false,
+            has_readers: false,
             trial,
             rested: false,
             unlocks: 0,
@@ -100,11 +102,13 @@ impl Front {
         }
     }
 
-    /// For a lock that others can read beside each other: if its sections are long, leaving it to
-    /// one thread would cost what others read meanwhile.
-    pub(in crate::raw) fn sharing_long_sections(self) -> Self {
+    /// For a lock that others can read beside each other. A section that is still going on after a
+    /// pause is reason enough to share the lock: leaving it to one thread would cost what others
+    /// read meanwhile. And a waiter that was woken in vain leaves the lock alone for a while: it is
+    /// seldom free of readers, and to wait for that moment again and again would hold them up.
+    pub(in crate::raw) fn among_readers(self) -> Self {
         Front {
-            shares_long_sections: true,
+            has_readers: true,
             ..self
         }
     }
@@ -119,7 +123,7 @@ impl Front {
         if self.phase == Phase::Arrived {
             self.since = seen.now;
         }
-        if self.shares_long_sections && self.is_in_one_section(seen) {
+        if self.has_readers && self.is_in_one_section(seen) {
             self.share(seen.now);
             return Step::Share;
         }
@@ -134,6 +138,8 @@ impl Front {
             Phase::Arrived | Phase::Slept if seen.kept || self.trial => self.watch(seen),
             Phase::Arrived | Phase::Slept => self.poll(seen, seen.now, left),
             Phase::Polling(start) => self.poll(seen, start, left),
+            Phase::Woken if seen.free => Step::Take { idle: false },
+            Phase::Woken => self.timed_sleep(left),
             Phase::Watching { start, free } => self.watching(start, free, seen, left),
         }
     }
@@ -160,7 +166,10 @@ impl Front {
         } else if spun < SPIN_NS {
             Step::Poll((SPIN_NS - spun).min(left))
         } else {
-            self.phase = Phase::Slept;
+            self.phase = match self.has_readers {
+                true => Phase::Woken,
+                false => Phase::Slept,
+            };
             Step::Sleep(left)
         }
     }

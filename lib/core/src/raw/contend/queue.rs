@@ -2,10 +2,10 @@
 //! the lock is configured for.
 
 use super::cna_queue;
-use crate::platform::{Atomic, Ordering::*, Platform};
+use crate::platform::Platform;
 use crate::raw::cna::Head;
 use crate::raw::osq::Osq;
-use crate::raw::waiter::{Id, Waiter};
+use crate::raw::waiter::Waiter;
 use crate::tuning::Tuning;
 
 /// How waiters queue. A lock has the same two bytes for each kind.
@@ -75,15 +75,13 @@ impl<'a, P: Platform> Headship<'a, P> {
 }
 
 impl<P: Platform> Headship<'_, P> {
-    /// About how many waiters stand behind: those that have queued since this one.
-    pub(super) fn followers(&self) -> u16 {
+    /// About how many waiters stand behind: those that have queued since this one. In a CNA queue
+    /// these may have had their turns, or stand behind others that were set aside before.
+    pub(super) fn followers(&self) -> u32 {
         match &self.0 {
             Place::Unqueued { .. } => 0,
             Place::Osq { queue, node } => queue.followers(node),
-            Place::Cna { tail, node, .. } => {
-                let last = Id::decode(tail.load(Relaxed));
-                last.map_or(0, |last| node.node().followers(P::waiters().node(last)))
-            }
+            Place::Cna { tail, node, .. } => P::waiters().followers(node.node(), tail),
         }
     }
 }

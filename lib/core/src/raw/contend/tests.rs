@@ -4,6 +4,12 @@ use super::constants::{
     FIRST_PAUSE_NS as LOOK, IDLE_NS as IDLE, SPIN_NS as SPIN, UNLOCKS_SAMPLED as UNLOCKS,
 };
 use super::policy::{Front, Seen, Step, Step::*};
+use super::{Headship, QueueKind, Wait};
+use crate::Native;
+use crate::platform::{NEVER, Platform};
+use crate::raw::osq::Osq;
+use crate::tuning::{Quantum, Tuning};
+use std::thread;
 
 const QUANTUM: u64 = 250_000;
 const TAKE: Step = Take { idle: false };
@@ -27,8 +33,8 @@ struct Row {
     name: &'static str,
     quantum: u64,
     trial: bool,
-    /// Long sections are shared.
-    shares: bool,
+    /// Others can read beside each other.
+    readers: bool,
     /// How many unlocks it has seen before.
     unlocks: u32,
     looks: &'static [(u64, &'static str, Step)],
@@ -39,7 +45,7 @@ const fn row(name: &'static str, looks: &'static [(u64, &'static str, Step)]) ->
         name,
         quantum: QUANTUM,
         trial: false,
-        shares: false,
+        readers: false,
         unlocks: UNLOCKS - 1,
         looks,
     }
@@ -81,6 +87,21 @@ const ROWS: &[Row] = &[
             (QUANTUM, "", Request),
         ],
     ),
+    Row {
+        readers: true,
+        ..row(
+            "readers hold the lock again: the woken thread leaves it to them",
+            &[
+                (0, "", Poll(SPIN)),
+                (SPIN, "", Sleep(QUANTUM - SPIN)),
+                (2 * SPIN, "", TimedSleep(SPIN)),
+                (3 * SPIN, "", Poll(SPIN)),
+                (4 * SPIN, "", Sleep(QUANTUM - 4 * SPIN)),
+                (5 * SPIN, "", TimedSleep(QUANTUM - 5 * SPIN)),
+                (QUANTUM, "", Request),
+            ],
+        )
+    },
     row(
         "the lock is kept when the woken thread looks",
         &[
@@ -219,7 +240,7 @@ const ROWS: &[Row] = &[
         )
     },
     Row {
-        shares: true,
+        readers: true,
         trial: true,
         ..row(
             "long sections that are to be shared",
@@ -232,7 +253,7 @@ const ROWS: &[Row] = &[
         )
     },
     Row {
-        shares: true,
+        readers: true,
         ..row(
             "short sections where long ones are shared",
             &[
@@ -248,8 +269,8 @@ const ROWS: &[Row] = &[
 fn each_look_leads_to_its_step() {
     for row in ROWS {
         let mut front = Front::new(row.quantum, row.trial);
-        if row.shares {
-            front = front.sharing_long_sections();
+        if row.readers {
+            front = front.among_readers();
         }
         front.unlocks = row.unlocks;
         for &(now, marks, step) in row.looks {
@@ -293,7 +314,7 @@ fn an_overdue_waiter_requests() {
     }
     for trial in [false, true] {
         explore(Front::new(QUANTUM, trial), 0, 4);
-        explore(Front::new(QUANTUM, trial).sharing_long_sections(), 0, 4);
+        explore(Front::new(QUANTUM, trial).among_readers(), 0, 4);
     }
 }
 
@@ -307,5 +328,49 @@ fn a_kept_lock_is_not_taken_unless_it_is_idle() {
             let step = front.next(look(pause, after));
             assert!(!matches!(step, Take { .. }), "{marks} {after}: {step:?}");
         }
+    }
+}
+
+fn head<'a>(kind: QueueKind, queue: &'a Osq<Native>) -> Headship<'a, Native> {
+    let node = Native::waiters().take_node().expect("a slot is free");
+    Headship::wait(kind, queue, node, Tuning::DEFAULT, true, NEVER).expect("no deadline")
+}
+
+/// The waiter at the front requests after its share of a round. Others wait behind it, asleep.
+#[test]
+fn the_quantum_is_a_share_of_the_round() {
+    let wait = |tuning, deadline| Wait {
+        deadline,
+        tuning,
+        trial: false,
+    };
+    let usual = wait(Tuning::DEFAULT, NEVER);
+    let quantum = Tuning::DEFAULT.quantum.nanos();
+    let share = |waiters| 2 * quantum / waiters;
+    for kind in [QueueKind::Osq, QueueKind::Cna] {
+        let queue = Osq::new();
+        let front = head(kind, &queue);
+        thread::scope(|s| {
+            assert_eq!(usual.quantum(&front), quantum, "alone");
+            for behind in 1..=3 {
+                s.spawn(|| drop(head(kind, &queue)));
+                while front.followers() < behind {
+                    thread::yield_now();
+                }
+                let share = share(u64::from(behind) + 1);
+                assert_eq!(usual.quantum(&front), share, "{behind} behind");
+            }
+            let short = |micros| Tuning {
+                quantum: Quantum::from_micros(micros).unwrap(),
+                ..Tuning::DEFAULT
+            };
+            assert_eq!(wait(short(30), NEVER).quantum(&front), SPIN, "not less");
+            assert_eq!(wait(short(7), NEVER).quantum(&front), 7_000, "or all");
+            assert_eq!(wait(short(0), NEVER).quantum(&front), 0, "fair");
+            let limited = wait(Tuning::DEFAULT, Native::now() + 800_000).quantum(&front);
+            assert!(limited <= 100_000, "an eighth of the limit: {limited}");
+            drop(front);
+        });
+        assert_eq!(queue.last(), 0);
     }
 }

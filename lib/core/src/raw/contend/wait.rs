@@ -17,8 +17,8 @@ pub(in crate::raw) trait Target<P: Platform> {
     type Taken;
     /// Whether waiters sleep.
     const PARKS: bool;
-    /// The lock is not kept while its sections are long: for locks that others can read meanwhile.
-    const SHARES_LONG_SECTIONS: bool = false;
+    /// Whether others can read beside each other; see [`Front::among_readers`].
+    const HAS_READERS: bool = false;
 
     /// Loads the word, once: the policy heeds how long that takes.
     fn look(&self) -> Self::Look;
@@ -112,25 +112,31 @@ impl Wait {
     }
 
     /// How long the waiter stays at the front before it requests a hand-off.
-    fn quantum<P: Platform>(&self, place: &Headship<'_, P>) -> u64 {
+    pub(super) fn quantum<P: Platform>(&self, place: &Headship<'_, P>) -> u64 {
         let quantum = self.tuning.quantum.nanos();
         let share = ROUND_QUANTA.saturating_mul(quantum) / (u64::from(place.followers()) + 1);
-        // Without a deadline that is no limit at all.
+        // Without a deadline this is no limit at all.
         let turn = left(self.deadline, P::now) / TURN_IN_LIMIT_DIVISOR;
         quantum.min(share.max(SPIN_NS)).min(turn)
     }
 }
 
 /// Takes the lock without queueing, if it is soon free and not reserved.
+///
+/// Past those that queue, too: they sleep, and would be too slow for short sections. Not where they
+/// do not sleep, and not where each is to have its turn at once.
 pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
     target: &mut T,
+    queue: &Osq<P>,
     wait: &Wait,
 ) -> Option<T::Taken> {
+    let in_order = !T::PARKS || wait.tuning.quantum.nanos() == 0;
     let until = P::now().saturating_add(BARGE_NS).min(wait.deadline);
     loop {
         let reserved = target.sight(target.look()).reserved;
         let left = until.saturating_sub(P::now());
-        if wait.trial || reserved || left == 0 {
+        let queued = in_order && queue.last() != 0;
+        if wait.trial || reserved || queued || left == 0 {
             return None;
         }
         if target.wait_until_free(left) {
@@ -167,8 +173,8 @@ pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
     place: &Headship<'_, P>,
 ) -> Option<T::Taken> {
     let mut front = Front::new(wait.quantum(place), wait.trial);
-    if T::SHARES_LONG_SECTIONS {
-        front = front.sharing_long_sections();
+    if T::HAS_READERS {
+        front = front.among_readers();
     }
     if wait.trial {
         target.keep();

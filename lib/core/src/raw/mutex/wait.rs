@@ -25,7 +25,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         let trials = if Self::PARKS { C::TRIALS } else { 0 };
         let wait = Wait::begin::<P>(C::tuning(), deadline, trials);
         let mut waiter = Waiting::new(self);
-        if contend::barge(&mut waiter, &wait).is_some() {
+        if contend::barge(&mut waiter, &self.queue, &wait).is_some() {
             return true;
         }
         // Dropped at the end, when the lock is taken: the next waiter is the front from then on.

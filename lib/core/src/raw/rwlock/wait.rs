@@ -52,7 +52,7 @@ impl<P: Platform, C: RwLockConfig> Target<P> for Writer<'_, P, C> {
     /// The word before.
     type Taken = u32;
     const PARKS: bool = QueuedRwLock::<P, C>::PARKS;
-    const SHARES_LONG_SECTIONS: bool = true;
+    const HAS_READERS: bool = true;
 
     fn look(&self) -> u32 {
         self.lock.state.load(Relaxed)
@@ -119,7 +119,7 @@ impl<P: Platform, C: RwLockConfig> Target<P> for Reader<'_, P, C> {
     type Look = u32;
     type Taken = Counted;
     const PARKS: bool = QueuedRwLock::<P, C>::PARKS;
-    const SHARES_LONG_SECTIONS: bool = true;
+    const HAS_READERS: bool = true;
 
     fn look(&self) -> u32 {
         self.lock.state.load(Relaxed)

@@ -66,7 +66,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             want,
             front: false,
         };
-        if let Some(before) = contend::barge(&mut writer, &wait) {
+        if let Some(before) = contend::barge(&mut writer, &self.writers, &wait) {
             return Some(before);
         }
         // Dropped at the end, when the lock is taken: the next waiter is the front from then on.

@@ -145,7 +145,7 @@ impl Standing {
 /// round (see "Bounds" in `docs/guide/mutex.md`), and time for the system to run them.
 fn bound(threads: usize, section_ns: u32) -> u64 {
     let quantum = config::tuning().quantum.nanos();
-    let share = |waiters| (2 * quantum / waiters).max(20_000).min(quantum);
+    let share = |waiters: u64| (2 * quantum / waiters).max(20_000).min(quantum);
     let threads = threads as u64;
     let shares: u64 = (1..=threads).map(share).sum();
     shares + (threads + 1) * u64::from(section_ns) + 20_000_000
