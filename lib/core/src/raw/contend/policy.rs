@@ -59,10 +59,10 @@ enum Phase {
     /// Finds out whether the lock should be kept. The watch began at `start`, and the last look
     /// found the lock `free` or not.
     Watching { start: u64, free: bool },
-    /// Has slept, among readers, until an unlock woke it or its quantum was over, or is about to.
+    /// Has slept until an unlock woke it, or until its quantum was over, or is about to.
     Woken,
-    /// Has slept otherwise, or is about to take a lock that it found idle.
-    Slept,
+    /// Has left the lock alone in a timed sleep, or is about to take a lock that it found idle.
+    Rested,
 }
 
 /// A stay at the front.
@@ -77,8 +77,10 @@ pub(in crate::raw) struct Front {
     /// This waiter treats the lock as kept, to find out whether it should be, and has not found out
     /// yet.
     trial: bool,
-    /// It has had its first timed sleep, the short one.
+    /// It has had its first timed sleep beside a kept lock, the short one.
     rested: bool,
+    /// How long it rests if it is woken in vain the next time, in nanoseconds.
+    rest: u64,
     /// How many unlocks it has seen while it watched. Never reset: until there are
     /// [`UNLOCKS_SAMPLED`] of them the watch goes on, and any later watch ends with its first
     /// unlock.
@@ -96,6 +98,7 @@ impl Front {
             has_readers: false,
             trial,
             rested: false,
+            rest: SPIN_NS,
             unlocks: 0,
             transfer: 0,
             phase: Phase::Arrived,
@@ -104,8 +107,7 @@ impl Front {
 
     /// For a lock that others can read beside each other. A section that is still going on after a
     /// pause is reason enough to share the lock: leaving it to one thread would cost what others
-    /// read meanwhile. And a waiter that was woken in vain leaves the lock alone for a while: it is
-    /// seldom free of readers, and to wait for that moment again and again would hold them up.
+    /// read meanwhile.
     pub(in crate::raw) fn among_readers(self) -> Self {
         Front {
             has_readers: true,
@@ -135,11 +137,11 @@ impl Front {
             return Step::Request;
         }
         match self.phase {
-            Phase::Arrived | Phase::Slept if seen.kept || self.trial => self.watch(seen),
-            Phase::Arrived | Phase::Slept => self.poll(seen, seen.now, left),
+            Phase::Arrived | Phase::Rested if seen.kept || self.trial => self.watch(seen),
+            Phase::Arrived | Phase::Rested => self.poll(seen, seen.now, left),
             Phase::Polling(start) => self.poll(seen, start, left),
             Phase::Woken if seen.free => Step::Take { idle: false },
-            Phase::Woken => self.timed_sleep(left),
+            Phase::Woken => self.rest(left),
             Phase::Watching { start, free } => self.watching(start, free, seen, left),
         }
     }
@@ -166,10 +168,7 @@ impl Front {
         } else if spun < SPIN_NS {
             Step::Poll((SPIN_NS - spun).min(left))
         } else {
-            self.phase = match self.has_readers {
-                true => Phase::Woken,
-                false => Phase::Slept,
-            };
+            self.phase = Phase::Woken;
             Step::Sleep(left)
         }
     }
@@ -201,7 +200,7 @@ impl Front {
             }
         } else if seen.free && free {
             self.trial = false;
-            self.phase = Phase::Slept;
+            self.phase = Phase::Rested;
             return Step::Take { idle: true };
         } else if seen.free {
             self.phase = Phase::Watching { start, free: true };
@@ -218,12 +217,22 @@ impl Front {
         self.timed_sleep(left)
     }
 
+    /// It was woken in vain: others are faster, so it leaves the lock to them for a while. Each
+    /// time for longer, but not at once for the whole quantum, since nobody wakes it if the lock is
+    /// free.
+    fn rest(&mut self, left: u64) -> Step {
+        let nanos = self.rest.min(left);
+        self.rest = self.rest.saturating_mul(2);
+        self.phase = Phase::Rested;
+        Step::TimedSleep(nanos)
+    }
+
     fn timed_sleep(&mut self, left: u64) -> Step {
         // The first time briefly: a lock that several threads take in turn, before they queue,
         // looks like one that a single thread takes again and again.
         let nanos = if self.rested { left } else { left.min(SPIN_NS) };
         self.rested = true;
-        self.phase = Phase::Slept;
+        self.phase = Phase::Rested;
         Step::TimedSleep(nanos)
     }
 }

@@ -78,36 +78,36 @@ const ROWS: &[Row] = &[
         ],
     ),
     row(
-        "another has taken the lock before the woken thread: it spins again",
+        "another has taken the lock before the woken thread: it rests, each time for longer",
         &[
             (0, "", Poll(SPIN)),
             (SPIN, "", Sleep(QUANTUM - SPIN)),
-            (2 * SPIN, "", Poll(SPIN)),
-            (3 * SPIN, "", Sleep(QUANTUM - 3 * SPIN)),
+            (2 * SPIN, "", TimedSleep(SPIN)),
+            (3 * SPIN, "", Poll(SPIN)),
+            (4 * SPIN, "", Sleep(QUANTUM - 4 * SPIN)),
+            (5 * SPIN, "", TimedSleep(2 * SPIN)),
+            (7 * SPIN, "", Poll(SPIN)),
+            (8 * SPIN, "", Sleep(QUANTUM - 8 * SPIN)),
+            (QUANTUM - SPIN, "", TimedSleep(SPIN)),
             (QUANTUM, "", Request),
         ],
     ),
-    Row {
-        readers: true,
-        ..row(
-            "readers hold the lock again: the woken thread leaves it to them",
-            &[
-                (0, "", Poll(SPIN)),
-                (SPIN, "", Sleep(QUANTUM - SPIN)),
-                (2 * SPIN, "", TimedSleep(SPIN)),
-                (3 * SPIN, "", Poll(SPIN)),
-                (4 * SPIN, "", Sleep(QUANTUM - 4 * SPIN)),
-                (5 * SPIN, "", TimedSleep(QUANTUM - 5 * SPIN)),
-                (QUANTUM, "", Request),
-            ],
-        )
-    },
     row(
-        "the lock is kept when the woken thread looks",
+        "free after a rest",
         &[
             (0, "", Poll(SPIN)),
             (SPIN, "", Sleep(QUANTUM - SPIN)),
-            (2 * SPIN, "k", Watch(LOOK)),
+            (2 * SPIN, "", TimedSleep(SPIN)),
+            (3 * SPIN, "f", TAKE),
+        ],
+    ),
+    row(
+        "kept meanwhile",
+        &[
+            (0, "", Poll(SPIN)),
+            (SPIN, "", Sleep(QUANTUM - SPIN)),
+            (2 * SPIN, "", TimedSleep(SPIN)),
+            (3 * SPIN, "k", Watch(LOOK)),
         ],
     ),
     row(
