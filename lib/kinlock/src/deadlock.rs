@@ -35,9 +35,9 @@
 //!
 //! # Costs
 //!
-//! Taking and releasing a lock each take an uncontended lock more. A thread that has waited for a
-//! millisecond takes a backtrace and queues anew: a writer lets readers pass until then. A check
-//! takes some 50 ms if there is a circle to confirm. Without the feature nothing of this exists.
+//! Taking and releasing a lock each take an uncontended lock more. A thread that has waited for 8
+//! ms takes a backtrace and queues anew: a writer lets readers pass until then. A check takes some
+//! 50 ms if there is a circle to confirm. Without the feature nothing of this exists.
 //!
 //! Signal handlers must not take locks with this feature.
 

@@ -98,8 +98,9 @@ impl<P: Platform> Osq<P> {
     /// (`false`: it has left the queue). It sleeps in its place if it `sleeps` and threads can, and
     /// spins otherwise.
     ///
-    /// Two remote cache misses to queue, for the tail and for the predecessor's node, and one to
-    /// become head. A head must call [`leave`](Self::leave) with the same place.
+    /// Three remote cache misses to queue at most, for the tail, which is read and then swapped,
+    /// and for the predecessor's node, and one to become head. A head must call
+    /// [`leave`](Self::leave) with the same place.
     pub fn join(&self, place: &Waiter<P>, sleeps: bool, until: u64) -> bool {
         debug_assert!(!place.is_left_behind());
         let queue = self.links();
@@ -120,7 +121,7 @@ impl<P: Platform> Osq<P> {
 
     /// About how many waiters have queued behind the one in `place`, with those that have left
     /// since.
-    pub fn followers(&self, place: &Waiter<P>) -> u32 {
+    pub(crate) fn followers(&self, place: &Waiter<P>) -> u32 {
         self.links().table.followers(place.node(), self.tail())
     }
 

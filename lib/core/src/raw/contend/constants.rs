@@ -22,8 +22,8 @@ pub(in crate::raw) const UNLOCKS_SAMPLED: u32 = 32;
 /// be woken.
 ///
 /// It is also how long a requester spins for its hand-off, how long one critical section may last
-/// before a watch gives up, how long the first timed sleep is, and the shortest quantum that many
-/// waiters leave each other.
+/// before a watch gives up, how long the first timed sleep and the first rest are, and the shortest
+/// quantum that many waiters leave each other.
 pub(in crate::raw) const SPIN_NS: u64 = 20_000;
 
 /// How long a newcomer tries to do without the queue, whether others queue or not: about two short

@@ -10,6 +10,7 @@ use crate::platform::{NEVER, Platform};
 use crate::raw::osq::Osq;
 use crate::tuning::{Quantum, Tuning};
 use std::thread;
+use std::time::{Duration, Instant};
 
 const QUANTUM: u64 = 250_000;
 const TAKE: Step = Take { idle: false };
@@ -354,7 +355,8 @@ fn the_quantum_is_a_share_of_the_round() {
             assert_eq!(usual.quantum(&front), quantum, "alone");
             for behind in 1..=3 {
                 s.spawn(|| drop(head(kind, &queue)));
-                while front.followers() < behind {
+                let limit = Instant::now() + Duration::from_secs(60);
+                while front.followers() < behind && Instant::now() < limit {
                     thread::yield_now();
                 }
                 let share = share(u64::from(behind) + 1);

@@ -1,6 +1,7 @@
 //! The word, row by row of the table in [`mutex`](super::super).
 
 use super::*;
+use crate::raw::contend;
 use std::thread;
 
 fn unlocked<C: Model, L: AnyLayout>(flags: u8) -> (bool, u8) {
@@ -211,4 +212,26 @@ fn a_late_request_is_noticed_after_the_store() {
     let mutex = with::<Sound, AnySplit>(HELD, REQUESTER_SLEEPS | SLEEPERS);
     unlock(&mutex);
     assert_eq!(state(&mutex), (FREE, 0), "both are woken");
+}
+
+/// A newcomer passes those that queue, unless each is to have its turn at once.
+#[test]
+fn a_newcomer_barges_unless_the_lock_is_fair() {
+    let mutex = Mutex::<Sound>::default();
+    let place = Native::waiters().take_node().expect("a slot is free");
+    let barges = |tuning| {
+        let mut newcomer = Waiting::new(&mutex);
+        let wait = waiting(tuning, false);
+        contend::barge(&mut newcomer, &mutex.queue, &wait).is_some()
+    };
+    // A newcomer that loses its CPU for longer than it barges does not.
+    let soon = |tuning| (0..10_000).any(|_| barges(tuning));
+    assert!(soon(fair()), "nobody queues");
+    unlock(&mutex);
+    assert!(mutex.queue.join(&place, true, NEVER));
+    assert!(!barges(fair()));
+    assert_eq!(state(&mutex), (FREE, 0));
+    assert!(soon(Tuning::DEFAULT));
+    unlock(&mutex);
+    mutex.queue.leave(&place);
 }
