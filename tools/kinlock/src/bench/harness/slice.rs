@@ -38,6 +38,18 @@ pub struct Slice {
 }
 
 impl Slice {
+    /// One that has not begun.
+    fn of(team: &Team) -> Self {
+        Self {
+            part: CachePadded::new(AtomicU8::new(Part::WarmUp as u8)),
+            start: Barrier::new(team.size() + 1),
+            ops: (0..team.size()).map(|_| CachePadded::default()).collect(),
+            measured: team.measured(),
+            background: team.background(),
+            background_clock: AtomicI32::new(0),
+        }
+    }
+
     /// Waits for the others. Every member calls it once with its index, when it has prepared
     /// itself. A member in the background lowers itself then.
     pub fn start(&self, member: usize) {
@@ -85,6 +97,12 @@ impl Slice {
             clock => background::read_clock(clock),
         };
         process_cpu_time().saturating_sub(of_background)
+    }
+
+    /// The same since it was `before`. Two clocks are read one after the other, so a reading can be
+    /// less than an earlier one, if little but the thread in the background has run in between.
+    fn cpu_time_since(&self, before: Duration) -> Duration {
+        self.cpu_time().saturating_sub(before)
     }
 }
 
@@ -142,25 +160,19 @@ pub fn run(
     pause: &mut dyn FnMut(Part, Duration),
     work: Work,
 ) -> Sample<()> {
-    let slice = Arc::new(Slice {
-        part: CachePadded::new(AtomicU8::new(Part::WarmUp as u8)),
-        start: Barrier::new(team.size() + 1),
-        ops: (0..team.size()).map(|_| CachePadded::default()).collect(),
-        measured: team.measured(),
-        background: team.background(),
-        background_clock: AtomicI32::new(0),
-    });
+    let slice = Arc::new(Slice::of(team));
     let members = Arc::clone(&slice);
     let job: Job = Arc::new(move |index| work(&members, index));
     team.begin(&job);
     drop(job);
+    let over = OverOnDrop(&slice);
     slice.start.wait();
     pause(Part::WarmUp, Duration::from_secs_f64(warm_up));
     slice.part.store(Part::Recorded as u8, Relaxed);
     let (begin, cpu, before) = (Instant::now(), slice.cpu_time(), slice.ops());
     pause(Part::Recorded, Duration::from_secs_f64(recorded));
-    let (elapsed, cpu, after) = (begin.elapsed(), slice.cpu_time() - cpu, slice.ops());
-    slice.part.store(Part::Over as u8, Relaxed);
+    let (elapsed, cpu, after) = (begin.elapsed(), slice.cpu_time_since(cpu), slice.ops());
+    drop(over);
     team.wait();
     let ops = after.iter().zip(before);
     Sample {
@@ -171,7 +183,51 @@ pub fn run(
     }
 }
 
+/// Ends a slice, also when its measurement panics: the team waits for its members on the way out,
+/// and they would go on for ever.
+struct OverOnDrop<'a>(&'a Slice);
+
+impl Drop for OverOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.part.store(Part::Over as u8, Relaxed);
+    }
+}
+
 /// CPU time used by all threads of this process.
 pub fn process_cpu_time() -> Duration {
     background::read_clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// The members of this team do nothing but to wait for the end of the slice.
+    fn wait_for_the_end() -> Work {
+        Box::new(|slice, member| {
+            slice.start(member);
+            while !slice.is_in(Part::Over) {
+                std::thread::yield_now();
+            }
+        })
+    }
+
+    /// It would hang if the members did not return.
+    #[test]
+    fn a_measurement_that_panics_ends_its_slice() {
+        for fails_in in [Part::WarmUp, Part::Recorded] {
+            let team = Team::start(2, Vec::new(), Some(Background::Nice)).unwrap();
+            let mut pause = |part, _| assert_ne!(part, fails_in, "as intended");
+            let slice = || run(&team, [0.001; 2], &mut pause, wait_for_the_end());
+            assert!(catch_unwind(AssertUnwindSafe(slice)).is_err());
+        }
+    }
+
+    /// Whatever the two clocks show.
+    #[test]
+    fn cpu_time_is_never_negative() {
+        let slice = Slice::of(&Team::start(1, Vec::new(), None).unwrap());
+        assert_eq!(slice.cpu_time_since(Duration::MAX), Duration::ZERO);
+    }
 }

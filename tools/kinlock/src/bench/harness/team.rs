@@ -108,17 +108,18 @@ impl Team {
 
     /// Hands `job` to every member and returns; [`wait`](Self::wait) must follow.
     pub fn begin(&self, job: &Job) {
-        for member in &self.members {
-            member
-                .jobs
-                .send(job.clone())
-                .expect("members live as long as the team");
-        }
+        // First, since this can fail: the members would wait for a thread that does not come.
         if self.background.is_some() {
             let (job, index) = (job.clone(), self.measured());
             let extra = std::thread::Builder::new().name(format!("bench-{index}"));
             let extra = extra.spawn(move || do_job(job, index));
             *self.extra.borrow_mut() = Some(extra.expect("the system starts one more thread"));
+        }
+        for member in &self.members {
+            member
+                .jobs
+                .send(job.clone())
+                .expect("members live as long as the team");
         }
     }
 
