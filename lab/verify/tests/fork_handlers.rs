@@ -58,7 +58,7 @@ type Handler = unsafe extern "C" fn();
 
 const FORKS: u32 = 200;
 /// A process that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Between two looks at a child.
 const PAUSE: Duration = Duration::from_micros(100);
@@ -216,9 +216,10 @@ fn generations(left: u32, threads: usize) -> i32 {
             left.checked_sub(1)
                 .map_or(FINE, |left| generations(left, threads))
         });
+        // They have waited when it was forked. From now on they would only keep the CPUs from it.
+        done.store(true, Relaxed);
         let child = child.expect("a child can be forked");
         let status = child.wait(PATIENCE, |_| sleep(PAUSE));
-        done.store(true, Relaxed);
         status.expect("a child ends")
     })
 }
@@ -286,7 +287,7 @@ fn a_condition_variable_is_used_in_a_child_whose_parent_has_waiters() {
             for pause in [Duration::ZERO, 100 * PAUSE] {
                 with_waiters(waiters, pause, || {
                     let child = child::fork(waits_in_child).expect("a child can be forked");
-                    let status = child.wait(PATIENCE / 5, |_| std::thread::sleep(PAUSE));
+                    let status = child.wait(PATIENCE, |_| std::thread::sleep(PAUSE));
                     assert_eq!(status, Ok(FINE), "waiters were not reached in the child");
                     let mut arrived = ARRIVED.lock();
                     *arrived = 0;

@@ -25,7 +25,7 @@ fn in_a_child(body: impl FnOnce() -> bool) -> bool {
     let child = child::fork(|| if body() { child::FINE } else { 1 });
     let pause = |_: &_| std::thread::sleep(Duration::from_micros(100));
     let child = child.expect("a child can be forked");
-    child.wait(Duration::from_secs(60), pause) == Ok(child::FINE)
+    child.wait(Duration::from_secs(300), pause) == Ok(child::FINE)
 }
 
 /// What handlers of [`struck`] use.

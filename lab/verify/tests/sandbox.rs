@@ -17,7 +17,7 @@ fn without_futexes(body: impl FnOnce()) {
     });
     let ended = started
         .expect("a child")
-        .wait(Duration::from_secs(60), |_| {
+        .wait(Duration::from_secs(300), |_| {
             std::thread::sleep(Duration::from_millis(1));
         });
     assert_eq!(ended, Ok(child::FINE));

@@ -326,7 +326,7 @@ fn in_a_child(body: impl FnOnce() -> bool) -> bool {
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: invariant 1. If it hangs, the default action of the signal ends it.
-        unsafe { libc::alarm(10) };
+        unsafe { libc::alarm(300) };
         let code = if body() { 0 } else { 1 };
         // SAFETY: invariant 1.
         unsafe { libc::_exit(code) };

@@ -134,7 +134,7 @@ fn locks() -> &'static Memory {
 /// Whether `condition` holds within a time that no machine needs.
 fn soon(condition: impl Fn() -> bool) -> bool {
     let begin = Instant::now();
-    while begin.elapsed() < Duration::from_secs(30) {
+    while begin.elapsed() < Duration::from_secs(300) {
         if condition() {
             return true;
         }
@@ -280,7 +280,7 @@ fn in_a_child(body: impl FnOnce()) {
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: invariant 2.
-        unsafe { libc::alarm(60) };
+        unsafe { libc::alarm(300) };
         let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err();
         // SAFETY: invariant 2. It ends without destructors.
         unsafe { libc::_exit(failed.into()) };
@@ -628,7 +628,7 @@ fn in_a_process_of_its_own() {
         return;
     };
     // SAFETY: invariant 2.
-    unsafe { libc::alarm(60) };
+    unsafe { libc::alarm(300) };
     let (_, scenario) = SCENARIOS.iter().find(|(name, _)| *name == wanted).unwrap();
     scenario();
 }

@@ -18,7 +18,7 @@ fn one_at_a_time() -> std::sync::MutexGuard<'static, ()> {
 
 /// How many threads each circle has that a check finds, within a time that no machine needs.
 fn found() -> Vec<usize> {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_secs(300);
     loop {
         let circles: Vec<usize> = check_deadlock().iter().map(Vec::len).collect();
         if !circles.is_empty() || Instant::now() > until {

@@ -392,7 +392,7 @@ fn a_child_goes_on_with_what_the_forking_thread_held() {
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: invariant 4. If it hangs, the default action of the signal ends it.
-            unsafe { libc::alarm(60) };
+            unsafe { libc::alarm(300) };
             std::thread::scope(|s| {
                 // One is announced, one is counted; the threads have rows of their own.
                 for _ in 0..2 {

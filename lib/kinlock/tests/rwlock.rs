@@ -195,7 +195,7 @@ fn an_upgradable_reader_enters_after_a_downgrade() {
     std::thread::sleep(Duration::from_millis(100));
     let reader = RwLockWriteGuard::downgrade(writer);
     enters
-        .recv_timeout(Duration::from_secs(30))
+        .recv_timeout(Duration::from_secs(300))
         .expect("it enters beside the reader");
     drop(reader);
     upgradable.join().unwrap().unwrap();

@@ -20,7 +20,7 @@ fn in_a_child(body: impl FnOnce() -> i32) -> Option<i32> {
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: invariant 1. If it hangs, the default action of the signal ends it.
-        unsafe { libc::alarm(10) };
+        unsafe { libc::alarm(300) };
         let code = body();
         // SAFETY: invariant 1.
         unsafe { libc::_exit(code) };
@@ -56,7 +56,7 @@ fn read_together(lock: &RwLock<u32>) {
 /// What the child finds: a lock that another thread read, if it was `announced`; one that the
 /// forking thread reads; one of its own.
 fn child(theirs: &RwLock<u32>, mine: &RwLock<u32>, reads: impl Sized) -> i32 {
-    const LONG: Duration = Duration::from_secs(5);
+    const LONG: Duration = Duration::from_secs(100);
     let held = mine.try_write().is_none();
     drop(reads);
     let free = mine.try_write_for(LONG).is_some();

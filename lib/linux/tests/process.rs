@@ -22,7 +22,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Whether `condition` holds within a time that no machine needs.
 fn soon(condition: impl Fn() -> bool) -> bool {
     let begin = Instant::now();
-    while begin.elapsed() < Duration::from_secs(20) {
+    while begin.elapsed() < Duration::from_secs(300) {
         if condition() {
             return true;
         }

@@ -64,7 +64,7 @@ fn dispose(command: &mut Command, signals: &'static [i32], disposition: usize) {
 /// Of the most that there may be: without a signal a run would take minutes.
 const ROUNDS: usize = 10_000;
 /// After so long without a sign of life it hangs, in milliseconds.
-const PATIENCE: i32 = 120_000;
+const PATIENCE: i32 = 300_000;
 /// So often something is tried that a busy machine may spoil.
 const ATTEMPTS: usize = 10;
 /// What is said when a signal has been noticed, after its name.

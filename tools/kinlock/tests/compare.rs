@@ -307,7 +307,7 @@ fn a_program_that_reads_from_the_terminal_is_named() {
     let mut child = terminal.start(command);
     let begin = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if begin.elapsed() > Duration::from_secs(60) {
+        if begin.elapsed() > Duration::from_secs(300) {
             child.kill().unwrap();
             panic!("it waits for the terminal");
         }
@@ -412,7 +412,7 @@ fn bad_input_is_one_line() {
 }
 
 /// After so long something does not happen any more.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn eventually(what: &str, is: impl Fn() -> bool) {
     let begin = Instant::now();

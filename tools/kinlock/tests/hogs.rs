@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use support::kinlock;
 
 /// After so long something does not happen any more.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The fields of `/proc/PID/stat` behind the name, unless the process has ended.
 fn stat(pid: u32) -> Option<Vec<String>> {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use support::{kinlock, list, run};
 
 /// After so long something does not happen any more.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Runs with a quota. What it wrote to stdout, if there can be a quota.
 fn limited(line: &str) -> Option<String> {

@@ -70,7 +70,7 @@ fn text(bytes: &[u8]) -> &str {
 fn until(what: &str, mut is: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
+        assert!(begin.elapsed() < Duration::from_secs(300), "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -398,7 +398,7 @@ mod tests {
         unsafe {
             let child = libc::fork();
             if child == 0 {
-                libc::alarm(30);
+                libc::alarm(300);
                 libc::_exit(i32::from(!body()));
             }
             libc::waitpid(child, &mut status, 0) == child && status == 0

@@ -8,13 +8,13 @@
 use super::*;
 use core::cell::Cell;
 
-/// Runs `body` in a child, for at most half a minute. Returns whether `body` returned `true`.
+/// Runs `body` in a child, for at most five minutes. Returns whether `body` returned `true`.
 fn in_a_child(body: impl FnOnce() -> bool) -> bool {
     // SAFETY: invariant 1.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: no preconditions. If the child hangs, the signal's default action ends it.
-        unsafe { libc::alarm(30) };
+        unsafe { libc::alarm(300) };
         let code = if body() { 0 } else { 1 };
         // SAFETY: invariant 1.
         unsafe { libc::_exit(code) };

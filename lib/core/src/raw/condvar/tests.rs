@@ -214,7 +214,7 @@ fn a_second_mutex_is_noticed_while_the_first_waiter_falls_asleep() {
         let notices =
             |look: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(look)).is_err();
         let mut noticed = notices(&|| _ = condvar.learn(6 * place::UNIT));
-        let give_up = Instant::now() + Duration::from_secs(60);
+        let give_up = Instant::now() + Duration::from_secs(300);
         while !noticed && Instant::now() < give_up {
             noticed = notices(&|| condvar.expect_nobody());
         }
@@ -327,7 +327,7 @@ fn a_spinner_that_does_not_exist_takes_nothing() {
     match unsafe { libc::fork() } {
         0 => {
             std::thread::spawn(|| {
-                std::thread::sleep(Duration::from_secs(10));
+                std::thread::sleep(Duration::from_secs(300));
                 // SAFETY: ends the process, wherever its threads are.
                 unsafe { libc::_exit(1) };
             });

@@ -285,7 +285,7 @@ mod tests {
                 (0..8).for_each(|_| waiter.synchronize());
                 tell.send(()).unwrap();
             });
-            let ended = told.recv_timeout(Duration::from_secs(10));
+            let ended = told.recv_timeout(Duration::from_secs(300));
             // Those inside leave, so that the waiter ends in any case.
             over.store(true, Relaxed);
             ended.expect("grace periods end while sections are open");
