@@ -90,7 +90,7 @@ static void rwlocks(struct shared *s)
             printf("read: %s\n", name(elsewhere(read_it, &s->lock)));
             pid_t child = shared ? fork() : 0;
             if (shared && child == 0) {
-                alarm(60);
+                alarm(300);
                 _exit(pthread_rwlock_rdlock(&s->lock) || pthread_rwlock_unlock(&s->lock));
             }
             nap(20);
@@ -137,7 +137,7 @@ int main(void)
         fflush(stdout);
         pid_t child = fork();
         if (child == 0)
-            alarm(100);
+            alarm(300);
         take_turns(s, child == 0, timed);
         if (child == 0)
             _exit(0);

@@ -56,7 +56,7 @@ static void held(int checks, int recursive)
     double before = now();
     SHOW(elsewhere(wait_for_it, &soon));
     SHOW(elsewhere(wait_by_clock, &by_clock));
-    CHECK(now() - before < 1);
+    CHECK(now() - before < 60);
     SHOW(elsewhere(wait_for_it, &bad));
     SHOW(elsewhere(wait_for_it, &bad_too));
     SHOW(elsewhere(wait_for_it, &negative));

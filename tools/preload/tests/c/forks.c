@@ -125,7 +125,7 @@ int main(void)
         fflush(stdout);
         pid_t child = fork();
         if (child == 0) {
-            alarm(20);
+            alarm(300);
             in_child(way % 3);
         }
         CHECK(pthread_mutex_unlock(&own) == 0);

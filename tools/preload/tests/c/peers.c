@@ -74,7 +74,7 @@ static void work(struct shared *s, int me)
 
 int main(int count, char **arguments)
 {
-    alarm(110);
+    alarm(300);
     if (count > 2) {
         struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED, atoi(arguments[1]), 0);
         CHECK(s != MAP_FAILED);

@@ -73,7 +73,7 @@ int main(void)
     CHECK(pthread_spin_lock(&s->spin) == 0);
     child = fork();
     if (child == 0) {
-        alarm(20);
+        alarm(300);
         CHECK(pthread_spin_lock(&s->spin) == 0);
         CHECK(pthread_spin_unlock(&s->spin) == 0);
         _exit(0);

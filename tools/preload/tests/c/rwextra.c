@@ -11,7 +11,7 @@ int main(void)
 {
     static pthread_rwlock_t fixed = PTHREAD_RWLOCK_INITIALIZER, read, written,
         prefers = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
-    alarm(60);
+    alarm(300);
     once_more(&fixed);
     CHECK(pthread_rwlock_init(&read, NULL) == 0);
     for (int i = 0; i < 10000; i++) {

@@ -116,13 +116,13 @@ static void unlock_too_often(void)
 
 int main(void)
 {
-    alarm(120);
+    alarm(300);
     pass_on();
     unlock_too_often();
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        alarm(120);
+        alarm(300);
         pass_on();
         unlock_too_often();
         fflush(stdout);

@@ -110,7 +110,7 @@ static void forks(void)
         pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-            alarm(20);
+            alarm(300);
             CHECK(pthread_rwlock_unlock(&lock) == 0);
             /* The C library's lock waits in the child for a reader that exists only in the parent. */
             const char *locks = getenv("KINLOCK_LOCK");

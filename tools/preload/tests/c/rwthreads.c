@@ -99,7 +99,7 @@ static void in_children(void)
         CHECK(pthread_rwlock_rdlock(&lock) == 0);
         pid_t child = fork();
         if (child == 0) {
-            alarm(20);
+            alarm(300);
             CHECK(pthread_rwlock_trywrlock(&lock) == EBUSY);
             CHECK(pthread_rwlock_rdlock(&lock) == 0);
             CHECK(pthread_rwlock_unlock(&lock) == 0);
