@@ -138,11 +138,15 @@ pub trait Spinning {
     ) -> Result<A::Value, A::Value> {
         /// Pauses between two reads of the clock.
         const PAUSES: u32 = 32;
+        /// So far apart are two readings of the clock only if the thread had no CPU in between: a
+        /// scheduler's slice, where the pauses take some microseconds, and a handler of interrupts
+        /// some hundred at most.
+        const LOST_NS: u64 = 1_000_000;
 
         if nanos == NEVER {
             return Ok(Self::wait(word, order, done));
         }
-        let mut until = None;
+        let (mut until, mut last) = (None, None);
         loop {
             let mut value = word.load(order);
             for _ in 0..PAUSES {
@@ -157,6 +161,9 @@ pub trait Spinning {
                 value = word.load(order);
             }
             let now = Self::Clock::now();
+            if now.saturating_sub(last.replace(now).unwrap_or(now)) > LOST_NS {
+                Self::lost_cpu();
+            }
             if now >= *until.get_or_insert(now.saturating_add(nanos)) {
                 return Err(value);
             }
@@ -196,10 +203,16 @@ pub trait Spinning {
     ///
     /// It answers "should I stop spinning?" in user space. In an oversubscribed process a spinner
     /// may occupy the CPU that the lock's holder needs. Only slow paths ask. The answer may be some
-    /// milliseconds old. On hardware it also heeds the CPU quota of the process.
+    /// milliseconds old. On hardware it also heeds the CPU quota of the process, and is yes for a
+    /// thread that has lately [lost its CPU](Self::lost_cpu).
     fn oversubscribed() -> bool {
         false
     }
+
+    /// Says that the calling thread had no CPU for a while as it spun in
+    /// [`wait_for`](Self::wait_for): others want the CPUs, whether they are threads of this process
+    /// or not.
+    fn lost_cpu() {}
 
     /// Spends about `nanos` nanoseconds without touching shared memory.
     fn back_off(nanos: u64) {
@@ -505,5 +518,52 @@ pub trait Platform: Atomics {
     #[inline]
     fn count(event: Event) {
         let _ = event;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use core::cell::Cell;
+    use core::sync::atomic::AtomicU32;
+
+    std::thread_local! {
+        static TIME: Cell<u64> = const { Cell::new(0) };
+        static LOST: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// Between two readings of this clock pass `STEP` nanoseconds.
+    struct Ticking<const STEP: u64>;
+
+    impl<const STEP: u64> Clock for Ticking<STEP> {
+        fn now() -> u64 {
+            TIME.set(TIME.get() + STEP);
+            TIME.get()
+        }
+    }
+
+    impl<const STEP: u64> Spinning for Ticking<STEP> {
+        type Clock = Self;
+
+        fn lost_cpu() {
+            LOST.set(LOST.get() + 1);
+        }
+    }
+
+    #[test]
+    fn a_spinner_notices_that_it_had_no_cpu() {
+        let word = AtomicU32::new(0);
+        let lost = |wait: &dyn Fn() -> bool| {
+            LOST.set(0);
+            assert!(!wait());
+            LOST.get()
+        };
+        let limit = 10_000_000;
+        let busy =
+            || Ticking::<1_000>::wait_for(&word, Ordering::Relaxed, limit, |_| false).is_ok();
+        let slices =
+            || Ticking::<3_000_000>::wait_for(&word, Ordering::Relaxed, limit, |_| false).is_ok();
+        // Four readings after the first.
+        assert_eq!((lost(&busy), lost(&slices)), (0, 4));
     }
 }

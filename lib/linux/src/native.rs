@@ -113,7 +113,11 @@ impl Spinning for Native {
     }
 
     fn oversubscribed() -> bool {
-        load::oversubscribed()
+        load::oversubscribed() || thread::has_lost_cpu()
+    }
+
+    fn lost_cpu() {
+        thread::lost_cpu();
     }
 
     fn back_off(nanos: u64) {

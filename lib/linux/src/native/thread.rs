@@ -36,6 +36,7 @@ thread_local! {
     static SLOT: AtomicU16 = const { AtomicU16::new(0) };
     static RANDOM: Cell<u32> = const { Cell::new(0) };
     static ROW: Cell<Option<&'static Row<Native>>> = const { Cell::new(None) };
+    static LOST_CPU: Cell<u64> = const { Cell::new(0) };
     static PRIORITY: Cell<Priority> = const { Cell::new(Priority::Unknown) };
 }
 
@@ -101,6 +102,24 @@ pub(super) fn random() -> u32 {
         state.set(x);
         x
     })
+}
+
+/// For how long a thread is taken to be short of CPUs after it has lost its own as it spun. It
+/// spins little meanwhile, so it would not notice again: where that goes on, it spins in vain for
+/// some milliseconds of each such time.
+const SHORT_OF_CPUS_NS: u64 = 100_000_000;
+
+/// The calling thread lost its CPU as it spun.
+pub(super) fn lost_cpu() {
+    LOST_CPU.set(coarse_now());
+}
+
+/// Whether that was lately.
+pub(super) fn has_lost_cpu() -> bool {
+    match LOST_CPU.get() {
+        0 => false,
+        when => coarse_now().saturating_sub(when) < SHORT_OF_CPUS_NS,
+    }
 }
 
 /// Whether the thread is a priority waiter. Asks the kernel once per thread.
@@ -261,4 +280,24 @@ fn reset_in_child() {
     copies::reset_in_child();
     super::load::reset_in_child();
     crate::topology::reset_in_child();
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_has_lost_its_cpu_knows_it_for_a_while_and_no_other_does() {
+        assert!(!has_lost_cpu());
+        // It may be without a CPU for so long between the two calls.
+        let noted = (0..1_000).any(|_| {
+            lost_cpu();
+            has_lost_cpu()
+        });
+        assert!(noted);
+        assert!(!std::thread::spawn(has_lost_cpu).join().unwrap());
+        while has_lost_cpu() {
+            std::thread::yield_now();
+        }
+    }
 }

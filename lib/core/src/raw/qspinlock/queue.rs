@@ -3,7 +3,7 @@
 use super::front::{Front, Taken};
 use super::key;
 use super::policy::Approach;
-use super::timing::spin_limit;
+use super::timing::{SPINS_BEHIND, spin_limit};
 use super::{Config, PARKED, QueuedSpinLock, STEAL, Terms};
 use crate::defect::Defect;
 use crate::events::Event;
@@ -53,7 +53,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 // waiters, and every hand-off has to wake one.
                 let hopeless =
                     terms.oversubscribed && predecessor.state.load(Relaxed) == NODE_PARKED;
-                match Self::wait_for_headship(waiter, guarded, hopeless, terms) {
+                match self.wait_for_headship(waiter, guarded, hopeless, terms) {
                     Ok((waiter, headship)) => {
                         return self.lead(waiter, headship, domain, terms);
                     }
@@ -70,6 +70,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// Waits on the node. `Err`: the time is up, and the node belongs to the head that passes it
     /// over.
     fn wait_for_headship(
+        &self,
         mut waiter: Waiter<P>,
         guarded: bool,
         hopeless: bool,
@@ -78,18 +79,13 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let node = waiter.node();
         let deadline = terms.deadline;
         let mut slept = false;
+        let spins = match (hopeless, terms.oversubscribed) {
+            (true, _) => 0,
+            (_, true) => 1,
+            (_, false) => SPINS_BEHIND,
+        };
         loop {
-            let limit = if hopeless {
-                0
-            } else {
-                spin_limit::<P, C>(terms.oversubscribed)
-            };
-            if let Ok(state) = P::wait_for(
-                &node.state,
-                Acquire,
-                limit.min(left(deadline, P::now)),
-                |s| s != WAITING,
-            ) {
+            if let Some(state) = self.spin_for_headship(node, spins, terms) {
                 return Ok((waiter, Headship { state, slept }));
             }
             if expired(deadline, P::now) {
@@ -130,6 +126,24 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             // overrun it. If it sleeps again at once, such waiters would rouse each other for ever.
             if node.drowsy.swap(AWAKE, Relaxed) == ROUSED && !guarded {
                 Self::rouse_local(waiter.id());
+            }
+        }
+    }
+
+    /// Spins until headship comes, for `spins` times the limit at most, but not on while a waiter
+    /// at the front sleeps: critical sections are long then, or the holder has no CPU, and headship
+    /// is further away than a wake-up. Returns the word by which headship has come.
+    fn spin_for_headship(&self, node: &Node<P>, mut spins: u32, terms: Terms) -> Option<u32> {
+        let limit = match spins {
+            0 => 0,
+            _ => spin_limit::<P, C>(terms.oversubscribed),
+        };
+        loop {
+            let nanos = limit.min(left(terms.deadline, P::now));
+            let headship = P::wait_for(&node.state, Acquire, nanos, |s| s != WAITING).ok();
+            spins = spins.saturating_sub(1);
+            if headship.is_some() || spins == 0 || self.pending.load(Relaxed) & PARKED != 0 {
+                return headship;
             }
         }
     }

@@ -121,7 +121,11 @@ fn passes_a_rouse_on(guarded: bool) -> bool {
             place.node().prepare(0, false);
             assert!(!waiters.link(place.id(), link));
             sent.send(place.id()).unwrap();
-            assert!(Lock::wait_for_headship(place, guarded, true, terms(NEVER)).is_ok());
+            let lock = Lock::new();
+            assert!(
+                lock.wait_for_headship(place, guarded, true, terms(NEVER))
+                    .is_ok()
+            );
         });
         let sleeper = waiters.node(received.recv().unwrap());
         let asleep =
@@ -144,4 +148,32 @@ fn passes_a_rouse_on(guarded: bool) -> bool {
 fn only_a_waiter_that_is_not_guarded_passes_a_rouse_on() {
     assert!(passes_a_rouse_on(false));
     assert!(!passes_a_rouse_on(true));
+}
+
+/// How long a waiter spins in the queue that nobody makes the head, with this pending byte.
+fn spins(pending: u8) -> u64 {
+    let lock = QueuedSpinLock::<Native, Queueing<true>>::new();
+    lock.pending.store(pending, Relaxed);
+    let place = Native::waiters().take_node().unwrap();
+    place.node().prepare(0, false);
+    let terms = Terms {
+        oversubscribed: false,
+        ..terms(NEVER)
+    };
+    let begin = Native::now();
+    assert_eq!(
+        lock.spin_for_headship(place.node(), SPINS_BEHIND, terms),
+        None
+    );
+    Native::now() - begin
+}
+
+/// The front waiter has spun in vain, so those behind it would, too.
+#[test]
+fn behind_a_sleeping_front_waiters_sleep_soon() {
+    let whole = u64::from(SPINS_BEHIND) * spin_limit::<Native, Queueing<true>>(false);
+    assert!(spins(0) >= whole && spins(STEAL) >= whole);
+    // A spin may take longer where other threads want the CPU.
+    let mut tries = (0..1_000).map(|_| spins(PARKED));
+    assert!(tries.any(|nanos| nanos < whole / 2));
 }
