@@ -49,6 +49,14 @@ pub fn deadline(timeout: std::time::Duration) -> u64 {
     thread::now().saturating_add(nanos)
 }
 
+/// How many CPUs' time the process may use now: on how many CPUs its threads may run, or how many
+/// the quotas of its control groups allow, rounded up, if that is less. At least 1.
+///
+/// Asks the kernel each time: O(threads of the process) system calls, and a file per control group.
+pub fn usable_cpus() -> u32 {
+    cpus::allowed(0).count.min(cpus::quota()).max(1)
+}
+
 /// As [`Platform::park_in`], with an absolute `CLOCK_REALTIME` deadline: until the time of day is
 /// `until`, in nanoseconds since 1970.
 ///
