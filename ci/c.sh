@@ -1,0 +1,220 @@
+#!/usr/bin/env bash
+# The C library: builds and installs it into a tree, and uses it from there, as its users do. What
+# it exports is symbols.txt, and what the header declares is abi.txt, no more and no less; each test
+# in C is compiled as C and as C++, by each compiler that there is, shared and static.
+#
+# `ci/c.sh --record` writes symbols.txt and abi.txt from the header. What was released must not go
+# from them, nor change.
+set -euo pipefail
+cd "$(dirname "$0")/../lib/c"
+export LC_ALL=C
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tree=$work/tree
+
+fail() {
+    echo "ci/c.sh: $*" >&2
+    exit 1
+}
+
+# ---- what the header declares -----------------------------------------------
+
+# The header alone, one declaration a line, without what only compilers want to know.
+declarations() {
+    gcc -E -P -D'__attribute__(x)=' -x c include/kinlock.h -o "$work/all"
+    printf '#include <stddef.h>\n#include <stdint.h>\n' |
+        gcc -E -P -x c - -o "$work/system"
+    tail -n +"$(($(wc -l <"$work/system") + 1))" "$work/all" |
+        tr -s ' \n\t' ' ' | sed -e 's/; */;\n/g' | sed -e ':a;/{[^}]*$/{N;s/\n/ /;ba}' -e 's/ *$//' |
+        sed -e 's/ ;$/;/'
+    grep -E '^#define KINLOCK_(ABI|VERSION_MAJOR|IDS|FOREVER|[A-Z]*_INIT)' include/kinlock.h
+}
+
+declared() {
+    declarations | grep -o 'kinlock_[a-z_]*(' | tr -d '(' | sort -u
+}
+
+if [ "${1:-}" = --record ]; then
+    declared >symbols.txt
+    declarations >abi.txt
+    exit 0
+fi
+declarations | diff -u abi.txt - || fail "the header does not declare what abi.txt records"
+declared | diff -u symbols.txt - || fail "the header does not declare the functions of symbols.txt"
+for name in $(cat symbols.txt); do
+    grep -qw "$name" tests/c/* || fail "no test calls $name"
+done
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' ../../Cargo.toml | head -1)
+in_header=$(sed -n 's/^#define KINLOCK_VERSION_[MP][A-Z]* //p' include/kinlock.h | paste -sd.)
+[ "$version" = "$in_header" ] || fail "the header has version $in_header, Cargo.toml $version"
+
+# ---- building and installing ------------------------------------------------
+
+make --silent install DESTDIR="$tree" PREFIX=/usr
+export PKG_CONFIG_SYSROOT_DIR=$tree PKG_CONFIG_LIBDIR=$tree/usr/lib/pkgconfig
+[ "$(pkg-config --modversion kinlock)" = "$version" ] || fail "kinlock.pc has another version"
+shared=$tree/usr/lib/libkinlock.so.1
+static=$tree/usr/lib/libkinlock.a
+
+exported=$(nm -D --defined-only "$shared")
+echo "$exported" | awk '$2 != "A" { print $3 }' | sed 's/@@KINLOCK_1$//' | sort |
+    diff -u symbols.txt - || fail "the shared library exports something else than symbols.txt"
+nm -g --defined-only "$static" | awk 'NF == 3 { print $3 }' | sort |
+    diff -u symbols.txt - || fail "the static library shows something else than symbols.txt"
+dynamic=$(readelf -d "$shared")
+echo "$dynamic" | grep -q 'SONAME.*\[libkinlock.so.1\]' || fail "the shared library has no soname"
+needed=$(echo "$dynamic" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+[ "$needed" = libc.so.6 ] || fail "the shared library needs: $needed"
+echo "$dynamic" | grep -q NODELETE || fail "the shared library may be unloaded"
+if nm -D --undefined-only "$shared" | grep -q '__tls_get_addr'; then
+    [ "$(uname -m)" != x86_64 ] || fail "the C library finds thread-locals, and may allocate"
+fi
+
+# ---- compiling --------------------------------------------------------------
+
+warnings=(-O2 -Wall -Wextra -Wpedantic -Werror)
+include=$(pkg-config --cflags kinlock)
+compilers=(gcc)
+for other in clang; do
+    if command -v "$other" >/dev/null; then
+        compilers+=("$other")
+    else
+        echo "!!!! $other is missing: NOT tested with it" >&2
+    fi
+done
+
+plus() {
+    case $1 in gcc) echo g++ ;; clang) echo clang++ ;; esac
+}
+
+# The header is clean alone, twice, in every language, also with warnings that few ask for.
+printf '#include <kinlock.h>\n#include <kinlock.h>\n' >"$work/twice.c"
+printf '#include <kinlock.hpp>\n#include <kinlock.hpp>\n' >"$work/twice.cpp"
+strict=(-fsyntax-only -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Werror)
+for compiler in "${compilers[@]}"; do
+    for language in c99 c11 c17; do
+        "$compiler" -std=$language "${strict[@]}" -Wstrict-prototypes $include "$work/twice.c"
+    done
+    for language in c++11 c++14 c++17 c++20; do
+        for file in twice.c twice.cpp; do
+            "$(plus "$compiler")" -x c++ -std=$language "${strict[@]}" $include "$work/$file"
+        done
+    done
+done
+
+libraries=(shared static)
+link() {
+    case $1 in
+    shared) echo "$(pkg-config --libs kinlock) -pthread" ;;
+    static) echo "$static -pthread -ldl" ;;
+    esac
+}
+export LD_LIBRARY_PATH=$tree/usr/lib
+
+# run NAME COMMAND..: within a minute.
+run() {
+    timeout 60 "${@:2}" || fail "$1 ended with status $?"
+}
+
+tests=(mutex cond rwlock spin once forks misuse signals ids invalidation machine)
+count=0
+for compiler in "${compilers[@]}"; do
+    for library in "${libraries[@]}"; do
+        for test in "${tests[@]}"; do
+            "$compiler" -std=c99 "${warnings[@]}" $include "tests/c/$test.c" \
+                -o "$work/$test" $(link "$library")
+            run "$test, $compiler, $library" "$work/$test"
+            "$(plus "$compiler")" -x c++ -std=c++11 "${warnings[@]}" $include "tests/c/$test.c" \
+                -x none -o "$work/$test" $(link "$library")
+            run "$test as C++, $compiler, $library" "$work/$test"
+            count=$((count + 2))
+        done
+        for language in c++11 c++17; do
+            "$(plus "$compiler")" -std=$language "${warnings[@]}" $include tests/c/classes.cpp \
+                -o "$work/classes" $(link "$library")
+            run "classes, $compiler, $language, $library" "$work/classes"
+            count=$((count + 1))
+        done
+        "$compiler" -std=c99 "${warnings[@]}" $include tests/c/allocator.c \
+            -o "$work/allocator" $(link "$library") -ldl
+        run "allocator, $compiler, $library" "$work/allocator"
+        count=$((count + 1))
+    done
+done
+
+# ---- loaded later, several copies, sandboxes, sanitizers --------------------
+
+gcc -std=c99 "${warnings[@]}" -DWITHOUT_LIBRARY $include tests/c/allocator.c \
+    -o "$work/allocator" -pthread -ldl
+run "allocator, loaded later" "$work/allocator" "$shared"
+
+for copy in one two; do
+    gcc -std=c99 "${warnings[@]}" -fPIC -shared $include tests/c/copy.c -o "$work/$copy.so" \
+        "$static" -Wl,-z,defs,--exclude-libs,ALL
+done
+for library in "${libraries[@]}"; do
+    gcc -std=c99 "${warnings[@]}" $include tests/c/copies.c -o "$work/copies" \
+        $(link "$library") -ldl
+    run "copies, $library" "$work/copies" "$work/one.so" "$work/two.so"
+done
+
+gcc -std=c99 "${warnings[@]}" tests/c/refuse.c -o "$work/refuse"
+for test in mutex cond rwlock spin ids invalidation forks; do
+    gcc -std=c99 "${warnings[@]}" $include "tests/c/$test.c" -o "$work/$test" $(link shared)
+    run "$test without rseq and membarrier" "$work/refuse" "$work/$test" 2>"$work/log" ||
+        { cat "$work/log" >&2; exit 1; }
+done
+
+for test in "${tests[@]}"; do
+    # A null pointer is found by the sanitizer first.
+    [ "$test" != misuse ] || continue
+    gcc -std=c99 "${warnings[@]}" -fsanitize=address,undefined -fno-sanitize-recover=all -g \
+        $include "tests/c/$test.c" -o "$work/$test" $(link shared)
+    run "$test with sanitizers" "$work/$test"
+done
+gcc -std=c99 "${warnings[@]}" -fsanitize=thread -g $include tests/c/race.c -o "$work/race" \
+    $(link shared)
+run "race, free of races" "$work/race"
+gcc -std=c99 "${warnings[@]}" -fsanitize=thread -g -DRACE $include tests/c/race.c \
+    -o "$work/race" $(link shared)
+if timeout 60 "$work/race" 2>"$work/log" || ! grep -q 'data race' "$work/log"; then
+    fail "the thread sanitizer has not found a race"
+fi
+if command -v clang >/dev/null; then
+    analysis=(clang -fsyntax-only -Wthread-safety -Werror $include tests/c/analysis.c)
+    "${analysis[@]}"
+    if "${analysis[@]}" -DMISTAKE 2>"$work/log" || ! grep -q 'requires holding' "$work/log"; then
+        fail "clang's analysis has not found an access without the lock"
+    fi
+fi
+
+# ---- instructions -----------------------------------------------------------
+
+# All instructions, through the shared library, calls included, as ci/instructions.sh counts them.
+# Not those of a counter: valgrind has no restartable sequences.
+declare -A limit=([mutex]=22 [spin]=29 [read]=51 [write]=18)
+if [ "$(uname -m)" != x86_64 ] || ! command -v valgrind >/dev/null; then
+    echo "!!!! no valgrind, or not x86_64: instructions were NOT counted" >&2
+else
+    gcc -std=c99 "${warnings[@]}" $include tests/c/uncontended.c -o "$work/uncontended" \
+        $(link shared)
+    counted() {
+        valgrind --tool=callgrind --callgrind-out-file="$work/out" "$work/uncontended" "$@" \
+            >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+        sed -n 's/^summary: *//p; s/^totals: *//p' "$work/out" | head -1
+    }
+    per_turn() {
+        echo $((($(counted "$1" 110000) - $(counted "$1" 10000) + 50000) / 100000))
+    }
+    empty=$(per_turn none)
+    theirs=$(($(per_turn pthread) - empty))
+    echo "pthread_mutex: $theirs instructions per lock and unlock"
+    for lock in mutex spin read write; do
+        found=$(($(per_turn "$lock") - empty))
+        echo "$lock: $found instructions, limit ${limit[$lock]}"
+        [ "$found" -le "${limit[$lock]}" ] || fail "$lock: more instructions than its limit"
+        [ "$lock" != mutex ] || [ $((found * 10)) -le $((theirs * 11)) ] ||
+            fail "$lock: more than 1.1 times the instructions of pthread_mutex"
+    done
+fi
+echo "$count programs, and what is said above"

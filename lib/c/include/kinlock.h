@@ -1,0 +1,713 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+
+   kinlock: locks that stay fast on big machines.
+
+   Link with -lkinlock (pkg-config kinlock). Linux only. docs/guide/c.md has an introduction; this
+   header is the reference.
+
+   WHAT HOLDS FOR ALL FUNCTIONS
+
+   - Results. A function that returns int returns 0, or one of the error numbers of <errno.h> that
+     its comment lists. errno itself is left alone.
+   - Memory. The locks, the condition variable and kinlock_once allocate nothing and make no system
+     call unless they have to wait or to wake. Objects that are made by a function named ..._create
+     allocate; their functions say when.
+   - Cancellation. No function is a cancellation point of pthread_cancel, kinlock_cond_wait
+     included. A thread whose cancellation type is asynchronous must not call any.
+   - Signals. A handler may call the functions of a lock if the interrupted code neither holds that
+     lock nor is acquiring or releasing it. It may call kinlock_cond_signal and
+     kinlock_cond_broadcast on a condition variable that the interrupted code is not using. It must
+     not wait for a condition variable. Other functions say whether a handler may call them.
+   - Inside malloc. An allocator may use the locks, the condition variable and kinlock_once: they
+     never allocate, and take no lock of the C library. There are two exceptions: on aarch64, and
+     with a static copy within another shared library, a thread's first wait may allocate if that
+     library was loaded by dlopen.
+   - fork. In the child, what another thread held stays held. All other locks work, also those for
+     which other threads waited, and what the forking thread held is its own. The functions named
+     ..._reset_in_child make a lock free there. A child made by _Fork or clone runs no fork
+     handlers: a lock for which threads of the parent waited may stay locked there.
+   - exec, exit. Nothing to do. The shared library stays loaded after dlclose.
+   - C++. No exception leaves a function. Functions that the program passes must not leave by an
+     exception or by longjmp: that ends the process, or leaves the object in use for ever.
+
+   WHAT HOLDS FOR ALL LOCKS, THE CONDITION VARIABLE AND kinlock_once_t
+
+   - An object of zeros is ready for use: static, from calloc, or initialised with KINLOCK_..._INIT.
+     There is no destroy function. Memory of an object that nobody uses may be freed or reused.
+   - An object must not be copied or moved while it is in use. A copy of a lock that is held is
+     another lock, which nobody will release. A copy of a free one is a free lock, except that a
+     copied reader-writer lock may be slower at first.
+   - Objects must be aligned as their types are: 4 bytes. A lock that is not has undefined
+     behaviour; a thread that has to wait for one ends the process with a message.
+   - A null pointer has undefined behaviour; the functions read through it, and the process usually
+     ends by SIGSEGV.
+   - They are private to the process. In memory that processes share they do not work: waiters of
+     other processes are not found.
+   - Any number of copies of the library, static or shared, may be in one process and use the same
+     object. Copies of one version work together. docs/guide/copies.md says what holds for others.
+
+   TIME
+
+   A time limit is in nanoseconds, uint64_t. Functions named ..._for take a duration, and functions
+   named ..._until a moment on CLOCK_MONOTONIC, as kinlock_now returns it. KINLOCK_FOREVER never
+   comes. With a duration of 0, or a moment in the past, they try once. A realtime clock that is set
+   changes nothing. A wait may last longer than its limit by what the scheduler takes to run the
+   thread.
+
+   COMPLEXITY AND MEMORY ORDER
+
+   Taking a lock acquires what the previous holder's release published; the same holds for
+   kinlock_once and its function. Without contention each function of a lock takes O(1) time: one
+   atomic read-modify-write to take a mutex, and one to release it. A hand-off to a waiter takes
+   O(1) transfers of cache lines. */
+
+#ifndef KINLOCK_H
+#define KINLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- version --------------------------------------------------------------------------------- */
+
+#define KINLOCK_VERSION_MAJOR 0
+#define KINLOCK_VERSION_MINOR 1
+#define KINLOCK_VERSION_PATCH 0
+/* As one number that grows with the version. */
+#define KINLOCK_VERSION \
+    (KINLOCK_VERSION_MAJOR * 1000000 + KINLOCK_VERSION_MINOR * 1000 + KINLOCK_VERSION_PATCH)
+/* The number in libkinlock.so.1. It changes when programs must be compiled again. */
+#define KINLOCK_ABI 1
+
+/* ---- what compilers know --------------------------------------------------------------------- */
+
+#ifdef __cplusplus
+#define KINLOCK_NOEXCEPT noexcept
+#else
+#define KINLOCK_NOEXCEPT
+#endif
+
+#if defined(__GNUC__)
+#define KINLOCK_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define KINLOCK_MUST_CHECK
+#endif
+
+/* Clang's thread safety analysis (-Wthread-safety). Define KINLOCK_NO_THREAD_SAFETY_ANALYSIS before
+   the header is included to do without. */
+#if defined(__clang__) && !defined(KINLOCK_NO_THREAD_SAFETY_ANALYSIS)
+#define KINLOCK_ANALYSIS(attribute) __attribute__((attribute))
+#else
+#define KINLOCK_ANALYSIS(attribute)
+#endif
+
+/* Fails to compile unless `condition` holds, in C99 as well. */
+#define KINLOCK_ASSERT(name, condition) typedef char kinlock_assert_##name[(condition) ? 1 : -1]
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version of the library that the program runs with, as KINLOCK_VERSION. Signal handlers: yes.
+   */
+uint32_t kinlock_version(void) KINLOCK_NOEXCEPT;
+
+/* The same as text, such as "0.1.0". The text is constant. Signal handlers: yes. */
+const char *kinlock_version_string(void) KINLOCK_NOEXCEPT;
+
+/* Whether the library that the program runs with suits the header that it was compiled with:
+   kinlock_version_check(KINLOCK_ABI, KINLOCK_VERSION). A program that loads the library itself asks
+   first; for others the dynamic loader has seen to the ABI.
+
+   ENOTSUP: the library has another ABI, or is older than the header. */
+KINLOCK_MUST_CHECK int kinlock_version_check(uint32_t abi, uint32_t version) KINLOCK_NOEXCEPT;
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+/* A time limit that never comes. */
+#define KINLOCK_FOREVER UINT64_MAX
+
+/* The time on CLOCK_MONOTONIC in nanoseconds. Signal handlers: yes. */
+uint64_t kinlock_now(void) KINLOCK_NOEXCEPT;
+
+/* ---- the mutex ------------------------------------------------------------------------------- */
+
+/* The lock for most purposes. Waiters spin for a moment, then sleep. A lock that one thread takes
+   again and again stays with it for a quantum (1 ms; see kinlock_set), then goes to the waiter that
+   stands at the front of the queue.
+
+   Recursion: no. A thread that locks it again waits for ever, or until its time limit.
+   Released by another thread than took it: allowed.
+   Freed right after a release: by a thread that has taken the lock after that release, yes. The
+   release of the previous holder may still be under way, and does not touch the memory any more.
+   The exception is kinlock_mutex_unlock_fair.
+   Priority inheritance, robustness, sharing between processes: no.
+
+   Waiting: the thread at the front of the queue gets the lock about once in two quanta at worst,
+   plus critical sections; docs/guide/mutex.md has the bounds. */
+typedef struct KINLOCK_ANALYSIS(capability("mutex")) {
+    uint32_t kinlock_private;
+} kinlock_mutex_t;
+
+#define KINLOCK_MUTEX_INIT {0}
+
+KINLOCK_ASSERT(mutex, sizeof(kinlock_mutex_t) == 4);
+
+/* Takes the lock, waiting for as long as it takes. Returns 0. */
+int kinlock_mutex_lock(kinlock_mutex_t *mutex) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(acquire_capability(*mutex));
+
+/* Takes the lock if it is free, also ahead of threads that wait. EBUSY: it is held. */
+KINLOCK_MUST_CHECK int kinlock_mutex_trylock(kinlock_mutex_t *mutex) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(try_acquire_capability(0, *mutex));
+
+/* Takes the lock, waiting for `nanos` nanoseconds at most. ETIMEDOUT: it was held until then. */
+KINLOCK_MUST_CHECK int kinlock_mutex_lock_for(kinlock_mutex_t *mutex, uint64_t nanos)
+    KINLOCK_NOEXCEPT KINLOCK_ANALYSIS(try_acquire_capability(0, *mutex));
+
+/* The same until `deadline`, a moment as kinlock_now returns it. ETIMEDOUT. */
+KINLOCK_MUST_CHECK int kinlock_mutex_lock_until(kinlock_mutex_t *mutex, uint64_t deadline)
+    KINLOCK_NOEXCEPT KINLOCK_ANALYSIS(try_acquire_capability(0, *mutex));
+
+/* Releases the lock, which must be held. Returns 0. Releasing a free lock is undefined. */
+int kinlock_mutex_unlock(kinlock_mutex_t *mutex) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(release_capability(*mutex));
+
+/* The same, but if threads wait, stands aside until one of them has the lock, for 250 us at most.
+   The memory must not be freed before it returns. Returns 0. */
+int kinlock_mutex_unlock_fair(kinlock_mutex_t *mutex) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(release_capability(*mutex));
+
+/* Whether some thread holds the lock at this moment: 1 or 0. For assertions and statistics. */
+int kinlock_mutex_is_locked(const kinlock_mutex_t *mutex) KINLOCK_NOEXCEPT;
+
+/* In the child of a fork: makes it a free lock, whatever its word says. No other thread may be
+   using it, and no thread may rely on holding it. */
+void kinlock_mutex_reset_in_child(kinlock_mutex_t *mutex) KINLOCK_NOEXCEPT;
+
+/* ---- the condition variable ------------------------------------------------------------------ */
+
+/* Waiting for a condition under a kinlock_mutex_t.
+
+   At one time all its waiters use one mutex; later ones may use another.
+   A wait may return without a notification: check the condition in a loop.
+   Freed: once no thread waits and no notification is under way. A waiter that has the mutex again
+   may free it if all that notify hold that mutex while they do.
+   A notifier need not hold the mutex. If it changes the condition under the mutex before it
+   notifies, no waiter misses that. */
+typedef struct {
+    uint32_t kinlock_private[2];
+} kinlock_cond_t;
+
+#define KINLOCK_COND_INIT \
+    { \
+        {0, 0} \
+    }
+
+KINLOCK_ASSERT(cond, sizeof(kinlock_cond_t) == 8);
+
+/* Releases the mutex, which the caller holds, waits for a notification, and takes the mutex again.
+   Returns 0, also without a notification. Signal handlers: no. */
+int kinlock_cond_wait(kinlock_cond_t *cond, kinlock_mutex_t *mutex) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(requires_capability(*mutex));
+
+/* The same for `nanos` nanoseconds at most. The limit does not cover taking the mutex again, which
+   the caller holds in any case.
+
+   ETIMEDOUT: the time was up. This waiter has then taken no notification from another one. */
+int kinlock_cond_wait_for(kinlock_cond_t *cond, kinlock_mutex_t *mutex, uint64_t nanos)
+    KINLOCK_NOEXCEPT KINLOCK_ANALYSIS(requires_capability(*mutex));
+
+/* The same until `deadline`, a moment as kinlock_now returns it. ETIMEDOUT. */
+int kinlock_cond_wait_until(kinlock_cond_t *cond, kinlock_mutex_t *mutex, uint64_t deadline)
+    KINLOCK_NOEXCEPT KINLOCK_ANALYSIS(requires_capability(*mutex));
+
+/* Wakes at least one waiter, if there is any. A load if nobody waits. Returns 0. */
+int kinlock_cond_signal(kinlock_cond_t *cond) KINLOCK_NOEXCEPT;
+
+/* Wakes all waiters: up to 256 at once, the others as the mutex is released. O(waiters) in the
+   kernel. Returns 0. */
+int kinlock_cond_broadcast(kinlock_cond_t *cond) KINLOCK_NOEXCEPT;
+
+/* ---- the reader-writer lock ------------------------------------------------------------------ */
+
+/* One writer, or any number of readers, of which one may be upgradable.
+
+   Readers that get into each other's way make the lock read-biased: then they write no shared cache
+   line, and the next writer pays for it. Neither side starves; docs/guide/rwlock.md has the bounds.
+
+   Recursion: a thread that reads may read again by kinlock_rwlock_read_lock_recursive, which passes
+   waiting writers. By the plain function it may wait for ever behind a writer.
+   Released by another thread than took it: allowed. After such a release of a read lock, do not use
+   the lock in the child of a fork.
+   Freed right after a release: by a thread that has taken the lock for writing after that, yes,
+   unless threads release each other's read locks.
+   Limit: 1,048,575 holders. Further ones wait, and attempts fail.
+   There is one release function for each way in which the lock is held. */
+typedef struct KINLOCK_ANALYSIS(capability("mutex")) {
+    uint32_t kinlock_private[2];
+} kinlock_rwlock_t;
+
+#define KINLOCK_RWLOCK_INIT \
+    { \
+        {0, 0} \
+    }
+
+KINLOCK_ASSERT(rwlock, sizeof(kinlock_rwlock_t) == 8);
+
+/* Takes the lock for reading. Returns 0. */
+int kinlock_rwlock_read_lock(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(acquire_shared_capability(*lock));
+
+/* Takes the lock for reading if that is possible at once. EBUSY: it is held for writing, or a
+   writer is to go next. */
+KINLOCK_MUST_CHECK int kinlock_rwlock_read_trylock(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(try_acquire_shared_capability(0, *lock));
+
+/* Takes the lock for reading, waiting for `nanos` nanoseconds at most. ETIMEDOUT. */
+KINLOCK_MUST_CHECK int kinlock_rwlock_read_lock_for(kinlock_rwlock_t *lock, uint64_t nanos)
+    KINLOCK_NOEXCEPT KINLOCK_ANALYSIS(try_acquire_shared_capability(0, *lock));
+
+/* The same until `deadline`. ETIMEDOUT. */
+KINLOCK_MUST_CHECK int kinlock_rwlock_read_lock_until(kinlock_rwlock_t *lock, uint64_t deadline)
+    KINLOCK_NOEXCEPT KINLOCK_ANALYSIS(try_acquire_shared_capability(0, *lock));
+
+/* The same four functions for a thread that may read already: they pass waiting writers. */
+int kinlock_rwlock_read_lock_recursive(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(acquire_shared_capability(*lock));
+KINLOCK_MUST_CHECK int kinlock_rwlock_read_trylock_recursive(kinlock_rwlock_t *lock)
+    KINLOCK_NOEXCEPT KINLOCK_ANALYSIS(try_acquire_shared_capability(0, *lock));
+KINLOCK_MUST_CHECK int kinlock_rwlock_read_lock_recursive_for(kinlock_rwlock_t *lock,
+                                                              uint64_t nanos) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(try_acquire_shared_capability(0, *lock));
+KINLOCK_MUST_CHECK int kinlock_rwlock_read_lock_recursive_until(kinlock_rwlock_t *lock,
+                                                                uint64_t deadline) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(try_acquire_shared_capability(0, *lock));
+
+/* Ends reading. Returns 0. A release too many ends another reader, if there is one. */
+int kinlock_rwlock_read_unlock(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(release_shared_capability(*lock));
+
+/* The same; if a writer sleeps at the front of the queue, no reader enters before it. Returns 0. */
+int kinlock_rwlock_read_unlock_fair(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(release_shared_capability(*lock));
+
+/* Takes the lock for writing. Returns 0. */
+int kinlock_rwlock_write_lock(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(acquire_capability(*lock));
+
+/* Takes the lock for writing if that is possible at once. EBUSY: it is held, or a writer is to go
+   next. */
+KINLOCK_MUST_CHECK int kinlock_rwlock_write_trylock(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(try_acquire_capability(0, *lock));
+
+/* Takes the lock for writing, waiting for `nanos` nanoseconds at most. ETIMEDOUT. */
+KINLOCK_MUST_CHECK int kinlock_rwlock_write_lock_for(kinlock_rwlock_t *lock, uint64_t nanos)
+    KINLOCK_NOEXCEPT KINLOCK_ANALYSIS(try_acquire_capability(0, *lock));
+
+/* The same until `deadline`. ETIMEDOUT. */
+KINLOCK_MUST_CHECK int kinlock_rwlock_write_lock_until(kinlock_rwlock_t *lock, uint64_t deadline)
+    KINLOCK_NOEXCEPT KINLOCK_ANALYSIS(try_acquire_capability(0, *lock));
+
+/* Ends writing. Returns 0. */
+int kinlock_rwlock_write_unlock(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(release_capability(*lock));
+
+/* The same; threads that wait have the lock before others. Returns 0. */
+int kinlock_rwlock_write_unlock_fair(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(release_capability(*lock));
+
+/* From writing to reading, or to upgradable reading. No writer comes in between. Return 0. The
+   thread safety analysis does not know such a change, and goes on to count the lock as written. */
+int kinlock_rwlock_downgrade(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT;
+int kinlock_rwlock_downgrade_to_upgradable(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT;
+
+/* Takes the lock for upgradable reading: beside readers, without writers, one thread at a time. The
+   four functions return what those for writing return. */
+int kinlock_rwlock_upgradable_lock(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(acquire_shared_capability(*lock));
+KINLOCK_MUST_CHECK int kinlock_rwlock_upgradable_trylock(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(try_acquire_shared_capability(0, *lock));
+KINLOCK_MUST_CHECK int kinlock_rwlock_upgradable_lock_for(kinlock_rwlock_t *lock, uint64_t nanos)
+    KINLOCK_NOEXCEPT KINLOCK_ANALYSIS(try_acquire_shared_capability(0, *lock));
+KINLOCK_MUST_CHECK int kinlock_rwlock_upgradable_lock_until(kinlock_rwlock_t *lock,
+                                                            uint64_t deadline) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(try_acquire_shared_capability(0, *lock));
+
+/* Ends upgradable reading. Return 0. The second as kinlock_rwlock_read_unlock_fair. */
+int kinlock_rwlock_upgradable_unlock(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(release_shared_capability(*lock));
+int kinlock_rwlock_upgradable_unlock_fair(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(release_shared_capability(*lock));
+
+/* From upgradable reading to reading. Returns 0. */
+int kinlock_rwlock_upgradable_downgrade(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT;
+
+/* From upgradable reading to writing, once all other readers have left. No writer comes in between.
+   kinlock_rwlock_tryupgrade returns EBUSY, and those with a time limit ETIMEDOUT, if readers are
+   left; the caller then still reads, upgradably. */
+int kinlock_rwlock_upgrade(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT;
+KINLOCK_MUST_CHECK int kinlock_rwlock_tryupgrade(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT;
+KINLOCK_MUST_CHECK int kinlock_rwlock_upgrade_for(kinlock_rwlock_t *lock, uint64_t nanos)
+    KINLOCK_NOEXCEPT;
+KINLOCK_MUST_CHECK int kinlock_rwlock_upgrade_until(kinlock_rwlock_t *lock, uint64_t deadline)
+    KINLOCK_NOEXCEPT;
+
+/* Whether the lock is held in any way at this moment: 1 or 0. */
+int kinlock_rwlock_is_locked(const kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT;
+
+/* As kinlock_mutex_reset_in_child. */
+void kinlock_rwlock_reset_in_child(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT;
+
+/* ---- the spinlock ---------------------------------------------------------------------------- */
+
+/* For very short critical sections. Waiters queue, spin for a while, and then sleep. First in,
+   first out; with several NUMA nodes, waiters of the holder's node go first for 10 ms at most.
+
+   Recursion: no. Released by another thread than took it: allowed. Freed right after a release: NO.
+   The release of the previous holder may still read the memory when another thread has the lock.
+   Use the mutex where memory is freed that way. */
+typedef struct KINLOCK_ANALYSIS(capability("spinlock")) {
+    uint32_t kinlock_private;
+} kinlock_spin_t;
+
+#define KINLOCK_SPIN_INIT {0}
+
+KINLOCK_ASSERT(spin, sizeof(kinlock_spin_t) == 4);
+
+/* As the functions of the mutex with these names. */
+int kinlock_spin_lock(kinlock_spin_t *lock) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(acquire_capability(*lock));
+KINLOCK_MUST_CHECK int kinlock_spin_trylock(kinlock_spin_t *lock) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(try_acquire_capability(0, *lock));
+KINLOCK_MUST_CHECK int kinlock_spin_lock_for(kinlock_spin_t *lock, uint64_t nanos) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(try_acquire_capability(0, *lock));
+KINLOCK_MUST_CHECK int kinlock_spin_lock_until(kinlock_spin_t *lock, uint64_t deadline)
+    KINLOCK_NOEXCEPT KINLOCK_ANALYSIS(try_acquire_capability(0, *lock));
+int kinlock_spin_unlock(kinlock_spin_t *lock) KINLOCK_NOEXCEPT
+    KINLOCK_ANALYSIS(release_capability(*lock));
+int kinlock_spin_is_locked(const kinlock_spin_t *lock) KINLOCK_NOEXCEPT;
+void kinlock_spin_reset_in_child(kinlock_spin_t *lock) KINLOCK_NOEXCEPT;
+
+/* ---- once ------------------------------------------------------------------------------------ */
+
+/* Runs a function once. Freed: once no call is under way; a call that has returned does not touch
+   it any more. */
+typedef struct {
+    uint32_t kinlock_private;
+} kinlock_once_t;
+
+#define KINLOCK_ONCE_INIT {0}
+
+KINLOCK_ASSERT(once, sizeof(kinlock_once_t) == 4);
+
+/* Calls function(argument) unless a call for this object has returned, and waits for one that is
+   running. Returns 0 when the function has returned, whichever call made it. Later calls cost one
+   load. A function that calls kinlock_once for the same object waits for ever. In the child of a
+   fork, a function that another thread was running never ends. */
+int kinlock_once(kinlock_once_t *once, void (*function)(void *), void *argument);
+
+/* Whether a function has returned: 1 or 0. If so, the caller sees what it did. */
+int kinlock_once_is_done(const kinlock_once_t *once) KINLOCK_NOEXCEPT;
+
+/* ---- knobs and statistics -------------------------------------------------------------------- */
+
+/* Sets a knob for all locks of the process: kinlock_set("KINLOCK_QUANTUM", "fair"). Names and
+   values are those of the environment variables in docs/guide/knobs.md, which the library reads
+   before main: KINLOCK_NUMA, KINLOCK_SCAN, KINLOCK_LOCAL_LIMIT, KINLOCK_STEALING, KINLOCK_QUANTUM
+   and KINLOCK_DOMAIN. A function overrides the environment.
+
+   ENOENT: there is no such knob, or only in the environment. EINVAL: it has no such value. EBUSY
+   (KINLOCK_DOMAIN): locks use the domains already. */
+KINLOCK_MUST_CHECK int kinlock_set(const char *name, const char *value) KINLOCK_NOEXCEPT;
+
+/* Starts (1) or stops (0) counting what locks do when they are contended, over all locks of the
+   process. Off at first; then a contended operation pays a load per event. An uncontended operation
+   is never counted. */
+void kinlock_stats_enable(int on) KINLOCK_NOEXCEPT;
+
+/* How many counters there are. Later versions may have more, behind those of today. */
+size_t kinlock_stats_count(void) KINLOCK_NOEXCEPT;
+
+/* Copies the name of counter `index`, such as "park", to `buffer`, which has `size` bytes.
+
+   EINVAL: there is no such counter. ERANGE: the buffer is too small; 32 bytes suffice. */
+KINLOCK_MUST_CHECK int kinlock_stats_name(size_t index, char *buffer, size_t size) KINLOCK_NOEXCEPT;
+
+/* Writes the first `count` counters to `values`, or all, if there are fewer. Returns how many it
+   has written. Not one instant: other threads may count meanwhile. */
+size_t kinlock_stats_read(uint64_t *values, size_t count) KINLOCK_NOEXCEPT;
+
+/* ---- topology -------------------------------------------------------------------------------- */
+
+/* Where the calling thread ran a moment ago: the number of the CPU, of its NUMA node, and of the
+   lowest CPU that shares its last-level cache. -1: unknown. It may run elsewhere by now.
+
+   kinlock_cpu costs a few loads, or a call without a system call where the C library does not
+   register restartable sequences; signal handlers may call it. The others read the topology at
+   their first call, which allocates and takes a millisecond, and then cost a few loads more. Signal
+   handlers may call them after that. CPUs that are plugged in later are unknown. */
+int kinlock_cpu(void) KINLOCK_NOEXCEPT;
+int kinlock_node(void) KINLOCK_NOEXCEPT;
+int kinlock_cache(void) KINLOCK_NOEXCEPT;
+
+/* How many CPUs' time the process may use now: on how many CPUs its threads may run, or how many
+   the quotas of its control groups allow, rounded up, if that is less. At least 1. Looks anew each
+   time: a system call per thread, and some files. Signal handlers: yes. */
+uint32_t kinlock_usable_cpus(void) KINLOCK_NOEXCEPT;
+
+/* ---- concurrency IDs ------------------------------------------------------------------------- */
+
+/* A concurrency ID is a small number that no other thread has at the same moment. A process with
+   four threads on a machine with 384 CPUs uses IDs 0 to 3. An ID indexes data that need no lock. A
+   domain is a group of threads among which IDs are unique. docs/guide/ids.md explains more.
+
+   All functions here may be called by any thread, but objects must be destroyed by one thread while
+   no other uses them, and before their domain is destroyed. Functions named ..._destroy accept a
+   null pointer. Those named ..._create write the new object to *result, and return
+
+     0, or ENOMEM: no memory or address space; EINVAL: an argument is out of range.
+
+   In the child of a fork: counters and domains work, and data of an ID that another thread was just
+   changing may be half changed. A stack, a ring or an area that another thread was using must not
+   be used there. */
+typedef struct kinlock_ids kinlock_ids_t;
+
+/* How threads get IDs. Restartable: the kernel allocates them (Linux 6.3 or later, x86-64 and
+   aarch64), and nothing is held. Lease: this library allocates them, and a thread holds one between
+   kinlock_ids_enter and kinlock_ids_leave. */
+#define KINLOCK_IDS_ANY 0
+#define KINLOCK_IDS_RESTARTABLE 1
+#define KINLOCK_IDS_LEASE 2
+
+/* Makes a domain. With KINLOCK_IDS_ANY it is restartable if that is possible and `max_ids` is 0.
+   `max_ids`: how many IDs can be held at a time, at least; 0 means eight for each CPU, and 256 at
+   least. Only leases have a choice.
+
+   ENOTSUP: restartable was asked for and is not possible. EINVAL: no such backend, or a number of
+   IDs that is too large or was given for a restartable domain. EAGAIN: 2147483647 domains were
+   made. ENOMEM. */
+KINLOCK_MUST_CHECK int kinlock_ids_create(kinlock_ids_t **result, int backend, uint32_t max_ids)
+    KINLOCK_NOEXCEPT;
+void kinlock_ids_destroy(kinlock_ids_t *ids) KINLOCK_NOEXCEPT;
+
+/* KINLOCK_IDS_RESTARTABLE or KINLOCK_IDS_LEASE. */
+int kinlock_ids_backend(const kinlock_ids_t *ids) KINLOCK_NOEXCEPT;
+
+/* All IDs are below this number. */
+uint32_t kinlock_ids_max(const kinlock_ids_t *ids) KINLOCK_NOEXCEPT;
+
+/* The ID with which the calling thread ran a moment ago, in a restartable domain: for statistics,
+   since the thread may have another one by now. -1: leases, or the thread has none. */
+int64_t kinlock_ids_momentary(const kinlock_ids_t *ids) KINLOCK_NOEXCEPT;
+
+/* An ID that a thread holds. Read `id`; the rest is the library's. It must not be copied. */
+typedef struct {
+    uint64_t kinlock_private[2];
+    uint32_t id;
+    uint32_t kinlock_reserved;
+} kinlock_lease_t;
+
+KINLOCK_ASSERT(lease, sizeof(kinlock_lease_t) == 24);
+
+/* Acquires an ID, and sees what earlier holders of it did. Lock-free. A thread's first call may
+   allocate; a signal handler may call it after that. A thread may hold several.
+
+   EAGAIN: all IDs are held. ENOTSUP: the domain is restartable. ESRCH: the thread is in its last
+   destructors. */
+KINLOCK_MUST_CHECK int kinlock_ids_enter(const kinlock_ids_t *ids, kinlock_lease_t *lease)
+    KINLOCK_NOEXCEPT;
+
+/* Gives the ID back, on the thread that has acquired it. An ID that a thread forgets is given back
+   when it ends. */
+void kinlock_ids_leave(kinlock_lease_t *lease) KINLOCK_NOEXCEPT;
+
+/* A counter that each ID adds to on its own, without a locked instruction. Additions wrap at 2^64,
+   none is lost, and they order nothing else. Signal handlers may add, once the thread has added to
+   a counter of that domain. */
+typedef struct kinlock_counter kinlock_counter_t;
+
+KINLOCK_MUST_CHECK int kinlock_counter_create(const kinlock_ids_t *ids, kinlock_counter_t **result)
+    KINLOCK_NOEXCEPT;
+void kinlock_counter_destroy(kinlock_counter_t *counter) KINLOCK_NOEXCEPT;
+
+/* Adds. O(1): a restartable sequence, or entering, a load, a store and leaving. */
+void kinlock_counter_add(kinlock_counter_t *counter, uint64_t n) KINLOCK_NOEXCEPT;
+
+/* Adds under a lease that the calling thread holds: a load and a store. With a lease of another
+   domain it does as kinlock_counter_add does. */
+void kinlock_counter_add_with(kinlock_counter_t *counter, const kinlock_lease_t *lease, uint64_t n)
+    KINLOCK_NOEXCEPT;
+
+/* The sum of all additions: of those that happened before, and of some that happen at the same
+   time. O(kinlock_ids_max). Signal handlers: yes. */
+uint64_t kinlock_counter_sum(const kinlock_counter_t *counter) KINLOCK_NOEXCEPT;
+
+/* Several counters side by side: each takes eight bytes of each ID, where one alone takes 128.
+   kinlock_counters_add and kinlock_counters_sum return EINVAL if there is no counter `index`. */
+typedef struct kinlock_counters kinlock_counters_t;
+
+KINLOCK_MUST_CHECK int kinlock_counters_create(const kinlock_ids_t *ids, size_t count,
+                                               kinlock_counters_t **result) KINLOCK_NOEXCEPT;
+void kinlock_counters_destroy(kinlock_counters_t *counters) KINLOCK_NOEXCEPT;
+int kinlock_counters_add(kinlock_counters_t *counters, size_t index, uint64_t n) KINLOCK_NOEXCEPT;
+int kinlock_counters_sum(const kinlock_counters_t *counters, size_t index, uint64_t *sum)
+    KINLOCK_NOEXCEPT;
+
+/* `size` bytes of zeros for each ID, aligned to 128 bytes, made at the ID's first use. EINVAL: the
+   size is 0. */
+typedef struct kinlock_area kinlock_area_t;
+
+KINLOCK_MUST_CHECK int kinlock_area_create(const kinlock_ids_t *ids, size_t size,
+                                           kinlock_area_t **result) KINLOCK_NOEXCEPT;
+void kinlock_area_destroy(kinlock_area_t *area) KINLOCK_NOEXCEPT;
+
+/* Calls function(memory, argument) with the memory of the calling thread's ID, or with spare memory
+   if that is in use. Which one it is means nothing: only all together do. While the function runs,
+   no other thread gets that memory; the next one sees what it did. Allocates at the first use of
+   the memory, and ends the process if there is none. O(1). Signal handlers: no. */
+void kinlock_area_with(kinlock_area_t *area, void (*function)(void *memory, void *argument),
+                       void *argument);
+
+/* Calls function(memory, argument) with each memory that was made, while threads may be using it:
+   both sides then have to use atomic accesses, or a lock. O(kinlock_ids_max). */
+void kinlock_area_each(kinlock_area_t *area, void (*function)(void *memory, void *argument),
+                       void *argument);
+
+/* A stack of pointers: last in, first out for each ID. A thread whose list is empty takes over the
+   list of another ID. A null pointer cannot be told from an empty stack. Signal handlers: no. */
+typedef struct kinlock_stack kinlock_stack_t;
+
+KINLOCK_MUST_CHECK int kinlock_stack_create(const kinlock_ids_t *ids, kinlock_stack_t **result)
+    KINLOCK_NOEXCEPT;
+/* Pointers in it are forgotten. */
+void kinlock_stack_destroy(kinlock_stack_t *stack) KINLOCK_NOEXCEPT;
+/* Allocates a node, and ends the process if there is no memory. O(1). */
+void kinlock_stack_push(kinlock_stack_t *stack, void *pointer) KINLOCK_NOEXCEPT;
+/* NULL: each list was, at some moment of the call, empty or being taken over. O(1), or
+   O(kinlock_ids_max) and a membarrier where it takes over a list. */
+void *kinlock_stack_pop(kinlock_stack_t *stack) KINLOCK_NOEXCEPT;
+
+/* A queue of pointers: first in, first out for each ID, with room for `capacity` of each ID,
+   rounded up to a power of two. Signal handlers: no. */
+typedef struct kinlock_ring kinlock_ring_t;
+
+KINLOCK_MUST_CHECK int kinlock_ring_create(const kinlock_ids_t *ids, size_t capacity,
+                                           kinlock_ring_t **result) KINLOCK_NOEXCEPT;
+void kinlock_ring_destroy(kinlock_ring_t *ring) KINLOCK_NOEXCEPT;
+/* EAGAIN: the ring of this ID is full. O(1); allocates nothing. */
+KINLOCK_MUST_CHECK int kinlock_ring_push(kinlock_ring_t *ring, void *pointer) KINLOCK_NOEXCEPT;
+/* The oldest pointer of the calling thread's ID, or NULL. O(1). */
+void *kinlock_ring_pop(kinlock_ring_t *ring) KINLOCK_NOEXCEPT;
+/* Takes the pointers of all IDs, then calls function(pointer, argument) with each. Pointers that
+   are pushed meanwhile may stay. Returns how many. O(kinlock_ids_max + pointers); allocates. */
+size_t kinlock_ring_drain(kinlock_ring_t *ring, void (*function)(void *pointer, void *argument),
+                          void *argument);
+
+/* ---- delayed invalidation -------------------------------------------------------------------- */
+
+/* Removing many things now, one by one, and invalidating all of them later in one batch. A thread
+   that removes opens a section, tags what it removes, invalidates the batch and ends the section. A
+   thread that wants to reuse a thing waits until its tag has passed: until all sections that may
+   cover it have ended, and not for later ones. docs/guide/invalidation.md explains more.
+
+   In the child of a fork only the calling thread's sections are open. Signal handlers: no, except
+   for kinlock_invalidation_passed. */
+typedef struct kinlock_invalidation kinlock_invalidation_t;
+
+/* Beside each thing. Zeros are a tag that has passed. A tag belongs to one domain. */
+typedef struct {
+    uint64_t kinlock_private;
+} kinlock_tag_t;
+
+#define KINLOCK_TAG_INIT {0}
+
+/* An open section, in memory of the thread that has opened it. Read `generation`; the rest is the
+   library's. It must not be copied or moved. */
+typedef struct {
+    uint64_t kinlock_private[3];
+    uint64_t generation;
+} kinlock_section_t;
+
+KINLOCK_ASSERT(tag, sizeof(kinlock_tag_t) == 8);
+KINLOCK_ASSERT(section, sizeof(kinlock_section_t) == 32);
+
+/* Makes a domain: a group of related sections. Returns 0. Ends the process without memory. */
+KINLOCK_MUST_CHECK int kinlock_invalidation_create(kinlock_invalidation_t **result)
+    KINLOCK_NOEXCEPT;
+/* No section may be open in it, and no thread may wait. Accepts a null pointer. */
+void kinlock_invalidation_destroy(kinlock_invalidation_t *domain) KINLOCK_NOEXCEPT;
+
+/* Opens a section. Sections of one thread in one domain may nest; they count as one, which ends
+   with the outermost. A thread that ends with a section open ends the process with a message.
+
+   EAGAIN: 8191 living threads have opened sections, or no pthread key is left. EOVERFLOW: the
+   domain's generations are used up. ESRCH: the thread is in its last destructors. EPERM: another
+   copy of the library has made the domain. */
+KINLOCK_MUST_CHECK int kinlock_invalidation_begin(kinlock_invalidation_t *domain,
+                                                  kinlock_section_t *section) KINLOCK_NOEXCEPT;
+
+/* Ends the section, on its thread. Wakes threads for which it was the last to wait for. */
+void kinlock_invalidation_end(kinlock_section_t *section) KINLOCK_NOEXCEPT;
+
+/* Stamps the tag: it passes when this section and all older ones have ended. To be called under the
+   lock that makes the thing look free. O(1). */
+void kinlock_invalidation_tag(const kinlock_section_t *section, kinlock_tag_t *tag)
+    KINLOCK_NOEXCEPT;
+
+/* Whether the tag has passed: 1 or 0. If so, the caller sees what the sections did. O(1). */
+int kinlock_invalidation_passed(const kinlock_invalidation_t *domain, const kinlock_tag_t *tag)
+    KINLOCK_NOEXCEPT;
+
+/* Waits until the tag has passed. The thread must hold no lock that a section takes.
+
+   EDEADLK: the calling thread has a section of the domain open. EINVAL: the tag is another
+   domain's, where that is noticed. EPERM: as above. The second also ETIMEDOUT. */
+KINLOCK_MUST_CHECK int kinlock_invalidation_wait(const kinlock_invalidation_t *domain,
+                                                 const kinlock_tag_t *tag) KINLOCK_NOEXCEPT;
+KINLOCK_MUST_CHECK int kinlock_invalidation_wait_for(const kinlock_invalidation_t *domain,
+                                                     const kinlock_tag_t *tag, uint64_t nanos)
+    KINLOCK_NOEXCEPT;
+
+/* Waits until all sections that are open now have ended. Errors as above. */
+KINLOCK_MUST_CHECK int kinlock_invalidation_wait_all(const kinlock_invalidation_t *domain)
+    KINLOCK_NOEXCEPT;
+
+/* What kinlock_invalidation_dump tells of an open section. */
+typedef struct {
+    /* With which it began; 0 while it begins. */
+    uint64_t generation;
+    /* Which passes with it: later sections that have ended have given theirs to it. */
+    uint64_t current;
+    /* For how long it has been open, in nanoseconds, accurate to some milliseconds. */
+    uint64_t age;
+    /* The kernel's number of its thread. */
+    uint32_t thread;
+    /* 1 while it is just beginning or ending. */
+    uint32_t marked;
+} kinlock_open_section_t;
+
+KINLOCK_ASSERT(open_section, sizeof(kinlock_open_section_t) == 32);
+
+/* Calls function(argument, open) for each open section, the oldest first. Not one instant.
+   Allocates. O(threads that have opened sections). */
+void kinlock_invalidation_dump(const kinlock_invalidation_t *domain,
+                               void (*function)(void *argument, const kinlock_open_section_t *open),
+                               void *argument);
+
+#ifdef __cplusplus
+}
+#endif
+
+/* ThreadSanitizer does not see into the library: these tell it what the functions do. */
+#if defined(__SANITIZE_THREAD__)
+#define KINLOCK_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define KINLOCK_TSAN 1
+#endif
+#endif
+#ifdef KINLOCK_TSAN
+#include "kinlock_tsan.h"
+#endif
+
+#endif

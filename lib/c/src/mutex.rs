@@ -1,0 +1,99 @@
+//! `kinlock_mutex_t`: the mutex in the layout whose memory may go as soon as another thread has
+//! the lock.
+
+use crate::misuse::check_alignment;
+use crate::time::{after, timed, tried};
+use core::ffi::c_int;
+use kinlock_core::platform::NEVER;
+use kinlock_core::raw::mutex::{Joined, QueuedMutex};
+use kinlock_linux::Native;
+use kinlock_linux::configured::AsConfigured;
+
+pub(crate) type Mutex = QueuedMutex<Native, AsConfigured, Joined<Native>>;
+
+const _: () = assert!(size_of::<Mutex>() == 4 && align_of::<Mutex>() == 4);
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kinlock_mutex_lock(mutex: *const Mutex) -> c_int {
+    // SAFETY: invariant 1.
+    match unsafe { (*mutex).lock_at_once() } {
+        true => 0,
+        // SAFETY: invariant 1.
+        false => unsafe { wait(mutex) },
+    }
+}
+
+/// # Safety
+///
+/// Invariant 1.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn wait(mutex: *const Mutex) -> c_int {
+    check_alignment(mutex, "kinlock_mutex_lock");
+    // SAFETY: invariant 1.
+    unsafe { (*mutex).queue_until(NEVER) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kinlock_mutex_trylock(mutex: *const Mutex) -> c_int {
+    // SAFETY: invariant 1.
+    tried(unsafe { (*mutex).try_lock() })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kinlock_mutex_lock_for(mutex: *const Mutex, nanos: u64) -> c_int {
+    // SAFETY: invariant 1.
+    match unsafe { (*mutex).lock_at_once() } {
+        true => 0,
+        // SAFETY: invariant 1.
+        false => unsafe { wait_until(mutex, after(nanos)) },
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kinlock_mutex_lock_until(mutex: *const Mutex, deadline: u64) -> c_int {
+    // SAFETY: invariant 1.
+    match unsafe { (*mutex).lock_at_once() } {
+        true => 0,
+        // SAFETY: invariant 1.
+        false => unsafe { wait_until(mutex, deadline) },
+    }
+}
+
+/// # Safety
+///
+/// Invariant 1.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn wait_until(mutex: *const Mutex, deadline: u64) -> c_int {
+    check_alignment(mutex, "kinlock_mutex_lock");
+    // SAFETY: invariant 1.
+    timed(unsafe { (*mutex).queue_until(deadline) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kinlock_mutex_unlock(mutex: *const Mutex) -> c_int {
+    // SAFETY: invariants 1 and 2.
+    unsafe { (*mutex).unlock() };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kinlock_mutex_unlock_fair(mutex: *const Mutex) -> c_int {
+    // SAFETY: invariants 1 and 2.
+    unsafe { (*mutex).unlock_fair() };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kinlock_mutex_is_locked(mutex: *const Mutex) -> c_int {
+    // SAFETY: invariant 1.
+    c_int::from(unsafe { (*mutex).is_locked() })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kinlock_mutex_reset_in_child(mutex: *const Mutex) {
+    // SAFETY: invariant 1; the header demands what the function does.
+    unsafe { (*mutex).reset_in_child() }
+}

@@ -1,0 +1,159 @@
+//! `kinlock_rwlock_t`: the reader-writer lock.
+
+use crate::misuse::check_alignment;
+use crate::time::{after, timed, tried};
+use core::ffi::c_int;
+use kinlock_core::platform::NEVER;
+use kinlock_core::raw::QueuedRwLock;
+use kinlock_linux::Native;
+use kinlock_linux::configured::AsConfigured;
+
+type RwLock = QueuedRwLock<Native, AsConfigured>;
+
+const _: () = assert!(size_of::<RwLock>() == 8 && align_of::<RwLock>() == 4);
+
+/// A function that takes the lock in one attempt or waits without a limit, the same with a time
+/// limit from now, and with a deadline.
+macro_rules! acquire {
+    ($lock:ident, $lock_for:ident, $lock_until:ident,
+     |$this:ident, $deadline:ident| $at_once:expr, $wait:expr) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $lock(lock: *const RwLock) -> c_int {
+            // SAFETY: as this function demands.
+            unsafe { $lock_until(lock, NEVER) }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $lock_for(lock: *const RwLock, nanos: u64) -> c_int {
+            // SAFETY: invariant 1.
+            let $this = unsafe { &*lock };
+            if $at_once {
+                return 0;
+            }
+            // SAFETY: as this function demands.
+            unsafe { $lock_until(lock, after(nanos)) }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $lock_until(lock: *const RwLock, deadline: u64) -> c_int {
+            #[cold]
+            #[inline(never)]
+            unsafe extern "C" fn wait(lock: *const RwLock, $deadline: u64) -> c_int {
+                check_alignment(lock, stringify!($lock));
+                // SAFETY: invariant 1.
+                let $this = unsafe { &*lock };
+                timed($wait)
+            }
+            // SAFETY: invariant 1.
+            let $this = unsafe { &*lock };
+            match $at_once {
+                true => 0,
+                // SAFETY: as this function demands.
+                false => unsafe { wait(lock, deadline) },
+            }
+        }
+    };
+}
+
+/// A function that tries once.
+macro_rules! attempt {
+    ($try_lock:ident, |$this:ident| $attempt:expr) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $try_lock(lock: *const RwLock) -> c_int {
+            // SAFETY: invariant 1.
+            let $this = unsafe { &*lock };
+            tried($attempt)
+        }
+    };
+}
+
+/// A function that releases the lock, or changes how it is held.
+macro_rules! release {
+    ($unlock:ident, $method:ident) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $unlock(lock: *const RwLock) -> c_int {
+            // SAFETY: invariants 1 and 2.
+            unsafe { (*lock).$method() };
+            0
+        }
+    };
+}
+
+acquire!(
+    kinlock_rwlock_read_lock,
+    kinlock_rwlock_read_lock_for,
+    kinlock_rwlock_read_lock_until,
+    |lock, deadline| lock.read_at_once(),
+    lock.read_until(deadline, false)
+);
+acquire!(
+    kinlock_rwlock_read_lock_recursive,
+    kinlock_rwlock_read_lock_recursive_for,
+    kinlock_rwlock_read_lock_recursive_until,
+    |lock, deadline| lock.read_at_once(),
+    lock.read_until(deadline, true)
+);
+attempt!(kinlock_rwlock_read_trylock, |lock| lock.try_read(false));
+attempt!(kinlock_rwlock_read_trylock_recursive, |lock| lock
+    .try_read(true));
+release!(kinlock_rwlock_read_unlock, unlock_read);
+release!(kinlock_rwlock_read_unlock_fair, unlock_read_fair);
+
+acquire!(
+    kinlock_rwlock_write_lock,
+    kinlock_rwlock_write_lock_for,
+    kinlock_rwlock_write_lock_until,
+    |lock, deadline| lock.write_at_once(),
+    lock.write_until(deadline)
+);
+attempt!(kinlock_rwlock_write_trylock, |lock| lock.try_write());
+release!(kinlock_rwlock_write_unlock, unlock_write);
+release!(kinlock_rwlock_write_unlock_fair, unlock_write_fair);
+release!(kinlock_rwlock_downgrade, downgrade);
+release!(
+    kinlock_rwlock_downgrade_to_upgradable,
+    downgrade_to_upgradable
+);
+
+acquire!(
+    kinlock_rwlock_upgradable_lock,
+    kinlock_rwlock_upgradable_lock_for,
+    kinlock_rwlock_upgradable_lock_until,
+    |lock, deadline| lock.try_upgradable(),
+    lock.upgradable_until(deadline)
+);
+attempt!(kinlock_rwlock_upgradable_trylock, |lock| lock
+    .try_upgradable());
+release!(kinlock_rwlock_upgradable_unlock, unlock_upgradable);
+release!(
+    kinlock_rwlock_upgradable_unlock_fair,
+    unlock_upgradable_fair
+);
+release!(kinlock_rwlock_upgradable_downgrade, downgrade_upgradable);
+
+acquire!(
+    kinlock_rwlock_upgrade,
+    kinlock_rwlock_upgrade_for,
+    kinlock_rwlock_upgrade_until,
+    // SAFETY: invariant 2.
+    |lock, deadline| unsafe { lock.try_upgrade() },
+    // SAFETY: invariant 2.
+    unsafe { lock.upgrade_until(deadline) }
+);
+attempt!(
+    kinlock_rwlock_tryupgrade,
+    // SAFETY: invariant 2.
+    |lock| unsafe { lock.try_upgrade() }
+);
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kinlock_rwlock_is_locked(lock: *const RwLock) -> c_int {
+    // SAFETY: invariant 1.
+    c_int::from(unsafe { (*lock).is_locked() })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kinlock_rwlock_reset_in_child(lock: *const RwLock) {
+    // SAFETY: invariant 1; the header demands what the function does.
+    unsafe { (*lock).reset_in_child() }
+}

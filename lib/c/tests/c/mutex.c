@@ -1,0 +1,130 @@
+/* The mutex: exclusion, error numbers, time limits, release by another thread, freed memory. */
+
+#include "test.h"
+
+static kinlock_mutex_t lock = KINLOCK_MUTEX_INIT;
+static unsigned long count;
+
+static void *add(void *unused)
+{
+    int i;
+    errno = 1234;
+    for (i = 0; i < 20000; i++) {
+        switch (i % 4) {
+        case 0:
+            CHECK(kinlock_mutex_lock(&lock) == 0);
+            break;
+        case 1:
+            while (kinlock_mutex_lock_for(&lock, MS) != 0) {
+            }
+            break;
+        case 2:
+            CHECK(kinlock_mutex_lock_until(&lock, KINLOCK_FOREVER) == 0);
+            break;
+        default:
+            if (kinlock_mutex_trylock(&lock) != 0) {
+                CHECK(kinlock_mutex_lock_for(&lock, KINLOCK_FOREVER) == 0);
+            }
+        }
+        count++;
+        if (i % 64 == 0) {
+            CHECK(kinlock_mutex_unlock_fair(&lock) == 0);
+        } else {
+            CHECK(kinlock_mutex_unlock(&lock) == 0);
+        }
+    }
+    CHECK(errno == 1234);
+    return unused;
+}
+
+static void excludes(void)
+{
+    run_threads(4, add, NULL);
+    CHECK(count == 80000);
+    CHECK(!kinlock_mutex_is_locked(&lock));
+}
+
+static void *fails(void *unused)
+{
+    uint64_t before;
+    CHECK(kinlock_mutex_is_locked(&lock) == 1);
+    CHECK(kinlock_mutex_trylock(&lock) == EBUSY);
+    CHECK(kinlock_mutex_lock_for(&lock, 0) == ETIMEDOUT);
+    CHECK(kinlock_mutex_lock_until(&lock, 0) == ETIMEDOUT);
+    before = kinlock_now();
+    CHECK(kinlock_mutex_lock_for(&lock, 5 * MS) == ETIMEDOUT);
+    CHECK(kinlock_now() - before >= 5 * MS);
+    before = kinlock_now();
+    CHECK(kinlock_mutex_lock_until(&lock, before + 5 * MS) == ETIMEDOUT);
+    CHECK(kinlock_now() - before >= 5 * MS);
+    return unused;
+}
+
+static void *release(void *unused)
+{
+    CHECK(kinlock_mutex_unlock(&lock) == 0);
+    return unused;
+}
+
+static void a_held_lock_is_refused(void)
+{
+    CHECK(kinlock_mutex_trylock(&lock) == 0);
+    run_threads(1, fails, NULL);
+    /* Another thread may release it. */
+    run_threads(1, release, NULL);
+    CHECK(kinlock_mutex_lock_for(&lock, 0) == 0);
+    CHECK(kinlock_mutex_unlock(&lock) == 0);
+}
+
+/* An object that the last user frees, as soon as it has had the lock. */
+struct object {
+    kinlock_mutex_t lock;
+    int users;
+};
+
+static void *use(void *argument)
+{
+    struct object *object = (struct object *)argument;
+    int left;
+    CHECK(kinlock_mutex_lock(&object->lock) == 0);
+    left = --object->users;
+    kinlock_mutex_unlock(&object->lock);
+    if (left == 0) {
+        /* The other thread's unlock may still be under way. */
+        memset(object, 0xff, sizeof(*object));
+        free(object);
+    }
+    return NULL;
+}
+
+static void memory_may_go_once_another_thread_has_had_the_lock(void)
+{
+    int round;
+    for (round = 0; round < 500; round++) {
+        struct object *object = (struct object *)calloc(1, sizeof(struct object));
+        CHECK(object != NULL);
+        object->users = 2;
+        run_threads(2, use, object);
+    }
+}
+
+static void a_copy_is_a_lock_of_its_own(void)
+{
+    kinlock_mutex_t copy;
+    CHECK(kinlock_mutex_lock(&lock) == 0);
+    copy = lock;
+    CHECK(kinlock_mutex_unlock(&lock) == 0);
+    CHECK(kinlock_mutex_is_locked(&copy) == 1);
+    CHECK(kinlock_mutex_trylock(&copy) == EBUSY);
+    CHECK(kinlock_mutex_trylock(&lock) == 0);
+    CHECK(kinlock_mutex_unlock(&lock) == 0);
+}
+
+int main(void)
+{
+    excludes();
+    a_held_lock_is_refused();
+    memory_may_go_once_another_thread_has_had_the_lock();
+    a_copy_is_a_lock_of_its_own();
+    return 0;
+}

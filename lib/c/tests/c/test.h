@@ -1,0 +1,92 @@
+/* What the tests share. They are C99 and C++11. */
+
+#ifndef TEST_H
+#define TEST_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <kinlock.h>
+
+#define CHECK(condition) \
+    do { \
+        if (!(condition)) { \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+            abort(); \
+        } \
+    } while (0)
+
+#define MS UINT64_C(1000000)
+
+/* Shared by threads without a lock. */
+#define LOAD(variable) __atomic_load_n(&(variable), __ATOMIC_SEQ_CST)
+#define STORE(variable, value) __atomic_store_n(&(variable), value, __ATOMIC_SEQ_CST)
+#define ADD(variable, value) __atomic_add_fetch(&(variable), value, __ATOMIC_SEQ_CST)
+
+#define MOST_THREADS 64
+
+__attribute__((unused)) static void sleep_ms(unsigned ms)
+{
+    struct timespec time;
+    time.tv_sec = ms / 1000;
+    time.tv_nsec = (long)(ms % 1000) * 1000000;
+    while (nanosleep(&time, &time) != 0) {
+    }
+}
+
+/* Runs function(argument) in `count` threads, and waits for them. */
+__attribute__((unused)) static void run_threads(unsigned count, void *(*function)(void *),
+                                                void *argument)
+{
+    pthread_t threads[MOST_THREADS];
+    unsigned i;
+    CHECK(count <= MOST_THREADS);
+    for (i = 0; i < count; i++) {
+        CHECK(pthread_create(&threads[i], NULL, function, argument) == 0);
+    }
+    for (i = 0; i < count; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+}
+
+__attribute__((unused)) static pthread_t start(void *(*function)(void *), void *argument)
+{
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, function, argument) == 0);
+    return thread;
+}
+
+__attribute__((unused)) static void join(pthread_t thread)
+{
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+/* Runs function(argument) in a forked child. Returns its status as waitpid does. A child that hangs
+   is killed after ten seconds. */
+__attribute__((unused)) static int in_child(void (*function)(void *), void *argument)
+{
+    int status;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(10);
+        function(argument);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    return status;
+}
+
+#endif
