@@ -172,6 +172,12 @@ impl Reach {
         Reach(COMMON.load(Relaxed))
     }
 
+    /// The distance of all threads' areas, where the C library registers them and there are
+    /// sequences.
+    pub(super) fn common(self) -> Option<isize> {
+        (self.0 as usize > Self::OWN.0 as usize).then_some(self.0)
+    }
+
     /// The calling thread's area. `None` without sequences, and for a thread that has not used one
     /// of its own before.
     #[inline]

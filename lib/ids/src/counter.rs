@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::area::{self, Area, Reach};
@@ -93,6 +94,20 @@ impl Counter {
         self.words.sum(0)
     }
 
+    /// What code in another language needs to add by a sequence of its own; `None` where
+    /// [`add`](Self::add) is not the usual sequence. See [`Parts`].
+    #[doc(hidden)]
+    pub fn parts(&self) -> Option<Parts> {
+        let distance = self.words.reach.common()?;
+        let Slots { base, shift, limit } = self.words.slots;
+        Some(Parts {
+            area: distance,
+            base,
+            shift,
+            limit,
+        })
+    }
+
     /// The domain that the counter was made for.
     pub fn domain(&self) -> &Domain {
         &self.words.domain
@@ -105,6 +120,23 @@ impl fmt::Debug for Counter {
             .field("sum", &self.sum())
             .finish_non_exhaustive()
     }
+}
+
+/// How a counter's words are found, as long as the counter lives: the word of ID `id` is at `base +
+/// (id << shift)`, if `id` is below `limit`. The area of each thread is `area` bytes from its
+/// thread pointer; it may be unregistered, so that a sequence has to look at the CPU in it. Only a
+/// sequence with the ID may write the word.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Parts {
+    /// The distance of the C library's areas.
+    pub area: isize,
+    /// The word of ID 0.
+    pub base: NonNull<u8>,
+    /// The distance of two words, as a shift.
+    pub shift: u32,
+    /// How many IDs have a word.
+    pub limit: u32,
 }
 
 /// Several counters side by side: each takes eight bytes of each ID. Each has the

@@ -114,6 +114,8 @@ mod thread;
 
 pub use crate::raw::Policy;
 pub use area::Unavailable;
+#[doc(hidden)]
+pub use counter::Parts;
 pub use counter::{Counter, CounterArray};
 pub use domain::{Backend, Builder, Domain, Lease, UnknownBackend, UnknownPolicy};
 pub use error::{BuildError, EnterError};
