@@ -21,7 +21,7 @@ fail() {
 
 # The header alone, one declaration a line, without what only compilers want to know.
 declarations() {
-    gcc -E -P -D'__attribute__(x)=' -x c include/kinlock.h -o "$work/all"
+    gcc -E -P -DKINLOCK_NO_INLINE -D'__attribute__(x)=' -x c include/kinlock.h -o "$work/all"
     printf '#include <stddef.h>\n#include <stdint.h>\n' |
         gcc -E -P -x c - -o "$work/system"
     tail -n +"$(($(wc -l <"$work/system") + 1))" "$work/all" |
@@ -161,9 +161,22 @@ done
 gcc -std=c99 "${warnings[@]}" tests/c/refuse.c -o "$work/refuse"
 for test in mutex cond rwlock spin ids invalidation forks; do
     gcc -std=c99 "${warnings[@]}" $include "tests/c/$test.c" -o "$work/$test" $(link shared)
-    run "$test without rseq and membarrier" "$work/refuse" "$work/$test" 2>"$work/log" ||
-        { cat "$work/log" >&2; exit 1; }
+    run "$test without rseq and membarrier" "$work/refuse" "$work/$test"
 done
+
+# Counters of C++ functions that the linker throws away, of the library itself, and of threads that
+# the C library does not register for restartable sequences.
+for options in "-O0" "-O2" "-O2 -fno-inline -ffunction-sections -Wl,--gc-sections"; do
+    for unit in 1 2; do
+        g++ -std=c++11 "${warnings[@]}" $options -DUNIT=$unit $include -c tests/c/units.cpp \
+            -o "$work/unit$unit.o"
+    done
+    g++ $options "$work/unit1.o" "$work/unit2.o" -o "$work/units" $(link shared)
+    run "units, $options" "$work/units"
+done
+gcc -std=c99 "${warnings[@]}" -DKINLOCK_NO_INLINE $include tests/c/ids.c -o "$work/ids" $(link shared)
+run "ids without the inline function" "$work/ids"
+run "ids without registered threads" env GLIBC_TUNABLES=glibc.pthread.rseq=0 "$work/ids"
 
 for test in "${tests[@]}"; do
     # A null pointer is found by the sanitizer first.

@@ -530,8 +530,80 @@ KINLOCK_MUST_CHECK int kinlock_counter_create(const kinlock_ids_t *ids, kinlock_
     KINLOCK_NOEXCEPT;
 void kinlock_counter_destroy(kinlock_counter_t *counter) KINLOCK_NOEXCEPT;
 
-/* Adds. O(1): a restartable sequence, or entering, a load, a store and leaving. */
+/* Adds. O(1): a restartable sequence, or entering, a load, a store and leaving. On x86-64 this is
+   also an inline function, which calls the library only where there is no sequence. Define
+   KINLOCK_NO_INLINE before the header is included to call it always, for example where a debugger
+   is to step through: a single step inside a sequence makes it start again, for ever. */
 void kinlock_counter_add(kinlock_counter_t *counter, uint64_t n) KINLOCK_NOEXCEPT;
+
+/* The first fields of a counter. They never change within one ABI. */
+struct kinlock_counter_parts {
+    /* The distance from the thread pointer to the memory that the kernel shares with the thread
+       (struct rseq); 0: there is no sequence. */
+    intptr_t area;
+    /* The word of ID 0. Words of neighbouring IDs are 1 << 17 bytes apart. */
+    unsigned char *base;
+    uint32_t limit;
+    uint32_t shift;
+};
+
+#if defined(__x86_64__) && defined(__LP64__) && defined(__linux__) && defined(__GNUC__) && \
+    !defined(KINLOCK_NO_INLINE)
+/* Restartable: if the thread is preempted, migrated or signalled between 22 and 33, the kernel
+   makes it go on at 44. The last instruction adds, so a plain addition suffices. Offsets in the
+   area: 4 the CPU, negative if the thread is not registered; 8 the sequence that is under way; 24
+   the ID. The flag `?` makes the sections members of the function's group, so that a linker drops
+   them together. */
+__attribute__((unused, always_inline)) static inline void
+kinlock_counter_add_inline(kinlock_counter_t *counter, uint64_t n) KINLOCK_NOEXCEPT
+{
+    const struct kinlock_counter_parts *parts = (const struct kinlock_counter_parts *)counter;
+    const intptr_t area = parts->area;
+    if (__builtin_expect(area != 0, 1)) {
+        __asm__ __volatile__ goto(
+            ".pushsection __rseq_cs, \"aw?\", @progbits\n\t"
+            ".balign 32\n"
+            "77:\n\t"
+            ".long 0, 0\n\t"
+            ".quad 22f, 33f - 22f, 44f\n\t"
+            ".popsection\n\t"
+            ".pushsection __rseq_cs_ptr_array, \"aw?\", @progbits\n\t"
+            ".quad 77b\n\t"
+            ".popsection\n\t"
+            ".pushsection __rseq_exit_point_array, \"aw?\", @progbits\n\t"
+            ".quad 22f, 33f\n\t"
+            ".popsection\n"
+            "55:\n\t"
+            "leaq 77b(%%rip), %%rax\n\t"
+            "movq %%rax, %%fs:8(%[area])\n"
+            "22:\n\t"
+            "cmpl $0, %%fs:4(%[area])\n\t"
+            "jl %l[otherwise]\n\t"
+            "movl %%fs:24(%[area]), %%eax\n\t"
+            "cmpl 16(%[parts]), %%eax\n\t"
+            "jae %l[otherwise]\n\t"
+            "shlq $17, %%rax\n\t"
+            "addq 8(%[parts]), %%rax\n\t"
+            "addq %[n], (%%rax)\n"
+            "33:\n\t"
+            ".pushsection __rseq_failure, \"ax?\", @progbits\n\t"
+            ".byte 0x0f, 0xb9, 0x3d\n\t"
+            ".long 0x53053053\n"
+            "44:\n\t"
+            "jmp 55b\n\t"
+            ".popsection"
+            :
+            : [area] "r"(area), [parts] "r"(parts), [n] "r"(n)
+            : "rax", "cc", "memory"
+            : otherwise);
+        return;
+    }
+otherwise:
+    kinlock_counter_add(counter, n);
+}
+
+#define kinlock_counter_add(counter, n) kinlock_counter_add_inline(counter, n)
+#endif
 
 /* Adds under a lease that the calling thread holds: a load and a store. With a lease of another
    domain it does as kinlock_counter_add does. */

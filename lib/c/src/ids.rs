@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 use core::ptr::NonNull;
 use kinlock_ids::{
     Backend, BuildError, Counter, CounterArray, Domain, EnterError, Lease, PerId, Ring, Stack,
@@ -126,33 +126,75 @@ unsafe extern "C" fn kinlock_ids_leave(held: *mut Held) {
 
 // ---- counters ---------------------------------------------
 
+/// `kinlock_counter_t`. The inline function of the header reads the fields before `counter`.
+#[repr(C)]
+struct OneCounter {
+    /// The distance of a thread's area from its thread pointer; 0: additions are made here.
+    area: isize,
+    base: *mut u8,
+    limit: u32,
+    /// As a shift, the distance of two IDs' words.
+    shift: u32,
+    counter: Counter,
+}
+
+const _: () = assert!(
+    offset_of!(OneCounter, base) == 8
+        && offset_of!(OneCounter, limit) == 16
+        && offset_of!(OneCounter, shift) == 20
+);
+
+/// The only distance for which the header has a sequence.
+const SHIFT: u32 = 17;
+
+impl OneCounter {
+    fn new(counter: Counter) -> Self {
+        let parts = counter.parts().filter(|parts| parts.shift == SHIFT);
+        OneCounter {
+            area: parts.map_or(0, |parts| parts.area),
+            base: parts.map_or(core::ptr::null_mut(), |parts| parts.base.as_ptr()),
+            limit: parts.map_or(0, |parts| parts.limit),
+            shift: parts.map_or(0, |parts| parts.shift),
+            counter,
+        }
+    }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn kinlock_counter_create(
     domain: *const Domain,
-    result: *mut *mut Counter,
+    result: *mut *mut OneCounter,
 ) -> c_int {
     // SAFETY: invariants 3 and 5.
-    unsafe { give(Counter::new(&*domain), result) }
+    unsafe { give(Counter::new(&*domain).map(OneCounter::new), result) }
 }
 
-destroy!(kinlock_counter_destroy, Counter);
+destroy!(kinlock_counter_destroy, OneCounter);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn kinlock_counter_add(counter: *const Counter, n: u64) {
+unsafe extern "C" fn kinlock_counter_add(counter: *const OneCounter, n: u64) {
     // SAFETY: invariant 5.
-    unsafe { (*counter).add(n) }
+    unsafe { (*counter).counter.add(n) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn kinlock_counter_add_with(counter: *const Counter, held: *const Held, n: u64) {
+unsafe extern "C" fn kinlock_counter_add_with(
+    counter: *const OneCounter,
+    held: *const Held,
+    n: u64,
+) {
     // SAFETY: invariants 2 and 5.
-    unsafe { (*counter).add_with((*held).lease.assume_init_ref(), n) }
+    unsafe {
+        (*counter)
+            .counter
+            .add_with((*held).lease.assume_init_ref(), n)
+    }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn kinlock_counter_sum(counter: *const Counter) -> u64 {
+unsafe extern "C" fn kinlock_counter_sum(counter: *const OneCounter) -> u64 {
     // SAFETY: invariant 5.
-    unsafe { (*counter).sum() }
+    unsafe { (*counter).counter.sum() }
 }
 
 #[unsafe(no_mangle)]
