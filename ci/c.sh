@@ -142,6 +142,49 @@ for compiler in "${compilers[@]}"; do
     done
 done
 
+# ---- examples, and what the documentation shows -----------------------------
+
+# The code block number $2 of language $1 in file $3.
+block() {
+    awk -v fence="\`\`\`$1" -v want="$2" \
+        '$0 == fence { n++; inside = 1; next } /^```/ { inside = 0 } inside && n == want' "$3"
+}
+block c 1 ../../README.md >"$work/readme.c"
+block c 1 ../../docs/guide/c.md >"$work/guide.c"
+block cpp 1 ../../docs/guide/c.md >"$work/guide.cpp"
+gcc -std=c99 "${warnings[@]}" $include "$work/readme.c" -o "$work/readme" $(link shared)
+[ "$(timeout 60 "$work/readme")" = 1 ] || fail "the README's program does not print 1"
+gcc -std=c99 "${warnings[@]}" $include "$work/guide.c" -o "$work/guide" $(link shared)
+[ "$(timeout 60 "$work/guide")" = "no job" ] || fail "the guide's program does not print what it says"
+g++ -std=c++11 "${warnings[@]}" $include "$work/guide.cpp" -o "$work/guide" $(link shared)
+run "the guide's program in C++" "$work/guide"
+if command -v cmake >/dev/null; then
+    # From a tree that was moved after it had been installed.
+    for compiler in "${compilers[@]}"; do
+        CC=$compiler CXX=$(plus "$compiler") cmake -S examples -B "$work/cmake-$compiler" \
+            -DCMAKE_BUILD_TYPE=Release -Dkinlock_DIR="$tree/usr/lib/cmake/kinlock" >"$work/log" &&
+            cmake --build "$work/cmake-$compiler" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+        for library in kinlock static; do
+            for example in queue cache; do
+                run "$example, CMake, $compiler, $library" \
+                    "$work/cmake-$compiler/$example-$library" >"$work/log"
+            done
+        done
+    done
+else
+    echo "!!!! cmake is missing: its files were NOT tested" >&2
+fi
+for compiler in "${compilers[@]}"; do
+    for library in "${libraries[@]}"; do
+        "$compiler" -std=c99 "${warnings[@]}" $include examples/queue.c -o "$work/queue" \
+            $(link "$library")
+        run "queue, $compiler, $library" "$work/queue" >"$work/log"
+        "$(plus "$compiler")" -std=c++17 "${warnings[@]}" $include examples/cache.cpp \
+            -o "$work/cache" $(link "$library")
+        run "cache, $compiler, $library" "$work/cache" >"$work/log"
+    done
+done
+
 # ---- loaded later, several copies, sandboxes, sanitizers --------------------
 
 gcc -std=c99 "${warnings[@]}" -DWITHOUT_LIBRARY $include tests/c/allocator.c \

@@ -17,7 +17,7 @@
    - Signals. A handler may call the functions of a lock if the interrupted code neither holds that
      lock nor is acquiring or releasing it. It may call kinlock_cond_signal and
      kinlock_cond_broadcast on a condition variable that the interrupted code is not using. It must
-     not wait for a condition variable. Other functions say whether a handler may call them.
+     not wait for a condition variable. Of the other functions it may call those that say so.
    - Inside malloc. An allocator may use the locks, the condition variable and kinlock_once: they
      never allocate, and take no lock of the C library. There are two exceptions: on aarch64, and
      with a static copy within another shared library, a thread's first wait may allocate if that
