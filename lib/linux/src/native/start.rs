@@ -37,8 +37,14 @@ fn stay_loaded() {
     // SAFETY: invariant 2.
     let program = object_with(unsafe { libc::getauxval(libc::AT_ENTRY) } as usize);
     let Some(here) = object_with(prepare as *const () as usize) else {
-        // Nobody knows how to keep it loaded.
-        return copies::keep_apart();
+        // In a program without a loader, which C compilers link by `-static`, nothing is unloaded.
+        // SAFETY: invariant 2.
+        let has_loader = unsafe { libc::getauxval(libc::AT_BASE) } != 0;
+        if has_loader {
+            // Nobody knows how to keep it loaded.
+            copies::keep_apart();
+        }
+        return;
     };
     copies::set_object(here.dli_fname);
     if program.is_none_or(|program| program.dli_fbase != here.dli_fbase) {
