@@ -116,7 +116,7 @@ run() {
     timeout 60 "${@:2}" || fail "$1 ended with status $?"
 }
 
-tests=(mutex cond rwlock spin once forks misuse signals ids invalidation machine)
+tests=(mutex cond rwlock spin once forks misuse signals ids invalidation machine queues)
 count=0
 for compiler in "${compilers[@]}"; do
     for library in "${libraries[@]}"; do
@@ -201,6 +201,13 @@ for library in "${libraries[@]}"; do
     run "copies, $library" "$work/copies" "$work/one.so" "$work/two.so"
 done
 
+# Programs without a loader. The linker warns that the library names dlopen.
+for test in mutex cond rwlock once forks ids invalidation queues; do
+    gcc -std=c99 "${warnings[@]}" -static $include "tests/c/$test.c" -o "$work/$test" \
+        "$static" -pthread 2>"$work/log" || { cat "$work/log" >&2; exit 1; }
+    run "$test, linked with -static" "$work/$test"
+done
+
 gcc -std=c99 "${warnings[@]}" tests/c/refuse.c -o "$work/refuse"
 for test in mutex cond rwlock spin ids invalidation forks; do
     gcc -std=c99 "${warnings[@]}" $include "tests/c/$test.c" -o "$work/$test" $(link shared)
@@ -273,4 +280,4 @@ else
             fail "$lock: more than 1.1 times the instructions of pthread_mutex"
     done
 fi
-echo "$count programs, and what is said above"
+echo "all of them do what they should; $count of them are in every way of compiling and linking"
