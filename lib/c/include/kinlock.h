@@ -38,7 +38,7 @@
      another lock, which nobody will release. A copy of a free one is a free lock, except that a
      copied reader-writer lock may be slower at first.
    - Objects must be aligned as their types are: 4 bytes. A lock that is not has undefined
-     behaviour; a thread that has to wait for one ends the process with a message.
+     behaviour; on x86-64 a thread that has to wait for one ends the process with a message.
    - A null pointer has undefined behaviour; the functions read through it, and the process usually
      ends by SIGSEGV.
    - They are private to the process. In memory that processes share they do not work: waiters of

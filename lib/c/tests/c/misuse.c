@@ -70,7 +70,8 @@ int main(void)
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
     status = in_child(relock, NULL);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
-#ifndef __SANITIZE_THREAD__
+#ifdef __x86_64__
+    /* Other processors may refuse the first access. */
     ends_with_message(wait_misaligned, "kinlock_mutex_lock");
     ends_with_message(wait_misaligned_rwlock, "is not aligned to 4 bytes");
 #endif
