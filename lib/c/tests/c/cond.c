@@ -37,7 +37,7 @@ static void *wait_for_release(void *unused)
     kinlock_mutex_lock(&lock);
     waiting++;
     while (!released) {
-        CHECK(kinlock_cond_wait_for(&changed, &lock, 10000 * MS) == 0);
+        CHECK(kinlock_cond_wait_for(&changed, &lock, 100000 * MS) == 0);
     }
     waiting--;
     kinlock_mutex_unlock(&lock);

@@ -74,14 +74,14 @@ __attribute__((unused)) static void join(pthread_t thread)
 }
 
 /* Runs function(argument) in a forked child. Returns its status as waitpid does. A child that hangs
-   is killed after ten seconds. */
+   is killed after a hundred seconds. */
 __attribute__((unused)) static int in_child(void (*function)(void *), void *argument)
 {
     int status;
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        alarm(10);
+        alarm(100);
         function(argument);
         _exit(0);
     }
