@@ -26,7 +26,9 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
                 // `keep` may have written another record's index here.
                 self.keeper(id).store(from, Relaxed);
             }
-            let new = if stays { Word::kept(id) } else { Word::had(id) };
+            // As in `migrate`, the CPU that loses its ID has no recent one either. With one it
+            // would keep out the IDs of threads that come later.
+            let new = if stays { Word::kept(id) } else { Word::NOTHING };
             record.word.overwrite(new.0, Self::RELEASE);
             if stays {
                 return;

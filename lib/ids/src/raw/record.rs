@@ -2,7 +2,7 @@
 //!
 //! | state | means | has the ID |
 //! | --- | --- | --- |
-//! | nothing | never had an ID, or it has moved along with a thread | no |
+//! | nothing | never had an ID, or a thread that went elsewhere has taken it away | no |
 //! | recent(i) | had `i` last; `i` may be held, kept by another record, or free | no |
 //! | lent(i) | a lease holds `i` and brings it back; the lease owns the word | the lease |
 //! | kept(i) | `i` waits for the next acquisition on the CPU | yes |
@@ -12,7 +12,7 @@
 //! | --- | --- | --- | --- | --- |
 //! | kept(i), marked(i) | lent(i) | acquisition here (fast path) | CAS | held |
 //! | lent(i) | kept(i) | release here by that lease (fast path) | store | kept |
-//! | lent(i) | recent(i) | any other release by that lease | store | kept elsewhere, or free |
+//! | lent(i) | nothing | any other release by that lease | store | kept elsewhere, or free |
 //! | nothing, recent(j) | lent(i) | acquisition here; `i` from elsewhere | CAS | held |
 //! | nothing, recent(j) | kept(i) | release here by a lease from elsewhere | CAS | kept |
 //! | kept(j), marked(j); j >= limit | lent(i), kept(i) | the last two; frees `j` | CAS | as there |

@@ -165,6 +165,27 @@ fn a_cpu_that_had_an_id_does_not_get_that_of_a_thread_that_comes() {
 }
 
 #[test]
+fn a_cpu_whose_lease_ended_elsewhere_has_no_recent_id() {
+    // The ID came along to CPU 1, and comes back with the next thread that moves.
+    let ids = recent_first(4, 2);
+    let held = ids.acquire(0).unwrap();
+    ids.release(1, held);
+    let held = ids.acquire(1).unwrap();
+    ids.release(0, held);
+    assert_eq!((kept(&ids, 0), kept(&ids, 1)), (Some(0), None));
+    audit(&ids, &[]);
+    // The ID of CPU 0 became free, since CPU 1 keeps one. That one can move to CPU 0 then.
+    let ids = recent_first(4, 3);
+    (0..2).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
+    let held = ids.acquire(0).unwrap();
+    ids.release(1, held);
+    assert_eq!((kept(&ids, 0), ids.in_use()), (None, 1));
+    ids.migrate(1, 0);
+    assert_eq!((kept(&ids, 0), kept(&ids, 1)), (Some(1), None));
+    audit(&ids, &[]);
+}
+
+#[test]
 fn the_fast_path_serves_threads_that_nothing_counts() {
     let ids = recent_first(4, 0);
     assert_eq!((visit(&ids, 2), ids.limit()), (0, 1));
