@@ -59,7 +59,7 @@ struct Node {
     next: SimU32,
     /// The NUMA node of the thread's CPU.
     domain: SimU32,
-    /// Hand-offs within the NUMA node in a row, up to this thread's.
+    /// Hand-offs within the NUMA node in a row while others were set aside, up to this thread's.
     run: SimU32,
 }
 

@@ -98,7 +98,11 @@ impl<const NUMA: bool> Native<NUMA> {
         let aside = node.flag.load(Relaxed);
         if scan == Scan::Kin {
             let kin = self.node(node.next.load(Relaxed));
-            kin.run.store(node.run.load(Relaxed) + 1, Relaxed);
+            // A thread queues with a run of 0, and nobody is kept waiting by a run while nobody is
+            // set aside.
+            if aside > GO {
+                kin.run.store(node.run.load(Relaxed) + 1, Relaxed);
+            }
             kin.flag.store(aside.max(GO), Release);
         } else if aside > GO {
             let end = &self.node(aside).next;

@@ -230,6 +230,22 @@ fn at_the_limit_those_set_aside_get_their_turn() {
 }
 
 #[test]
+fn hand_offs_count_only_while_a_waiter_is_set_aside() {
+    queue(&[2, 2, 2, 1, 2], |lock| {
+        assert_eq!(lock.scan_early(0), Scan::Kin);
+        lock.pass_to_kin(0, name(1), Scan::Kin);
+        assert_eq!(lock.nodes[1].run.load(Relaxed), 0);
+        assert_eq!(lock.scan_early(1), Scan::Kin);
+        lock.pass_to_kin(1, name(2), Scan::Kin);
+        assert_eq!(lock.nodes[2].run.load(Relaxed), 0);
+        // The next one sets number 3 aside.
+        assert_eq!(lock.scan_early(2), Scan::Kin);
+        lock.pass_to_kin(2, name(4), Scan::Kin);
+        assert_eq!(lock.nodes[4].run.load(Relaxed), 1);
+    });
+}
+
+#[test]
 fn an_empty_queue_is_replaced_by_those_set_aside() {
     queue(&[2, 0, 1, 2], |lock| {
         lock.scan_early(0);
