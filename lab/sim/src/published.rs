@@ -81,6 +81,8 @@ pub struct Row {
     pub placement: Option<Placement>,
     /// The published numbers, as far as there are any: columns, then ratios.
     pub published: Vec<Option<f64>>,
+    /// Their standard deviations, as far as these were published. Those of ratios are computed.
+    pub deviations: Vec<Option<f64>>,
     /// What is probably not modelled, if the simulation misses this row; empty if unknown.
     pub note: String,
 }
@@ -276,10 +278,14 @@ struct Fields<'a> {
 
 impl Fields<'_> {
     fn text(&self, heading: &str) -> &str {
-        let place = self.headings.iter().position(|&known| known == heading);
-        place
-            .and_then(|place| self.line.split(',').nth(place))
+        self.optional(heading)
             .unwrap_or_else(|| panic!("no {heading} in {}", self.line))
+    }
+
+    /// `None`: the file has no such column.
+    fn optional(&self, heading: &str) -> Option<&str> {
+        let place = self.headings.iter().position(|&known| known == heading);
+        place.and_then(|place| self.line.split(',').nth(place))
     }
 
     fn number(&self, heading: &str) -> f64 {
@@ -294,6 +300,7 @@ fn row(label: &str, threads: usize, published: [f64; 3]) -> Row {
         threads,
         placement: None,
         published: published.map(Some).to_vec(),
+        deviations: vec![None; published.len()],
         note: String::new(),
     }
 }
@@ -301,7 +308,18 @@ fn row(label: &str, threads: usize, published: [f64; 3]) -> Row {
 fn by_threads(fields: &Fields<'_>) -> Row {
     let numbers = ["stock", "cna", "speedup"].map(|heading| fields.number(heading));
     let threads = fields.number("threads") as usize;
-    row(fields.text("threads"), threads, numbers)
+    let deviation = |heading| fields.optional(heading).and_then(|text| text.parse().ok());
+    let deviations = deviation("stock_sd").zip(deviation("cna_sd"));
+    let deviations = deviations.map(|(stock, cna): (f64, f64)| {
+        // Of a quotient of two means that do not depend on each other.
+        let relative = (stock / numbers[0]).hypot(cna / numbers[1]);
+        [stock, cna, relative * numbers[2]].map(Some).to_vec()
+    });
+    let row = row(fields.text("threads"), threads, numbers);
+    Row {
+        deviations: deviations.unwrap_or(row.deviations),
+        ..row
+    }
 }
 
 /// A thread for each of the ten CPUs of a node: there were many more users than that.
@@ -344,6 +362,7 @@ fn by_config(fields: &Fields<'_>) -> Row {
             _ => Placement::Spread,
         }),
         published: vec![per_cpu, number("mm_cid"), local, None, speedup, slowdown],
+        deviations: vec![None; 6],
         ..row(label, threads, [0.0; 3])
     }
 }
@@ -404,6 +423,7 @@ mod tests {
             for row in &rows {
                 let columns = table.columns.len();
                 assert_eq!(row.published.len(), columns + table.ratios.len());
+                assert_eq!(row.deviations.len(), row.published.len());
                 // The published speed-up is rounded, and so are the columns.
                 for (published, ratio) in row.published[columns..].iter().zip(table.ratios) {
                     let column = |index: usize| row.published[index].unwrap();
@@ -421,6 +441,18 @@ mod tests {
                 assert_eq!(workload.takes(), locks::by_name(lock).unwrap().genre());
             }
         }
+    }
+
+    #[test]
+    fn deviations_are_read_where_they_were_published() {
+        let of = |table, row: usize| by_name(table).unwrap().rows()[row].deviations.clone();
+        let [stock, cna, speedup] = of("cna-lock2", 2)[..] else {
+            panic!("two columns and a ratio");
+        };
+        assert_eq!((stock, cna), (Some(0.234), Some(0.252)));
+        // 4.5 and 4.9 % of the columns.
+        assert!((speedup.unwrap() - 0.065).abs() < 0.001, "{speedup:?}");
+        assert_eq!(of("cna-open1", 2), [None; 3]);
     }
 
     #[test]
