@@ -49,6 +49,9 @@ pub(crate) enum How {
     /// A load that only a predicted branch depends on: the thread waits only if the line is
     /// elsewhere.
     Glance,
+    /// A step of a walk: the thread goes on at once, but its later stores become visible only after
+    /// the load is done.
+    Ahead,
     /// A store: it enters the store buffer, and the request for its line is sent at once. The
     /// thread does not wait.
     Store,
@@ -62,7 +65,7 @@ impl How {
     #[inline]
     pub(crate) fn kind(self) -> Kind {
         match self {
-            How::Load | How::Glance => Kind::Read,
+            How::Load | How::Glance | How::Ahead => Kind::Read,
             How::Store | How::Prefetch | How::Locked => Kind::Write,
         }
     }

@@ -22,6 +22,15 @@ pub trait Atomic: Sized + Send + Sync + core::fmt::Debug + 'static {
     fn glance(&self, order: Ordering) -> Self::Value {
         self.load(order)
     }
+    /// As [`load`](Self::load), for a step of a walk: nothing depends on the value but branches
+    /// that are predicted well and the addresses of further steps.
+    ///
+    /// A processor goes on with what follows before the value has come. Only later stores wait, as
+    /// they become visible after earlier loads are done. A simulator may do so too.
+    #[inline]
+    fn load_ahead(&self, order: Ordering) -> Self::Value {
+        self.load(order)
+    }
     /// Writes the value. On hardware this is a plain store, not a read-modify-write.
     fn store(&self, value: Self::Value, order: Ordering);
     /// As [`store`](Self::store), where it may race with another thread's read-modify-write.

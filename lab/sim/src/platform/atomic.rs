@@ -45,6 +45,11 @@ macro_rules! simulated_atomic {
                 self.0.load(Relaxed)
             }
             #[inline(always)]
+            fn load_ahead(&self, _: Ordering) -> $value {
+                access(self.0.as_ptr().addr(), How::Ahead);
+                self.0.load(Relaxed)
+            }
+            #[inline(always)]
             fn store(&self, value: $value, _: Ordering) {
                 access(self.0.as_ptr().addr(), How::Store);
                 self.0.store(value, Relaxed);

@@ -228,6 +228,35 @@ fn a_store_that_is_done_early_is_visible_after_those_before() {
 }
 
 #[test]
+fn a_step_of_a_walk_is_not_waited_for_but_later_stores_come_after_it() {
+    let arrival = costs().modified[2] / 2;
+    let said = play(move |shared, thread| match thread {
+        NEXT_SOCKET => shared.a.store(1, Relaxed),
+        0 => {
+            shared.b.store(1, Relaxed);
+            wait_until(LATER);
+            let step = time(|| assert_eq!(shared.a.load_ahead(Relaxed), 1));
+            shared.say(thread, step);
+            // It hits, and is visible when the load is done.
+            shared.b.store(2, Relaxed);
+        }
+        1 => {
+            wait_until(LATER + arrival + 2);
+            let seen = shared.b.load(Relaxed);
+            shared.say(thread, now() - LATER);
+            assert_eq!(seen, 2);
+        }
+        _ => {}
+    });
+    let costs = costs();
+    let nearby = costs.modified[0];
+    let mut said = said;
+    said.sort_unstable();
+    let visible = costs.modified[2];
+    assert_eq!(said, [(0, 0), (1, visible + nearby - nearby / 2)]);
+}
+
+#[test]
 fn a_store_overtakes_no_request_that_was_sent_before() {
     // Both are equally far from the line; the load is sent a moment earlier or later.
     for (earlier, expected) in [(true, 1), (false, 2)] {

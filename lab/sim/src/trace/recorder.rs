@@ -163,7 +163,7 @@ impl Recorder {
         };
         match served.how {
             How::Prefetch => return,
-            How::Store => {
+            How::Store | How::Ahead => {
                 let timeline = &mut self.timelines[thread];
                 if let Some(earlier) = timeline.draining
                     && earlier.answered > request.answered
@@ -171,6 +171,9 @@ impl Recorder {
                     request = earlier;
                 }
                 timeline.draining = Some(request);
+                if served.how == How::Ahead {
+                    return;
+                }
             }
             How::Load | How::Glance | How::Locked => {
                 if reach.is_some() {

@@ -100,7 +100,7 @@ impl World {
             match how {
                 How::Load => thread.now += cost,
                 // As any instruction that nothing waits for.
-                How::Glance | How::Prefetch => {}
+                How::Glance | How::Ahead | How::Prefetch => {}
                 How::Store => {
                     thread.drained = thread.drained.max(thread.now + cost);
                     line.delay_until(thread.drained);
@@ -165,6 +165,7 @@ impl World {
         match how {
             How::Load => self.step(address, How::Load, travelled),
             How::Glance => self.step(address, How::Glance, travelled),
+            How::Ahead => self.step(address, How::Ahead, travelled),
             How::Store => self.step(address, How::Store, travelled),
             How::Prefetch => self.step(address, How::Prefetch, travelled),
             How::Locked => self.step(address, How::Locked, travelled),
@@ -232,7 +233,7 @@ impl World {
         self.traffic.count(service);
         let answered = done.saturating_sub(travelled).max(from);
         let mut visible = answered;
-        if how.kind() == Kind::Read && service != Service::OwnCache {
+        if matches!(how, How::Load | How::Glance) && service != Service::OwnCache {
             thread.fetched = (address / LINE, answered);
         }
         match how {
@@ -249,6 +250,12 @@ impl World {
                 thread.now = now - travelled + 1;
                 // Until then no other core sees the value, whether it spins on the line or not.
                 line.delay_until(visible);
+            }
+            How::Ahead if service == Service::OwnCache => {}
+            How::Ahead => {
+                // It retires when the line is there, and stores come after it.
+                thread.drained = drained.max(answered);
+                thread.now = now - travelled;
             }
             How::Prefetch => thread.now = now - travelled,
             How::Locked => thread.now = answered + self.fabric.costs.rmw,

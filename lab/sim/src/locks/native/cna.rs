@@ -32,16 +32,17 @@ impl<const NUMA: bool> Native<NUMA> {
     }
 
     /// Looks for a waiter of the NUMA node behind `from`. Sets aside all before it, if it is found.
+    /// The processor predicts how the walk ends, and so waits for none of its loads.
     fn scan(&self, me: usize, from: u32) -> Scan {
         let node = &self.nodes[me];
         let domain = node.domain.load(Relaxed);
         let mut last = from;
         loop {
-            let candidate = self.node(last).next.load(Acquire);
+            let candidate = self.node(last).next.load_ahead(Acquire);
             if candidate == 0 {
                 return Scan::NobodyUpTo(last);
             }
-            if self.node(candidate).domain.load(Relaxed) == domain {
+            if self.node(candidate).domain.load_ahead(Relaxed) == domain {
                 if last != name(me) {
                     self.set_aside(node, last, candidate);
                 }

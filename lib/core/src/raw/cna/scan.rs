@@ -77,7 +77,7 @@ impl<P: Platform> Head<P> {
         let Search::UpTo(mut last) = self.search else {
             return;
         };
-        while let Some(candidate) = self.next(last) {
+        while let Some(candidate) = self.next_of_walk(last) {
             P::count(Event::ScanStep);
             let local = self.is_local(candidate);
             // The incremental scan looks at one waiter only. If that is remote, the one behind it
