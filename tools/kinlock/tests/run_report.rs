@@ -223,6 +223,18 @@ fn other_views_and_limits() {
     );
     let some = by(&["--min-contended", "5"]);
     assert!(some.contains("busy") && !some.contains("quiet"), "{some}");
+    // No row needs a reason, and no heading.
+    for view in ["lock", "caller"] {
+        let none = by(&["--by", view, "--min-contended", "100"]).replace('\n', " ");
+        assert!(
+            none.contains("no lock was found taken 100 times or more (--min-contended 100)")
+                && none.contains("the most was 5 times")
+                && !none.contains("total"),
+            "{none}"
+        );
+    }
+    let headless = by(&["--max", "0"]);
+    assert!(!headless.contains("total"), "{headless}");
     let file = place.file("text");
     let mut command = kinlock();
     command
@@ -310,7 +322,8 @@ fn a_signal_shows_it_while_the_program_runs() {
 #[test]
 fn what_finds_no_place_is_said() {
     let place = Place::new();
-    let output = place.run(&["--max", "2"], "many");
+    // The C library's locks have no room for a note.
+    let output = place.run(&["--lock", "pthread", "--max", "2"], "many");
     let table = text(&output.stderr);
     assert!(
         table.contains("the table is full: ") && table.contains("of further locks"),
@@ -327,6 +340,25 @@ fn what_finds_no_place_is_said() {
         dropped > 3600 && locked + dropped == 20_000,
         "{locked} {dropped}"
     );
+    // Ours have: they share an entry.
+    let output = place.run(&["--max", "2"], "many");
+    let table = text(&output.stderr);
+    assert!(
+        table.contains("nobody waited for share rows") && table.contains(" others)"),
+        "{table}"
+    );
+    let report = place.json();
+    assert_eq!(report["processes"][0]["dropped"]["locks"], 0);
+    let sum = |field: &str| {
+        locks(&report)
+            .iter()
+            .map(|l| l[field].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    let shared = locks(&report).iter().filter(|l| l["others"] != 0).count() as u64;
+    let (locked, others) = (sum("locked"), sum("others"));
+    assert_eq!((locked, shared), (20_000, 1));
+    assert_eq!(others + locks(&report).len() as u64 - shared, 20_000);
     // Those that end make room.
     place.run(&[], "short-lived");
     let report = place.json();
@@ -339,6 +371,40 @@ fn what_finds_no_place_is_said() {
     };
     assert_eq!((sum("locked"), sum("ended")), (20_000, 20_000));
     assert!(locks(&report).len() < 200);
+}
+
+/// How often the program takes its locks if it is asked for nothing in particular.
+const IN_ALL: u64 = 3631;
+
+/// A program may take many locks when it starts: those that it waits for later are found all the
+/// same, with the names and the callers that they have.
+#[test]
+fn locks_of_the_start_leave_room_for_what_matters() {
+    let place = Place::new();
+    for name in ALL {
+        let output = place.run(&["--lock", name], "many, and more");
+        assert_eq!(output.status.code(), Some(7), "{name}");
+        let report = place.json();
+        let busy = lock(&report, "busy");
+        assert_eq!(busy["contended"], 5, "{name}");
+        assert!(busy["locked"].as_u64() >= Some(9), "{name}: {busy:#}");
+        let waits = list(&busy["callers"]).iter().find(|c| c["contended"] == 5);
+        let frames = list(&waits.unwrap()["frames"]);
+        assert_eq!(frames[1]["function"], "worker_takes", "{name}");
+        // What our mutexes do is never lost. Spinlocks, and what is the C library's, have no room
+        // for a note.
+        let sum = |field: &str| {
+            let numbers = locks(&report).iter().map(|l| l[field].as_u64().unwrap());
+            numbers.sum::<u64>()
+        };
+        let dropped = &report["processes"][0]["dropped"]["locks"];
+        let (locked, dropped) = (sum("locked"), dropped.as_u64().unwrap());
+        assert_eq!(locked + dropped, 20_000 + IN_ALL, "{name}");
+        if name != "pthread" {
+            assert_eq!(sum("timeouts"), 1, "{name}");
+            assert!(dropped <= 4, "{name}: {dropped}");
+        }
+    }
 }
 
 const ALL: [&str; 3] = ["kinlock-mutex", "kinlock-spin", "pthread"];

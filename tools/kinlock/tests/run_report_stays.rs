@@ -4,7 +4,7 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -167,6 +167,16 @@ fn a_process_without_locks_is_a_line() {
 fn a_process_is_called_by_its_last_title() {
     let place = Place::new();
     place.run(&["renamed"]);
+    let program = place.json()["processes"][0]["program"].clone();
+    assert!(program.as_str().unwrap().contains("title"), "{program}");
+}
+
+/// Servers end their processes by signals.
+#[test]
+fn a_killed_process_is_called_by_the_title_of_its_last_new_lock() {
+    let place = Place::new();
+    let output = place.command(&["killed"]).output().unwrap();
+    assert_eq!(output.status.signal(), Some(libc::SIGKILL));
     let program = place.json()["processes"][0]["program"].clone();
     assert!(program.as_str().unwrap().contains("title"), "{program}");
 }

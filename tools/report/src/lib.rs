@@ -60,7 +60,7 @@
 //! | | `locks`, `domains`, `is_recorded` | numbers | maker |
 //! | | `begin` | ns, a point in time | maker |
 //! | | `end` | ns, a point in time | the thread that ends the process |
-//! | | `program` | bytes | maker, and again as `end` |
+//! | | `program` | bytes | any |
 //! | | `modules`, `locks_used`, `stacks_used`, `uses_used` | entries | any |
 //! | | `locks_freed`, `stacks_freed`, `uses_freed` | entries | any |
 //! | | `threads`, `records`, `ended` | threads, records, locks | any |
@@ -122,7 +122,7 @@ pub use classes::{bucket, class, class_range, end_of, waits_per_sample};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The version of the layout. It has to change with the layout, and with the meaning of a field.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock6");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock7");
 
 /// How many locks the table has room for, living and ended ones.
 pub const LOCKS: usize = 16384;
@@ -161,6 +161,10 @@ pub const THREAD_BITS: usize = 256;
 pub const ENDED: u64 = 1;
 /// In the place of an address or a key: the entry was in use, and is free again.
 pub const FREED: u64 = 2;
+/// The two lowest bits in the place of an address: the entry is for locks that have none of their
+/// own, since the table is nearly full and nobody was seen to wait for them. The other bits are the
+/// stack by which they were first taken.
+pub const OTHERS: u64 = 3;
 
 /// Set in the kind of a lock that is a spinlock. The other bits are the C library's kind of a
 /// mutex.
@@ -439,7 +443,8 @@ pub struct Tally {
 #[repr(C, align(64))]
 pub struct Lock {
     /// The address of the lock. With [`ENDED`] set: it has ended, or the entry is for several ended
-    /// locks that were first taken by the same callers. [`FREED`]: the entry is free again.
+    /// locks that were first taken by the same callers. With [`OTHERS`] set: the entry is for
+    /// several locks. [`FREED`]: the entry is free again.
     pub address: AtomicU64,
     /// A number that no lock before it had. 0: the entry is free.
     pub serial: AtomicU32,
@@ -493,7 +498,7 @@ pub struct Lock {
     pub tries: AtomicU64,
     /// How many of these calls found the lock taken.
     pub failed: AtomicU64,
-    /// How many ended locks the entry is for.
+    /// How many ended locks the entry is for, or how many [`OTHERS`].
     pub ended: AtomicU64,
 }
 
@@ -540,10 +545,10 @@ impl Use {
     }
 }
 
-// The layout of version 6. Whoever changes it has to change the version, too.
+// The layout of version 7. Whoever changes it has to change the version, too.
 const _: () = {
     use core::mem::offset_of;
-    assert!(MAGIC == u64::from_le_bytes(*b"kinlock6"));
+    assert!(MAGIC == u64::from_le_bytes(*b"kinlock7"));
     assert!(size_of::<Header>() == 4352 && offset_of!(Header, program) == 4236);
     assert!(size_of::<Module>() == 576 && size_of::<Thread>() == 128);
     assert!(size_of::<Lock>() == 1216 && offset_of!(Lock, locked) == 624);

@@ -176,5 +176,12 @@ int main(int count, char **words)
         take(1);
         strcpy(words[0], "another: title");
     }
+    if (strcmp(mode, "killed") == 0) {
+        static pthread_mutex_t other = PTHREAD_MUTEX_INITIALIZER;
+        take(1);
+        strcpy(words[0], "another: title");
+        pthread_mutex_lock(&other);
+        raise(SIGKILL);
+    }
     return 0;
 }

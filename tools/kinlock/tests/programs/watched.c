@@ -212,11 +212,13 @@ int main(int count, char **words)
         pthread_mutex_lock(&quiet), pthread_mutex_unlock(&quiet);
         return 3;
     }
-    if (strcmp(mode, "many") == 0) {
+    if (strncmp(mode, "many", 4) == 0) {
         pthread_mutex_t *all = calloc(20000, sizeof *all);
         for (int i = 0; i < 20000; i++)
             pthread_mutex_lock(all + i), pthread_mutex_unlock(all + i);
-        return 0;
+        if (strcmp(mode, "many") == 0)
+            return 0;
+        /* What follows the start-up locks is what matters. */
     }
     if (strcmp(mode, "short-lived") == 0) {
         for (int i = 0; i < 20000; i++) {

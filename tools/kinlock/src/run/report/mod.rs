@@ -3,6 +3,7 @@
 //! The library fills a table per process, in files in memory. They are [read](read) and given
 //! [names](symbols) here, after the program has ended, or on SIGUSR1.
 
+mod debug;
 mod folded;
 mod folder;
 mod read;
@@ -113,8 +114,18 @@ pub struct Process {
     ended_threads: EndedThreads,
     /// Files that are not there as they were loaded: their functions have no names.
     changed_files: Vec<String>,
+    /// Files whose functions have no names since they were stripped.
+    stripped_files: Vec<Stripped>,
     locks: Vec<Lock>,
     threads: Vec<Thread>,
+}
+
+/// A file without names.
+#[derive(Serialize)]
+pub struct Stripped {
+    file: String,
+    /// The package that has them, if that is known.
+    package: Option<String>,
 }
 
 /// Sums over threads.
@@ -146,6 +157,9 @@ pub struct Lock {
     is_ended: bool,
     /// How many ended locks it stands for, which the same callers took first.
     ended: u64,
+    /// How many locks it stands for that had no place of their own, and which the same callers
+    /// took first; 0: it is a lock.
+    others: u64,
     locked: u64,
     nested: u64,
     contended: u64,
@@ -222,6 +236,13 @@ pub struct Thread {
     /// From its first lock to its end, in seconds of the process.
     #[serde(skip)]
     life: [f64; 2],
+}
+
+impl Lock {
+    /// How many locks it stands for.
+    fn count(&self) -> u64 {
+        self.ended.max(self.others).max(1)
+    }
 }
 
 impl Process {
@@ -348,5 +369,25 @@ fn processes(folder: &Folder) -> anyhow::Result<Vec<Process>> {
     let now = Native::now();
     let mut processes = Vec::new();
     folder.for_each(|table, state| processes.push(read::process(table, state, now)))?;
+    name_packages(&mut processes);
     Ok(processes)
+}
+
+/// Says of stripped files which package has what was stripped.
+fn name_packages(processes: &mut [Process]) {
+    let all = processes.iter().flat_map(|process| &process.stripped_files);
+    let mut files: Vec<_> = all.map(|stripped| stripped.file.clone()).collect();
+    files.sort_unstable();
+    files.dedup();
+    if files.is_empty() {
+        return;
+    }
+    let packages = debug::packages(Path::new(debug::LISTS), &files);
+    for stripped in processes
+        .iter_mut()
+        .flat_map(|process| &mut process.stripped_files)
+    {
+        let at = files.binary_search(&stripped.file);
+        stripped.package = at.ok().and_then(|at| packages[at].clone());
+    }
 }

@@ -5,11 +5,11 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
-use kinlock_report::{BUCKETS, ENDED, FREED, SPIN, Table, end_of};
+use kinlock_report::{BUCKETS, ENDED, FREED, OTHERS, SPIN, Table, end_of};
 
 use super::folder::State;
 use super::symbols::{Frame, Module, Symbols};
-use super::{Caller, Dropped, EndedThreads, Lock, Process, Thread, Times, recorded};
+use super::{Caller, Dropped, EndedThreads, Lock, Process, Stripped, Thread, Times, recorded};
 
 fn get(number: &AtomicU64) -> u64 {
     number.load(Relaxed)
@@ -73,6 +73,7 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
         domains: get32(&header.domains),
         thread_count: get32(&header.threads),
         changed_files: symbols.changed_files(),
+        stripped_files: stripped_files(&symbols),
         dropped: Dropped {
             locks: get(&header.dropped_locks),
             stacks: get(&header.dropped_stacks),
@@ -91,6 +92,17 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
         locks,
         threads,
     }
+}
+
+fn stripped_files(symbols: &Symbols) -> Vec<Stripped> {
+    let files = symbols.stripped_files().into_iter();
+    let package = None;
+    files
+        .map(|file| Stripped {
+            file,
+            package: package.clone(),
+        })
+        .collect()
 }
 
 /// The uses of each lock, by its index plus 1.
@@ -209,8 +221,20 @@ fn lock(
     let changed = get(&from.changed) + sum.changed;
     let remote = get(&from.remote) + sum.remote;
     let contended = get(&from.contended) + sum.contended;
-    let address = get(&from.address) & !ENDED;
-    let is_ended = get(&from.address) & ENDED != 0;
+    let are_others = get(&from.address) & OTHERS == OTHERS;
+    let address = match are_others {
+        true => 0,
+        false => get(&from.address) & !ENDED,
+    };
+    let is_ended = get(&from.address) & OTHERS == ENDED;
+    let [ended, others] = match are_others {
+        true => [0, get(&from.ended)],
+        false => [get(&from.ended), 0],
+    };
+    let name = match are_others {
+        true => None,
+        false => symbols.variable(address),
+    };
     let by_token = |token: u32| {
         let thread = threads.iter().find(|thread| thread.number == token);
         thread.map_or(0, |thread| thread.id)
@@ -220,13 +244,15 @@ fn lock(
     let wait_ns = get(&from.wait_ns) + sum.wait_ns;
     let (waits, holds) = (counts(&from.waits), counts(&from.holds));
     Lock {
-        name: symbols
-            .variable(address)
-            .unwrap_or_else(|| format!("{address:#x}")),
+        name: name.unwrap_or_else(|| match are_others {
+            true => format!("{others} others"),
+            false => format!("{address:#x}"),
+        }),
         address,
         kind: kind(get32(&from.kind)),
         is_ended,
-        ended: get(&from.ended),
+        ended,
+        others,
         locked: get(&from.locked) + sum.locked,
         nested: get(&from.nested),
         contended,

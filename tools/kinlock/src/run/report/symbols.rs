@@ -2,7 +2,8 @@
 //!
 //! Many processes of one run load the same files, and a browser's symbol table has hundreds of
 //! megabytes. So each file is mapped, not copied, and read once per command ([`contents`]), and its
-//! symbols are sorted once, when the first name is asked for.
+//! symbols are sorted once, when the first name is asked for. A file that was stripped has its
+//! names elsewhere ([`debug`](super::debug)).
 //!
 //! # Invariants
 //!
@@ -11,7 +12,7 @@
 //!    reference for longer than the map itself.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -21,6 +22,8 @@ use memmap2::Mmap;
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSymbol, SymbolKind};
 use serde::Serialize;
+
+use super::debug::Places;
 
 /// A shared object of the program that was looked at.
 pub struct Module {
@@ -37,6 +40,8 @@ pub struct Module {
 struct Contents {
     path: PathBuf,
     data: Mmap,
+    /// What was stripped from it, if that is on this machine.
+    apart: OnceCell<Option<(PathBuf, Mmap)>>,
     /// Its debugging information, if it has any.
     loader: OnceCell<Option<Loader>>,
     functions: OnceCell<SymbolMap>,
@@ -54,7 +59,9 @@ struct SymbolMap {
 struct Symbol {
     address: u64,
     size: u64,
-    /// Where its name lies in the file.
+    /// The file that has its name: 0, or 1 for what was stripped from it.
+    file: usize,
+    /// Where its name lies in that file.
     name: usize,
     length: usize,
 }
@@ -104,8 +111,15 @@ impl Module {
     fn symbol(&self, address: u64, kind: SymbolKind) -> Option<(u64, String)> {
         let contents = self.contents()?;
         let symbol = contents.symbols(kind).at(address)?;
-        let name = &contents.data[symbol.name..][..symbol.length];
+        let file = contents.files().nth(symbol.file)?;
+        let name = &file[symbol.name..][..symbol.length];
         Some((symbol.address, String::from_utf8_lossy(name).into_owned()))
+    }
+
+    /// Whether the file was stripped, and what was stripped is not on this machine.
+    fn is_stripped(&self) -> bool {
+        let contents = self.contents();
+        contents.is_some_and(|contents| !contents.files().any(has_symbols))
     }
 }
 
@@ -125,9 +139,7 @@ fn contents(path: &Path, build_id: &[u8]) -> Option<Rc<Contents>> {
 impl Contents {
     /// `None` if it is not the file that was loaded.
     fn read(path: &Path, build_id: &[u8]) -> Option<Self> {
-        let file = File::open(path).ok()?;
-        // SAFETY: invariant 1.
-        let data = unsafe { Mmap::map(&file) }.ok()?;
+        let data = mapped(path)?;
         let has = parse(&data)?.build_id().ok().flatten().unwrap_or_default();
         // A file whose ID the program could not read is taken for the one that was loaded.
         if !build_id.is_empty() && has != build_id {
@@ -136,14 +148,42 @@ impl Contents {
         Some(Contents {
             path: path.to_owned(),
             data,
+            apart: OnceCell::new(),
             loader: OnceCell::new(),
             functions: OnceCell::new(),
             variables: OnceCell::new(),
         })
     }
 
+    /// What was stripped from the file, looked for if something was.
+    fn apart(&self) -> Option<&(PathBuf, Mmap)> {
+        let find = || {
+            let file = parse(&self.data)?;
+            if has_lines(&file) && file.symbol_table().is_some() {
+                return None;
+            }
+            let path = Places::usual().of(&self.path, &file)?;
+            let data = mapped(&path)?;
+            parse(&data).is_some().then_some((path, data))
+        };
+        self.apart.get_or_init(find).as_ref()
+    }
+
+    /// The file, and what was stripped from it.
+    fn files(&self) -> impl Iterator<Item = &[u8]> {
+        let apart = self.apart().map(|(_, data)| &data[..]);
+        [&self.data[..]].into_iter().chain(apart)
+    }
+
     fn loader(&self) -> Option<&Loader> {
-        let load = || Loader::new(&self.path).ok();
+        let load = || {
+            let (path, data) = match self.apart() {
+                Some((path, data)) if !has_lines(&parse(&self.data)?) => (path, data),
+                _ => (&self.path, &self.data),
+            };
+            let common = parse(data).and_then(|file| Places::usual().common(path, &file));
+            Loader::new_with_sup(path, common).ok()
+        };
         self.loader.get_or_init(load).as_ref()
     }
 
@@ -152,32 +192,51 @@ impl Contents {
             SymbolKind::Text => &self.functions,
             _ => &self.variables,
         };
-        map.get_or_init(|| SymbolMap::read(&self.data, kind))
+        map.get_or_init(|| SymbolMap::read(self.files(), kind))
     }
+}
+
+fn mapped(path: &Path) -> Option<Mmap> {
+    let file = File::open(path).ok()?;
+    // SAFETY: invariant 1.
+    unsafe { Mmap::map(&file) }.ok()
 }
 
 fn parse(data: &[u8]) -> Option<ElfFile64<'_>> {
     ElfFile64::parse(data).ok()
 }
 
+/// Whether a file tells lines of sources.
+fn has_lines(file: &ElfFile64<'_>) -> bool {
+    file.section_by_name(".debug_info").is_some()
+}
+
+fn has_symbols(data: &[u8]) -> bool {
+    parse(data).is_some_and(|file| file.symbol_table().is_some())
+}
+
 impl SymbolMap {
-    fn read(data: &[u8], kind: SymbolKind) -> Self {
-        let file = parse(data);
-        let all = file
-            .iter()
-            .flat_map(|f| f.symbols().chain(f.dynamic_symbols()));
-        let fitting = all.filter(|s| s.kind() == kind && s.is_definition() && s.address() != 0);
-        let named = fitting.filter_map(|s| {
-            let name = s.name_bytes().ok()?;
-            Some(Symbol {
-                address: s.address(),
-                size: s.size(),
-                // A name is a part of the data.
-                name: name.as_ptr().addr().checked_sub(data.as_ptr().addr())?,
-                length: name.len(),
-            })
-        });
-        Self::new(named.collect())
+    fn read<'a>(files: impl Iterator<Item = &'a [u8]>, kind: SymbolKind) -> Self {
+        let mut symbols = Vec::new();
+        for (number, data) in files.enumerate() {
+            let file = parse(data);
+            let all = file
+                .iter()
+                .flat_map(|f| f.symbols().chain(f.dynamic_symbols()));
+            let fitting = all.filter(|s| s.kind() == kind && s.is_definition() && s.address() != 0);
+            symbols.extend(fitting.filter_map(|s| {
+                let name = s.name_bytes().ok()?;
+                Some(Symbol {
+                    address: s.address(),
+                    size: s.size(),
+                    file: number,
+                    // A name is a part of the data.
+                    name: name.as_ptr().addr().checked_sub(data.as_ptr().addr())?,
+                    length: name.len(),
+                })
+            }));
+        }
+        Self::new(symbols)
     }
 
     fn new(mut symbols: Vec<Symbol>) -> Self {
@@ -223,6 +282,8 @@ impl Symbol {
 pub struct Symbols {
     modules: Vec<Module>,
     known: HashMap<u64, Vec<Frame>>,
+    /// Stripped files in which something was asked for.
+    stripped: BTreeSet<PathBuf>,
 }
 
 impl Symbols {
@@ -230,6 +291,7 @@ impl Symbols {
         Symbols {
             modules,
             known: HashMap::new(),
+            stripped: BTreeSet::new(),
         }
     }
 
@@ -244,26 +306,44 @@ impl Symbols {
         changed.map(|m| m.path.display().to_string()).collect()
     }
 
+    /// Files that have no names for what was asked for until now, since they are stripped.
+    pub fn stripped_files(&self) -> Vec<String> {
+        let paths = self.stripped.iter();
+        paths.map(|path| path.display().to_string()).collect()
+    }
+
+    /// Notes that an address of a module has no name.
+    fn note_nameless(&mut self, address: u64) {
+        let module = self.module(address).filter(|module| module.is_stripped());
+        if let Some(path) = module.map(|module| module.path.clone()) {
+            self.stripped.insert(path);
+        }
+    }
+
     /// The calls that return to an address, innermost first.
     pub fn calls(&mut self, back: u64) -> &[Frame] {
         if !self.known.contains_key(&back) {
-            let frames = self.look_up(back);
+            let (frames, is_named) = self.look_up(back);
+            if !is_named {
+                self.note_nameless(back - 1);
+            }
             self.known.insert(back, frames);
         }
         &self.known[&back]
     }
 
-    fn look_up(&self, back: u64) -> Vec<Frame> {
+    /// Those calls, and whether they have names.
+    fn look_up(&self, back: u64) -> (Vec<Frame>, bool) {
         // A call may be the last instruction of a function.
         let pc = back - 1;
-        let unknown = |function| {
+        let one = |function| {
             vec![Frame {
                 function,
                 ..Frame::default()
             }]
         };
         let Some(module) = self.module(pc) else {
-            return unknown(format!("{back:#x}"));
+            return (one(format!("{back:#x}")), false);
         };
         let address = pc.wrapping_sub(module.bias);
         let mut frames = inlined(module, address);
@@ -275,19 +355,22 @@ impl Symbols {
             }
             Some(_) => {}
             None => {
+                let is_named = outer.is_some();
                 let nameless = || format!("{}+{:#x}", module.name(), back - module.bias);
-                return unknown(outer.unwrap_or_else(nameless));
+                return (one(outer.unwrap_or_else(nameless)), is_named);
             }
         }
-        frames
+        (frames, true)
     }
 
     /// The name of a variable, with an offset into it.
-    pub fn variable(&self, address: u64) -> Option<String> {
+    pub fn variable(&mut self, address: u64) -> Option<String> {
         let module = self.module(address)?;
         let at = address.wrapping_sub(module.bias);
         let Some((start, name)) = module.symbol(at, SymbolKind::Data) else {
-            return Some(format!("{}+{at:#x}", module.name()));
+            let name = format!("{}+{at:#x}", module.name());
+            self.note_nameless(address);
+            return Some(name);
         };
         let name = short(&demangled(&name));
         Some(match at - start {
@@ -400,6 +483,7 @@ mod tests {
         let symbol = |(address, size): (u64, u64), name| Symbol {
             address,
             size,
+            file: 0,
             name,
             length: 0,
         };

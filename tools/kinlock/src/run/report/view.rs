@@ -1,13 +1,13 @@
 //! The report as people read it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use kinlock_cli::report::table::{Table, wrapped};
 use kinlock_cli::report::units::{grouped, percent, time};
 
 use super::symbols::{Frame, is_wrapper, short};
-use super::{Caller, Lock, Process, Report, Times, View};
+use super::{Caller, Lock, Process, Report, Stripped, Times, View};
 
 /// Which rows there are.
 pub struct Options {
@@ -106,11 +106,7 @@ impl Options {
             process.pid,
             process.lock,
             counted(process.thread_count.into(), "thread", "threads"),
-            counted(
-                process.locks.iter().map(|lock| lock.ended.max(1)).sum(),
-                "lock",
-                "locks"
-            ),
+            counted(process.locks.iter().map(Lock::count).sum(), "lock", "locks"),
             counted(locked, "time", "times"),
             time(1e9 * process.seconds),
             percent(contended as f64 / (locked + timeouts).max(1) as f64),
@@ -132,6 +128,9 @@ impl Options {
             .iter()
             .filter(|lock| lock.contended >= self.least);
         let mut all: Vec<&Lock> = all.collect();
+        if all.is_empty() {
+            return self.no_locks(process, out);
+        }
         all.sort_by_key(|lock| std::cmp::Reverse((lock.wait.total_ns, lock.locked)));
         let left = all.len().saturating_sub(self.max);
         all.truncate(self.max);
@@ -176,6 +175,19 @@ impl Options {
                 }
             }
         }
+        if by_place.is_empty() {
+            return match process
+                .locks
+                .iter()
+                .any(|lock| lock.contended >= self.least)
+            {
+                true => Ok(writeln!(
+                    out,
+                    "no callers: they need glibc 2.35 or later, and room in the table"
+                )?),
+                false => self.no_locks(process, out),
+            };
+        }
         let mut rows: Vec<_> = by_place.into_iter().collect();
         rows.sort_by_key(|(_, (sum, _))| std::cmp::Reverse((sum.wait_ns, sum.hold_ns)));
         let left = rows.len().saturating_sub(self.max);
@@ -203,6 +215,10 @@ impl Options {
         let left = rows.len().saturating_sub(self.max);
         rows.truncate(self.max);
         let ended = &process.ended_threads;
+        if process.threads.is_empty() && ended.count == 0 {
+            writeln!(out, "no thread found a place in the table")?;
+            return Ok(());
+        }
         let others = (ended.count > 0).then(|| {
             let average = ended.wait_ns.checked_div(ended.contended).unwrap_or(0);
             vec![
@@ -240,6 +256,24 @@ impl Options {
                 "{left} more threads; --max {} shows them",
                 self.max + left
             )?;
+        }
+        Ok(())
+    }
+}
+
+impl Options {
+    /// Why there is no row.
+    fn no_locks(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+        let most = process.locks.iter().map(|lock| lock.contended).max();
+        match most {
+            None => writeln!(out, "no lock found a place in the table")?,
+            Some(most) => writeln!(
+                out,
+                "no lock was found taken {} or more (--min-contended {}): the most was {}",
+                counted(self.least, "time", "times"),
+                self.least,
+                counted(most, "time", "times")
+            )?,
         }
         Ok(())
     }
@@ -315,7 +349,11 @@ fn of_times(times: &Times) -> [String; 4] {
     })
 }
 
+/// A table, unless it has no rows.
 fn print(headings: &[&str], rows: Vec<Vec<String>>, out: &mut dyn Write) -> anyhow::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
     let headings = headings.iter().map(|&heading| heading.to_owned()).collect();
     let table = Table { headings, rows };
     let text = table.text(1..table.headings.len());
@@ -328,6 +366,7 @@ const NAME: usize = 24;
 
 fn name(lock: &Lock) -> String {
     let name = match lock.ended {
+        0 if lock.others > 0 => format!("({} others)", grouped(lock.others)),
         0 => lock.name.clone(),
         1 => format!("{} (ended)", lock.name),
         n => format!("({n} that ended)"),
@@ -367,14 +406,21 @@ pub fn place(frames: &[Frame]) -> String {
 
 /// Some calls, innermost first.
 fn path(frames: &[Frame]) -> String {
-    // The outermost calls, with which threads begin, tell nothing.
-    let begins = |frame: &&Frame| !frame.function.starts_with("libc.so.6+");
-    let frames = beyond_wrappers(frames).iter().take_while(begins).take(4);
+    let frames = beyond_wrappers(frames).iter();
+    let frames = frames.take_while(|frame| !begins_thread(frame)).take(4);
     let calls: Vec<_> = frames.map(one).collect();
     match calls.is_empty() {
         true => "unknown".to_owned(),
         false => calls.join(" < "),
     }
+}
+
+/// Whether it is one of the outermost calls, with which threads begin: they tell nothing. The C
+/// library's may have names or not.
+fn begins_thread(frame: &Frame) -> bool {
+    let begins = ["libc.so.6+", "__libc_start_", "__clone", "clone3"];
+    let name = frame.function.as_str();
+    name == "start_thread" || begins.iter().any(|begin| name.starts_with(begin))
 }
 
 /// What else there is to say of a lock.
@@ -458,11 +504,50 @@ fn notes(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
             "there was no memory for a part of the table: /dev/shm is full"
         )?;
     }
+    let others: u64 = process.locks.iter().map(|lock| lock.others).sum();
+    if others > 0 {
+        writeln!(
+            out,
+            "the table is nearly full: {} that nobody waited for share rows, one for each call \
+             stack",
+            counted(others, "lock", "locks")
+        )?;
+    }
     for file in &process.changed_files {
         writeln!(
             out,
             "no names from {file}: it cannot be read, or is not what was loaded"
         )?;
+    }
+    stripped(process, out)
+}
+
+/// How to get names for stripped files. Where threads begin, in the C library, is not shown.
+fn stripped(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+    let all = process.stripped_files.iter();
+    let shown = all.filter(|stripped| !stripped.file.ends_with("/libc.so.6"));
+    let (packed, others): (Vec<_>, Vec<_>) = shown.partition(|s| s.package.is_some());
+    let files = |of: &[&Stripped]| {
+        let files = of.iter().map(|stripped| stripped.file.as_str());
+        files.collect::<Vec<_>>().join(", ")
+    };
+    if !packed.is_empty() {
+        let packages: BTreeSet<_> = packed.iter().filter_map(|s| s.package.as_deref()).collect();
+        let line = format!(
+            "stripped, so without names: {}; with Debian's archive of debug symbols among the \
+             sources: apt install {}",
+            files(&packed),
+            packages.into_iter().collect::<Vec<_>>().join(" ")
+        );
+        writeln!(out, "{}", wrapped(&line, "    "))?;
+    }
+    if !others.is_empty() {
+        let line = format!(
+            "stripped, so without names: {}; install the debug symbols of their packages, or fetch \
+             them by debuginfod-find debuginfo FILE, or build with -g and without strip",
+            files(&others)
+        );
+        writeln!(out, "{}", wrapped(&line, "    "))?;
     }
     Ok(())
 }

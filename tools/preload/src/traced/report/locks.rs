@@ -1,12 +1,15 @@
-//! Entries of locks, and merging those of locks that end.
+//! Entries of locks, sharing them where they become scarce, and merging those of locks that end.
 
 use super::entries::{Array, add, merge, number_at, places, scattered};
-use super::memory::provide;
-use super::modules;
-use super::object::Object;
-use super::uses::use_of;
-use core::sync::atomic::{AtomicU32, Ordering::*};
-use kinlock_report::{ENDED, FREED, LOCKS, Lock, Table};
+use super::memory::{self, TAGS, provide};
+use super::object::{Marks, Object};
+use super::threads::name_program;
+use super::uses::{stack_of, use_of};
+use super::{modules, unwind};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
+use kinlock_report::{ENDED, FREED, LOCKS, Lock, OTHERS, STACKS, Table};
 
 /// The entry of a lock, and its index plus 1.
 #[inline]
@@ -33,17 +36,18 @@ pub(super) fn lock_of_holder<'a>(table: &'a Table, object: Object<'_>) -> Option
 fn new_serial() -> u32 {
     static SERIALS: AtomicU32 = AtomicU32::new(0);
     loop {
-        let serial = SERIALS.fetch_add(1, Relaxed).wrapping_add(1);
+        let serial = SERIALS.fetch_add(1, Relaxed).wrapping_add(1) & !OTHER;
         if serial != 0 {
             return serial;
         }
     }
 }
 
-#[cold]
-#[inline(never)]
-fn new_lock<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)> {
-    let locks = Array {
+/// All entries.
+fn entries<'a>(
+    table: &'a Table,
+) -> Array<'a, impl Fn(usize) -> &'a AtomicU64, impl Fn(usize) -> bool> {
+    Array {
         index: &table.lock_index,
         used: &table.header.locks_used,
         freed: &table.header.locks_freed,
@@ -51,14 +55,115 @@ fn new_lock<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)>
         hash_of: |key| scattered(key & !ENDED),
         key_at: |at: usize| &table.locks[at].address,
         provide: |at: usize| provide(table, &table.locks[at]),
-    };
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn new_lock<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)> {
     let fill = |at: usize| {
         table.locks[at].kind.store(object.kind, Relaxed);
         table.locks[at].serial.store(new_serial(), Relaxed);
     };
-    let (at, _) = locks.place(table, object.address, fill)?;
+    let (at, _) = entries(table).place(table, object.address, fill)?;
     // So that a lock that is a static variable of a shared object can be named.
     modules::note(table, object.address);
+    name_program(&table.header);
+    Some((at as u32 + 1, &table.locks[at]))
+}
+
+// ---- locks without an entry -----------------------------
+
+/// From how many entries in use on a lock gets one only if it seems to matter.
+const CROWDED: u32 = LOCKS as u32 / 4 * 3;
+/// Then a lock without a wait gets an entry at one in so many acquisitions.
+const ADMITTED: u32 = 64;
+
+/// Set in the serial number that a lock notes which has no entry: the rest of the number is the
+/// table's tag and the stack of those like it.
+const OTHER: u32 = 1 << 31;
+const STACK_BITS: u32 = 16;
+
+const _: () = assert!(STACKS < 1 << STACK_BITS && TAGS <= 1 << (31 - STACK_BITS));
+
+/// What a lock without an entry notes in the place of a serial number.
+fn note_of(stack: u32) -> u32 {
+    OTHER | (memory::tag() as u32) << STACK_BITS | stack
+}
+
+/// The stack of those like it, if a lock has noted one, of this table.
+fn noted_stack(serial: u32) -> Option<u32> {
+    let stack = serial & ((1 << STACK_BITS) - 1);
+    (serial & OTHER != 0 && serial == note_of(stack)).then_some(stack)
+}
+
+/// The entry that a lock shares with others, and its index plus 1, if it does: the table is nearly
+/// full, and the lock has not been seen to matter. `waits`: a thread has waited for it.
+///
+/// A program may take many thousands of locks when it starts, and never again. What it takes later
+/// must find a place, too. So the last quarter of the entries is for locks that are waited for, and
+/// for those that are taken often; the others share one entry per stack by which they were first
+/// taken, and nothing that they do is lost. Called by the lock's holder.
+pub(super) fn shared_entry<'a>(
+    table: &'a Table,
+    object: Object<'_>,
+    marks: Marks<'_>,
+    waits: bool,
+) -> Option<(u32, &'a Lock)> {
+    let noted = noted_stack(marks.serial.load(Relaxed));
+    if noted.is_none() && !is_crowded(table) || lock_at(table, object.address).is_some() {
+        return None;
+    }
+    if matters(waits) {
+        if let Some((_, own)) = new_lock(table, object) {
+            if let Some(stack) = noted {
+                own.first.store(stack, Relaxed);
+                if let Some((_, shared)) = entry_of_others(table, stack, object.kind) {
+                    shared.ended.fetch_sub(1, Relaxed);
+                }
+            }
+            return None;
+        }
+    }
+    let stack = noted.unwrap_or_else(|| stack_of(table, &unwind::capture()));
+    let shared = entry_of_others(table, stack, object.kind)?;
+    if noted.is_none() {
+        add(&shared.1.ended, 1);
+        marks.serial.store(note_of(stack), Relaxed);
+    }
+    Some(shared)
+}
+
+fn is_crowded(table: &Table) -> bool {
+    let header = &table.header;
+    let used = header.locks_used.load(Relaxed);
+    used.saturating_sub(header.locks_freed.load(Relaxed)) >= CROWDED
+}
+
+/// Whether a lock that has no entry is to get one.
+fn matters(waits: bool) -> bool {
+    waits || Native::random() % ADMITTED == 0
+}
+
+/// Whether a lock that can note nothing stays without an entry, so that what it does is lost.
+pub(super) fn is_left_out(table: &Table, object: Object<'_>, waits: bool) -> bool {
+    is_crowded(table) && lock_at(table, object.address).is_none() && !matters(waits)
+}
+
+/// The entry that a lock shares with others, if it has noted that. Called by any thread.
+pub(super) fn noted_entry<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)> {
+    let stack = noted_stack(object.marks?.serial.load(Relaxed))?;
+    entry_of_others(table, stack, object.kind)
+}
+
+/// The entry for locks without one that were first taken by a stack, and its index plus 1.
+fn entry_of_others(table: &Table, stack: u32, kind: u32) -> Option<(u32, &Lock)> {
+    let fill = |at: usize| {
+        table.locks[at].kind.store(kind, Relaxed);
+        table.locks[at].first.store(stack, Relaxed);
+    };
+    let key = u64::from(stack) << 2 | OTHERS;
+    let (at, _) = entries(table).place(table, key, fill)?;
     Some((at as u32 + 1, &table.locks[at]))
 }
 

@@ -18,6 +18,7 @@ use super::memory::{
     Errno, FAILED, FORK, HAS_DOMAINS, MADE, MAKING, NOT_MADE, TABLE, TAGS, errno, has_memory,
     system_call, table,
 };
+use super::threads::name_program;
 use super::{modules, record, tally};
 use crate::{environment, thread};
 use core::fmt::{self, Write};
@@ -366,15 +367,6 @@ fn fill_header(table: &Table, locks: u32) {
     HAS_DOMAINS.store(domains > 1, Relaxed);
     name_program(header);
     header.magic.store(MAGIC, Release);
-}
-
-/// Stores what the program is called.
-fn name_program(header: &Header) {
-    let room = header.program.len() - 1;
-    let name = environment::program().iter().copied().chain([0; 64]);
-    for (to, from) in header.program.iter().zip(name.take(room)) {
-        to.store(from, Relaxed);
-    }
 }
 
 /// The name of a file. It is in a static buffer, since the stack may be as small as the C library

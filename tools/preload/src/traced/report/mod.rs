@@ -145,6 +145,19 @@ pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
     if !is_taken {
         return not_taken(table, object, outcome);
     }
+    let waits = outcome.waited.is_some();
+    match object.marks {
+        Some(marks) => {
+            if let Some((index, lock)) = locks::shared_entry(table, object, marks, waits) {
+                return count_shared(table, index, lock, object, marks, outcome);
+            }
+        }
+        None if locks::is_left_out(table, object, waits) => {
+            // A recursive lock that is taken again is the same acquisition.
+            return add(&table.header.dropped_locks, u64::from(!object.is_nested));
+        }
+        None => {}
+    }
     if object.is_nested || outcome.is_try {
         let Some((_, lock)) = lock_of_holder(table, object) else {
             return add(&table.header.dropped_locks, 1);
@@ -352,6 +365,41 @@ fn without_tally(table: &Table, object: Object<'_>, marks: Marks<'_>, waited: Op
     }
 }
 
+/// Counts an acquisition of a lock that shares its entry with others. The hold is not measured.
+#[cold]
+#[inline(never)]
+fn count_shared(
+    table: &Table,
+    index: u32,
+    lock: &Lock,
+    object: Object<'_>,
+    marks: Marks<'_>,
+    outcome: Outcome,
+) {
+    if outcome.is_try {
+        add(&lock.tries, 1);
+    }
+    if object.is_nested {
+        return add(&lock.nested, 1);
+    }
+    add(&lock.locked, 1);
+    match thread(table) {
+        Some(thread) => bump(&thread.locked, 1),
+        None => add(&table.header.dropped_threads, 1),
+    }
+    let token = token();
+    let number = token as usize % kinlock_report::THREAD_BITS;
+    lock.threads[number / 64].fetch_or(1 << (number % 64), Relaxed);
+    let last = marks.last.load(Relaxed);
+    if last != token {
+        marks.last.store(token, Relaxed);
+        hand_off(last, marks, &lock.changed, &lock.remote, add);
+    }
+    if let Some(wait) = outcome.waited {
+        note_wait(table, index, lock, wait);
+    }
+}
+
 /// The entry of the lock of a tally, and its index plus 1.
 fn entry<'a>(table: &'a Table, tally: &Tally) -> Option<(u32, &'a Lock)> {
     let index = tally.lock.load(Relaxed);
@@ -410,7 +458,8 @@ fn measured_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
 /// Counts an acquisition that has failed.
 #[cold]
 fn not_taken(table: &Table, object: Object<'_>, outcome: Outcome) {
-    let Some((index, lock)) = lock_at(table, object.address) else {
+    let entry = lock_at(table, object.address).or_else(|| locks::noted_entry(table, object));
+    let Some((index, lock)) = entry else {
         return;
     };
     if outcome.is_try {

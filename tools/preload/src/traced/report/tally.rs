@@ -139,6 +139,8 @@ pub(super) fn new<'a>(
 fn settle(table: &Table, owner: &Owner, tally: &Tally) {
     let lock = table.lock_of(tally).map(|at| &table.locks[at]);
     tally.serial.store(0, Relaxed);
+    // A lock of zeros at the same address must not be taken for this tally's.
+    tally.address.store(0, Relaxed);
     record::forget(owner, tally);
     let waits = &owner.waits[tally_index(owner, tally)];
     let [locked, changed, remote, contended, wait_ns] = [

@@ -2,17 +2,28 @@
 
 use super::entries::{add, merge};
 use super::memory::{Errno, is_present, provide};
+use crate::environment;
 use crate::thread::token;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
-use kinlock_report::{THREADS, Table, Thread};
+use kinlock_report::{Header, THREADS, Table, Thread};
 
 /// The entry of the calling thread. It is added if it is missing; `None`: there is no room.
 pub(super) fn thread(table: &Table) -> Option<&Thread> {
     let token = token();
     thread_of(table, token).or_else(|| new_thread(table, token))
+}
+
+/// Stores what the program is called now. Servers give each of their processes a title, often after
+/// its first lock, and may be killed: so the name is stored again with each new thread and lock.
+pub(super) fn name_program(header: &Header) {
+    let room = header.program.len() - 1;
+    let name = environment::program().iter().copied().chain([0; 64]);
+    for (to, from) in header.program.iter().zip(name.take(room)) {
+        to.store(from, Relaxed);
+    }
 }
 
 /// How many entries to search for a thread's, from the one that its token chooses.
@@ -51,6 +62,7 @@ fn new_thread(table: &Table, token: u32) -> Option<&Thread> {
         forget_ended(table, thread);
     }
     await_end();
+    name_program(&table.header);
     table.header.threads.fetch_add(1, Relaxed);
     thread.begin.store(Native::now(), Relaxed);
     let mut name = [0_u8; 16];

@@ -1,0 +1,249 @@
+//! Debugging information that lies apart from its file: distributions strip what they pack, and
+//! pack what they strip for those who ask for it.
+//!
+//! It is looked for where debuggers look for it, in this order:
+//!
+//! 1. below `/usr/lib/debug/.build-id`, by the build ID;
+//! 2. by the name in the file's section `.gnu_debuglink`: beside the file, in the folder `.debug`
+//!    there, and below `/usr/lib/debug` in a folder named like the file's;
+//! 3. in the cache of debuginfod, by the build ID. Nothing is fetched: a report is made at once,
+//!    also where there is no network.
+//!
+//! What is found by a name may belong to another build. So its build ID has to be the file's, or,
+//! where there is none, its checksum the one in the link.
+//!
+//! # Invariants
+//!
+//! 1. As in `symbols.rs`: a map of a file is private and only read.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
+use object::Object;
+use object::read::elf::ElfFile64;
+
+/// Where to look.
+pub struct Places {
+    /// Folders such as `/usr/lib/debug`.
+    roots: Vec<PathBuf>,
+    /// The cache of debuginfod.
+    cache: Option<PathBuf>,
+}
+
+impl Places {
+    /// Those of this machine and this user.
+    pub fn usual() -> Self {
+        let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+        let home = |below: &str| set("HOME").map(|home| Path::new(&home).join(below));
+        let cache = match set("DEBUGINFOD_CACHE_PATH") {
+            Some(path) => Some(path.into()),
+            None => set("XDG_CACHE_HOME")
+                .map(PathBuf::from)
+                .or_else(|| home(".cache"))
+                .map(|caches| caches.join("debuginfod_client")),
+        };
+        Places {
+            roots: vec!["/usr/lib/debug".into()],
+            cache,
+        }
+    }
+
+    /// The file with what was stripped from the file at `path`.
+    pub fn of(&self, path: &Path, file: &ElfFile64<'_>) -> Option<PathBuf> {
+        let id = build_id(file);
+        let by_id = self.by_id(id);
+        by_id.or_else(|| {
+            let (name, checksum) = file.gnu_debuglink().ok()??;
+            let is_its = |other: &PathBuf| is_of(other, id, checksum);
+            self.by_name(path, name).into_iter().find(is_its)
+        })
+    }
+
+    fn by_id(&self, id: &[u8]) -> Option<PathBuf> {
+        let (first, rest) = id.split_first()?;
+        let below = format!(".build-id/{}/{}.debug", hex(&[*first]), hex(rest));
+        let roots = self.roots.iter().map(|root| root.join(&below));
+        let cached = self
+            .cache
+            .iter()
+            .map(|cache| cache.join(hex(id)).join("debuginfo"));
+        // The cache notes by an empty file that no server has it.
+        let is_there = |path: &PathBuf| fs::metadata(path).is_ok_and(|data| data.len() > 0);
+        roots.chain(cached).find(is_there)
+    }
+
+    fn by_name(&self, path: &Path, name: &[u8]) -> Vec<PathBuf> {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let (Some(folder), name) = (path.parent(), OsStr::from_bytes(name)) else {
+            return Vec::new();
+        };
+        let below = folder.strip_prefix("/").unwrap_or(folder);
+        let beside = [folder.join(name), folder.join(".debug").join(name)];
+        let roots = self.roots.iter().map(|root| root.join(below).join(name));
+        let all = beside.into_iter().chain(roots);
+        // A file may be its own namesake.
+        all.filter(|found| *found != path).collect()
+    }
+
+    /// The file with what several files have in common, to which the debugging information in
+    /// `path` refers.
+    pub fn common(&self, path: &Path, file: &ElfFile64<'_>) -> Option<PathBuf> {
+        let (name, id) = file.gnu_debugaltlink().ok()??;
+        let named = path.parent()?.join(OsStr::from_bytes(name));
+        let is_its = |path: &PathBuf| with(path, |file| build_id(file) == id) == Some(true);
+        Some(named).filter(is_its).or_else(|| self.by_id(id))
+    }
+}
+
+fn build_id<'a>(file: &ElfFile64<'a>) -> &'a [u8] {
+    file.build_id().ok().flatten().unwrap_or_default()
+}
+
+/// Whether a file has what was stripped from one with this build ID and this link.
+fn is_of(path: &Path, id: &[u8], checksum: u32) -> bool {
+    let has_id = with(path, |file| !id.is_empty() && build_id(file) == id);
+    match has_id {
+        Some(false) if id.is_empty() => {
+            let sum = fs::read(path).map(|data| crc32fast::hash(&data));
+            sum.is_ok_and(|sum| sum == checksum)
+        }
+        known => known == Some(true),
+    }
+}
+
+/// Calls `with` with the ELF file at a path, if there is one.
+fn with<T>(path: &Path, with: impl FnOnce(&ElfFile64<'_>) -> T) -> Option<T> {
+    let file = File::open(path).ok()?;
+    // SAFETY: invariant 1.
+    let data = unsafe { Mmap::map(&file) }.ok()?;
+    Some(with(&ElfFile64::parse(&data[..]).ok()?))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // It cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+// ---- what to install ------------------------------------
+
+/// Where Debian's package manager lists the files of each package.
+pub const LISTS: &str = "/var/lib/dpkg/info";
+
+/// For each file the package that has its debugging information, where the lists of packages in a
+/// folder tell that.
+pub fn packages(lists: &Path, files: &[String]) -> Vec<Option<String>> {
+    let mut found = vec![None; files.len()];
+    // Merged folders: the list may have either name of `/lib` and `/usr/lib`.
+    let names: Vec<Vec<String>> = files.iter().map(|file| names_of(Path::new(file))).collect();
+    for list in fs::read_dir(lists).into_iter().flatten().flatten() {
+        let name = list.file_name();
+        let Some(package) = name.to_str().and_then(|name| name.strip_suffix(".list")) else {
+            continue;
+        };
+        let package = package.split(':').next().unwrap_or(package);
+        let Ok(text) = fs::read_to_string(list.path()) else {
+            continue;
+        };
+        for line in text.lines() {
+            let at = names
+                .iter()
+                .position(|names| names.iter().any(|name| name == line));
+            if let Some(at) = at {
+                found[at] = Some(debug_package(package));
+            }
+        }
+    }
+    found
+}
+
+fn names_of(path: &Path) -> Vec<String> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut names = vec![path.display().to_string(), real.display().to_string()];
+    let short = names.iter().filter_map(|name| name.strip_prefix("/usr"));
+    let short: Vec<_> = short.map(str::to_owned).collect();
+    names.extend(short);
+    names
+}
+
+/// The C library's has kept the name that such packages had in former times.
+fn debug_package(package: &str) -> String {
+    match package {
+        "libc6" => "libc6-dbg".to_owned(),
+        package => format!("{package}-dbgsym"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn this() -> (PathBuf, Vec<u8>) {
+        let path = env::current_exe().unwrap();
+        let id = with(&path, |file| build_id(file).to_owned()).unwrap();
+        (path, id)
+    }
+
+    /// Where in these places the file of this ID is found if it lies at `at`, below `folder`.
+    fn found(folder: &Path, id: &[u8], at: &str, text: &str) -> Option<PathBuf> {
+        let places = Places {
+            roots: vec![folder.join("debug")],
+            cache: Some(folder.join("cache")),
+        };
+        let path = folder.join(at);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        places.by_id(id)
+    }
+
+    #[test]
+    fn by_build_id_in_the_folder_of_debuggers_and_in_the_cache() {
+        for at in [
+            "debug/.build-id/ab/cdef01.debug",
+            "cache/abcdef01/debuginfo",
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let id = [0xab, 0xcd, 0xef, 0x01];
+            assert_eq!(found(folder.path(), &id, at, ""), None, "an empty file");
+            let expected = folder.path().join(at);
+            assert_eq!(found(folder.path(), &id, at, "x"), Some(expected));
+            assert_eq!(found(folder.path(), &id[1..], at, "x"), None);
+            assert_eq!(found(folder.path(), &[], at, "x"), None);
+        }
+    }
+
+    #[test]
+    fn what_has_the_name_has_to_be_of_the_same_build() {
+        let (path, id) = this();
+        let sum = crc32fast::hash(&fs::read(&path).unwrap());
+        let is_named = !id.is_empty();
+        assert_eq!(is_of(&path, &id, sum ^ 1), is_named);
+        assert!(is_of(&path, &[], sum) && !is_of(&path, &[], sum ^ 1));
+        assert!(!is_of(&path, b"another", sum));
+        assert!(!is_of(Path::new("/nowhere"), &id, sum));
+    }
+
+    #[test]
+    fn the_package_of_a_file_is_that_whose_list_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        list("some.list", "/.\n/usr/bin/some-more\n/usr/bin/some\n");
+        list("libc6:amd64.list", "/lib/libc-of-a-test.so.6\n");
+        list("other.md5sums", "/usr/bin/other\n");
+        let files = [
+            "/usr/bin/some",
+            "/usr/lib/libc-of-a-test.so.6",
+            "/usr/bin/other",
+        ];
+        let packages = packages(folder.path(), &files.map(str::to_owned));
+        let packages: Vec<_> = packages.iter().map(Option::as_deref).collect();
+        assert_eq!(packages, [Some("some-dbgsym"), Some("libc6-dbg"), None]);
+    }
+}

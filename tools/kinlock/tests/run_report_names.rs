@@ -1,0 +1,156 @@
+//! `kinlock run --report` on programs that were stripped: names from where debuggers find them, and
+//! what to install where there are none.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use support::{compiled, kinlock, list};
+use tempfile::TempDir;
+
+const SOURCE: &str = r#"
+    #include <pthread.h>
+    static pthread_mutex_t lock_of_it = PTHREAD_MUTEX_INITIALIZER;
+    __attribute__((noinline)) static void takes_it(void) {
+        pthread_mutex_lock(&lock_of_it), pthread_mutex_unlock(&lock_of_it);
+        __asm__ volatile("");
+    }
+    int main(void) { for (int i = 0; i < 100; i++) takes_it(); }
+"#;
+
+/// A folder with a stripped program, and with what was stripped from it.
+struct Place {
+    folder: TempDir,
+    program: PathBuf,
+    apart: PathBuf,
+}
+
+fn done(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+}
+
+impl Place {
+    fn new(flags: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let flags = format!("-O1 -g -pthread {flags}");
+        let program = compiled(folder.path(), "apart", &flags, SOURCE);
+        let apart = folder.path().join("what-was-stripped");
+        let mut keep = Command::new("objcopy");
+        done(keep.arg("--only-keep-debug").arg(&program).arg(&apart));
+        done(Command::new("strip").arg(&program));
+        Place {
+            folder,
+            program,
+            apart,
+        }
+    }
+
+    /// Links the program to what was stripped from it, under the name that that has now.
+    fn link(&self) {
+        let link = format!("--add-gnu-debuglink={}", self.apart.display());
+        done(Command::new("objcopy").arg(link).arg(&self.program));
+    }
+
+    /// What the report says, as text and as JSON, with this folder as the cache of debuginfod.
+    fn report(&self, cache: &Path) -> (String, Value) {
+        let json = self.folder.path().join("json");
+        let mut command = kinlock();
+        command.env("DEBUGINFOD_CACHE_PATH", cache);
+        command.args(["run", "--report", "--json"]).arg(&json);
+        let output = command.arg("--").arg(&self.program).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let report = serde_json::from_str(&fs::read_to_string(json).unwrap());
+        (String::from_utf8(output.stderr).unwrap(), report.unwrap())
+    }
+
+    fn has_names(&self, cache: &Path) {
+        let (table, report) = self.report(cache);
+        let line = SOURCE
+            .lines()
+            .position(|line| line.contains("_lock(&"))
+            .unwrap()
+            + 1;
+        assert!(
+            table.contains("lock_of_it") && table.contains(&format!("takes_it (apart.c:{line})")),
+            "{table}"
+        );
+        assert!(!self.is_stripped(&report), "{report:#}");
+        assert!(!table.contains("apart+0x"), "{table}");
+    }
+
+    fn has_no_names(&self, cache: &Path) {
+        let (table, report) = self.report(cache);
+        let said = table.replace("\n    ", " ");
+        let expected = format!("stripped, so without names: {};", self.program.display());
+        assert!(said.contains(&expected), "{table}");
+        assert!(table.contains("apart+0x"), "{table}");
+        assert!(self.is_stripped(&report), "{report:#}");
+    }
+
+    fn is_stripped(&self, report: &Value) -> bool {
+        let files = list(&report["processes"][0]["stripped_files"]).iter();
+        let own = self.program.to_str();
+        files
+            .into_iter()
+            .any(|stripped| stripped["file"].as_str() == own)
+    }
+
+    fn build_id(&self) -> String {
+        let output = Command::new("readelf")
+            .arg("-n")
+            .arg(&self.program)
+            .output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        let id = text.split("Build ID: ").nth(1).expect("it has an ID");
+        id.split_whitespace().next().unwrap().to_owned()
+    }
+}
+
+const NOWHERE: &str = "/nonexistent";
+
+#[test]
+fn what_was_stripped_is_found_beside_the_file_and_in_the_folder_for_it() {
+    // With a build ID, and with a checksum alone.
+    for flags in ["-Wl,--build-id", "-Wl,--build-id=none"] {
+        let place = Place::new(flags);
+        place.has_no_names(Path::new(NOWHERE));
+        place.link();
+        place.has_names(Path::new(NOWHERE));
+        let folder = place.folder.path().join(".debug");
+        fs::create_dir(&folder).unwrap();
+        fs::rename(&place.apart, folder.join("what-was-stripped")).unwrap();
+        place.has_names(Path::new(NOWHERE));
+    }
+}
+
+#[test]
+fn what_was_stripped_from_another_build_is_not_taken_for_it() {
+    for flags in ["-Wl,--build-id", "-Wl,--build-id=none"] {
+        let place = Place::new(flags);
+        place.link();
+        let other = Place::new(&format!("{flags} -DOTHER -O2"));
+        let mut changed = fs::read(&other.apart).unwrap();
+        changed.push(0);
+        fs::write(&place.apart, changed).unwrap();
+        if !flags.contains("none") {
+            assert_ne!(place.build_id(), other.build_id());
+        }
+        place.has_no_names(Path::new(NOWHERE));
+    }
+}
+
+#[test]
+fn the_cache_of_debuginfod_is_used_where_it_is() {
+    let place = Place::new("-Wl,--build-id");
+    let cache = place.folder.path().join("cache");
+    let entry = cache.join(place.build_id());
+    fs::create_dir_all(&entry).unwrap();
+    fs::write(entry.join("debuginfo"), "").unwrap();
+    place.has_no_names(&cache);
+    fs::copy(&place.apart, entry.join("debuginfo")).unwrap();
+    place.has_names(&cache);
+}
