@@ -373,6 +373,19 @@ fn what_finds_no_place_is_said() {
     assert!(locks(&report).len() < 200);
 }
 
+/// Ended locks keep entries of their own for a while, and may all have had the same address.
+#[test]
+fn locks_that_follow_each_other_at_one_address_all_count() {
+    let place = Place::new();
+    for name in ALL {
+        place.run(&["--lock", name], "reborn");
+        let report = place.json();
+        let locked = locks(&report).iter().map(|l| l["locked"].as_u64().unwrap());
+        assert_eq!(locked.sum::<u64>(), 1000, "{name}");
+        assert_eq!(report["processes"][0]["dropped"]["locks"], 0, "{name}");
+    }
+}
+
 /// How often the program takes its locks if it is asked for nothing in particular.
 const IN_ALL: u64 = 3631;
 

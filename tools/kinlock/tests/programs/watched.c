@@ -229,6 +229,21 @@ int main(int count, char **words)
         }
         return 0;
     }
+    if (strcmp(mode, "reborn") == 0) {
+        static pthread_mutex_t one;
+        for (int i = 0; i < 1000; i++) {
+            pthread_mutex_init(&one, NULL);
+            switch (i % 4) { /* By four callers. */
+            case 0: pthread_mutex_lock(&one); break;
+            case 1: pthread_mutex_lock(&one); __asm__ volatile("nop"); break;
+            case 2: pthread_mutex_lock(&one); __asm__ volatile("nop; nop"); break;
+            case 3: pthread_mutex_lock(&one); __asm__ volatile("nop; nop; nop"); break;
+            }
+            pthread_mutex_unlock(&one);
+            pthread_mutex_destroy(&one);
+        }
+        return 0;
+    }
     if (strcmp(mode, "domains") == 0)
         return in_domains(words + 2);
     if (strcmp(mode, "crowds") == 0)

@@ -43,6 +43,16 @@ fn new_serial() -> u32 {
     }
 }
 
+/// The hash of what is in the place of an address. Nobody searches for a lock that has ended. So it
+/// is as if it did not belong where it is in the index, and its place there can be taken: otherwise
+/// the ended locks of one address, 64 of them, would leave no place for the next one.
+fn hash_of_lock(key: u64) -> u64 {
+    match key & OTHERS {
+        ENDED => scattered(key & !ENDED) + LOCKS as u64,
+        _ => scattered(key),
+    }
+}
+
 /// All entries.
 fn entries<'a>(
     table: &'a Table,
@@ -52,7 +62,7 @@ fn entries<'a>(
         used: &table.header.locks_used,
         freed: &table.header.locks_freed,
         size: LOCKS,
-        hash_of: |key| scattered(key & !ENDED),
+        hash_of: hash_of_lock,
         key_at: |at: usize| &table.locks[at].address,
         provide: |at: usize| provide(table, &table.locks[at]),
     }
