@@ -23,6 +23,8 @@ pub(crate) const DELEGATES: u32 = 1 << 28;
 /// There is a contention report. With no other bit set: a report on our mutex, which has a fast
 /// path of its own.
 pub(crate) const REPORTS: u32 = 1 << 27;
+/// The report notes the order of locks, too.
+pub(crate) const ORDERS: u32 = 1 << 26;
 
 /// A mode that has been chosen.
 #[derive(Clone, Copy)]

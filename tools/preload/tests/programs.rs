@@ -119,17 +119,19 @@ fn nothing_is_allocated() {
 /// The program also checks that taking a lock leaves `errno` as it was.
 #[test]
 fn nothing_is_allocated_for_a_report() {
-    for lock in ALL {
+    let program = Program::of("allocations.c");
+    for (lock, order) in ALL.iter().flat_map(|lock| [(lock, "0"), (lock, "1")]) {
         let prefix = common::scratch("report");
-        let output = Program::of("allocations.c")
+        let output = program
             .command()
             .env("LD_PRELOAD", library())
             .env("KINLOCK_LOCK", lock)
             .env("KINLOCK_REPORT", &prefix)
+            .env("KINLOCK_ORDER", order)
             .output()
             .expect("it starts");
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{lock}: {output:?}");
+        assert!(output.status.success(), "{lock}, {order}: {output:?}");
         assert_eq!(errors, "");
         assert_eq!(output.stdout, b"begin\n24000 800\n");
     }
@@ -189,16 +191,18 @@ fn the_smallest_stacks() {
 #[test]
 #[cfg_attr(debug_assertions, ignore = "without optimisation frames are larger")]
 fn the_smallest_stacks_under_a_report() {
-    for lock in ALL {
+    let program = Program::of("small.c");
+    for (lock, order) in ALL.iter().flat_map(|lock| [(lock, "0"), (lock, "1")]) {
         let prefix = common::scratch("report");
-        let output = Program::of("small.c")
+        let output = program
             .command()
             .env("LD_PRELOAD", library())
             .env("KINLOCK_LOCK", lock)
             .env("KINLOCK_REPORT", &prefix)
+            .env("KINLOCK_ORDER", order)
             .output()
             .expect("it starts");
-        assert!(output.status.success(), "{lock}: {output:?}");
+        assert!(output.status.success(), "{lock}, {order}: {output:?}");
         assert_eq!(output.stdout, b"small stacks suffice\n");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     }

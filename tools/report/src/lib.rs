@@ -68,6 +68,9 @@
 //! | | `rwlocked` | acquisitions | any |
 //! | | `present` | a bit per page | any |
 //! | | `no_memory` | refusals by the kernel | any |
+//! | | `is_ordered` | number | maker |
+//! | | `misuses`, `orders_used`, `orders_freed` | entries | any |
+//! | | `dropped_misuses`, `dropped_orders` | calls | any |
 //! | | `dropped_locks`, `dropped_threads` | acquisitions | any |
 //! | | `dropped_stacks`, `dropped_uses` | look-ups | any |
 //! | [`Module`] | all | addresses, bytes | adder; `end` last |
@@ -76,7 +79,8 @@
 //! | | `locked`, `contended` | acquisitions | owner |
 //! | | `wait_ns`, `wait_max` | ns | owner |
 //! | | `waits_for` | address | owner |
-//! | [`Owner`] | `token` | number | owner |
+//! | [`Owner`] | `token`, `held_count`, `held_lost` | numbers | owner |
+//! | [`Held`] | all | address, numbers, index plus 1 | owner |
 //! | [`Tally`] | `serial`, `lock`, `first`, `taken_by` | number, indices plus 1 | owner |
 //! | | `address` | address | owner |
 //! | | `locked`, `changed`, `remote` | acquisitions | owner |
@@ -111,6 +115,10 @@
 //! | | `contended`, `held` | weighted waits, weighted holds | any |
 //! | | `wait_ns`, `hold_ns` | weighted ns | any |
 //! | | `wait_max` | ns | any |
+//! | [`Misuse`] | `count` | calls | any |
+//! | | all others | numbers, addresses, indices plus 1 | adder; `kind` last |
+//! | [`Order`] | `key`, addresses, kinds, `to_stack`, `from_first`, `id` | as named | adder |
+//! | | `from_stack`, `modes`, `thread`, `gates` | as named | any |
 //! | [`Shared`] | `magic`, `is_over` | numbers | the command |
 //! | | `without_table`, `errno` | processes, `errno` | any process |
 
@@ -122,7 +130,7 @@ pub use classes::{bucket, class, class_range, end_of, waits_per_sample};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The version of the layout. It has to change with the layout, and with the meaning of a field.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock7");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock8");
 
 /// How many locks the table has room for, living and ended ones.
 pub const LOCKS: usize = 16384;
@@ -169,6 +177,36 @@ pub const OTHERS: u64 = 3;
 /// Set in the kind of a lock that is a spinlock. The other bits are the C library's kind of a
 /// mutex.
 pub const SPIN: u32 = 1 << 16;
+/// Set in the kind of a lock that is a reader-writer lock. Such a lock has an entry only for the
+/// sake of its order, and its numbers are 0.
+pub const RWLOCK: u32 = 1 << 17;
+/// Set in the kind of what is a condition variable.
+pub const CONDVAR: u32 = 1 << 18;
+/// Set in the kind of a lock: its next acquisition looks up its callers, for its order.
+pub const OUTER: u32 = 1 << 24;
+
+/// How many misuses.
+pub const MISUSES: usize = 512;
+/// How many orders of two locks.
+pub const ORDERS: usize = 16384;
+/// How many locks a thread can hold at a time so that each is known.
+pub const HELDS: usize = 16;
+/// How many further locks are noted that were held each time when two locks were taken.
+pub const GATES: usize = 4;
+
+/// A [misuse](Misuse::kind): a lock was released by another thread than the one that holds it.
+pub const FOREIGN: u32 = 1;
+/// A lock was released that nobody holds.
+pub const NOT_HELD: u32 = 2;
+/// A lock was destroyed while a thread holds it.
+pub const DESTROYED_HELD: u32 = 3;
+/// A lock or condition variable was destroyed while a thread waits for it.
+pub const DESTROYED_AWAITED: u32 = 4;
+/// A thread waits for a lock that it holds.
+pub const RELOCKED: u32 = 5;
+/// A thread takes a reader-writer lock for reading that it holds for reading, though a writer may
+/// come in between: the lock's attribute has readers wait behind writers.
+pub const READ_AGAIN: u32 = 6;
 
 /// The whole file.
 #[repr(C)]
@@ -195,6 +233,12 @@ pub struct Table {
     pub owners: [Owner; OWNERS],
     /// Records, in the order in which the locks were first measured.
     pub records: [Record; RECORDS],
+    /// Misuses, in the order in which they were first seen.
+    pub misuses: [Misuse; MISUSES],
+    /// Indices of orders plus 1, by the hash of the locks.
+    pub order_index: [AtomicU32; 2 * ORDERS],
+    /// Orders, as they were first seen.
+    pub orders: [Order; ORDERS],
 }
 
 impl Table {
@@ -311,6 +355,18 @@ pub struct Header {
     pub dropped_uses: AtomicU64,
     /// Acquisitions by threads for which there was no entry.
     pub dropped_threads: AtomicU64,
+    /// How many entries of misuses are used. It may exceed [`MISUSES`].
+    pub misuses: AtomicU32,
+    /// Whether the order of locks is noted: 1, or 0.
+    pub is_ordered: AtomicU32,
+    /// How many entries of orders have ever been used. It may exceed [`ORDERS`].
+    pub orders_used: AtomicU32,
+    /// How many of the entries of orders are free again.
+    pub orders_freed: AtomicU32,
+    /// Misuses for which there was no entry.
+    pub dropped_misuses: AtomicU64,
+    /// How often an order was seen for which there was no entry.
+    pub dropped_orders: AtomicU64,
 }
 
 /// A shared object.
@@ -369,7 +425,91 @@ pub struct Owner {
     pub waits: [Waits; TALLIES],
     /// The think time that runs for each tally.
     pub pauses: [Pause; TALLIES],
+    /// How many of `held` are used.
+    pub held_count: AtomicU32,
+    /// Not 0: the thread has held more locks than `held` has room for.
+    pub held_lost: AtomicU32,
+    /// Locks that the thread holds: reader-writer locks, and with lock order all.
+    pub held: [Held; HELDS],
 }
+
+/// A lock that a thread holds.
+#[repr(C)]
+pub struct Held {
+    /// The address of the lock.
+    pub address: AtomicU64,
+    /// The lock's serial number; 0: it has no entry.
+    pub serial: AtomicU32,
+    /// The stack by which it was taken, as an index plus 1; 0: it was not looked up.
+    pub stack: AtomicU32,
+    /// [`READS`], or 0.
+    pub mode: AtomicU32,
+    /// Unused.
+    pub unused: AtomicU32,
+}
+
+/// In [`Held::mode`]: the thread holds the lock for reading.
+pub const READS: u32 = 1;
+
+/// A misuse of a lock, at one place of the program.
+#[repr(C)]
+pub struct Misuse {
+    /// What it is, such as [`FOREIGN`]. It is stored after all other fields; 0: they are not
+    /// complete.
+    pub kind: AtomicU32,
+    /// The kind of the lock, as [`Lock::kind`], or [`CONDVAR`].
+    pub lock_kind: AtomicU32,
+    /// The address of the lock.
+    pub address: AtomicU64,
+    /// How often this was seen.
+    pub count: AtomicU64,
+    /// The stack of the call, as an index plus 1.
+    pub stack: AtomicU32,
+    /// The stack by which the holder had taken the lock, as an index plus 1; 0: it is not known.
+    pub taken: AtomicU32,
+    /// The stack by which the lock was first taken, as an index plus 1; 0: it is not known.
+    pub first: AtomicU32,
+    /// The kernel's number of the thread that made the call the first time.
+    pub thread: AtomicU32,
+    /// The kernel's number of the thread that held the lock then; 0: nobody, or it is not known.
+    pub holder: AtomicU32,
+    /// Unused.
+    pub unused: AtomicU32,
+}
+
+/// A thread asked for one lock while it held another one.
+#[repr(C)]
+pub struct Order {
+    /// The serial number of the lock that was held in the upper 32 bits, that of the other one in
+    /// the lower; 0: free.
+    pub key: AtomicU64,
+    /// The address of the lock that was held.
+    pub from_address: AtomicU64,
+    /// The address of the other one.
+    pub to_address: AtomicU64,
+    /// The kind of the lock that was held, as [`Lock::kind`].
+    pub from_kind: AtomicU32,
+    /// The kind of the other one.
+    pub to_kind: AtomicU32,
+    /// The stack by which the first lock was taken, as an index plus 1; 0: it is not known.
+    pub from_stack: AtomicU32,
+    /// The stack by which the second lock was asked for.
+    pub to_stack: AtomicU32,
+    /// The stack by which the first lock was taken first of all.
+    pub from_first: AtomicU32,
+    /// The number of the thread; [`SEVERAL`].
+    pub thread: AtomicU32,
+    /// The kernel's number of the thread that did it the first time.
+    pub id: AtomicU32,
+    /// How the locks were taken, a bit for each way: the bit's number is 2 if the first lock was
+    /// held for reading, plus 1 if the second was asked for reading.
+    pub modes: AtomicU32,
+    /// Serial numbers of locks that the thread also held, each time and not for reading.
+    pub gates: [AtomicU32; GATES],
+}
+
+/// In [`Order::thread`]: more than one thread did it.
+pub const SEVERAL: u32 = u32::MAX;
 
 /// How one thread waited for one lock.
 #[repr(C)]
@@ -545,17 +685,18 @@ impl Use {
     }
 }
 
-// The layout of version 7. Whoever changes it has to change the version, too.
+// The layout of version 8. Whoever changes it has to change the version, too.
 const _: () = {
     use core::mem::offset_of;
-    assert!(MAGIC == u64::from_le_bytes(*b"kinlock7"));
-    assert!(size_of::<Header>() == 4352 && offset_of!(Header, program) == 4236);
+    assert!(MAGIC == u64::from_le_bytes(*b"kinlock8"));
+    assert!(size_of::<Header>() == 4480 && offset_of!(Header, program) == 4236);
     assert!(size_of::<Module>() == 576 && size_of::<Thread>() == 128);
     assert!(size_of::<Lock>() == 1216 && offset_of!(Lock, locked) == 624);
     assert!(size_of::<Stack>() == 144 && size_of::<Use>() == 56);
-    assert!(size_of::<Owner>() == 7296 && offset_of!(Owner, waits) == 4160);
+    assert!(size_of::<Owner>() == 7680 && offset_of!(Owner, waits) == 4160);
     assert!(size_of::<Record>() == 6144 && size_of::<Shared>() == 24);
-    assert!(size_of::<Table>() == 30_560_512 && offset_of!(Table, locks) == 741_632);
+    assert!(size_of::<Misuse>() == 48 && size_of::<Order>() == 72);
+    assert!(size_of::<Table>() == 32_092_544 && offset_of!(Table, locks) == 741_760);
     // It has room in the bits of `present`, and the shared page on one page.
     assert!(size_of::<Table>() <= PAGES * PAGE && size_of::<Shared>() <= PAGE);
 };

@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Done);
     }
     if let Some(session) = session {
-        variables.push(session.variable());
+        variables.extend(session.variables());
         let program = program.context("there is no program")?;
         return reported(&session, &program, &variables, counts);
     }

@@ -6,9 +6,10 @@
 use crate::environment::{COUNTS_PATH, REPORT_PATH, complain, keep_path, variable};
 use crate::libc::{self as c_library, layout};
 use crate::mode::{
-    COUNTS, DELEGATES, MODE, Mode, REPORTS, RWLOCK_MODE, SPINS, chosen, chosen_for_rwlocks,
+    COUNTS, DELEGATES, MODE, Mode, ORDERS, REPORTS, RWLOCK_MODE, SPINS, chosen, chosen_for_rwlocks,
 };
 use crate::traced::report::make::{self, Begun};
+use crate::traced::report::order;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// The first glibc whose condition variables have today's layout. With an older one every object
@@ -95,6 +96,10 @@ fn choose() -> Mode {
         } else if let Begun::Done = make::begin(Mode(mode).lock_number()) {
             mode |= REPORTS;
             rwlocks |= REPORTS;
+            if order::is_wanted() {
+                mode |= ORDERS;
+                rwlocks |= ORDERS;
+            }
         }
     }
     // Several threads may choose at the same time. They read the same environment, so they store

@@ -29,7 +29,7 @@ use crate::mode::{MODE, Mode};
 use crate::posix::condvar::Condvar;
 use crate::posix::mutex::Mutex;
 use crate::time::{self, Limit, RawLimit};
-use crate::traced::counts;
+use crate::traced::{counts, report};
 use core::cell::Cell;
 use core::ffi::{c_int, c_long, c_void};
 use core::mem::MaybeUninit;
@@ -38,6 +38,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use kinlock_core::platform::{NEVER, Parked};
 use kinlock_core::raw::condvar::Partner;
 use kinlock_linux::Native;
+use kinlock_report::{CONDVAR, DESTROYED_AWAITED};
 
 // ---- notifying ------------------------------------------
 
@@ -285,6 +286,17 @@ fn mixed_wait(wait: &Wait<'_>) -> c_int {
     wait.result.get()
 }
 
+/// Tells the report if threads wait for a condition variable that is destroyed. Those that have
+/// been notified do not count, and no longer sleep, so the kernel is asked.
+#[cold]
+#[inline(never)]
+fn report_destroyed(condvar: &Condvar) {
+    let address = condvar.address() as u64;
+    if report::sleepers_at(address, size_of::<Condvar>() / 4) > 0 {
+        report::misused(DESTROYED_AWAITED, address, CONDVAR, 0);
+    }
+}
+
 // ---- the functions --------------------------------------
 
 #[unsafe(no_mangle)]
@@ -318,6 +330,9 @@ pub(super) unsafe extern "C" fn pthread_cond_destroy(condvar: *mut Condvar) -> c
     counts::call(mode, || 0);
     // SAFETY: invariant 1.
     let condvar = unsafe { &*condvar };
+    if mode.reports() {
+        report_destroyed(condvar);
+    }
     if condvar.is_delegated(mode) {
         // SAFETY: invariant 3.
         return unsafe { real::pthread_cond_destroy(condvar.address()) };

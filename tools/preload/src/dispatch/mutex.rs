@@ -16,6 +16,7 @@ use crate::traced::counts;
 use crate::traced::report::{self, Marks, Object, Wait};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
+use kinlock_report::{DESTROYED_AWAITED, FOREIGN, NOT_HELD};
 
 /// Which path a call takes. 0: the usual one, a normal mutex of ours, untraced. A kind: the usual
 /// one of that kind. [`REPORTS`]: a normal mutex of ours, for a report. All other values: the cold
@@ -93,8 +94,8 @@ fn delegated_kind(mutex: &Mutex, mode: Mode) -> u32 {
 
 /// As [`lock`], counted and reported as the mode says.
 fn traced_lock(mutex: &Mutex, mode: Mode, limit: Limit) -> c_int {
-    let is_try = matches!(limit, Limit::Now);
-    let mut trace = Acquisition::begin(mode, object(mutex, mode), is_try);
+    let (is_try, is_endless) = (matches!(limit, Limit::Now), matches!(limit, Limit::Never));
+    let mut trace = Acquisition::begin(mode, object(mutex, mode), is_try, is_endless);
     let mut result = try_once(mutex, mode);
     if trace.must_wait(result) {
         result = lock(mutex, mode, limit);
@@ -115,11 +116,32 @@ fn try_once(mutex: &Mutex, mode: Mode) -> c_int {
 
 /// As [`unlock`], reported if the mode says so.
 pub(super) fn traced_unlock(mutex: &Mutex, mode: Mode) -> c_int {
-    // Before the release, since afterwards another thread may hold the mutex.
-    if mode.reports() && mutex.would_be_free() {
-        report::release(mutex.address() as u64, marks(mutex, mode), None);
+    if !mode.reports() {
+        return unlock(mutex, mode);
     }
-    unlock(mutex, mode)
+    // Before the release, since afterwards another thread may hold the mutex.
+    if mutex.would_be_free() {
+        report::release(object(mutex, mode), None, mutex.seems_held(mode));
+    }
+    let result = unlock(mutex, mode);
+    // A mutex that knows its owner refuses others. A destroyed one has no owner.
+    if result == libc::EPERM && !mutex.is_destroyed() {
+        refused(mutex, mode);
+    }
+    result
+}
+
+/// Tells the report that the calling thread does not hold the mutex that it has tried to release.
+#[cold]
+#[inline(never)]
+fn refused(mutex: &Mutex, mode: Mode) {
+    let owner = mutex.owner();
+    let misuse = match owner {
+        0 => NOT_HELD,
+        _ => FOREIGN,
+    };
+    let object = object(mutex, mode);
+    report::misused(misuse, object.address, object.kind, owner);
 }
 
 /// Takes the mutex after a wait for a condition variable. That is reported, but not counted, as the
@@ -129,7 +151,7 @@ pub(super) fn relock(mutex: &Mutex, mode: Mode, is_notified: bool) -> c_int {
         return relock_untraced(mutex, mode, is_notified);
     }
     let mode = mode.uncounted();
-    let mut trace = Acquisition::begin(mode, object(mutex, mode), false);
+    let mut trace = Acquisition::begin(mode, object(mutex, mode), false, true);
     let mut result = try_once(mutex, mode);
     if trace.must_wait(result) {
         result = relock_untraced(mutex, mode, is_notified);
@@ -153,7 +175,7 @@ pub(super) fn before_libc_wait(mutex: &Mutex, mode: Mode) -> Option<Object<'_>> 
     let object = object(mutex, mode);
     let is_released = mutex.would_be_free();
     if is_released {
-        report::release(object.address, object.marks, None);
+        report::release(object, None, mutex.seems_held(mode));
     }
     is_released.then_some(object)
 }
@@ -209,16 +231,21 @@ fn lock_reported(mutex: &Mutex) -> c_int {
 #[cold]
 #[inline(never)]
 fn wait_reported(mutex: &Mutex) -> c_int {
-    let object = Object {
+    let object = reported(mutex);
+    let wait = Wait::begin(object, true);
+    mutex.wait_for(false, Limit::Never);
+    report::taken_after(object, wait.end());
+    0
+}
+
+/// A normal mutex of ours.
+fn reported(mutex: &Mutex) -> Object<'_> {
+    Object {
         address: mutex.address() as u64,
         marks: Some(own_marks(mutex)),
         kind: 0,
         is_nested: false,
-    };
-    let wait = Wait::begin(object);
-    mutex.wait_for(false, Limit::Never);
-    report::taken_after(object, wait.end());
-    0
+    }
 }
 
 /// Releases a normal mutex of ours, for a report.
@@ -226,11 +253,23 @@ fn wait_reported(mutex: &Mutex) -> c_int {
 fn unlock_reported(mutex: &Mutex) -> c_int {
     let (address, marks) = (mutex.address() as u64, own_marks(mutex));
     if let now @ Some(_) = report::count_release(address, marks) {
-        report::release(address, Some(marks), now);
+        report::release(reported(mutex), now, mutex.word.is_locked());
     }
     // SAFETY: invariant 2.
     unsafe { mutex.word.unlock() };
     0
+}
+
+/// Tells the report that a mutex in use was to be destroyed. The C library also refuses to destroy
+/// one that nobody holds, if a wait for a condition variable will take it again.
+#[cold]
+#[inline(never)]
+fn refused_destruction(mutex: &Mutex, mode: Mode) {
+    let object = object(mutex, mode);
+    match mutex.seems_held(mode) {
+        true => report::destroyed_held(object),
+        false => report::misused(DESTROYED_AWAITED, object.address, object.kind, 0),
+    }
 }
 
 /// Tells the report that the memory will hold another mutex, or none.
@@ -287,8 +326,10 @@ pub(super) unsafe extern "C" fn pthread_mutex_destroy(pointer: *mut Mutex) -> c_
         // SAFETY: invariant 3.
         None => unsafe { real::pthread_mutex_destroy(mutex.address()) },
     };
-    if result == 0 {
-        end_reported(pointer);
+    match result {
+        0 => end_reported(pointer),
+        libc::EBUSY if mode.reports() => refused_destruction(mutex, mode),
+        _ => {}
     }
     result
 }

@@ -1,7 +1,8 @@
 //! The exported functions for reader-writer locks.
 //!
 //! The cold path decides in this order: are calls counted; is the lock ours or delegated to the C
-//! library. The report only adds up how often such locks are taken.
+//! library. The report only adds up how often such locks are taken, and notes their misuse and, if
+//! asked for, their order.
 
 use super::choice::{mode, rwlock_mode};
 use crate::libc::lock::{libc_read, libc_write};
@@ -10,9 +11,11 @@ use crate::mode::{Mode, RWLOCK_MODE};
 use crate::posix::rwlock::RwLock;
 use crate::time::Limit;
 use crate::traced::counts::{self, Access, CountedAccess};
+use crate::traced::report::RwAccess;
 use crate::traced::{is_taken, report};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
+use kinlock_report::{DESTROYED_HELD, READS, RWLOCK};
 
 /// Whether the usual path applies: the lock is ours, and untraced.
 #[inline]
@@ -40,12 +43,20 @@ fn cold_lock(rwlock: &RwLock, access: Access, limit: Limit) -> c_int {
     }
     let mode = rwlock_mode();
     counts::call(mode, || delegated_kind(rwlock));
+    let reported = RwAccess {
+        address: rwlock.address() as u64,
+        mode: u32::from(access == Access::Read) * READS,
+    };
+    if mode.reports() && !matches!(limit, Limit::Now) {
+        let is_endless = matches!(limit, Limit::Never);
+        report::rwlock_asked(reported, is_endless, !rwlock.is_recursive());
+    }
     let result = match mode.counts() {
         true => counted_lock(rwlock, mode, access, limit),
         false => lock(rwlock, mode, access, limit),
     };
     if mode.reports() && is_taken(result) {
-        report::rwlock_taken();
+        report::rwlock_taken(reported);
     }
     result
 }
@@ -82,11 +93,25 @@ fn delegated_kind(rwlock: &RwLock) -> u32 {
     }
 }
 
+/// Tells the report that a lock is destroyed.
+#[cold]
+#[inline(never)]
+fn end_reported(lock: &RwLock) {
+    let address = lock.address() as u64;
+    if !lock.is_delegated(rwlock_mode()) && lock.word.is_locked() {
+        report::misused(DESTROYED_HELD, address, RWLOCK, lock.writer());
+    }
+    report::lock_ended(address);
+}
+
 // ---- the functions --------------------------------------
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_rwlock_init(lock: *mut RwLock, attributes: *const c_void) -> c_int {
     counts::call(mode(), || 0);
+    if mode().reports() {
+        report::lock_ended(lock as u64);
+    }
     // The C library checks the attributes. But for these it writes zeros: an unlocked lock of ours.
     // SAFETY: invariant 3.
     unsafe { real::pthread_rwlock_init(lock.cast(), attributes) }
@@ -97,6 +122,9 @@ unsafe extern "C" fn pthread_rwlock_destroy(pointer: *mut RwLock) -> c_int {
     // SAFETY: invariant 1.
     let lock = unsafe { rwlock(pointer) };
     counts::call(mode(), || delegated_kind(lock));
+    if rwlock_mode().reports() {
+        end_reported(lock);
+    }
     match lock.is_delegated(rwlock_mode()) {
         // SAFETY: invariant 3.
         true => unsafe { real::pthread_rwlock_destroy(pointer.cast()) },
@@ -130,6 +158,10 @@ unsafe extern "C" fn pthread_rwlock_unlock(pointer: *mut RwLock) -> c_int {
     let lock = unsafe { rwlock(pointer) };
     if !is_usual(lock) {
         counts::call(mode(), || delegated_kind(lock));
+        if rwlock_mode().reports() {
+            let is_held = lock.is_delegated(rwlock_mode()) || lock.word.is_locked();
+            report::rwlock_release(lock.address() as u64, is_held, lock.writer());
+        }
         if lock.is_delegated(rwlock_mode()) {
             // SAFETY: invariant 3.
             return unsafe { real::pthread_rwlock_unlock(pointer.cast()) };

@@ -38,14 +38,15 @@ fn cold_unlock(spinlock: &Spinlock) -> c_int {
     let mode = mode();
     counts::call(mode, || 0);
     if mode.reports() {
-        report::release(spinlock.address() as u64, None, None);
+        let is_held = mode.delegates() || spinlock.is_held();
+        report::release(object(spinlock), None, is_held);
     }
     unlock(spinlock, mode)
 }
 
 /// As [`lock`], counted and reported as the mode says.
 fn traced_lock(spinlock: &Spinlock, mode: Mode, is_try: bool) -> c_int {
-    let mut trace = Acquisition::begin(mode, object(spinlock), is_try);
+    let mut trace = Acquisition::begin(mode, object(spinlock), is_try, !is_try);
     let mut result = lock(spinlock, mode, true);
     if trace.must_wait(result) {
         result = lock(spinlock, mode, is_try);

@@ -96,6 +96,20 @@ impl Mutex {
         }
     }
 
+    /// Whether any thread seems to hold the mutex, of whatever kind. A delegated one has its owner
+    /// where ours has it, unless it is elided.
+    pub(crate) fn seems_held(&self, mode: Mode) -> bool {
+        match self.kind(mode) {
+            Some(_) => self.is_held(mode),
+            None => self.owner() != 0 || self.kind.load(Relaxed) & ELISION != 0,
+        }
+    }
+
+    /// The kernel's number of the thread that holds a mutex which knows its owner, or 0.
+    pub(crate) fn owner(&self) -> u32 {
+        self.owner.load(Relaxed)
+    }
+
     /// Takes a mutex of ours. Returns what POSIX says.
     pub(crate) fn posix_lock(&self, mode: Mode, kind: Kind, limit: Limit) -> c_int {
         if kind == Kind::Normal {

@@ -66,8 +66,13 @@ impl RwLock {
 
     /// Whether a thread that holds the lock for reading may take it again for reading while a
     /// writer waits. Then such a read has to overtake waiting writers.
-    fn is_recursive(&self) -> bool {
+    pub(crate) fn is_recursive(&self) -> bool {
         self.preference.load(Relaxed) != layout::NOT_RECURSIVE
+    }
+
+    /// The kernel's number of the thread that holds the lock for writing, or 0.
+    pub(crate) fn writer(&self) -> u32 {
+        self.writer.load(Relaxed)
     }
 
     /// Why the calling thread cannot wait for the lock, or 0.

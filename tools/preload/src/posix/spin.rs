@@ -58,6 +58,10 @@ impl Spinlock {
         self.0.store(FREE, Relaxed);
     }
 
+    pub(crate) fn is_held(&self) -> bool {
+        self.0.load(Relaxed) != FREE
+    }
+
     #[inline]
     pub(crate) fn try_lock(&self) -> bool {
         self.0

@@ -30,16 +30,19 @@ pub(crate) struct Acquisition<'a> {
     mode: Mode,
     object: Object<'a>,
     is_try: bool,
+    is_endless: bool,
     wait: Option<Wait>,
 }
 
 impl<'a> Acquisition<'a> {
-    /// Before the lock is tried. `is_try`: the program's call does not wait.
-    pub(crate) fn begin(mode: Mode, object: Object<'a>, is_try: bool) -> Self {
+    /// Before the lock is tried. `is_try`: the program's call does not wait; `is_endless`: it waits
+    /// without a limit.
+    pub(crate) fn begin(mode: Mode, object: Object<'a>, is_try: bool, is_endless: bool) -> Self {
         Acquisition {
             mode,
             object,
             is_try,
+            is_endless,
             wait: None,
         }
     }
@@ -49,7 +52,7 @@ impl<'a> Acquisition<'a> {
     pub(crate) fn must_wait(&mut self, result: c_int) -> bool {
         let must_wait = result == libc::EBUSY && !self.is_try;
         if must_wait {
-            self.wait = Some(Wait::begin(self.object));
+            self.wait = Some(Wait::begin(self.object, self.is_endless));
         }
         must_wait
     }
@@ -71,6 +74,7 @@ impl<'a> Acquisition<'a> {
         if self.mode.reports() {
             let outcome = Outcome {
                 is_try: self.is_try,
+                is_endless: self.is_endless,
                 waited,
                 result,
                 asked: None,

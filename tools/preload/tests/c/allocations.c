@@ -45,6 +45,7 @@ void *realloc(void *old, size_t size)
 static pthread_mutex_t normal = PTHREAD_MUTEX_INITIALIZER, recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_mutex_t robust, inherits;
 static pthread_cond_t condvar = PTHREAD_COND_INITIALIZER;
+static pthread_mutex_t careful = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
 static pthread_spinlock_t spin;
 static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_barrier_t barrier;
@@ -68,6 +69,10 @@ static void *work(void *argument)
             pthread_mutex_unlock(&normal);
         pthread_mutex_lock(&recursive);
         pthread_mutex_lock(&recursive);
+        /* One in the other, and one that is not held: a report has something to note. */
+        pthread_mutex_lock(&careful);
+        pthread_mutex_unlock(&careful);
+        pthread_mutex_unlock(&careful);
         pthread_mutex_unlock(&recursive);
         pthread_mutex_unlock(&recursive);
         pthread_mutex_lock(&robust);

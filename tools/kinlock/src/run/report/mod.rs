@@ -6,6 +6,8 @@
 mod debug;
 mod folded;
 mod folder;
+mod misuse;
+mod order;
 mod read;
 pub mod recorded;
 mod symbols;
@@ -60,6 +62,10 @@ pub struct Args {
     /// Rows of the report at most, the longest wait first
     #[arg(long, value_name = "N", default_value_t = 10, requires = "report")]
     max: usize,
+    /// Also note in which order locks are taken, and say which orders could deadlock. Each
+    /// acquisition then costs more
+    #[arg(long, requires = "report")]
+    order: bool,
     /// Leave out locks that were found taken less often
     #[arg(long, value_name = "N", default_value_t = 0, requires = "report")]
     min_contended: u64,
@@ -116,6 +122,10 @@ pub struct Process {
     changed_files: Vec<String>,
     /// Files whose functions have no names since they were stripped.
     stripped_files: Vec<Stripped>,
+    /// Calls that misuse locks.
+    misuses: Vec<misuse::Misuse>,
+    /// In which order locks were taken, if that was asked for.
+    order: Option<misuse::LockOrder>,
     locks: Vec<Lock>,
     threads: Vec<Thread>,
 }
@@ -303,8 +313,12 @@ impl<'a> Session<'a> {
         named.filter_map(|path| descriptor(path)).collect()
     }
 
-    pub fn variable(&self) -> Variable {
-        ("KINLOCK_REPORT", self.folder.prefix().into())
+    pub fn variables(&self) -> Vec<Variable> {
+        let mut variables = vec![("KINLOCK_REPORT", self.folder.prefix().into())];
+        if self.args.order {
+            variables.push(("KINLOCK_ORDER", "1".into()));
+        }
+        variables
     }
 
     fn outputs(&self) -> anyhow::Result<Outputs<Report>> {

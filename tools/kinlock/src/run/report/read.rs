@@ -5,17 +5,19 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
-use kinlock_report::{BUCKETS, ENDED, FREED, OTHERS, SPIN, Table, end_of};
+use kinlock_report::{BUCKETS, CONDVAR, ENDED, FREED, OTHERS, OUTER, RWLOCK, SPIN, Table, end_of};
 
 use super::folder::State;
 use super::symbols::{Frame, Module, Symbols};
-use super::{Caller, Dropped, EndedThreads, Lock, Process, Stripped, Thread, Times, recorded};
+use super::{
+    Caller, Dropped, EndedThreads, Lock, Process, Stripped, Thread, Times, misuse, recorded,
+};
 
-fn get(number: &AtomicU64) -> u64 {
+pub fn get(number: &AtomicU64) -> u64 {
     number.load(Relaxed)
 }
 
-fn get32(number: &AtomicU32) -> u32 {
+pub fn get32(number: &AtomicU32) -> u32 {
     number.load(Relaxed)
 }
 
@@ -30,7 +32,7 @@ fn text(from: &[AtomicU8]) -> String {
 }
 
 /// The part of an array that is in use.
-fn used<'a, T>(all: &'a [T], count: &AtomicU32) -> &'a [T] {
+pub fn used<'a, T>(all: &'a [T], count: &AtomicU32) -> &'a [T] {
     &all[..all.len().min(get32(count) as usize)]
 }
 
@@ -47,7 +49,10 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
     let uses = uses(table);
     let threads = threads(table, &tallies, end);
     let locks = used(&table.locks, &header.locks_used).iter().enumerate();
-    let locks = locks.filter(|(_, lock)| !matches!(get(&lock.address), 0 | FREED));
+    let locks = locks.filter(|(_, lock)| {
+        // A reader-writer lock is there for its order alone.
+        !matches!(get(&lock.address), 0 | FREED) && get32(&lock.kind) & RWLOCK == 0
+    });
     let mut locks: Vec<_> = locks
         .map(|(index, _)| lock(table, index, &tallies, &uses, &mut symbols, &threads))
         .collect();
@@ -59,6 +64,8 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
             .collect();
     }
     let ended = &header.ended_threads;
+    let misuses = misuse::misuses(table, &mut symbols);
+    let order = misuse::order(table, &mut symbols);
     Process {
         pid: get32(&header.process),
         parent: get32(&header.parent),
@@ -89,6 +96,8 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
             wait_ns: get(&ended.wait_ns),
             wait_max_ns: get(&ended.wait_max),
         },
+        misuses,
+        order,
         locks,
         threads,
     }
@@ -307,8 +316,10 @@ fn percentile(classes: &[u64], part: f64) -> u64 {
 }
 
 /// What the C library's kinds mean.
-fn kind(kind: u32) -> &'static str {
-    match kind {
+pub fn kind(kind: u32) -> &'static str {
+    match kind & !OUTER {
+        kind if kind & RWLOCK != 0 => "rwlock",
+        kind if kind & CONDVAR != 0 => "condition variable",
         kind if kind & SPIN != 0 => "spin",
         kind if kind & 0x10 != 0 => "robust",
         kind if kind & 0x20 != 0 => "inheriting",
@@ -319,7 +330,7 @@ fn kind(kind: u32) -> &'static str {
 }
 
 /// The calls of a stack, innermost first.
-fn stack(table: &Table, number: u32, symbols: &mut Symbols) -> Vec<Frame> {
+pub fn stack(table: &Table, number: u32, symbols: &mut Symbols) -> Vec<Frame> {
     let stack = (number as usize)
         .checked_sub(1)
         .and_then(|at| table.stacks.get(at));

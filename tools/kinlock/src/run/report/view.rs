@@ -6,6 +6,7 @@ use std::io::Write;
 use kinlock_cli::report::table::{Table, wrapped};
 use kinlock_cli::report::units::{grouped, percent, time};
 
+use super::misuse::{LockOrder, write_misuses, write_order};
 use super::symbols::{Frame, is_wrapper, short};
 use super::{Caller, Lock, Process, Report, Stripped, Times, View};
 
@@ -266,6 +267,9 @@ impl Options {
     fn no_locks(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
         let most = process.locks.iter().map(|lock| lock.contended).max();
         match most {
+            None if process.dropped.locks == 0 => {
+                writeln!(out, "no mutex or spinlock was taken")?;
+            }
             None => writeln!(out, "no lock found a place in the table")?,
             Some(most) => writeln!(
                 out,
@@ -315,7 +319,10 @@ const HEADINGS_OF_THREADS: [&str; 7] = [
 /// Whether there is anything to show of a process.
 fn took_any(process: &Process) -> bool {
     let dropped = process.dropped.locks > 0;
+    let is_to_be_told = |order: &LockOrder| order.has_cycles();
     dropped
+        || !process.misuses.is_empty()
+        || process.order.as_ref().is_some_and(is_to_be_told)
         || process
             .locks
             .iter()
@@ -333,7 +340,7 @@ fn rwlocks(process: &Process) -> String {
     }
 }
 
-fn counted(count: u64, one: &str, more: &str) -> String {
+pub fn counted(count: u64, one: &str, more: &str) -> String {
     match count {
         1 => format!("1 {one}"),
         n => format!("{} {more}", grouped(n)),
@@ -405,7 +412,7 @@ pub fn place(frames: &[Frame]) -> String {
 }
 
 /// Some calls, innermost first.
-fn path(frames: &[Frame]) -> String {
+pub fn path(frames: &[Frame]) -> String {
     let frames = beyond_wrappers(frames).iter();
     let frames = frames.take_while(|frame| !begins_thread(frame)).take(4);
     let calls: Vec<_> = frames.map(one).collect();
@@ -518,6 +525,10 @@ fn notes(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
             out,
             "no names from {file}: it cannot be read, or is not what was loaded"
         )?;
+    }
+    write_misuses(&process.misuses, out)?;
+    if let Some(order) = &process.order {
+        write_order(order, out)?;
     }
     stripped(process, out)
 }

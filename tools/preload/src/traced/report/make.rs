@@ -19,7 +19,7 @@ use super::memory::{
     system_call, table,
 };
 use super::threads::name_program;
-use super::{modules, record, tally};
+use super::{modules, order, record, tally};
 use crate::{environment, thread};
 use core::fmt::{self, Write};
 use core::ptr;
@@ -361,6 +361,7 @@ fn fill_header(table: &Table, locks: u32) {
     let parent = unsafe { system_call!(libc::SYS_getppid) };
     header.parent.store(parent as u32, Relaxed);
     record::begin(table);
+    order::begin(table);
     header.locks.store(locks, Relaxed);
     let domains = kinlock_linux::topology::domain_count();
     header.domains.store(domains as u32, Relaxed);

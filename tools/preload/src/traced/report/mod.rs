@@ -26,6 +26,9 @@
 //! | `mod.rs` | what happens to a lock: taken, waited for, released, ended |
 //! | `make.rs` | makes the table, at the first lock of a process |
 //! | `tally.rs` | what the calling thread did to each lock |
+//! | `order.rs` | which lock is taken while which other one is held |
+//! | `held.rs` | what the calling thread holds |
+//! | `misuse.rs` | calls that misuse a lock |
 //! | `record.rs` | distributions, for `kinlock record` |
 //! | `locks.rs` | entries of locks |
 //! | `uses.rs` | entries of call stacks, and of a lock with a call stack |
@@ -39,11 +42,14 @@
 
 mod cfi;
 mod entries;
+mod held;
 mod locks;
 pub(crate) mod make;
 mod memory;
+mod misuse;
 mod modules;
 mod object;
+pub(crate) mod order;
 mod record;
 mod stack;
 mod tally;
@@ -55,22 +61,28 @@ pub(crate) use self::object::{Marks, Object};
 
 use self::entries::{add, bump, raise};
 use self::locks::{lock_at, lock_of_holder, note_thread};
+use self::misuse::Known;
 use self::object::marks_in;
 use self::threads::thread;
 use self::uses::{stack_of, used};
 use super::is_taken;
-use crate::thread::token;
+use crate::thread::{thread_id, token};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
-use kinlock_report::{HELD, Lock, Owner, Table, Tally, bucket};
+use kinlock_report::{
+    DESTROYED_AWAITED, DESTROYED_HELD, FOREIGN, HELD, Lock, NOT_HELD, Owner, READ_AGAIN, READS,
+    RELOCKED, RWLOCK, Table, Tally, Thread, bucket,
+};
 
 /// How an acquisition went.
 #[derive(Clone, Copy)]
 pub(crate) struct Outcome {
     /// The program's call does not wait.
     pub(crate) is_try: bool,
+    /// It waits without a limit.
+    pub(crate) is_endless: bool,
     pub(crate) waited: Option<Wait>,
     /// What the program's call returns.
     pub(crate) result: c_int,
@@ -92,9 +104,10 @@ pub(crate) struct Wait {
 impl Wait {
     /// The calling thread begins to wait. If the wait is measured, the thread looks up its callers
     /// now, while it would wait anyway, and not later, while it holds the lock.
+    /// `is_endless`: the wait has no limit.
     #[cold]
     #[inline(never)]
-    pub(crate) fn begin(object: Object<'_>) -> Self {
+    pub(crate) fn begin(object: Object<'_>, is_endless: bool) -> Self {
         let mut wait = Wait {
             since: Native::now(),
             until: 0,
@@ -104,6 +117,20 @@ impl Wait {
         if let Some(table) = make::own_table() {
             if let Some(thread) = thread(table) {
                 thread.waits_for.store(object.address, Relaxed);
+            }
+            if let Some((owner, tally)) = tally::held_by_caller(table, object) {
+                let [holder, taken] = misuse::holder_by(table, owner, tally);
+                let (address, kind) = (object.address, object.kind);
+                let lock = Known {
+                    address,
+                    kind,
+                    holder,
+                    taken,
+                };
+                misuse::note(table, RELOCKED, lock);
+            }
+            if is_endless && order::is_on() {
+                order::waits(table, object);
             }
             let one_in = kinlock_report::waits_per_sample(tally::waits_so_far(table, object));
             if one_in == 1 || Native::random() % one_in == 0 {
@@ -177,6 +204,9 @@ pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
         Some((owner, tally)) => count(table, owner, tally, marks, outcome),
         None => without_tally(table, object, marks, outcome.waited),
     }
+    if order::is_on() {
+        order::taken(table, object, outcome.is_endless && !waits);
+    }
 }
 
 /// Adds a wait that has ended to the numbers of the calling thread.
@@ -195,6 +225,7 @@ pub(crate) fn taken_after(object: Object<'_>, wait: Wait) {
     if counted_after(object, wait).is_none() {
         let outcome = Outcome {
             is_try: false,
+            is_endless: true,
             waited: Some(wait),
             result: 0,
             asked: None,
@@ -259,6 +290,7 @@ pub(crate) fn count_taken(address: u64, marks: Marks<'_>) -> bool {
 pub(crate) fn taken_at_once(object: Object<'_>) {
     let outcome = Outcome {
         is_try: false,
+        is_endless: true,
         waited: None,
         result: 0,
         // Read first, since what follows takes time.
@@ -523,19 +555,50 @@ pub(crate) fn count_release(address: u64, marks: Marks<'_>) -> Option<u64> {
     Some(Native::now())
 }
 
-/// The calling thread is about to release a lock. `now`: the time, if the caller knows it.
+/// The calling thread is about to release a lock. `now`: the time, if the caller knows it;
+/// `is_held`: whether the lock's own word says that a thread holds it.
 #[cold]
 #[inline(never)]
-pub(crate) fn release(address: u64, marks: Option<Marks<'_>>, now: Option<u64>) {
+pub(crate) fn release(object: Object<'_>, now: Option<u64>, is_held: bool) {
     let Some(table) = memory::table() else { return };
+    let Object { address, kind, .. } = object;
+    if order::is_on() {
+        held::remove(address);
+    }
     let entry = || Some(marks_in(lock_at(table, address)?.1));
-    let Some(marks) = marks.or_else(entry) else {
+    let holder = object.marks.or_else(entry).and_then(|marks| {
+        let (owner, tally) = tally::of_holder(table, address, marks)?;
+        Some((owner, tally, tally.since.load(Relaxed)))
+    });
+    if !is_held {
+        let (holder, taken) = (0, 0);
+        misuse::note(
+            table,
+            NOT_HELD,
+            Known {
+                address,
+                kind,
+                holder,
+                taken,
+            },
+        );
+    }
+    let Some((owner, tally, since)) = holder else {
         return;
     };
-    let Some((owner, tally)) = tally::of_holder(table, address, marks) else {
-        return;
-    };
-    let since = tally.since.load(Relaxed);
+    if is_held && since != 0 && owner.token.load(Relaxed) != token() {
+        let [holder, taken] = misuse::holder_by(table, owner, tally);
+        misuse::note(
+            table,
+            FOREIGN,
+            Known {
+                address,
+                kind,
+                holder,
+                taken,
+            },
+        );
+    }
     tally.since.store(0, Relaxed);
     if since > HELD {
         let nanos = now.unwrap_or_else(Native::now).saturating_sub(since);
@@ -574,10 +637,165 @@ pub(crate) fn lock_ended(address: u64) {
     }
 }
 
+// ---- misuse ---------------------------------------------
+
+/// The calling thread has misused a lock, as the lock's function has found. `holder`: the kernel's
+/// number of the thread that holds it, or 0.
+#[cold]
+pub(crate) fn misused(misuse: u32, address: u64, kind: u32, holder: u32) {
+    if let Some(table) = make::own_table() {
+        let taken = 0;
+        misuse::note(
+            table,
+            misuse,
+            Known {
+                address,
+                kind,
+                holder,
+                taken,
+            },
+        );
+    }
+}
+
+/// The calling thread has tried to destroy a lock that is held.
+#[cold]
+pub(crate) fn destroyed_held(object: Object<'_>) {
+    let Some(table) = make::own_table() else {
+        return;
+    };
+    let Object { address, kind, .. } = object;
+    let waits = |thread: &Thread| {
+        memory::is_present(table, thread) && thread.waits_for.load(Relaxed) == address
+    };
+    let misuse = match table.threads.iter().any(waits) {
+        true => DESTROYED_AWAITED,
+        false => DESTROYED_HELD,
+    };
+    let entry = || Some(marks_in(lock_at(table, address)?.1));
+    let holder = object.marks.or_else(entry).and_then(|marks| {
+        let (owner, tally) = tally::of_holder(table, address, marks)?;
+        let is_held = tally.since.load(Relaxed) != 0;
+        is_held.then(|| misuse::holder_by(table, owner, tally))
+    });
+    let [holder, taken] = holder.unwrap_or([0, 0]);
+    misuse::note(
+        table,
+        misuse,
+        Known {
+            address,
+            kind,
+            holder,
+            taken,
+        },
+    );
+}
+
+/// How many threads sleep at the words of an object, as the kernel knows them: it is asked to move
+/// them to where they are.
+#[cold]
+pub(crate) fn sleepers_at(address: u64, words: usize) -> u64 {
+    let at = |word: usize| {
+        let key = address + 4 * word as u64;
+        let operation = libc::FUTEX_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+        let kept = memory::Errno::keep();
+        // SAFETY: invariant 11: the kernel checks the address, and changes no memory.
+        let found =
+            unsafe { memory::system_call!(libc::SYS_futex, key, operation, 0, i32::MAX, key) };
+        kept.restore();
+        found.max(0) as u64
+    };
+    (0..words).map(at).sum()
+}
+
+// ---- reader-writer locks --------------------------------
+
+/// What an acquisition or release of a reader-writer lock is like.
+#[derive(Clone, Copy)]
+pub(crate) struct RwAccess {
+    pub(crate) address: u64,
+    /// [`READS`], or 0.
+    pub(crate) mode: u32,
+}
+
+/// The calling thread is going to take such a lock, and waits if it has to. `is_endless`: without a
+/// limit; `waits_behind`: a reader that holds it already may wait behind a writer.
+pub(crate) fn rwlock_asked(access: RwAccess, is_endless: bool, waits_behind: bool) {
+    let Some(table) = make::own_table() else {
+        return;
+    };
+    let RwAccess { address, mode } = access;
+    if let Some(held) = held::known_before_wait(table, address) {
+        let is_read = held.mode.load(Relaxed) & mode & READS != 0;
+        let misuse = match (is_read, waits_behind) {
+            (false, _) => Some(RELOCKED),
+            (true, true) => Some(READ_AGAIN),
+            (true, false) => None,
+        };
+        if let Some(misuse) = misuse {
+            let (kind, taken) = (RWLOCK, held.stack.load(Relaxed));
+            let holder = thread(table).map_or(0, |thread| thread.id.load(Relaxed));
+            misuse::note(
+                table,
+                misuse,
+                Known {
+                    address,
+                    kind,
+                    holder,
+                    taken,
+                },
+            );
+        }
+    }
+    if is_endless && order::is_on() {
+        order::asks_rwlock(table, address, mode);
+    }
+}
+
 /// The calling thread has taken a reader-writer lock, which is only counted.
-pub(crate) fn rwlock_taken() {
+pub(crate) fn rwlock_taken(access: RwAccess) {
     if let Some(table) = make::own_table() {
         let shards = &table.header.rwlocked;
         add(&shards[token() as usize % shards.len()].0, 1);
+        let RwAccess { address, mode } = access;
+        let [serial, stack] = match order::is_on() {
+            true => order::taken_rwlock(table, address),
+            false => [0, 0],
+        };
+        held::push(table, address, serial, stack, mode);
+    }
+}
+
+/// The calling thread is about to release a reader-writer lock. `is_held`: whether the lock's word
+/// says that it is held; `writer`: the kernel's number of the thread that holds it for writing, or
+/// 0.
+pub(crate) fn rwlock_release(address: u64, is_held: bool, writer: u32) {
+    let Some(table) = memory::table() else { return };
+    if held::remove(address) != Some(false) {
+        return;
+    }
+    // In the child of a fork it may have been taken in the parent.
+    let misuse = match (is_held, writer) {
+        _ if Native::forked() => None,
+        (false, _) => Some(NOT_HELD),
+        (true, 1..) if writer != thread_id() => Some(FOREIGN),
+        _ => None,
+    };
+    match misuse {
+        Some(misuse) => {
+            let (kind, taken) = (RWLOCK, 0);
+            let holder = if is_held { writer } else { 0 };
+            misuse::note(
+                table,
+                misuse,
+                Known {
+                    address,
+                    kind,
+                    holder,
+                    taken,
+                },
+            );
+        }
+        None => held::note_handed_over(),
     }
 }

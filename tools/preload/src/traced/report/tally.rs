@@ -70,6 +70,36 @@ pub(super) fn found(address: u64, marks: Marks<'_>) -> Option<(&'static Owner, &
     is_of(tally, serial, address).then_some((owner, tally))
 }
 
+/// The calling thread's tallies. They are added if it has none; `None`: there is no room.
+pub(super) fn owner(table: &Table) -> Option<&'static Owner> {
+    own().or_else(|| new_owner(table))
+}
+
+/// The calling thread's tallies; `Some(None)`: it has not needed any yet; `None`: there was no room
+/// for them.
+pub(super) fn known_owner() -> Option<Option<&'static Owner>> {
+    (kept() == 0 || kept() != memory::tag()).then(own)
+}
+
+/// The calling thread's tally of a lock, if it has one.
+pub(super) fn own_of(address: u64, serial: u32) -> Option<&'static Tally> {
+    in_any_place(own()?, address, serial).filter(|_| serial != 0)
+}
+
+/// The calling thread's tally of a lock, and the tallies' owner, if the thread holds the lock. The
+/// lock may be another thread's.
+pub(super) fn held_by_caller<'a>(
+    table: &'a Table,
+    object: Object<'_>,
+) -> Option<(&'a Owner, &'a Tally)> {
+    let entry = || Some(marks_in(lock_at(table, object.address)?.1));
+    let marks = object.marks.or_else(entry)?;
+    let (owner, serial) = (own()?, marks.serial.load(Relaxed));
+    let tally = in_any_place(owner, object.address, serial)?;
+    let is_held = serial != 0 && tally.since.load(Relaxed) != 0;
+    is_held.then_some((owner, tally))
+}
+
 /// The owner's tally of a lock, in either place.
 fn in_any_place(owner: &Owner, address: u64, serial: u32) -> Option<&Tally> {
     let mut all = places(serial).into_iter().map(|at| &owner.tallies[at]);
@@ -219,6 +249,10 @@ fn new_owner(table: &Table) -> Option<&'static Owner> {
                 .is_ok()
     });
     let taken = taken.filter(|_| key != 0);
+    if let Some(owner) = taken {
+        owner.held_count.store(0, Relaxed);
+        owner.held_lost.store(0, Relaxed);
+    }
     let address = taken.map_or(0, |owner| ptr::from_ref(owner).expose_provenance());
     keep(address | tag);
     await_end();

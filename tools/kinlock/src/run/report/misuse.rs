@@ -1,0 +1,293 @@
+//! Misuse and order of locks: what the table says of them, and how people read it.
+
+use std::io::Write;
+use std::sync::atomic::Ordering::Acquire;
+
+use kinlock_cli::report::table::wrapped;
+use kinlock_cli::report::units::grouped;
+use kinlock_report::{
+    DESTROYED_AWAITED, DESTROYED_HELD, FOREIGN, NOT_HELD, READ_AGAIN, RELOCKED, SEVERAL, Table,
+};
+use serde::Serialize;
+
+use super::order::{self, Order};
+use super::read::{get, get32, kind, stack, used};
+use super::symbols::{Frame, Symbols};
+use super::view::{counted, path};
+
+/// A call that misuses a lock.
+#[derive(Serialize)]
+pub struct Misuse {
+    /// A name for programs: `foreign`, `not-held`, ...
+    what: &'static str,
+    #[serde(skip)]
+    sentence: &'static str,
+    lock: String,
+    address: u64,
+    kind: &'static str,
+    /// How often it was seen.
+    count: u64,
+    /// The kernel's number of the thread that made the call, the first time.
+    thread: u32,
+    /// That of the thread that held the lock then; 0: nobody, or it is not known.
+    holder: u32,
+    /// The calls, innermost first.
+    frames: Vec<Frame>,
+    /// By which the holder had taken the lock, if that is known.
+    taken: Vec<Frame>,
+    /// By which the lock was first taken.
+    first: Vec<Frame>,
+}
+
+/// In which order locks were taken.
+#[derive(Serialize)]
+pub struct LockOrder {
+    /// How many pairs of locks were seen, the second of which was asked for with the first held.
+    pairs: usize,
+    /// How often a pair was seen that found no place in the table.
+    dropped: u64,
+    /// There were too many circles to look at all.
+    is_cut: bool,
+    cycles: Vec<Cycle>,
+}
+
+/// Locks that threads could wait for in a circle.
+#[derive(Serialize)]
+pub struct Cycle {
+    /// How many such circles the same code has made, of other locks too.
+    count: usize,
+    steps: Vec<Step>,
+}
+
+/// A lock was held, and the lock of the next step asked for.
+#[derive(Serialize)]
+pub struct Step {
+    held: String,
+    held_kind: &'static str,
+    wanted: String,
+    wanted_kind: &'static str,
+    /// The kernel's number of the thread that did it first.
+    thread: u32,
+    /// Others have done it, too.
+    several_threads: bool,
+    /// The calls by which the first lock was taken, innermost first, if they are known.
+    taken: Vec<Frame>,
+    /// Those by which it was taken first of all.
+    first: Vec<Frame>,
+    /// Those by which the second lock was asked for.
+    asked: Vec<Frame>,
+}
+
+impl LockOrder {
+    pub fn has_cycles(&self) -> bool {
+        !self.cycles.is_empty()
+    }
+}
+
+/// What a misuse is called in JSON, and in a sentence about a lock.
+fn words(misuse: u32) -> Option<[&'static str; 2]> {
+    Some(match misuse {
+        FOREIGN => ["foreign", "released by a thread that does not hold it"],
+        NOT_HELD => ["not-held", "released though nobody holds it"],
+        DESTROYED_HELD => ["destroyed-held", "destroyed while a thread holds it"],
+        DESTROYED_AWAITED => ["destroyed-awaited", "destroyed while threads wait for it"],
+        RELOCKED => ["relocked", "asked for by the thread that holds it"],
+        READ_AGAIN => [
+            "read-again",
+            "taken again for reading, where readers wait behind writers: with a writer in between \
+             nobody goes on",
+        ],
+        _ => return None,
+    })
+}
+
+fn name(address: u64, symbols: &mut Symbols) -> String {
+    let name = symbols.variable(address);
+    name.unwrap_or_else(|| format!("{address:#x}"))
+}
+
+pub fn misuses(table: &Table, symbols: &mut Symbols) -> Vec<Misuse> {
+    let mut found: Vec<Misuse> = Vec::new();
+    for from in used(&table.misuses, &table.header.misuses) {
+        let Some([what, sentence]) = words(from.kind.load(Acquire)) else {
+            continue;
+        };
+        let address = get(&from.address);
+        let frames = stack(table, get32(&from.stack), symbols);
+        // Two threads may have noted the same at the same time.
+        let same = |known: &&mut Misuse| {
+            known.what == what && known.address == address && known.frames == frames
+        };
+        if let Some(known) = found.iter_mut().find(same) {
+            known.count += get(&from.count);
+            continue;
+        }
+        found.push(Misuse {
+            what,
+            sentence,
+            lock: name(address, symbols),
+            address,
+            kind: kind(get32(&from.lock_kind)),
+            count: get(&from.count),
+            thread: get32(&from.thread),
+            holder: get32(&from.holder),
+            frames,
+            taken: stack(table, get32(&from.taken), symbols),
+            first: stack(table, get32(&from.first), symbols),
+        });
+    }
+    found
+}
+
+/// `None` if it was not asked for.
+pub fn order(table: &Table, symbols: &mut Symbols) -> Option<LockOrder> {
+    let header = &table.header;
+    if get32(&header.is_ordered) == 0 {
+        return None;
+    }
+    let all = used(&table.orders, &header.orders_used).iter();
+    let all: Vec<_> = all.filter(|order| get(&order.key) >> 32 != 0).collect();
+    let orders: Vec<_> = all
+        .iter()
+        .map(|order| Order {
+            from: (get(&order.key) >> 32) as u32,
+            to: get(&order.key) as u32,
+            thread: get32(&order.thread),
+            modes: get32(&order.modes),
+            gates: order
+                .gates
+                .iter()
+                .map(get32)
+                .filter(|&gate| gate != 0)
+                .collect(),
+            code: [get32(&order.from_first), get32(&order.to_stack)],
+        })
+        .collect();
+    let found = order::circles(&orders);
+    let cycles = found.circles.into_iter().map(|(circle, count)| Cycle {
+        count,
+        steps: circle
+            .into_iter()
+            .map(|at| {
+                let order = all[at];
+                Step {
+                    held: name(get(&order.from_address), symbols),
+                    held_kind: kind(get32(&order.from_kind)),
+                    wanted: name(get(&order.to_address), symbols),
+                    wanted_kind: kind(get32(&order.to_kind)),
+                    thread: get32(&order.id),
+                    several_threads: get32(&order.thread) == SEVERAL,
+                    taken: stack(table, get32(&order.from_stack), symbols),
+                    first: stack(table, get32(&order.from_first), symbols),
+                    asked: stack(table, get32(&order.to_stack), symbols),
+                }
+            })
+            .collect(),
+    });
+    Some(LockOrder {
+        pairs: orders.len(),
+        dropped: get(&header.dropped_orders),
+        is_cut: found.is_cut,
+        cycles: cycles.collect(),
+    })
+}
+
+// ---- as people read it ----------------------------------
+
+/// Misuses and circles at most.
+const MOST: usize = 10;
+
+pub fn write_misuses(all: &[Misuse], out: &mut dyn Write) -> anyhow::Result<()> {
+    for misuse in all.iter().take(MOST) {
+        let times = match misuse.count {
+            1 => String::new(),
+            n => format!(" ({} times)", grouped(n)),
+        };
+        let line = format!(
+            "misuse of {} ({}): {}{times}",
+            misuse.lock, misuse.kind, misuse.sentence
+        );
+        writeln!(out, "{}", wrapped(&line, "    "))?;
+        let line = format!("by thread {}: {}", misuse.thread, path(&misuse.frames));
+        writeln!(out, "    {}", wrapped(&line, "        "))?;
+        if misuse.holder != 0 || !misuse.taken.is_empty() {
+            let how = match (&misuse.taken[..], &misuse.first[..]) {
+                ([], []) => String::new(),
+                ([], first) => format!("; first taken by {}", path(first)),
+                (taken, _) => format!(", which took it by {}", path(taken)),
+            };
+            let line = format!("held by thread {}{how}", misuse.holder);
+            writeln!(out, "    {}", wrapped(&line, "        "))?;
+        } else if !misuse.first.is_empty() {
+            let line = format!("first taken by {}", path(&misuse.first));
+            writeln!(out, "    {}", wrapped(&line, "        "))?;
+        }
+    }
+    more(all.len(), "misuses", out)
+}
+
+pub fn write_order(order: &LockOrder, out: &mut dyn Write) -> anyhow::Result<()> {
+    if order.cycles.is_empty() {
+        let pairs = counted(order.pairs as u64, "pair", "pairs");
+        writeln!(
+            out,
+            "lock order: {pairs} of locks, and no circle that could deadlock"
+        )?;
+    }
+    for cycle in order.cycles.iter().take(MOST) {
+        let locks: Vec<_> = cycle.steps.iter().map(|step| step.held.as_str()).collect();
+        let as_often = match cycle.count {
+            1 => String::new(),
+            n => format!(
+                "; the same code has made {} such circles",
+                grouped(n as u64)
+            ),
+        };
+        let line = format!(
+            "lock order: a deadlock could happen between {}{as_often}",
+            locks.join(", ")
+        );
+        writeln!(out, "{}", wrapped(&line, "    "))?;
+        for step in &cycle.steps {
+            let others = if step.several_threads {
+                " and others"
+            } else {
+                ""
+            };
+            let line = format!(
+                "thread {}{others} held {} ({}) and asked for {} ({})",
+                step.thread, step.held, step.held_kind, step.wanted, step.wanted_kind
+            );
+            writeln!(out, "    {}", wrapped(&line, "        "))?;
+            let held = match (&step.taken[..], &step.first[..]) {
+                ([], first) => format!("held: first taken by {}", path(first)),
+                (taken, _) => format!("held: taken by {}", path(taken)),
+            };
+            writeln!(out, "        {}", wrapped(&held, "            "))?;
+            let asked = format!("asked for by {}", path(&step.asked));
+            writeln!(out, "        {}", wrapped(&asked, "            "))?;
+        }
+    }
+    more(order.cycles.len(), "circles", out)?;
+    if order.is_cut {
+        writeln!(
+            out,
+            "lock order: there are more circles than were looked at"
+        )?;
+    }
+    if order.dropped > 0 {
+        writeln!(
+            out,
+            "the table is full: {} times two further locks were taken, in an order that was dropped",
+            grouped(order.dropped)
+        )?;
+    }
+    Ok(())
+}
+
+fn more(count: usize, what: &str, out: &mut dyn Write) -> anyhow::Result<()> {
+    if let Some(more @ 1..) = count.checked_sub(MOST) {
+        writeln!(out, "{more} more {what}; --json has them")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,423 @@
+/* One misuse of a lock, or one order of locks, per mode. The functions that make the calls have
+   names of their own, which the report has to say. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define APART __attribute__((noinline, noclone))
+#define KEPT __asm__ volatile("")
+
+pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER, b = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t c = PTHREAD_MUTEX_INITIALIZER, gate = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t careful = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+pthread_mutex_t nested = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+pthread_rwlock_t rw = PTHREAD_RWLOCK_INITIALIZER, other_rw = PTHREAD_RWLOCK_INITIALIZER;
+pthread_rwlock_t polite = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+pthread_cond_t condvar = PTHREAD_COND_INITIALIZER;
+pthread_spinlock_t spin;
+static atomic_int waiter, ready;
+
+static void nap(long ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&t, NULL);
+}
+
+static struct timespec in_ms(long ms)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += ms / 1000, t.tv_nsec += ms % 1000 * 1000000;
+    if (t.tv_nsec >= 1000000000)
+        t.tv_sec++, t.tv_nsec -= 1000000000;
+    return t;
+}
+
+static void goes_to_wait(void)
+{
+    waiter = syscall(SYS_gettid);
+}
+
+/* Returns when the thread that goes to wait sleeps. */
+static void until_it_waits(void)
+{
+    char path[64], text[512];
+    while (!waiter)
+        nap(1);
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", waiter);
+    for (const char *state = NULL; !state || state[2] != 'S'; nap(1)) {
+        int file = open(path, O_RDONLY);
+        ssize_t size = read(file, text, sizeof text - 1);
+        close(file);
+        text[size > 0 ? size : 0] = 0;
+        state = strrchr(text, ')');
+    }
+}
+
+static void in_thread(void *(*body)(void *))
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, body, NULL) != 0)
+        abort();
+    pthread_join(thread, NULL);
+}
+
+/* ---- misuse ---- */
+
+APART void takes_a(void) { pthread_mutex_lock(&a); KEPT; }
+APART void releases_a(void) { pthread_mutex_unlock(&a); KEPT; }
+APART void destroys_a(void) { pthread_mutex_destroy(&a); KEPT; }
+APART void releases_careful(void) { pthread_mutex_unlock(&careful); KEPT; }
+APART void takes_careful_again(void) { pthread_mutex_lock(&careful); KEPT; }
+APART void releases_spin(void) { pthread_spin_unlock(&spin); KEPT; }
+APART void releases_rw(void) { pthread_rwlock_unlock(&rw); KEPT; }
+APART void destroys_rw(void) { pthread_rwlock_destroy(&rw); KEPT; }
+APART void destroys_condvar(void) { pthread_cond_destroy(&condvar); KEPT; }
+
+APART void takes_a_again(void)
+{
+    struct timespec soon = in_ms(100);
+    pthread_mutex_timedlock(&a, &soon); KEPT;
+}
+
+APART void reads_again(void)
+{
+    struct timespec soon = in_ms(100);
+    if (pthread_rwlock_timedrdlock(&polite, &soon) == 0)
+        pthread_rwlock_unlock(&polite);
+}
+
+APART void writes_what_it_reads(void)
+{
+    struct timespec soon = in_ms(100);
+    pthread_rwlock_timedwrlock(&rw, &soon); KEPT;
+}
+
+static void *release_a(void *unused) { releases_a(); return unused; }
+static void *release_careful(void *unused) { releases_careful(); return unused; }
+static void *release_rw(void *unused) { releases_rw(); return unused; }
+
+static void *wait_for_a(void *unused)
+{
+    goes_to_wait();
+    takes_a();
+    pthread_mutex_unlock(&a);
+    return unused;
+}
+
+static void *wait_for_condvar(void *unused)
+{
+    struct timespec later = in_ms(1500);
+    pthread_mutex_lock(&a);
+    goes_to_wait();
+    pthread_cond_timedwait(&condvar, &a, &later);
+    pthread_mutex_unlock(&a);
+    return unused;
+}
+
+static void *write_politely(void *unused)
+{
+    struct timespec later = in_ms(1500);
+    goes_to_wait();
+    if (pthread_rwlock_timedwrlock(&polite, &later) == 0)
+        pthread_rwlock_unlock(&polite);
+    return unused;
+}
+
+static void with_waiter(void *(*body)(void *), void (*misuse)(void), void (*end)(void))
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, body, NULL);
+    until_it_waits();
+    misuse();
+    if (end)
+        end();
+    pthread_join(thread, NULL);
+}
+
+static void ends_reading(void) { pthread_rwlock_unlock(&polite); }
+
+static int misuses(const char *mode)
+{
+    if (strcmp(mode, "foreign") == 0)
+        takes_a(), in_thread(release_a);
+    else if (strcmp(mode, "twice") == 0)
+        takes_a(), pthread_mutex_unlock(&a), releases_a();
+    else if (strcmp(mode, "destroyed") == 0)
+        takes_a(), destroys_a(), pthread_mutex_unlock(&a);
+    else if (strcmp(mode, "awaited") == 0)
+        takes_a(), with_waiter(wait_for_a, destroys_a, releases_a);
+    else if (strcmp(mode, "awaited condvar") == 0)
+        with_waiter(wait_for_condvar, destroys_condvar, NULL);
+    else if (strcmp(mode, "again") == 0)
+        takes_a(), takes_a_again(), pthread_mutex_unlock(&a);
+    else if (strcmp(mode, "careful foreign") == 0)
+        pthread_mutex_lock(&careful), in_thread(release_careful), pthread_mutex_unlock(&careful);
+    else if (strcmp(mode, "careful twice") == 0)
+        pthread_mutex_lock(&careful), pthread_mutex_unlock(&careful), releases_careful();
+    else if (strcmp(mode, "careful again") == 0)
+        pthread_mutex_lock(&careful), takes_careful_again(), pthread_mutex_unlock(&careful);
+    else if (strcmp(mode, "spin twice") == 0)
+        pthread_spin_init(&spin, 0), pthread_spin_lock(&spin), pthread_spin_unlock(&spin),
+            releases_spin();
+    else if (strcmp(mode, "rw twice") == 0)
+        pthread_rwlock_wrlock(&rw), pthread_rwlock_unlock(&rw), releases_rw();
+    else if (strcmp(mode, "rw foreign") == 0)
+        pthread_rwlock_wrlock(&rw), in_thread(release_rw);
+    else if (strcmp(mode, "rw destroyed") == 0)
+        pthread_rwlock_rdlock(&rw), destroys_rw(), pthread_rwlock_unlock(&rw);
+    else if (strcmp(mode, "rw upgraded") == 0)
+        pthread_rwlock_rdlock(&rw), writes_what_it_reads(), pthread_rwlock_unlock(&rw);
+    else if (strcmp(mode, "read again") == 0)
+        pthread_rwlock_rdlock(&polite), with_waiter(write_politely, reads_again, ends_reading);
+    else
+        return 0;
+    return 1;
+}
+
+/* ---- orders ---- */
+
+APART void asks_for_b(void) { pthread_mutex_lock(&b); KEPT; }
+APART void asks_for_a(void) { pthread_mutex_lock(&a); KEPT; }
+APART void a_then_b(void)
+{
+    pthread_mutex_lock(&a);
+    asks_for_b();
+    pthread_mutex_unlock(&b), pthread_mutex_unlock(&a);
+}
+APART void b_then_a(void)
+{
+    pthread_mutex_lock(&b);
+    asks_for_a();
+    pthread_mutex_unlock(&a), pthread_mutex_unlock(&b);
+}
+APART void b_then_c(void)
+{
+    pthread_mutex_lock(&b), pthread_mutex_lock(&c);
+    pthread_mutex_unlock(&c), pthread_mutex_unlock(&b);
+}
+APART void c_then_a(void)
+{
+    pthread_mutex_lock(&c), pthread_mutex_lock(&a);
+    pthread_mutex_unlock(&a), pthread_mutex_unlock(&c);
+}
+APART void b_then_tries_a(void)
+{
+    pthread_mutex_lock(&b);
+    if (pthread_mutex_trylock(&a) == 0)
+        pthread_mutex_unlock(&a);
+    pthread_mutex_unlock(&b);
+}
+APART void b_then_a_for_a_while(void)
+{
+    struct timespec soon = in_ms(1000);
+    pthread_mutex_lock(&b);
+    if (pthread_mutex_timedlock(&a, &soon) == 0)
+        pthread_mutex_unlock(&a);
+    pthread_mutex_unlock(&b);
+}
+APART void writes_then_a(void)
+{
+    pthread_rwlock_wrlock(&rw), pthread_mutex_lock(&a);
+    pthread_mutex_unlock(&a), pthread_rwlock_unlock(&rw);
+}
+APART void a_then_reads(void)
+{
+    pthread_mutex_lock(&a), pthread_rwlock_rdlock(&rw);
+    pthread_rwlock_unlock(&rw), pthread_mutex_unlock(&a);
+}
+APART void reads_both(pthread_rwlock_t *one, pthread_rwlock_t *two)
+{
+    pthread_rwlock_rdlock(one), pthread_rwlock_rdlock(two);
+    pthread_rwlock_unlock(two), pthread_rwlock_unlock(one);
+}
+/* The wait releases a and takes it again, with b held. */
+APART void waits_with_b(void)
+{
+    struct timespec soon = in_ms(20);
+    pthread_mutex_lock(&a), pthread_mutex_lock(&b);
+    pthread_cond_timedwait(&condvar, &a, &soon);
+    pthread_mutex_unlock(&b), pthread_mutex_unlock(&a);
+}
+
+/* Two of many accounts, by address. */
+static pthread_mutex_t *accounts;
+static void transfer(int from, int to)
+{
+    int first = from < to ? from : to, second = from < to ? to : from;
+    pthread_mutex_lock(accounts + first), pthread_mutex_lock(accounts + second);
+    pthread_mutex_unlock(accounts + second), pthread_mutex_unlock(accounts + first);
+}
+
+static void *other_b_then_a(void *unused) { b_then_a(); return unused; }
+static void *other_a_then_b(void *unused) { a_then_b(); return unused; }
+static void *other_b_then_c(void *unused) { b_then_c(); return unused; }
+static void *other_c_then_a(void *unused) { c_then_a(); return unused; }
+static void *other_tries(void *unused) { b_then_tries_a(); return unused; }
+static void *other_waits_a_while(void *unused) { b_then_a_for_a_while(); return unused; }
+static void *other_guarded(void *unused)
+{
+    pthread_mutex_lock(&gate);
+    b_then_a();
+    pthread_mutex_unlock(&gate);
+    return unused;
+}
+static void *other_a_then_reads(void *unused) { a_then_reads(); return unused; }
+static void *other_reads(void *unused) { reads_both(&other_rw, &rw); return unused; }
+static void *other_waits_with_b(void *unused) { waits_with_b(); return unused; }
+static void *other_transfers(void *unused)
+{
+    for (int i = 0; i < 1000; i++)
+        transfer(i * 7 % 20, (i * 3 + 1) % 20 == i * 7 % 20 ? 20 : (i * 3 + 1) % 20);
+    return unused;
+}
+static void *other_steps(void *unused)
+{
+    /* Hand over hand, through a list. */
+    for (int round = 0; round < 100; round++) {
+        pthread_mutex_lock(accounts);
+        for (int i = 1; i < 20; i++)
+            pthread_mutex_lock(accounts + i), pthread_mutex_unlock(accounts + i - 1);
+        pthread_mutex_unlock(accounts + 19);
+    }
+    return unused;
+}
+/* What is a at one time is b at another, at the same addresses. */
+static void *other_reuses(void *unused)
+{
+    pthread_mutex_t *two = accounts;
+    for (int i = 0; i < 200; i++) {
+        int first = i % 2;
+        pthread_mutex_init(two, NULL), pthread_mutex_init(two + 1, NULL);
+        pthread_mutex_lock(two + first), pthread_mutex_lock(two + !first);
+        pthread_mutex_unlock(two + !first), pthread_mutex_unlock(two + first);
+        pthread_mutex_destroy(two), pthread_mutex_destroy(two + 1);
+    }
+    return unused;
+}
+/* Waits until it is told, and says that it was. */
+static void *is_told(void *unused)
+{
+    pthread_mutex_lock(&a);
+    ready++;
+    while (!waiter)
+        pthread_cond_wait(&condvar, &a);
+    pthread_mutex_unlock(&a);
+    return unused;
+}
+
+static void twice_in_threads(void *(*body)(void *))
+{
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        pthread_create(threads + i, NULL, body, NULL);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static int orders(const char *mode)
+{
+    accounts = calloc(21, sizeof *accounts);
+    if (strcmp(mode, "circle") == 0)
+        a_then_b(), in_thread(other_b_then_a);
+    else if (strcmp(mode, "circle of a hot lock") == 0) {
+        for (int i = 0; i < 20000; i++)
+            pthread_mutex_lock(&a), pthread_mutex_unlock(&a);
+        a_then_b(), a_then_b(), in_thread(other_b_then_a);
+    } else if (strcmp(mode, "circle of three") == 0)
+        a_then_b(), in_thread(other_b_then_c), in_thread(other_c_then_a);
+    else if (strcmp(mode, "circle of a rwlock") == 0)
+        writes_then_a(), in_thread(other_a_then_reads);
+    else if (strcmp(mode, "circle of a wait") == 0)
+        twice_in_threads(other_waits_with_b);
+    else if (strcmp(mode, "tries") == 0)
+        a_then_b(), in_thread(other_tries);
+    else if (strcmp(mode, "for a while") == 0)
+        a_then_b(), in_thread(other_waits_a_while);
+    else if (strcmp(mode, "gate") == 0) {
+        pthread_mutex_lock(&gate), a_then_b(), pthread_mutex_unlock(&gate);
+        in_thread(other_guarded);
+    } else if (strcmp(mode, "one thread") == 0)
+        a_then_b(), b_then_a();
+    else if (strcmp(mode, "readers") == 0)
+        reads_both(&rw, &other_rw), in_thread(other_reads);
+    else if (strcmp(mode, "addresses") == 0)
+        twice_in_threads(other_transfers);
+    else if (strcmp(mode, "hand over hand") == 0)
+        twice_in_threads(other_steps);
+    else if (strcmp(mode, "reused") == 0)
+        in_thread(other_reuses), in_thread(other_reuses);
+    else if (strcmp(mode, "same order") == 0)
+        a_then_b(), in_thread(other_a_then_b);
+    else
+        return 0;
+    return 1;
+}
+
+/* ---- other correct programs ---- */
+
+static void hold(void) { pthread_mutex_lock(&a); }
+static void let_go(void) { pthread_mutex_unlock(&a); }
+
+static int correct(const char *mode)
+{
+    if (strcmp(mode, "kinds") == 0) {
+        pthread_mutex_lock(&nested), pthread_mutex_lock(&nested);
+        pthread_mutex_unlock(&nested), pthread_mutex_unlock(&nested);
+        pthread_mutex_lock(&careful), pthread_mutex_unlock(&careful);
+        pthread_mutex_lock(&a), pthread_mutex_trylock(&a), pthread_mutex_unlock(&a);
+        pthread_mutex_destroy(&a);
+        pthread_rwlock_rdlock(&rw), pthread_rwlock_rdlock(&rw);
+        pthread_rwlock_unlock(&rw), pthread_rwlock_unlock(&rw);
+        pthread_rwlock_destroy(&rw);
+        pthread_spin_init(&spin, 0), pthread_spin_lock(&spin), pthread_spin_unlock(&spin);
+        pthread_spin_destroy(&spin);
+    } else if (strcmp(mode, "told") == 0) {
+        /* Destroyed right after the broadcast: the waiters may not have left yet. */
+        pthread_t threads[4];
+        for (int i = 0; i < 4; i++)
+            pthread_create(threads + i, NULL, is_told, NULL);
+        while (ready < 4)
+            nap(1);
+        pthread_mutex_lock(&a);
+        waiter = 1;
+        pthread_cond_broadcast(&condvar);
+        pthread_cond_destroy(&condvar);
+        pthread_mutex_unlock(&a);
+        for (int i = 0; i < 4; i++)
+            pthread_join(threads[i], NULL);
+        pthread_mutex_destroy(&a);
+    } else if (strcmp(mode, "forks") == 0) {
+        /* A lock that is held over a fork is released in both processes. */
+        pthread_atfork(hold, let_go, let_go);
+        pthread_rwlock_rdlock(&rw);
+        pid_t child = fork();
+        pthread_rwlock_unlock(&rw);
+        pthread_mutex_lock(&b), pthread_mutex_unlock(&b);
+        pthread_mutex_lock(&a), pthread_mutex_unlock(&a);
+        if (child == 0)
+            _exit(0);
+        int status;
+        waitpid(child, &status, 0);
+    } else
+        return 0;
+    return 1;
+}
+
+int main(int count, char **words)
+{
+    const char *mode = count > 1 ? words[1] : "";
+    if (!misuses(mode) && !orders(mode) && !correct(mode))
+        return 2;
+    puts("done");
+    return 0;
+}

@@ -1,0 +1,280 @@
+//! `kinlock run --report` on programs that misuse a lock, or take locks in orders that could
+//! deadlock, and on correct ones, which must raise no alarm.
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use support::{compiled, kinlock, list};
+use tempfile::TempDir;
+
+const SOURCE: &str = include_str!("programs/misused.c");
+
+struct Place(TempDir);
+
+/// What is said of a run: the text, and each process in JSON.
+struct Said {
+    text: String,
+    processes: Vec<Value>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        compiled(folder.path(), "misused", "-O1 -g -w -pthread", SOURCE);
+        Place(folder)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn run(&self, lock: &str, flags: &[&str], mode: &str) -> Said {
+        let mut command = kinlock();
+        command
+            .args(["run", "--report", "--lock", lock])
+            .args(flags);
+        command.arg("--json").arg(self.file("json")).arg("--");
+        let output = command.arg(self.file("misused")).arg(mode).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{lock}, {mode}: {output:?}");
+        assert_eq!(output.stdout, b"done\n", "{lock}, {mode}");
+        let json = fs::read_to_string(self.file("json")).unwrap();
+        let report: Value = serde_json::from_str(&json).unwrap();
+        Said {
+            text: String::from_utf8(output.stderr).unwrap(),
+            processes: list(&report["processes"]).to_vec(),
+        }
+    }
+}
+
+impl Said {
+    /// Of each misuse: what it is, of which lock, by which function of the program.
+    fn misuses(&self) -> Vec<[&str; 3]> {
+        let all = self.processes.iter().flat_map(|p| list(&p["misuses"]));
+        all.map(|misuse| {
+            let what = misuse["what"].as_str().unwrap();
+            let lock = misuse["lock"].as_str().unwrap();
+            [what, lock, function(&misuse["frames"])]
+        })
+        .collect()
+    }
+
+    fn cycles(&self) -> Vec<&Value> {
+        let all = self.processes.iter().filter(|p| !p["order"].is_null());
+        all.flat_map(|p| list(&p["order"]["cycles"])).collect()
+    }
+}
+
+fn function(frames: &Value) -> &str {
+    list(frames)
+        .first()
+        .map_or("", |frame| frame["function"].as_str().unwrap())
+}
+
+const ALL: &[&str] = &["kinlock-mutex", "kinlock-spin", "pthread"];
+/// The C library does not tell whether one of its spinlocks or reader-writer locks is held.
+const OURS: &[&str] = &["kinlock-mutex"];
+
+#[test]
+fn each_misuse_is_told_with_its_lock_and_its_callers() {
+    let place = Place::new();
+    for (mode, locks, expected) in [
+        ("foreign", ALL, ["foreign", "a", "releases_a"]),
+        ("twice", ALL, ["not-held", "a", "releases_a"]),
+        ("destroyed", ALL, ["destroyed-held", "a", "destroys_a"]),
+        ("awaited", ALL, ["destroyed-awaited", "a", "destroys_a"]),
+        (
+            "awaited condvar",
+            ALL,
+            ["destroyed-awaited", "condvar", "destroys_condvar"],
+        ),
+        ("again", ALL, ["relocked", "a", "takes_a_again"]),
+        (
+            "careful foreign",
+            ALL,
+            ["foreign", "careful", "releases_careful"],
+        ),
+        (
+            "careful twice",
+            ALL,
+            ["not-held", "careful", "releases_careful"],
+        ),
+        (
+            "careful again",
+            ALL,
+            ["relocked", "careful", "takes_careful_again"],
+        ),
+        ("spin twice", OURS, ["not-held", "spin", "releases_spin"]),
+        ("rw twice", OURS, ["not-held", "rw", "releases_rw"]),
+        ("rw foreign", OURS, ["foreign", "rw", "releases_rw"]),
+        (
+            "rw destroyed",
+            OURS,
+            ["destroyed-held", "rw", "destroys_rw"],
+        ),
+        (
+            "rw upgraded",
+            ALL,
+            ["relocked", "rw", "writes_what_it_reads"],
+        ),
+        ("read again", ALL, ["read-again", "polite", "reads_again"]),
+    ] {
+        for lock in locks {
+            let both: &[&[&str]] = &[&[], &["--order"]];
+            let some = if *lock == OURS[0] { both } else { &both[..1] };
+            for &flags in some {
+                let said = place.run(lock, flags, mode);
+                assert_eq!(
+                    said.misuses(),
+                    [expected],
+                    "{lock}, {mode}, {flags:?}: {}",
+                    said.text
+                );
+                let [_, name, function] = expected;
+                let sentence = format!("misuse of {name} (");
+                assert!(
+                    said.text.contains(&sentence) && said.text.contains(function),
+                    "{lock}, {mode}: {}",
+                    said.text
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn who_holds_a_misused_lock_and_since_where_is_told() {
+    let place = Place::new();
+    for lock in ALL {
+        let said = place.run(lock, &[], "foreign");
+        let misuse = &list(&said.processes[0]["misuses"])[0];
+        assert_eq!(function(&misuse["taken"]), "takes_a", "{lock}: {misuse:#}");
+        assert_eq!(misuse["holder"], said.processes[0]["pid"], "{lock}");
+        assert_ne!(misuse["thread"], misuse["holder"], "{lock}");
+    }
+}
+
+/// The functions of each step of the only circle: by which the lock is held, and the next asked
+/// for. A circle has no beginning.
+fn steps(said: &Said) -> Vec<[String; 4]> {
+    let cycles = said.cycles();
+    let [cycle] = cycles[..] else {
+        panic!("not one circle: {}", said.text);
+    };
+    let mut steps: Vec<_> = list(&cycle["steps"])
+        .iter()
+        .map(|step| {
+            let [held, wanted] =
+                [&step["held"], &step["wanted"]].map(|name| name.as_str().unwrap());
+            [
+                held,
+                function(&step["taken"]),
+                wanted,
+                function(&step["asked"]),
+            ]
+            .map(str::to_owned)
+        })
+        .collect();
+    steps.sort_unstable();
+    steps
+}
+
+#[test]
+fn circles_that_never_deadlocked_are_told_with_both_stacks() {
+    let place = Place::new();
+    let a_b = ["a", "a_then_b", "b", "asks_for_b"];
+    let b_a = ["b", "b_then_a", "a", "asks_for_a"];
+    let circles: [(&str, &[[&str; 4]]); 5] = [
+        ("circle", &[a_b, b_a]),
+        // When its order is first seen, the callers of a hot lock are not known. The next time they
+        // are.
+        ("circle of a hot lock", &[a_b, b_a]),
+        (
+            "circle of three",
+            &[
+                a_b,
+                ["b", "b_then_c", "c", "b_then_c"],
+                ["c", "c_then_a", "a", "c_then_a"],
+            ],
+        ),
+        (
+            "circle of a rwlock",
+            &[
+                ["a", "a_then_reads", "rw", "a_then_reads"],
+                ["rw", "writes_then_a", "a", "writes_then_a"],
+            ],
+        ),
+        (
+            "circle of a wait",
+            &[
+                ["a", "waits_with_b", "b", "waits_with_b"],
+                ["b", "waits_with_b", "a", "waits_with_b"],
+            ],
+        ),
+    ];
+    for lock in ALL {
+        for (mode, expected) in circles {
+            let said = place.run(lock, &["--order"], mode);
+            assert_eq!(steps(&said), expected, "{lock}, {mode}: {}", said.text);
+            assert!(said.misuses().is_empty(), "{lock}, {mode}: {}", said.text);
+            let text = said.text.replace("\n    ", " ");
+            assert!(
+                text.contains("a deadlock could happen between"),
+                "{lock}, {mode}: {text}"
+            );
+            for [_, taken, _, asked] in expected {
+                assert!(
+                    text.contains(taken) && text.contains(asked),
+                    "{lock}, {mode}: {text}"
+                );
+            }
+        }
+        // Nobody asked.
+        assert!(place.run(lock, &[], "circle").cycles().is_empty());
+    }
+}
+
+#[test]
+fn correct_programs_raise_no_alarm() {
+    let place = Place::new();
+    for lock in ALL {
+        for mode in [
+            "tries",
+            "for a while",
+            "gate",
+            "one thread",
+            "readers",
+            "addresses",
+            "hand over hand",
+            "reused",
+            "same order",
+            "kinds",
+            "told",
+            "forks",
+        ] {
+            let said = place.run(lock, &["--order"], mode);
+            let mut dropped = said.processes.iter().map(|p| &p["dropped"]["locks"]);
+            assert!(
+                dropped.all(|dropped| *dropped == 0),
+                "{lock}, {mode}: {}",
+                said.text
+            );
+            let is_silent = said.misuses().is_empty() && said.cycles().is_empty();
+            assert!(is_silent, "{lock}, {mode}: {}", said.text);
+            assert!(
+                said.processes.iter().any(|p| !p["order"].is_null()),
+                "{lock}, {mode}"
+            );
+        }
+        let said = place.run(lock, &["--order"], "same order");
+        assert!(
+            said.text
+                .contains("lock order: 1 pair of locks, and no circle"),
+            "{}",
+            said.text
+        );
+    }
+}
