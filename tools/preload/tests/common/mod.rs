@@ -76,12 +76,12 @@ impl Program {
         self
     }
 
-    /// A command that runs the program, for two minutes at most: a lost wake-up would be a hang.
+    /// A command that runs the program, for five minutes at most: a lost wake-up would be a hang.
     pub fn command(&self) -> Command {
         let mut command = Command::new("timeout");
         command
             .arg("--kill-after=5")
-            .arg("120")
+            .arg("300")
             .arg(&self.path)
             .args(&self.arguments);
         for (name, _) in std::env::vars_os() {

@@ -278,7 +278,8 @@ pub fn write_order(order: &LockOrder, out: &mut dyn Write) -> anyhow::Result<()>
     if order.dropped > 0 {
         writeln!(
             out,
-            "the table is full: {} times two further locks were taken, in an order that was dropped",
+            "the table is full: {} times two further locks were taken, in an order that was \
+             dropped",
             grouped(order.dropped)
         )?;
     }
