@@ -138,9 +138,9 @@ pub trait Spinning {
     ) -> Result<A::Value, A::Value> {
         /// Pauses between two reads of the clock.
         const PAUSES: u32 = 32;
-        /// So far apart are two readings of the clock only if the thread had no CPU in between: a
-        /// scheduler's slice, where the pauses take some microseconds, and a handler of interrupts
-        /// some hundred at most.
+        /// Two readings of the clock are so far apart only if the thread had no CPU in between, or
+        /// if a signal handler ran. The pauses take some microseconds, and an interrupt some
+        /// hundred at most.
         const LOST_NS: u64 = 1_000_000;
 
         if nanos == NEVER {

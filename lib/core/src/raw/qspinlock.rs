@@ -156,7 +156,8 @@ fn pending_bit<P: Platform>() -> u8 {
 /// [`unlock`](Self::unlock) has returned, also if another thread has taken the lock in between.
 ///
 /// Uncontended, `lock` costs one compare-and-swap and `unlock` one store. Contended, waiters spin
-/// on cache lines of their own, and each hand-off moves a constant number of lines.
+/// on cache lines of their own, and look at the lock every 50 us. Each hand-off moves a constant
+/// number of lines.
 #[repr(C, align(4))]
 #[derive(Debug)]
 pub struct QueuedSpinLock<P: Platform, C: Config> {
@@ -195,7 +196,8 @@ struct Seen {
 struct Terms {
     tuning: Tuning,
     deadline: u64,
-    /// More threads wait than there are CPUs, so some of them should sleep.
+    /// More threads wait than there are CPUs, or this one has lately lost its CPU as it spun: it
+    /// should sleep soon.
     oversubscribed: bool,
 }
 

@@ -104,9 +104,9 @@ pub(super) fn random() -> u32 {
     })
 }
 
-/// For how long a thread is taken to be short of CPUs after it has lost its own as it spun. It
-/// spins little meanwhile, so it would not notice again: where that goes on, it spins in vain for
-/// some milliseconds of each such time.
+/// How long a thread that has lost its CPU as it spun takes CPUs to be scarce. It spins little in
+/// this time, so it would not notice a second loss. Afterwards it spins as usual: if CPUs are still
+/// scarce, that costs some milliseconds out of each such time.
 const SHORT_OF_CPUS_NS: u64 = 100_000_000;
 
 /// The calling thread lost its CPU as it spun.
@@ -116,10 +116,16 @@ pub(super) fn lost_cpu() {
 
 /// Whether that was lately.
 pub(super) fn has_lost_cpu() -> bool {
-    match LOST_CPU.get() {
-        0 => false,
-        when => coarse_now().saturating_sub(when) < SHORT_OF_CPUS_NS,
+    let when = LOST_CPU.get();
+    if when == 0 {
+        return false;
     }
+    // Wrapping: a child in another time namespace may read an earlier time.
+    let lately = coarse_now().wrapping_sub(when) < SHORT_OF_CPUS_NS;
+    if !lately {
+        LOST_CPU.set(0);
+    }
+    lately
 }
 
 /// Whether the thread is a priority waiter. Asks the kernel once per thread.

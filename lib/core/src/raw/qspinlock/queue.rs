@@ -123,27 +123,42 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             }
             // Awake. A thread that still reads the old value wakes this one in vain.
             // A guarded waiter does not pass the rouse on. If it has a deadline, the walk could
-            // overrun it. If it sleeps again at once, such waiters would rouse each other for ever.
-            if node.drowsy.swap(AWAKE, Relaxed) == ROUSED && !guarded {
+            // overrun it. If it sleeps again at once, such waiters would rouse each other for ever;
+            // so would those that find a sleeper at the front.
+            let pass_on = node.drowsy.swap(AWAKE, Relaxed) == ROUSED && !guarded;
+            if pass_on && self.pending.load(Relaxed) & PARKED == 0 {
                 Self::rouse_local(waiter.id());
             }
         }
     }
 
-    /// Spins until headship comes, for `spins` times the limit at most, but not on while a waiter
-    /// at the front sleeps: critical sections are long then, or the holder has no CPU, and headship
-    /// is further away than a wake-up. Returns the word by which headship has come.
+    /// Spins until headship comes, up to `spins` times for the limit. Stops earlier if the whole
+    /// queue stands still: two looks, one limit apart, have found a sleeper at the front and the
+    /// same last waiter. Then critical sections are long, or the holder has no CPU. A sleeper at
+    /// the front alone means little, since it may have been asleep when it became the head: waiters
+    /// that slept because of it would meet their own turn asleep, and so put others to sleep.
+    ///
+    /// Returns the word by which headship has come.
     fn spin_for_headship(&self, node: &Node<P>, mut spins: u32, terms: Terms) -> Option<u32> {
         let limit = match spins {
             0 => 0,
             _ => spin_limit::<P, C>(terms.oversubscribed),
         };
+        let mut last = None;
         loop {
             let nanos = limit.min(left(terms.deadline, P::now));
             let headship = P::wait_for(&node.state, Acquire, nanos, |s| s != WAITING).ok();
             spins = spins.saturating_sub(1);
-            if headship.is_some() || spins == 0 || self.pending.load(Relaxed) & PARKED != 0 {
+            if headship.is_some() || spins == 0 || P::oversubscribed() {
                 return headship;
+            }
+            let seen = self.look();
+            let last_before = last.take();
+            if seen.pending & PARKED != 0 {
+                last = Some(seen.tail);
+                if last == last_before {
+                    return None;
+                }
             }
         }
     }

@@ -7,17 +7,18 @@ use crate::platform::{NEVER, Platform};
 pub const STEAL_LIMIT_NS: u64 = 10_000_000;
 
 /// How long the pending waiter and the head spin for the lock before they sleep: longer than the
-/// critical sections that a spinlock is for. It is also how often a waiter behind them looks
-/// whether they sleep.
+/// critical sections that a spinlock is for. Waiters behind them look at the front each time that
+/// they have spun for so long.
 const SPIN_NS: u64 = 50_000;
 /// As [`SPIN_NS`], while oversubscribed: a few hand-offs, or what falling asleep and waking up
 /// costs.
 const SPIN_OVERSUBSCRIBED_NS: u64 = 5_000;
 
-/// For how many times [`SPIN_NS`] a waiter behind the front spins before it sleeps, as long as the
-/// front does not sleep. That is a millisecond, longer than waking all waiters of a locality domain
-/// one after the other takes: otherwise they fall asleep again before their turn. One under a model
-/// checker, where each of them is another step.
+/// How often a waiter behind the front spins for [`SPIN_NS`] before it sleeps, as long as the queue
+/// moves. All together that is a millisecond, longer than it takes to wake the waiters of a
+/// locality domain one after the other: otherwise they would fall asleep again before their turn.
+///
+/// One under a model checker, where each of them is another step.
 pub(super) const SPINS_BEHIND: u32 = if cfg!(loom) { 1 } else { 20 };
 
 /// How long a newcomer waits for a chance to steal before it queues, and how often it tries.

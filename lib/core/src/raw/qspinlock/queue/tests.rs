@@ -151,29 +151,44 @@ fn only_a_waiter_that_is_not_guarded_passes_a_rouse_on() {
 }
 
 /// How long a waiter spins in the queue that nobody makes the head, with this pending byte.
-fn spins(pending: u8) -> u64 {
+/// `moves`: whether others queue behind it all the time.
+fn spins(pending: u8, moves: bool) -> u64 {
     let lock = QueuedSpinLock::<Native, Queueing<true>>::new();
     lock.pending.store(pending, Relaxed);
+    lock.tail.store(1, Relaxed);
     let place = Native::waiters().take_node().unwrap();
     place.node().prepare(0, false);
     let terms = Terms {
         oversubscribed: false,
         ..terms(NEVER)
     };
-    let begin = Native::now();
-    assert_eq!(
-        lock.spin_for_headship(place.node(), SPINS_BEHIND, terms),
-        None
-    );
-    Native::now() - begin
+    let done = core::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        if moves {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    lock.tail.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        let begin = Native::now();
+        let headship = lock.spin_for_headship(place.node(), SPINS_BEHIND, terms);
+        done.store(true, Relaxed);
+        assert_eq!(headship, None);
+        Native::now() - begin
+    })
 }
 
-/// The front waiter has spun in vain, so those behind it would, too.
+/// In a queue that stands still waiters sleep soon: the front waiter has spun in vain, too. In one
+/// that moves they do not, although a sleeper was made the head.
 #[test]
-fn behind_a_sleeping_front_waiters_sleep_soon() {
+fn waiters_sleep_soon_in_a_queue_that_stands_still() {
     let whole = u64::from(SPINS_BEHIND) * spin_limit::<Native, Queueing<true>>(false);
-    assert!(spins(0) >= whole && spins(STEAL) >= whole);
-    // A spin may take longer where other threads want the CPU.
-    let mut tries = (0..1_000).map(|_| spins(PARKED));
-    assert!(tries.any(|nanos| nanos < whole / 2));
+    // A spin takes longer where other threads want the CPU, and ends early if this one notices.
+    let any =
+        |pending, moves, is: &dyn Fn(u64) -> bool| (0..10_000).any(|_| is(spins(pending, moves)));
+    assert!(any(0, false, &|nanos| nanos >= whole));
+    assert!(any(STEAL, false, &|nanos| nanos >= whole));
+    assert!(any(PARKED, true, &|nanos| nanos >= whole));
+    assert!(any(PARKED, false, &|nanos| nanos < whole / 2));
 }
