@@ -201,6 +201,15 @@ for library in "${libraries[@]}"; do
     run "copies, $library" "$work/copies" "$work/one.so" "$work/two.so"
 done
 
+# An object that has the addition of the header in it, and is unloaded.
+for compiler in "${compilers[@]}"; do
+    "$compiler" -std=c99 "${warnings[@]}" -fPIC -shared $include tests/c/plugin.c \
+        -o "$work/plugin.so" $(link shared)
+    "$compiler" -std=c99 "${warnings[@]}" $include tests/c/unload.c -o "$work/unload" \
+        $(link shared) -ldl
+    run "unload, $compiler" "$work/unload" "$work/plugin.so"
+done
+
 # Programs without a loader. The linker warns that the library names dlopen.
 for test in mutex cond rwlock once forks ids invalidation queues; do
     gcc -std=c99 "${warnings[@]}" -static $include "tests/c/$test.c" -o "$work/$test" \

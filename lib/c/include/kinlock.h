@@ -553,7 +553,8 @@ struct kinlock_counter_parts {
    makes it go on at 44. The last instruction adds, so a plain addition suffices. Offsets in the
    area: 4 the CPU, negative if the thread is not registered; 8 the sequence that is under way; 24
    the ID. The flag `?` makes the sections members of the function's group, so that a linker drops
-   them together. */
+   them together. Every way out clears the pointer to the sequence: the kernel would read through it
+   later, when the object that contains the sequence may have been unloaded. */
 __attribute__((unused, always_inline)) static inline void
 kinlock_counter_add_inline(kinlock_counter_t *counter, uint64_t n) KINLOCK_NOEXCEPT
 {
@@ -586,6 +587,7 @@ kinlock_counter_add_inline(kinlock_counter_t *counter, uint64_t n) KINLOCK_NOEXC
             "addq 8(%[parts]), %%rax\n\t"
             "addq %[n], (%%rax)\n"
             "33:\n\t"
+            "movq $0, %%fs:8(%[area])\n\t"
             ".pushsection __rseq_failure, \"ax?\", @progbits\n\t"
             ".byte 0x0f, 0xb9, 0x3d\n\t"
             ".long 0x53053053\n"
@@ -597,8 +599,9 @@ kinlock_counter_add_inline(kinlock_counter_t *counter, uint64_t n) KINLOCK_NOEXC
             : "rax", "cc", "memory"
             : otherwise);
         return;
+    otherwise:
+        __asm__ __volatile__("movq $0, %%fs:8(%[area])" : : [area] "r"(area) : "memory");
     }
-otherwise:
     kinlock_counter_add(counter, n);
 }
 
