@@ -271,18 +271,30 @@ else
     gcc -std=c99 "${warnings[@]}" $include tests/c/uncontended.c -o "$work/uncontended" \
         $(link shared)
     counted() {
+        local count
+        rm -f "$work/out"
         valgrind --tool=callgrind --callgrind-out-file="$work/out" "$work/uncontended" "$@" \
-            >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
-        sed -n 's/^summary: *//p; s/^totals: *//p' "$work/out" | head -1
+            >"$work/log" 2>&1 || { cat "$work/log" >&2; return 1; }
+        count=$(sed -n 's/^summary: *//p; s/^totals: *//p' "$work/out" | head -1)
+        [ "${count:-0}" -gt 0 ] || { cat "$work/log" >&2; return 1; }
+        echo "$count"
     }
+    # A failure within $(..) within an expression would count as 0.
     per_turn() {
-        echo $((($(counted "$1" 110000) - $(counted "$1" 10000) + 50000) / 100000))
+        local long short
+        long=$(counted "$1" 110000) || return 1
+        short=$(counted "$1" 10000) || return 1
+        [ "$long" -gt "$short" ] || return 1
+        echo $(((long - short + 50000) / 100000))
     }
-    empty=$(per_turn none)
-    theirs=$(($(per_turn pthread) - empty))
+    empty=$(per_turn none) || fail "valgrind has not counted the empty loop"
+    theirs=$(per_turn pthread) || fail "valgrind has not counted pthread_mutex"
+    theirs=$((theirs - empty))
     echo "pthread_mutex: $theirs instructions per lock and unlock"
     for lock in mutex spin read write; do
-        found=$(($(per_turn "$lock") - empty))
+        found=$(per_turn "$lock") || fail "valgrind has not counted $lock"
+        found=$((found - empty))
+        [ "$found" -gt 0 ] || fail "$lock: no instructions beyond the empty loop"
         echo "$lock: $found instructions, limit ${limit[$lock]}"
         [ "$found" -le "${limit[$lock]}" ] || fail "$lock: more instructions than its limit"
         [ "$lock" != mutex ] || [ $((found * 10)) -le $((theirs * 11)) ] ||
