@@ -14,33 +14,56 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
+#include <type_traits>
+#include <utility>
 
 namespace kinlock {
 
 namespace detail {
 
-/* A duration as a time limit: at least as long, and 0 if it is negative. */
+using approximate = std::chrono::duration<double, std::nano>;
+
+/* A duration as a time limit: at least as long, and 0 if it is negative. Compared as floating-point
+   numbers first, since a conversion of a long one to nanoseconds would overflow. */
 template <class Rep, class Period>
 std::uint64_t nanos(const std::chrono::duration<Rep, Period> &limit)
 {
-    using nanoseconds = std::chrono::duration<double, std::nano>;
-    /* Longer ones would overflow: these are centuries. */
-    if (std::chrono::duration_cast<nanoseconds>(limit).count() >= 9.0e18) {
+    const double about = std::chrono::duration_cast<approximate>(limit).count();
+    /* Centuries. */
+    if (about >= 9.0e18) {
         return KINLOCK_FOREVER;
+    }
+    /* Also if it is not a number. */
+    if (!(about > 0)) {
+        return 0;
     }
     auto whole = std::chrono::duration_cast<std::chrono::nanoseconds>(limit);
     if (whole < limit) {
         whole += std::chrono::nanoseconds(1);
     }
-    return whole.count() > 0 ? static_cast<std::uint64_t>(whole.count()) : 0;
+    return static_cast<std::uint64_t>(whole.count());
 }
 
-/* How long until a moment. For clocks other than steady_clock, as that clock stands now. */
+/* How long until a moment. For clocks other than steady_clock, as that clock stands now. The
+   difference of two moments may overflow, too, and so may a comparison. */
 template <class Clock, class Duration>
 std::uint64_t until(const std::chrono::time_point<Clock, Duration> &moment)
 {
-    return nanos(moment - Clock::now());
+    const auto now = Clock::now();
+    const double about =
+        (std::chrono::duration_cast<approximate>(moment.time_since_epoch()) -
+         std::chrono::duration_cast<approximate>(now.time_since_epoch()))
+            .count();
+    if (about >= 9.0e18) {
+        return KINLOCK_FOREVER;
+    }
+    /* Rounded; the difference of close moments is exact below. */
+    if (!(about > -1.0e9)) {
+        return 0;
+    }
+    return nanos(moment - now);
 }
 
 /* Calls `attempt` with what is left until `moment`, for as long as it says that the time is up and
@@ -52,7 +75,7 @@ bool before(const std::chrono::time_point<Clock, Duration> &moment, Attempt atte
         if (attempt(until(moment)) == 0) {
             return true;
         }
-    } while (Clock::now() < moment);
+    } while (until(moment) > 0);
     return false;
 }
 
@@ -304,11 +327,14 @@ public:
     template <class Clock, class Duration>
     std::cv_status wait_until(std::unique_lock<mutex> &lock,
                               const std::chrono::time_point<Clock, Duration> &moment)
+        KINLOCK_ANALYSIS(no_thread_safety_analysis)
     {
-        const bool timed_out = wait_for(lock, moment - Clock::now()) == std::cv_status::timeout;
+        const bool timed_out =
+            kinlock_cond_wait_for(&cond_, lock.mutex()->native_handle(), detail::until(moment)) !=
+            0;
         /* If the clock was set meanwhile, this is one of the wake-ups without a notification. */
-        return timed_out && Clock::now() >= moment ? std::cv_status::timeout
-                                                   : std::cv_status::no_timeout;
+        return timed_out && detail::until(moment) == 0 ? std::cv_status::timeout
+                                                       : std::cv_status::no_timeout;
     }
 
     template <class Clock, class Duration, class Predicate>
@@ -344,15 +370,15 @@ private:
     kinlock_once_t once_;
 };
 
-/* As std::call_once, but a function that throws ends the process by std::terminate. */
+/* As std::call_once, but the function gets no arguments, and if it throws, that ends the process by
+   std::terminate. */
 template <class Function> void call_once(once_flag &flag, Function &&function) noexcept
 {
-    using Plain = typename std::remove_reference<Function>::type;
+    auto call = [&] { std::forward<Function>(function)(); };
     struct Call {
-        static void run(void *argument) noexcept { (*static_cast<Plain *>(argument))(); }
+        static void run(void *argument) noexcept { (*static_cast<decltype(call) *>(argument))(); }
     };
-    kinlock_once(&flag.once_, Call::run,
-                 const_cast<void *>(static_cast<const volatile void *>(&function)));
+    kinlock_once(&flag.once_, Call::run, &call);
 }
 
 static_assert(sizeof(mutex) == sizeof(kinlock_mutex_t), "no larger than the C type");

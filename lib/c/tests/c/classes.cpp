@@ -55,7 +55,12 @@ template <class Lock> static void gives_up(Lock &lock)
         CHECK(Clock::now() - begin >= milliseconds(6));
         CHECK(!lock.try_lock_until(std::chrono::system_clock::now() + milliseconds(1)));
         CHECK(!lock.try_lock_for(milliseconds(-1)));
+        CHECK(!lock.try_lock_for(std::chrono::hours::min()));
+        CHECK(!lock.try_lock_for(std::chrono::duration<double>(-1e300)));
+        CHECK(!lock.try_lock_until(Clock::time_point::min()));
+        CHECK(!lock.try_lock_until(std::chrono::system_clock::time_point::min()));
         CHECK(!lock.try_lock_until(Clock::time_point::min() + std::chrono::hours(1000000)));
+        CHECK(!lock.try_lock_until(std::chrono::time_point<Clock, std::chrono::hours>::min()));
         std::unique_lock<Lock> own(lock, std::try_to_lock);
         CHECK(!own.owns_lock());
     }).join();
@@ -64,6 +69,26 @@ template <class Lock> static void gives_up(Lock &lock)
     lock.unlock();
     std::unique_lock<Lock> later(lock, std::defer_lock);
     CHECK(later.try_lock_until(Clock::now()));
+    later.unlock();
+    // With a thread that has to wait for it: a limit that wrapped would be over at once.
+    int stage = 0;
+    std::thread waiter([&] {
+        lock.lock();
+        STORE(stage, 1);
+        while (LOAD(stage) == 1) {
+            std::this_thread::yield();
+        }
+        std::this_thread::sleep_for(milliseconds(2));
+        lock.unlock();
+    });
+    while (LOAD(stage) == 0) {
+        std::this_thread::yield();
+    }
+    STORE(stage, 2);
+    CHECK(later.try_lock_until(Clock::time_point::max()));
+    waiter.join();
+    later.unlock();
+    CHECK(later.try_lock_until(std::chrono::time_point<Clock, std::chrono::hours>::max()));
 }
 
 static void readers_share()
@@ -121,8 +146,24 @@ static void waiters_are_notified()
     CHECK(!changed.wait_until(lock, Clock::now() + milliseconds(3), [] { return false; }));
     CHECK(changed.wait_until(lock, Clock::now()) == std::cv_status::timeout);
     CHECK(changed.wait_for(lock, milliseconds(0)) == std::cv_status::timeout);
+    CHECK(changed.wait_for(lock, milliseconds(-1)) == std::cv_status::timeout);
+    CHECK(changed.wait_until(lock, Clock::time_point::min()) == std::cv_status::timeout);
+    CHECK(!changed.wait_for(lock, std::chrono::hours::min(), [] { return false; }));
     CHECK(lock.owns_lock());
 }
+
+static kinlock::once_flag of_function, of_temporary;
+static int function_calls;
+
+static void function()
+{
+    function_calls++;
+}
+
+struct Temporary {
+    int *calls;
+    void operator()() && { ++*calls; }
+};
 
 static void one_call_is_made()
 {
@@ -132,6 +173,11 @@ static void one_call_is_made()
     std::thread([&] { kinlock::call_once(once, call); }).join();
     kinlock::call_once(once, [&] { calls++; });
     CHECK(calls == 1 && once.is_done());
+    kinlock::call_once(of_function, function);
+    kinlock::call_once(of_function, &function);
+    CHECK(function_calls == 1 && of_function.is_done());
+    kinlock::call_once(of_temporary, Temporary{&calls});
+    CHECK(calls == 2);
 }
 
 int main()
