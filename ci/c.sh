@@ -53,6 +53,10 @@ in_header=$(sed -n 's/^#define KINLOCK_VERSION_[MP][A-Z]* //p' include/kinlock.h
 make --silent install DESTDIR="$tree" PREFIX=/usr
 export PKG_CONFIG_SYSROOT_DIR=$tree PKG_CONFIG_LIBDIR=$tree/usr/lib/pkgconfig
 [ "$(pkg-config --modversion kinlock)" = "$version" ] || fail "kinlock.pc has another version"
+for directory in lib include; do
+    moved=$(pkg-config --define-variable=prefix=/moved --variable=${directory}dir kinlock)
+    [[ $moved = */moved/$directory ]] || fail "kinlock.pc does not move with its prefix: $moved"
+done
 shared=$tree/usr/lib/libkinlock.so.1
 static=$tree/usr/lib/libkinlock.a
 
@@ -61,6 +65,9 @@ echo "$exported" | awk '$2 != "A" { print $3 }' | sed 's/@@KINLOCK_1$//' | sort 
     diff -u symbols.txt - || fail "the shared library exports something else than symbols.txt"
 nm -g --defined-only "$static" | awk 'NF == 3 { print $3 }' | sort |
     diff -u symbols.txt - || fail "the static library shows something else than symbols.txt"
+# The linker would take a group of another archive in place of one of the same name.
+groups=$(readelf -g "$static")
+[ "$(grep -c 'no section groups' <<<"$groups")" = 1 ] || fail "the static library: $groups"
 dynamic=$(readelf -d "$shared")
 echo "$dynamic" | grep -q 'SONAME.*\[libkinlock.so.1\]' || fail "the shared library has no soname"
 needed=$(echo "$dynamic" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
@@ -159,10 +166,11 @@ gcc -std=c99 "${warnings[@]}" $include "$work/guide.c" -o "$work/guide" $(link s
 g++ -std=c++11 "${warnings[@]}" $include "$work/guide.cpp" -o "$work/guide" $(link shared)
 run "the guide's program in C++" "$work/guide"
 if command -v cmake >/dev/null; then
-    # From a tree that was moved after it had been installed.
+    # From a tree that was moved after it had been installed, and as where /lib leads to /usr/lib.
+    ln -s usr/lib "$tree/lib"
     for compiler in "${compilers[@]}"; do
         CC=$compiler CXX=$(plus "$compiler") cmake -S examples -B "$work/cmake-$compiler" \
-            -DCMAKE_BUILD_TYPE=Release -Dkinlock_DIR="$tree/usr/lib/cmake/kinlock" >"$work/log" &&
+            -DCMAKE_BUILD_TYPE=Release -Dkinlock_DIR="$tree/lib/cmake/kinlock" >"$work/log" &&
             cmake --build "$work/cmake-$compiler" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
         for library in kinlock static; do
             for example in queue cache; do
