@@ -7,28 +7,32 @@
 
    WHAT HOLDS FOR ALL FUNCTIONS
 
-   - Results. A function that returns int returns 0, or one of the error numbers of <errno.h> that
-     its comment lists. errno itself is left alone.
+   - Results. Functions that can fail return 0 or an error number of <errno.h>; their comments list
+     which. Those that ask something return the answer. Functions of locks leave errno alone.
    - Memory. The locks, the condition variable and kinlock_once allocate nothing and make no system
      call unless they have to wait or to wake. Objects that are made by a function named ..._create
      allocate; their functions say when.
-   - Cancellation. No function is a cancellation point of pthread_cancel, kinlock_cond_wait
-     included. A thread whose cancellation type is asynchronous must not call any.
+   - Cancellation. No function of a lock is a cancellation point, kinlock_cond_wait included.
+     kinlock_ids_create, kinlock_node and kinlock_cache may be: they read files. A thread whose
+     cancellation type is asynchronous must not call any function.
    - Signals. A handler may call the functions of a lock if the interrupted code neither holds that
      lock nor is acquiring or releasing it. It may call kinlock_cond_signal and
      kinlock_cond_broadcast on a condition variable that the interrupted code is not using. It must
      not wait for a condition variable. Of the other functions it may call those that say so.
    - Inside malloc. An allocator may use the locks, the condition variable and kinlock_once: they
-     never allocate, and take no lock of the C library. There are two exceptions: on aarch64, and
-     with a static copy within another shared library, a thread's first wait may allocate if that
-     library was loaded by dlopen.
+     never allocate, and take no lock of the C library. Exceptions, for a library that was loaded
+     by dlopen: on aarch64, and where a shared library contains a static copy, a thread's first
+     wait may allocate.
    - fork. In the child, what another thread held stays held. All other locks work, also those for
      which other threads waited, and what the forking thread held is its own. The functions named
      ..._reset_in_child make a lock free there. A child made by _Fork or clone runs no fork
      handlers: a lock for which threads of the parent waited may stay locked there.
    - exec, exit. Nothing to do. The shared library stays loaded after dlclose.
-   - C++. No exception leaves a function. Functions that the program passes must not leave by an
-     exception or by longjmp: that ends the process, or leaves the object in use for ever.
+   - C++. No exception leaves a function. A function that the program passes must return: not leave
+     by an exception, longjmp, pthread_exit or cancellation. Otherwise the process ends, or the
+     object stays in use for ever.
+   - Copies. Each copy of the library in a process has knobs and counters of its own. Objects made
+     by ..._create belong to the copy that made them.
 
    WHAT HOLDS FOR ALL LOCKS, THE CONDITION VARIABLE AND kinlock_once_t
 
@@ -43,8 +47,8 @@
      ends by SIGSEGV.
    - They are private to the process. In memory that processes share they do not work: waiters of
      other processes are not found.
-   - Any number of copies of the library, static or shared, may be in one process and use the same
-     object. Copies of one version work together. docs/guide/copies.md says what holds for others.
+   - Up to 64 copies of one version, static or shared, may use the same lock. docs/guide/copies.md
+     says what holds for more, and for other versions.
 
    TIME
 
@@ -137,9 +141,8 @@ uint64_t kinlock_now(void) KINLOCK_NOEXCEPT;
 
    Recursion: no. A thread that locks it again waits for ever, or until its time limit.
    Released by another thread than took it: allowed.
-   Freed right after a release: by a thread that has taken the lock after that release, yes. The
-   release of the previous holder may still be under way, and does not touch the memory any more.
-   The exception is kinlock_mutex_unlock_fair.
+   Freed: a thread that takes the lock after a release may free it, even if that
+   kinlock_mutex_unlock has not returned yet. Not after kinlock_mutex_unlock_fair.
    Priority inheritance, robustness, sharing between processes: no.
 
    Waiting: the thread at the front of the queue gets the lock about once in two quanta at worst,
@@ -213,7 +216,8 @@ int kinlock_cond_wait(kinlock_cond_t *cond, kinlock_mutex_t *mutex) KINLOCK_NOEX
 /* The same for `nanos` nanoseconds at most. The limit does not cover taking the mutex again, which
    the caller holds in any case.
 
-   ETIMEDOUT: the time was up. This waiter has then taken no notification from another one. */
+   ETIMEDOUT: the time was up, and no notification was used up by this waiter. The mutex is held all
+   the same. */
 int kinlock_cond_wait_for(kinlock_cond_t *cond, kinlock_mutex_t *mutex, uint64_t nanos)
     KINLOCK_NOEXCEPT KINLOCK_ANALYSIS(requires_capability(*mutex));
 
@@ -411,17 +415,18 @@ int kinlock_once_is_done(const kinlock_once_t *once) KINLOCK_NOEXCEPT;
 
 /* ---- knobs and statistics -------------------------------------------------------------------- */
 
-/* Sets a knob for all locks of the process: kinlock_set("KINLOCK_QUANTUM", "fair"). Names and
-   values are those of the environment variables in docs/guide/knobs.md, which the library reads
-   before main: KINLOCK_NUMA, KINLOCK_SCAN, KINLOCK_LOCAL_LIMIT, KINLOCK_STEALING, KINLOCK_QUANTUM
-   and KINLOCK_DOMAIN. A function overrides the environment.
+/* Sets a knob for all operations of this copy of the library: kinlock_set("KINLOCK_QUANTUM",
+   "fair"). Names and values are those of the environment variables in docs/guide/knobs.md, which
+   the library reads before main: KINLOCK_NUMA, KINLOCK_SCAN, KINLOCK_LOCAL_LIMIT, KINLOCK_STEALING,
+   KINLOCK_QUANTUM and KINLOCK_DOMAIN; the last does not take "auto" here. A function overrides the
+   environment.
 
    ENOENT: there is no such knob, or only in the environment. EINVAL: it has no such value. EBUSY
    (KINLOCK_DOMAIN): locks use the domains already. */
 KINLOCK_MUST_CHECK int kinlock_set(const char *name, const char *value) KINLOCK_NOEXCEPT;
 
-/* Starts (1) or stops (0) counting what locks do when they are contended, over all locks of the
-   process. Off at first; then a contended operation pays a load per event. An uncontended operation
+/* Starts (1) or stops (0) counting what locks do when they are contended, over all operations of
+   this copy of the library. Off at first; then a contended operation pays a load per event. An uncontended operation
    is never counted. */
 void kinlock_stats_enable(int on) KINLOCK_NOEXCEPT;
 
@@ -465,7 +470,10 @@ uint32_t kinlock_usable_cpus(void) KINLOCK_NOEXCEPT;
    no other uses them, and before their domain is destroyed. Functions named ..._destroy accept a
    null pointer. Those named ..._create write the new object to *result, and return
 
-     0, or ENOMEM: no memory or address space; EINVAL: an argument is out of range.
+     0, or ENOMEM: no memory or address space for the data of the IDs; EINVAL: an argument is out of
+     range.
+
+   Without memory for the object itself, some hundred bytes, the process ends with a message.
 
    In the child of a fork: counters and domains work, and data of an ID that another thread was just
    changing may be half changed. A stack, a ring or an area that another thread was using must not
@@ -532,8 +540,9 @@ void kinlock_counter_destroy(kinlock_counter_t *counter) KINLOCK_NOEXCEPT;
 
 /* Adds. O(1): a restartable sequence, or entering, a load, a store and leaving. On x86-64 this is
    also an inline function, which calls the library only where there is no sequence. Define
-   KINLOCK_NO_INLINE before the header is included to call it always, for example where a debugger
-   is to step through: a single step inside a sequence makes it start again, for ever. */
+   KINLOCK_NO_INLINE before the header is included to call it always: with the option -masm=intel,
+   which the sequence is not written for, or where a debugger is to step through, since a single
+   step inside a sequence makes it start again, for ever. */
 void kinlock_counter_add(kinlock_counter_t *counter, uint64_t n) KINLOCK_NOEXCEPT;
 
 /* The first fields of a counter. They never change within one ABI. */
@@ -669,7 +678,8 @@ typedef struct kinlock_ring kinlock_ring_t;
 KINLOCK_MUST_CHECK int kinlock_ring_create(const kinlock_ids_t *ids, size_t capacity,
                                            kinlock_ring_t **result) KINLOCK_NOEXCEPT;
 void kinlock_ring_destroy(kinlock_ring_t *ring) KINLOCK_NOEXCEPT;
-/* EAGAIN: the ring of this ID is full. O(1); allocates nothing. */
+/* EAGAIN: the ring of this ID is full. O(1). Allocates nothing, except for a thread without an ID,
+   and possibly at a thread's first call with leases. */
 KINLOCK_MUST_CHECK int kinlock_ring_push(kinlock_ring_t *ring, void *pointer) KINLOCK_NOEXCEPT;
 /* The oldest pointer of the calling thread's ID, or NULL. O(1). */
 void *kinlock_ring_pop(kinlock_ring_t *ring) KINLOCK_NOEXCEPT;

@@ -10,7 +10,7 @@
 //! * The uncontended path of a function is inlined into it. What follows is a call in its tail, so
 //!   that the uncontended path needs no frame on the stack.
 //! * Time limits are moments on `CLOCK_MONOTONIC` in nanoseconds. `UINT64_MAX` never comes.
-//! * A function returns 0 or an error number. It leaves `errno` alone.
+//! * A function that can fail returns 0 or an error number. Functions of locks leave `errno` alone.
 //! * Nothing unwinds into C. The library is built with `panic = "abort"`; otherwise the compiler
 //!   ends a process whose panic reaches an `extern "C"` function.
 //!
@@ -23,8 +23,8 @@
 //! 2. Who releases a lock or ends a section holds it, in the way that the function names: the
 //!    header demands that.
 //! 3. A pointer for a result refers to memory of its type that the program lets the function write.
-//! 4. A function that the program passes can be called with the argument passed beside it, and does
-//!    not leave by an exception or by `longjmp`.
+//! 4. A function that the program passes can be called with the argument passed beside it, and
+//!    returns: it does not leave by an exception, `longjmp`, `pthread_exit` or cancellation.
 //! 5. A handle is one that this library has made, and that has not been destroyed. No other thread
 //!    uses a handle while it is destroyed.
 //! 6. A string that the program passes ends with a zero byte and lives until the call returns.

@@ -62,6 +62,7 @@ static void contention_is_counted_once_that_is_asked_for(void)
 static void knobs_take_their_values_and_no_others(void)
 {
     CHECK(kinlock_set("KINLOCK_DOMAIN", "planet") == EINVAL);
+    CHECK(kinlock_set("KINLOCK_DOMAIN", "auto") == EINVAL);
     CHECK(kinlock_set("KINLOCK_NUMA", "off") == 0);
     CHECK(kinlock_set("KINLOCK_NUMA", "perhaps") == EINVAL);
     CHECK(kinlock_set("KINLOCK_SCAN", "incremental") == 0);
