@@ -244,6 +244,8 @@ done
 gcc -std=c99 "${warnings[@]}" -DKINLOCK_NO_INLINE $include tests/c/ids.c -o "$work/ids" $(link shared)
 run "ids without the inline function" "$work/ids"
 run "ids without registered threads" env GLIBC_TUNABLES=glibc.pthread.rseq=0 "$work/ids"
+gcc -std=c99 "${warnings[@]}" $include tests/c/ids.c -o "$work/ids" $(link shared)
+run "inline ids without registered threads" env GLIBC_TUNABLES=glibc.pthread.rseq=0 "$work/ids"
 
 for test in "${tests[@]}"; do
     # A null pointer is found by the sanitizer first.

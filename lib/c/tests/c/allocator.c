@@ -55,6 +55,20 @@ void *realloc(void *old, size_t size)
     return memory;
 }
 
+void *memalign(size_t alignment, size_t size)
+{
+    char *memory = (char *)allocate(size + alignment);
+    return memory + (alignment - (uintptr_t)memory % alignment) % alignment;
+}
+
+void *aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
+
+int posix_memalign(void **result, size_t alignment, size_t size)
+{
+    *result = memalign(alignment, size);
+    return 0;
+}
+
 #ifdef __cplusplus
 }
 #endif

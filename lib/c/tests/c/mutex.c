@@ -1,6 +1,7 @@
 /* The mutex: exclusion, error numbers, time limits, release by another thread, freed memory. */
 
 #include "test.h"
+#include <sys/mman.h>
 
 static kinlock_mutex_t lock = KINLOCK_MUTEX_INIT;
 static unsigned long count;
@@ -76,35 +77,52 @@ static void a_held_lock_is_refused(void)
     CHECK(kinlock_mutex_unlock(&lock) == 0);
 }
 
-/* An object that the last user frees, as soon as it has had the lock. */
+/* An object that the last user takes away, as soon as it has had the lock. It has a page of its own:
+   an access to that afterwards ends the process. */
 struct object {
     kinlock_mutex_t lock;
     int users;
 };
 
+static int ready, round_number;
+
+static size_t page(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
 static void *use(void *argument)
 {
     struct object *object = (struct object *)argument;
-    int left;
+    int left, i;
+    ADD(ready, 1);
+    while (LOAD(ready) < 2) {
+    }
     CHECK(kinlock_mutex_lock(&object->lock) == 0);
     left = --object->users;
+    /* So that the other thread waits, and in some rounds sleeps. */
+    for (i = 0; left == 1 && i < round_number * 200; i++) {
+        (void)LOAD(ready);
+    }
     kinlock_mutex_unlock(&object->lock);
     if (left == 0) {
         /* The other thread's unlock may still be under way. */
-        memset(object, 0xff, sizeof(*object));
-        free(object);
+        CHECK(mprotect(object, page(), PROT_NONE) == 0);
     }
     return NULL;
 }
 
 static void memory_may_go_once_another_thread_has_had_the_lock(void)
 {
-    int round;
-    for (round = 0; round < 500; round++) {
-        struct object *object = (struct object *)calloc(1, sizeof(struct object));
-        CHECK(object != NULL);
+    for (round_number = 0; round_number < 500; round_number++) {
+        void *memory = mmap(NULL, page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                            0);
+        struct object *object = (struct object *)memory;
+        CHECK(memory != MAP_FAILED);
         object->users = 2;
+        ready = 0;
         run_threads(2, use, object);
+        CHECK(munmap(memory, page()) == 0);
     }
 }
 

@@ -18,11 +18,11 @@ static void handle(int number)
 
 static void *fight(void *unused)
 {
-    while (!LOAD(end)) {
+    do {
         kinlock_mutex_lock(&fought_for);
         counted++;
         kinlock_mutex_unlock(&fought_for);
-    }
+    } while (!LOAD(end));
     return unused;
 }
 
@@ -53,6 +53,6 @@ int main(void)
     kinlock_mutex_unlock(&of_handler);
     /* Signals of one kind merge while one is pending. */
     CHECK(seen > 0 && seen <= 300);
-    CHECK(counted > 0);
+    CHECK(counted >= 3);
     return 0;
 }

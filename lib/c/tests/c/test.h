@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -71,6 +72,33 @@ __attribute__((unused)) static pthread_t start(void *(*function)(void *), void *
 __attribute__((unused)) static void join(pthread_t thread)
 {
     CHECK(pthread_join(thread, NULL) == 0);
+}
+
+/* Of glibc 2.35 and later: 0 if it has not registered an area for restartable sequences. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern const unsigned __rseq_size __attribute__((weak));
+#ifdef __cplusplus
+}
+#endif
+
+/* Whether this machine has all that domains with restartable sequences need. Says so if not: the
+   test that asks goes on without them. */
+__attribute__((unused)) static int has_restartable(const char *test)
+{
+    int has = 0;
+#ifdef __x86_64__
+    struct utsname name;
+    const unsigned *registered = &__rseq_size;
+    unsigned major = 0, minor = 0;
+    CHECK(uname(&name) == 0 && sscanf(name.release, "%u.%u", &major, &minor) == 2);
+    has = (major > 6 || (major == 6 && minor >= 3)) && registered != NULL && *registered != 0;
+#endif
+    if (!has) {
+        fprintf(stderr, "!!!! %s: no restartable sequences here: NOT tested\n", test);
+    }
+    return has;
 }
 
 /* Runs function(argument) in a forked child. Returns its status as waitpid does. A child that hangs

@@ -24,6 +24,10 @@ int main()
     kinlock_counter_t *counter;
     CHECK(kinlock_ids_create(&ids, KINLOCK_IDS_ANY, 0) == 0);
     CHECK(kinlock_counter_create(ids, &counter) == 0);
+    if (has_restartable("units.cpp")) {
+        CHECK(kinlock_ids_backend(ids) == KINLOCK_IDS_RESTARTABLE);
+        CHECK(reinterpret_cast<const kinlock_counter_parts *>(counter)->area != 0);
+    }
     add_twice<int>(counter, 10);
     add_seven(counter);
     other_unit(counter);
