@@ -27,7 +27,8 @@ declarations() {
     tail -n +"$(($(wc -l <"$work/system") + 1))" "$work/all" |
         tr -s ' \n\t' ' ' | sed -e 's/; */;\n/g' | sed -e ':a;/{[^}]*$/{N;s/\n/ /;ba}' -e 's/ *$//' |
         sed -e 's/ ;$/;/'
-    grep -E '^#define KINLOCK_(ABI|VERSION_MAJOR|IDS|FOREVER|[A-Z]*_INIT)' include/kinlock.h
+    sed -e ':a;/\\$/{N;s/ *\\\n */ /;ba}' include/kinlock.h |
+        grep -E '^#define KINLOCK_(ABI|VERSION_MAJOR|IDS|FOREVER|[A-Z]*_INIT)'
 }
 
 declared() {
@@ -219,7 +220,7 @@ for compiler in "${compilers[@]}"; do
 done
 
 # Programs without a loader. The linker warns that the library names dlopen.
-for test in mutex cond rwlock once forks ids invalidation queues; do
+for test in "${tests[@]}"; do
     gcc -std=c99 "${warnings[@]}" -static $include "tests/c/$test.c" -o "$work/$test" \
         "$static" -pthread 2>"$work/log" || { cat "$work/log" >&2; exit 1; }
     run "$test, linked with -static" "$work/$test"

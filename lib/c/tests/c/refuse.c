@@ -42,6 +42,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "refuse: the kernel does not refuse membarrier\n");
         return 2;
     }
+    /* Without the filter: EINVAL or EFAULT. */
+    if (syscall(SYS_rseq, NULL, 0, 0, 0) != -1 || errno != EPERM) {
+        fprintf(stderr, "refuse: the kernel does not refuse rseq\n");
+        return 2;
+    }
     execvp(argv[1], argv + 1);
     perror(argv[1]);
     return 2;
