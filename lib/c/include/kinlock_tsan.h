@@ -7,7 +7,8 @@
    that may deadlock.
 
    Changes from one way of holding a reader-writer lock to another are told as a release and an
-   acquisition. */
+   acquisition. What goes through a stack or a ring is told as if each removal saw all insertions
+   before it. The sanitizer is not told of areas and of delayed invalidation. */
 
 #ifndef KINLOCK_TSAN_H
 #define KINLOCK_TSAN_H
@@ -17,13 +18,29 @@
 
 #define KINLOCK_TSAN_FUNCTION __attribute__((unused)) static inline int
 
-#define KINLOCK_TSAN_LOCK(function, type, flags) \
-    KINLOCK_TSAN_FUNCTION kinlock_tsan_##function(type *lock) KINLOCK_NOEXCEPT \
+/* The two ways of holding a lock: what the sanitizer and what clang's analysis call them. */
+#define KINLOCK_TSAN_FLAGS_write 0u
+#define KINLOCK_TSAN_FLAGS_read __tsan_mutex_read_lock
+#define KINLOCK_TSAN_ACQUIRE_write acquire_capability
+#define KINLOCK_TSAN_ACQUIRE_read acquire_shared_capability
+#define KINLOCK_TSAN_ATTEMPT_write try_acquire_capability
+#define KINLOCK_TSAN_ATTEMPT_read try_acquire_shared_capability
+#define KINLOCK_TSAN_RELEASE_write release_capability
+#define KINLOCK_TSAN_RELEASE_read release_shared_capability
+
+/* Declared first: in C a definition cannot have an attribute behind its parameters. */
+#define KINLOCK_TSAN_DECLARED(function, parameters, attribute) \
+    KINLOCK_TSAN_FUNCTION kinlock_tsan_##function parameters KINLOCK_NOEXCEPT \
+        KINLOCK_ANALYSIS(attribute) KINLOCK_ANALYSIS(no_thread_safety_analysis); \
+    KINLOCK_TSAN_FUNCTION kinlock_tsan_##function parameters KINLOCK_NOEXCEPT
+
+#define KINLOCK_TSAN_LOCK(function, type, how) \
+    KINLOCK_TSAN_DECLARED(function, (type * lock), KINLOCK_TSAN_ACQUIRE_##how(*lock)) \
     { \
         int result; \
-        __tsan_mutex_pre_lock(lock, __tsan_mutex_linker_init | (flags)); \
+        __tsan_mutex_pre_lock(lock, __tsan_mutex_linker_init | KINLOCK_TSAN_FLAGS_##how); \
         result = kinlock_##function(lock); \
-        __tsan_mutex_post_lock(lock, __tsan_mutex_linker_init | (flags), 0); \
+        __tsan_mutex_post_lock(lock, __tsan_mutex_linker_init | KINLOCK_TSAN_FLAGS_##how, 0); \
         return result; \
     }
 
@@ -40,21 +57,22 @@
         return result; \
     }
 
-#define KINLOCK_TSAN_TRY(function, type, flags) \
-    KINLOCK_TSAN_FUNCTION kinlock_tsan_##function(type *lock) KINLOCK_NOEXCEPT \
-    KINLOCK_TSAN_RESULT(flags, kinlock_##function(lock))
+#define KINLOCK_TSAN_TRY(function, type, how) \
+    KINLOCK_TSAN_DECLARED(function, (type * lock), KINLOCK_TSAN_ATTEMPT_##how(0, *lock)) \
+    KINLOCK_TSAN_RESULT(KINLOCK_TSAN_FLAGS_##how, kinlock_##function(lock))
 
-#define KINLOCK_TSAN_TIMED(function, type, flags) \
-    KINLOCK_TSAN_FUNCTION kinlock_tsan_##function(type *lock, uint64_t limit) KINLOCK_NOEXCEPT \
-    KINLOCK_TSAN_RESULT(flags, kinlock_##function(lock, limit))
+#define KINLOCK_TSAN_TIMED(function, type, how) \
+    KINLOCK_TSAN_DECLARED(function, (type * lock, uint64_t limit), \
+                          KINLOCK_TSAN_ATTEMPT_##how(0, *lock)) \
+    KINLOCK_TSAN_RESULT(KINLOCK_TSAN_FLAGS_##how, kinlock_##function(lock, limit))
 
-#define KINLOCK_TSAN_UNLOCK(function, type, flags) \
-    KINLOCK_TSAN_FUNCTION kinlock_tsan_##function(type *lock) KINLOCK_NOEXCEPT \
+#define KINLOCK_TSAN_UNLOCK(function, type, how) \
+    KINLOCK_TSAN_DECLARED(function, (type * lock), KINLOCK_TSAN_RELEASE_##how(*lock)) \
     { \
         int result; \
-        __tsan_mutex_pre_unlock(lock, (flags)); \
+        __tsan_mutex_pre_unlock(lock, KINLOCK_TSAN_FLAGS_##how); \
         result = kinlock_##function(lock); \
-        __tsan_mutex_post_unlock(lock, (flags)); \
+        __tsan_mutex_post_unlock(lock, KINLOCK_TSAN_FLAGS_##how); \
         return result; \
     }
 
@@ -86,7 +104,7 @@
 
 /* The wait releases the mutex and takes it again. */
 #define KINLOCK_TSAN_WAIT(function, parameters, call) \
-    KINLOCK_TSAN_FUNCTION kinlock_tsan_##function parameters KINLOCK_NOEXCEPT \
+    KINLOCK_TSAN_DECLARED(function, parameters, requires_capability(*mutex)) \
     { \
         int result; \
         __tsan_mutex_pre_unlock(mutex, 0); \
@@ -101,12 +119,12 @@
 extern "C" {
 #endif
 
-KINLOCK_TSAN_LOCK(mutex_lock, kinlock_mutex_t, 0u)
-KINLOCK_TSAN_TRY(mutex_trylock, kinlock_mutex_t, 0u)
-KINLOCK_TSAN_TIMED(mutex_lock_for, kinlock_mutex_t, 0u)
-KINLOCK_TSAN_TIMED(mutex_lock_until, kinlock_mutex_t, 0u)
-KINLOCK_TSAN_UNLOCK(mutex_unlock, kinlock_mutex_t, 0u)
-KINLOCK_TSAN_UNLOCK(mutex_unlock_fair, kinlock_mutex_t, 0u)
+KINLOCK_TSAN_LOCK(mutex_lock, kinlock_mutex_t, write)
+KINLOCK_TSAN_TRY(mutex_trylock, kinlock_mutex_t, write)
+KINLOCK_TSAN_TIMED(mutex_lock_for, kinlock_mutex_t, write)
+KINLOCK_TSAN_TIMED(mutex_lock_until, kinlock_mutex_t, write)
+KINLOCK_TSAN_UNLOCK(mutex_unlock, kinlock_mutex_t, write)
+KINLOCK_TSAN_UNLOCK(mutex_unlock_fair, kinlock_mutex_t, write)
 
 KINLOCK_TSAN_WAIT(cond_wait, (kinlock_cond_t * cond, kinlock_mutex_t *mutex),
                   kinlock_cond_wait(cond, mutex))
@@ -115,30 +133,30 @@ KINLOCK_TSAN_WAIT(cond_wait_for, (kinlock_cond_t * cond, kinlock_mutex_t *mutex,
 KINLOCK_TSAN_WAIT(cond_wait_until, (kinlock_cond_t * cond, kinlock_mutex_t *mutex, uint64_t limit),
                   kinlock_cond_wait_until(cond, mutex, limit))
 
-KINLOCK_TSAN_LOCK(rwlock_read_lock, kinlock_rwlock_t, __tsan_mutex_read_lock)
-KINLOCK_TSAN_TRY(rwlock_read_trylock, kinlock_rwlock_t, __tsan_mutex_read_lock)
-KINLOCK_TSAN_TIMED(rwlock_read_lock_for, kinlock_rwlock_t, __tsan_mutex_read_lock)
-KINLOCK_TSAN_TIMED(rwlock_read_lock_until, kinlock_rwlock_t, __tsan_mutex_read_lock)
-KINLOCK_TSAN_LOCK(rwlock_read_lock_recursive, kinlock_rwlock_t, __tsan_mutex_read_lock)
-KINLOCK_TSAN_TRY(rwlock_read_trylock_recursive, kinlock_rwlock_t, __tsan_mutex_read_lock)
-KINLOCK_TSAN_TIMED(rwlock_read_lock_recursive_for, kinlock_rwlock_t, __tsan_mutex_read_lock)
-KINLOCK_TSAN_TIMED(rwlock_read_lock_recursive_until, kinlock_rwlock_t, __tsan_mutex_read_lock)
-KINLOCK_TSAN_UNLOCK(rwlock_read_unlock, kinlock_rwlock_t, __tsan_mutex_read_lock)
-KINLOCK_TSAN_UNLOCK(rwlock_read_unlock_fair, kinlock_rwlock_t, __tsan_mutex_read_lock)
-KINLOCK_TSAN_LOCK(rwlock_write_lock, kinlock_rwlock_t, 0u)
-KINLOCK_TSAN_TRY(rwlock_write_trylock, kinlock_rwlock_t, 0u)
-KINLOCK_TSAN_TIMED(rwlock_write_lock_for, kinlock_rwlock_t, 0u)
-KINLOCK_TSAN_TIMED(rwlock_write_lock_until, kinlock_rwlock_t, 0u)
-KINLOCK_TSAN_UNLOCK(rwlock_write_unlock, kinlock_rwlock_t, 0u)
-KINLOCK_TSAN_UNLOCK(rwlock_write_unlock_fair, kinlock_rwlock_t, 0u)
+KINLOCK_TSAN_LOCK(rwlock_read_lock, kinlock_rwlock_t, read)
+KINLOCK_TSAN_TRY(rwlock_read_trylock, kinlock_rwlock_t, read)
+KINLOCK_TSAN_TIMED(rwlock_read_lock_for, kinlock_rwlock_t, read)
+KINLOCK_TSAN_TIMED(rwlock_read_lock_until, kinlock_rwlock_t, read)
+KINLOCK_TSAN_LOCK(rwlock_read_lock_recursive, kinlock_rwlock_t, read)
+KINLOCK_TSAN_TRY(rwlock_read_trylock_recursive, kinlock_rwlock_t, read)
+KINLOCK_TSAN_TIMED(rwlock_read_lock_recursive_for, kinlock_rwlock_t, read)
+KINLOCK_TSAN_TIMED(rwlock_read_lock_recursive_until, kinlock_rwlock_t, read)
+KINLOCK_TSAN_UNLOCK(rwlock_read_unlock, kinlock_rwlock_t, read)
+KINLOCK_TSAN_UNLOCK(rwlock_read_unlock_fair, kinlock_rwlock_t, read)
+KINLOCK_TSAN_LOCK(rwlock_write_lock, kinlock_rwlock_t, write)
+KINLOCK_TSAN_TRY(rwlock_write_trylock, kinlock_rwlock_t, write)
+KINLOCK_TSAN_TIMED(rwlock_write_lock_for, kinlock_rwlock_t, write)
+KINLOCK_TSAN_TIMED(rwlock_write_lock_until, kinlock_rwlock_t, write)
+KINLOCK_TSAN_UNLOCK(rwlock_write_unlock, kinlock_rwlock_t, write)
+KINLOCK_TSAN_UNLOCK(rwlock_write_unlock_fair, kinlock_rwlock_t, write)
 KINLOCK_TSAN_CHANGE(rwlock_downgrade, 0u, __tsan_mutex_read_lock)
 KINLOCK_TSAN_CHANGE(rwlock_downgrade_to_upgradable, 0u, __tsan_mutex_read_lock)
-KINLOCK_TSAN_LOCK(rwlock_upgradable_lock, kinlock_rwlock_t, __tsan_mutex_read_lock)
-KINLOCK_TSAN_TRY(rwlock_upgradable_trylock, kinlock_rwlock_t, __tsan_mutex_read_lock)
-KINLOCK_TSAN_TIMED(rwlock_upgradable_lock_for, kinlock_rwlock_t, __tsan_mutex_read_lock)
-KINLOCK_TSAN_TIMED(rwlock_upgradable_lock_until, kinlock_rwlock_t, __tsan_mutex_read_lock)
-KINLOCK_TSAN_UNLOCK(rwlock_upgradable_unlock, kinlock_rwlock_t, __tsan_mutex_read_lock)
-KINLOCK_TSAN_UNLOCK(rwlock_upgradable_unlock_fair, kinlock_rwlock_t, __tsan_mutex_read_lock)
+KINLOCK_TSAN_LOCK(rwlock_upgradable_lock, kinlock_rwlock_t, read)
+KINLOCK_TSAN_TRY(rwlock_upgradable_trylock, kinlock_rwlock_t, read)
+KINLOCK_TSAN_TIMED(rwlock_upgradable_lock_for, kinlock_rwlock_t, read)
+KINLOCK_TSAN_TIMED(rwlock_upgradable_lock_until, kinlock_rwlock_t, read)
+KINLOCK_TSAN_UNLOCK(rwlock_upgradable_unlock, kinlock_rwlock_t, read)
+KINLOCK_TSAN_UNLOCK(rwlock_upgradable_unlock_fair, kinlock_rwlock_t, read)
 KINLOCK_TSAN_CHANGE(rwlock_upgrade, __tsan_mutex_read_lock, 0u)
 KINLOCK_TSAN_FUNCTION kinlock_tsan_rwlock_tryupgrade(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
 KINLOCK_TSAN_UPGRADED(kinlock_rwlock_tryupgrade(lock))
@@ -149,11 +167,11 @@ KINLOCK_TSAN_FUNCTION kinlock_tsan_rwlock_upgrade_until(kinlock_rwlock_t *lock, 
     KINLOCK_NOEXCEPT
 KINLOCK_TSAN_UPGRADED(kinlock_rwlock_upgrade_until(lock, limit))
 
-KINLOCK_TSAN_LOCK(spin_lock, kinlock_spin_t, 0u)
-KINLOCK_TSAN_TRY(spin_trylock, kinlock_spin_t, 0u)
-KINLOCK_TSAN_TIMED(spin_lock_for, kinlock_spin_t, 0u)
-KINLOCK_TSAN_TIMED(spin_lock_until, kinlock_spin_t, 0u)
-KINLOCK_TSAN_UNLOCK(spin_unlock, kinlock_spin_t, 0u)
+KINLOCK_TSAN_LOCK(spin_lock, kinlock_spin_t, write)
+KINLOCK_TSAN_TRY(spin_trylock, kinlock_spin_t, write)
+KINLOCK_TSAN_TIMED(spin_lock_for, kinlock_spin_t, write)
+KINLOCK_TSAN_TIMED(spin_lock_until, kinlock_spin_t, write)
+KINLOCK_TSAN_UNLOCK(spin_unlock, kinlock_spin_t, write)
 
 /* The function runs in one thread, and all threads that have called this see what it did. */
 struct kinlock_tsan_once_call {
@@ -180,6 +198,86 @@ KINLOCK_TSAN_FUNCTION kinlock_tsan_once(kinlock_once_t *once, void (*function)(v
     result = kinlock_once(once, kinlock_tsan_once_run, &call);
     __tsan_acquire(once);
     return result;
+}
+
+KINLOCK_TSAN_FUNCTION kinlock_tsan_once_is_done(const kinlock_once_t *once) KINLOCK_NOEXCEPT
+{
+    int result = kinlock_once_is_done(once);
+    if (result != 0) {
+        __tsan_acquire((void *)(uintptr_t)once);
+    }
+    return result;
+}
+
+/* The stack and the ring stand for what is in them: a pointer need not be an address. The sanitizer
+   sees that the library allocates and frees nodes, and is told to look away, as in a mutex's own
+   code. */
+__attribute__((unused)) static inline void
+kinlock_tsan_stack_push(kinlock_stack_t *stack, void *pointer) KINLOCK_NOEXCEPT
+{
+    __tsan_release(stack);
+    __tsan_mutex_pre_signal(stack, 0);
+    kinlock_stack_push(stack, pointer);
+    __tsan_mutex_post_signal(stack, 0);
+}
+
+__attribute__((unused)) static inline void *kinlock_tsan_stack_pop(kinlock_stack_t *stack)
+    KINLOCK_NOEXCEPT
+{
+    void *pointer;
+    __tsan_mutex_pre_signal(stack, 0);
+    pointer = kinlock_stack_pop(stack);
+    __tsan_mutex_post_signal(stack, 0);
+    if (pointer != NULL) {
+        __tsan_acquire(stack);
+    }
+    return pointer;
+}
+
+KINLOCK_TSAN_FUNCTION kinlock_tsan_ring_push(kinlock_ring_t *ring, void *pointer) KINLOCK_NOEXCEPT
+{
+    int result;
+    __tsan_release(ring);
+    __tsan_mutex_pre_signal(ring, 0);
+    result = kinlock_ring_push(ring, pointer);
+    __tsan_mutex_post_signal(ring, 0);
+    return result;
+}
+
+__attribute__((unused)) static inline void *kinlock_tsan_ring_pop(kinlock_ring_t *ring)
+    KINLOCK_NOEXCEPT
+{
+    void *pointer;
+    __tsan_mutex_pre_signal(ring, 0);
+    pointer = kinlock_ring_pop(ring);
+    __tsan_mutex_post_signal(ring, 0);
+    if (pointer != NULL) {
+        __tsan_acquire(ring);
+    }
+    return pointer;
+}
+
+struct kinlock_tsan_drain_call {
+    kinlock_ring_t *ring;
+    void (*function)(void *, void *);
+    void *argument;
+};
+
+__attribute__((unused)) static inline void kinlock_tsan_drain_run(void *pointer, void *argument)
+{
+    struct kinlock_tsan_drain_call *call = (struct kinlock_tsan_drain_call *)argument;
+    __tsan_acquire(call->ring);
+    call->function(pointer, call->argument);
+}
+
+__attribute__((unused)) static inline size_t
+kinlock_tsan_ring_drain(kinlock_ring_t *ring, void (*function)(void *, void *), void *argument)
+{
+    struct kinlock_tsan_drain_call call;
+    call.ring = ring;
+    call.function = function;
+    call.argument = argument;
+    return kinlock_ring_drain(ring, kinlock_tsan_drain_run, &call);
 }
 
 #ifdef __cplusplus
@@ -229,5 +327,11 @@ KINLOCK_TSAN_FUNCTION kinlock_tsan_once(kinlock_once_t *once, void (*function)(v
 #define kinlock_rwlock_upgrade_for kinlock_tsan_rwlock_upgrade_for
 #define kinlock_rwlock_upgrade_until kinlock_tsan_rwlock_upgrade_until
 #define kinlock_once kinlock_tsan_once
+#define kinlock_once_is_done kinlock_tsan_once_is_done
+#define kinlock_stack_push kinlock_tsan_stack_push
+#define kinlock_stack_pop kinlock_tsan_stack_pop
+#define kinlock_ring_push kinlock_tsan_ring_push
+#define kinlock_ring_pop kinlock_tsan_ring_pop
+#define kinlock_ring_drain kinlock_tsan_ring_drain
 
 #endif

@@ -8,15 +8,80 @@ static kinlock_cond_t cond;
 static kinlock_rwlock_t rwlock;
 static kinlock_spin_t spin;
 static kinlock_once_t once;
+static kinlock_stack_t *stack;
+static kinlock_ring_t *ring;
 static long of_mutex, of_rwlock, of_spin, of_once, awake;
+static long on_stack[1], in_ring[2];
+static kinlock_once_t given;
+static long of_given;
 #ifdef RACE
 static long of_nothing;
 #endif
+
+static void set_given(void *unused)
+{
+    (void)unused;
+    of_given = 9;
+}
 
 static void set_up(void *unused)
 {
     (void)unused;
     of_once = 7;
+}
+
+/* Nothing but the stack, the ring and the once orders these threads. */
+static void *give(void *unused)
+{
+    on_stack[0] = 1;
+    kinlock_stack_push(stack, &on_stack[0]);
+    in_ring[0] = 1;
+    CHECK(kinlock_ring_push(ring, &in_ring[0]) == 0);
+    in_ring[1] = 1;
+    CHECK(kinlock_ring_push(ring, &in_ring[1]) == 0);
+    kinlock_once(&given, set_given, NULL);
+    return unused;
+}
+
+static void see(void *pointer, void *argument)
+{
+    *(long *)argument += *(long *)pointer;
+}
+
+static void *get(void *unused)
+{
+    long *popped, sum = 0;
+    while ((popped = (long *)kinlock_stack_pop(stack)) == NULL) {
+        sleep_ms(1);
+    }
+    CHECK(*popped == 1);
+    popped = (long *)kinlock_ring_pop(ring);
+    sum += popped == NULL ? 0 : *popped;
+    while (sum < 2) {
+        kinlock_ring_drain(ring, see, &sum);
+        sleep_ms(1);
+    }
+    while (!kinlock_once_is_done(&given)) {
+        sleep_ms(1);
+    }
+    CHECK(of_given == 9);
+    return unused;
+}
+
+static void hand_over(void)
+{
+    kinlock_ids_t *ids;
+    pthread_t giver, getter;
+    CHECK(kinlock_ids_create(&ids, KINLOCK_IDS_ANY, 0) == 0);
+    CHECK(kinlock_stack_create(ids, &stack) == 0);
+    CHECK(kinlock_ring_create(ids, 4, &ring) == 0);
+    getter = start(get, NULL);
+    giver = start(give, NULL);
+    join(giver);
+    join(getter);
+    kinlock_ring_destroy(ring);
+    kinlock_stack_destroy(stack);
+    kinlock_ids_destroy(ids);
 }
 
 static void *work(void *unused)
@@ -64,5 +129,6 @@ static void *work(void *unused)
 int main(void)
 {
     run_threads(2, work, NULL);
+    hand_over();
     return 0;
 }
