@@ -9,9 +9,9 @@ static kinlock_rwlock_t rwlock;
 static kinlock_spin_t spin;
 static kinlock_once_t once;
 static kinlock_stack_t *stack;
-static kinlock_ring_t *ring;
+static kinlock_ring_t *ring, *drained;
 static long of_mutex, of_rwlock, of_spin, of_once, awake;
-static long on_stack[1], in_ring[2];
+static long on_stack[1], in_ring[3];
 static kinlock_once_t given;
 static long of_given;
 #ifdef RACE
@@ -35,6 +35,8 @@ static void *give(void *unused)
 {
     on_stack[0] = 1;
     kinlock_stack_push(stack, &on_stack[0]);
+    in_ring[2] = 1;
+    CHECK(kinlock_ring_push(drained, &in_ring[2]) == 0);
     in_ring[0] = 1;
     CHECK(kinlock_ring_push(ring, &in_ring[0]) == 0);
     in_ring[1] = 1;
@@ -55,11 +57,19 @@ static void *get(void *unused)
         sleep_ms(1);
     }
     CHECK(*popped == 1);
-    popped = (long *)kinlock_ring_pop(ring);
-    sum += popped == NULL ? 0 : *popped;
-    while (sum < 2) {
-        kinlock_ring_drain(ring, see, &sum);
+    while (sum < 1) {
+        kinlock_ring_drain(drained, see, &sum);
         sleep_ms(1);
+    }
+    while (sum < 3) {
+        sleep_ms(1);
+        /* Of its own ID, if the giver had the same. */
+        while ((popped = (long *)kinlock_ring_pop(ring)) != NULL) {
+            sum += *popped;
+        }
+        if (sum < 3) {
+            kinlock_ring_drain(ring, see, &sum);
+        }
     }
     while (!kinlock_once_is_done(&given)) {
         sleep_ms(1);
@@ -75,11 +85,13 @@ static void hand_over(void)
     CHECK(kinlock_ids_create(&ids, KINLOCK_IDS_ANY, 0) == 0);
     CHECK(kinlock_stack_create(ids, &stack) == 0);
     CHECK(kinlock_ring_create(ids, 4, &ring) == 0);
+    CHECK(kinlock_ring_create(ids, 4, &drained) == 0);
     getter = start(get, NULL);
     giver = start(give, NULL);
     join(giver);
     join(getter);
     kinlock_ring_destroy(ring);
+    kinlock_ring_destroy(drained);
     kinlock_stack_destroy(stack);
     kinlock_ids_destroy(ids);
 }
