@@ -6,9 +6,13 @@
 //!
 //! - circles all of whose orders were made by one and the same thread: it does not wait for itself;
 //! - circles around which a common lock was always held: no two threads are in one at a time;
-//! - circles in which some lock is only ever held for reading and asked for reading.
+//! - circles in which some lock is only ever held for reading and asked for reading;
+//! - longer circles through two locks that are a circle by themselves: that one is told.
+//!
+//! Few orders are part of a circle. The others, such as those of one lock that is taken between
+//! many others, would use up the steps of the search, so they are dropped first.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use kinlock_report::SEVERAL;
 
@@ -32,6 +36,8 @@ pub struct Order {
 const LONGEST: usize = 8;
 /// The search ends after so many steps.
 const STEPS: usize = 2_000_000;
+/// So many circles are kept, each of other code. Nobody reads more.
+const KEPT: usize = 200;
 
 /// What the search has found.
 #[derive(Debug, Default)]
@@ -44,18 +50,20 @@ pub struct Found {
 
 /// Searches for circles, the shortest first.
 pub fn circles(orders: &[Order]) -> Found {
-    let mut next: HashMap<u32, Vec<usize>> = HashMap::new();
-    for (at, order) in orders.iter().enumerate() {
-        next.entry(order.from).or_default().push(at);
-    }
     let mut search = Search {
         orders,
-        next,
+        next: HashMap::new(),
         steps: 0,
         by_code: BTreeMap::new(),
+        is_cut: false,
     };
-    let nodes: BTreeSet<u32> = orders.iter().map(|order| order.from).collect();
-    for length in 2..=LONGEST {
+    let inside = inside(orders);
+    let told = search.of_two(&inside);
+    for &at in inside.iter().filter(|at| !told.contains(at)) {
+        search.next.entry(orders[at].from).or_default().push(at);
+    }
+    let nodes: BTreeSet<u32> = search.next.keys().copied().collect();
+    for length in 3..=LONGEST {
         for &node in &nodes {
             search.from(node, length, &mut Vec::new());
         }
@@ -64,8 +72,69 @@ pub fn circles(orders: &[Order]) -> Found {
     circles.sort_by_key(|(circle, _)| (circle.len(), circle.clone()));
     Found {
         circles,
-        is_cut: search.steps >= STEPS,
+        is_cut: search.is_cut,
     }
+}
+
+/// The orders that are part of any circle: those inside a strongly connected component.
+fn inside(orders: &[Order]) -> Vec<usize> {
+    let ends = orders.iter().flat_map(|order| [order.from, order.to]);
+    let locks: Vec<u32> = ends.collect::<BTreeSet<_>>().into_iter().collect();
+    let number = |lock: u32| locks.partition_point(|&other| other < lock);
+    let mut next = vec![Vec::new(); locks.len()];
+    for order in orders {
+        next[number(order.from)].push(number(order.to));
+    }
+    let component = components(&next);
+    let is_inside = |&at: &usize| {
+        let Order { from, to, .. } = orders[at];
+        from != to && component[number(from)] == component[number(to)]
+    };
+    (0..orders.len()).filter(is_inside).collect()
+}
+
+/// The number of the strongly connected component that each node is in (Tarjan 1972). Without
+/// recursion, since a path may be as long as the table.
+fn components(next: &[Vec<usize>]) -> Vec<usize> {
+    const NONE: usize = usize::MAX;
+    let mut component = vec![NONE; next.len()];
+    // When a node was found, and the earliest node on the path that can be reached from it.
+    let (mut found, mut low) = (component.clone(), component.clone());
+    let (mut time, mut open) = (0, Vec::new());
+    for root in 0..next.len() {
+        let mut path = match found[root] {
+            NONE => vec![(root, 0)],
+            _ => continue,
+        };
+        while let Some((node, at)) = path.last_mut() {
+            let node = *node;
+            if found[node] == NONE {
+                (found[node], low[node]) = (time, time);
+                time += 1;
+                open.push(node);
+            }
+            if let Some(&to) = next[node].get(*at) {
+                *at += 1;
+                if found[to] == NONE {
+                    path.push((to, 0));
+                } else if component[to] == NONE {
+                    low[node] = low[node].min(found[to]);
+                }
+                continue;
+            }
+            path.pop();
+            if let Some(&(before, _)) = path.last() {
+                low[before] = low[before].min(low[node]);
+            }
+            if low[node] == found[node] {
+                let first = open.iter().rposition(|&other| other == node);
+                for other in open.drain(first.unwrap_or(0)..) {
+                    component[other] = node;
+                }
+            }
+        }
+    }
+    component
 }
 
 struct Search<'a> {
@@ -75,16 +144,38 @@ struct Search<'a> {
     steps: usize,
     /// The first circle that some code has made, and how many there are.
     by_code: BTreeMap<Vec<[u32; 2]>, (Vec<usize>, usize)>,
+    /// Not all was looked at, or not all was kept.
+    is_cut: bool,
 }
 
 impl Search<'_> {
+    /// Finds all circles of two locks. Returns their orders.
+    fn of_two(&mut self, inside: &[usize]) -> HashSet<usize> {
+        let key = |at: usize| (self.orders[at].from, self.orders[at].to);
+        let by_key: HashMap<_, _> = inside.iter().map(|&at| (key(at), at)).collect();
+        let mut told = HashSet::new();
+        for &at in inside {
+            let Order { from, to, .. } = self.orders[at];
+            let back = by_key.get(&(to, from)).filter(|_| from < to);
+            let Some(path) = back.map(|&back| [at, back]) else {
+                continue;
+            };
+            if could_deadlock(self.orders, &path) {
+                self.note(&path);
+                told.extend(path);
+            }
+        }
+        told
+    }
+
     /// Goes on from the end of a path to all circles of exactly this length. A circle begins at its
     /// lock with the lowest number, so that it is found once.
     fn from(&mut self, begin: u32, length: usize, path: &mut Vec<usize>) {
         let end = path.last().map_or(begin, |&at| self.orders[at].to);
         for at in self.next.get(&end).cloned().unwrap_or_default() {
             self.steps += 1;
-            if self.steps >= STEPS {
+            if self.steps >= STEPS || self.by_code.len() >= KEPT {
+                self.is_cut = true;
                 return;
             }
             let to = self.orders[at].to;
@@ -103,6 +194,10 @@ impl Search<'_> {
     fn note(&mut self, path: &[usize]) {
         let mut code: Vec<_> = path.iter().map(|&at| self.orders[at].code).collect();
         code.sort_unstable();
+        if self.by_code.len() >= KEPT && !self.by_code.contains_key(&code) {
+            self.is_cut = true;
+            return;
+        }
         let known = self.by_code.entry(code);
         known.or_insert_with(|| (path.to_vec(), 0)).1 += 1;
     }
@@ -167,8 +262,10 @@ mod tests {
         let three = [order(3, 1, 1), order(1, 2, 2), order(2, 3, 1)];
         assert_eq!(count(&three), 1);
         assert_eq!(circles(&three).circles[0].0.len(), 3);
-        // A longer and a shorter one through the same locks.
-        let both = [&three[..], &[order(2, 1, 1)]].concat();
+        // A longer and a shorter one. Through the same two locks, the shorter one is told.
+        let through = [&three[..], &[order(2, 1, 1)]].concat();
+        assert_eq!(circles(&through).circles, [(vec![1, 3], 1)]);
+        let both = [&three[..], &[order(3, 4, 1), order(4, 3, 2)]].concat();
         let found = circles(&both);
         let lengths: Vec<_> = found
             .circles
@@ -224,6 +321,41 @@ mod tests {
         assert_eq!(found.circles, [(vec![0, 1], 2)]);
     }
 
+    /// Ways through one lock to which and from which many lead are no circles, and cost no steps.
+    #[test]
+    fn orders_outside_of_circles_do_not_hide_one() {
+        let hub = 10_000;
+        let to = (1..=8_000).map(|lock| order(lock, hub, SEVERAL));
+        let from = (1..=8_000).map(|lock| order(hub, hub + lock, SEVERAL));
+        let pair = [order(20_001, 20_002, 1), order(20_002, 20_001, 2)];
+        let found = circles(&to.chain(from).chain(pair).collect::<Vec<_>>());
+        assert_eq!(found.circles, [(vec![16_000, 16_001], 1)]);
+        assert!(!found.is_cut);
+    }
+
+    #[test]
+    fn components_are_those_on_paper() {
+        // 0 and 1 lead to each other, then to 2, and that to 3, 4 and 5 in a circle; 6 is alone.
+        let next = [
+            vec![1],
+            vec![0, 2],
+            vec![3],
+            vec![4],
+            vec![5],
+            vec![3],
+            vec![0],
+        ];
+        let found = components(&next);
+        for one in 0..next.len() {
+            for other in 0..next.len() {
+                let is_same = [one, other] == [one; 2]
+                    || one < 2 && other < 2
+                    || (3..6).contains(&one) && (3..6).contains(&other);
+                assert_eq!(found[one] == found[other], is_same, "{one}, {other}");
+            }
+        }
+    }
+
     /// Every two of many locks in both orders: far more circles than can be looked at.
     #[test]
     fn the_search_ends() {
@@ -234,6 +366,10 @@ mod tests {
             .collect();
         let found = circles(&orders);
         assert!(found.is_cut);
-        assert!(found.circles.len() >= 60 * 59 / 2);
+        assert_eq!(found.circles.len(), KEPT);
+        // Circles of no code that could deadlock: the steps end.
+        let one = |order: Order| Order { thread: 1, ..order };
+        let found = circles(&orders.into_iter().map(one).collect::<Vec<_>>());
+        assert!(found.is_cut && found.circles.is_empty());
     }
 }
