@@ -5,6 +5,7 @@ mod support;
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::Value;
 use support::{compiled, kinlock, list};
@@ -32,7 +33,16 @@ impl Place {
     }
 
     fn run(&self, lock: &str, flags: &[&str], mode: &str) -> Said {
-        let mut command = kinlock();
+        // Of a program that deadlocks, nothing else would be seen but a test that never ends.
+        let kinlock = kinlock();
+        let mut command = Command::new("timeout");
+        command.arg("300").arg(kinlock.get_program());
+        for (name, value) in kinlock.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
         command
             .args(["run", "--report", "--lock", lock])
             .args(flags);
@@ -107,6 +117,22 @@ fn each_misuse_is_told_with_its_lock_and_its_callers() {
             ALL,
             ["relocked", "careful", "takes_careful_again"],
         ),
+        (
+            "robust foreign",
+            ALL,
+            ["foreign", "robust", "releases_robust"],
+        ),
+        (
+            "robust twice",
+            ALL,
+            ["not-held", "robust", "releases_robust"],
+        ),
+        (
+            "inheriting foreign",
+            ALL,
+            ["foreign", "robust", "releases_robust"],
+        ),
+        ("rw let go", OURS, ["foreign", "rw", "releases_rw"]),
         ("spin twice", OURS, ["not-held", "spin", "releases_spin"]),
         ("rw twice", OURS, ["not-held", "rw", "releases_rw"]),
         ("rw foreign", OURS, ["foreign", "rw", "releases_rw"]),
@@ -133,6 +159,10 @@ fn each_misuse_is_told_with_its_lock_and_its_callers() {
                     "{lock}, {mode}, {flags:?}: {}",
                     said.text
                 );
+                let counts = said.processes.iter().flat_map(|p| list(&p["misuses"]));
+                let counts: Vec<_> = counts.map(|misuse| &misuse["count"]).collect();
+                assert_eq!(counts, [1], "{lock}, {mode}, {flags:?}: {}", said.text);
+                assert!(said.cycles().is_empty(), "{lock}, {mode}: {}", said.text);
                 let [_, name, function] = expected;
                 let sentence = format!("misuse of {name} (");
                 assert!(
@@ -143,6 +173,23 @@ fn each_misuse_is_told_with_its_lock_and_its_callers() {
             }
         }
     }
+}
+
+#[test]
+fn what_finds_no_place_is_counted_and_told() {
+    let place = Place::new();
+    let said = place.run(OURS[0], &[], "many");
+    let process = &said.processes[0];
+    let kept = list(&process["misuses"]).len();
+    assert_eq!(process["dropped"]["misuses"], 600 - kept, "{}", said.text);
+    let line = format!("the table is full: {} misuses were dropped", 600 - kept);
+    assert!(said.text.contains(&line), "{}", said.text);
+
+    let said = place.run(OURS[0], &["--order"], "many at once");
+    let order = &said.processes[0]["order"];
+    assert_eq!(order["untracked"], 4, "{}", said.text);
+    let line = "lock order: 4 acquisitions were left out";
+    assert!(said.text.contains(line), "{}", said.text);
 }
 
 #[test]
@@ -247,14 +294,22 @@ fn correct_programs_raise_no_alarm() {
             "gate",
             "one thread",
             "readers",
+            "reads around",
             "addresses",
             "hand over hand",
             "reused",
+            "constructed",
             "same order",
             "kinds",
             "told",
             "forks",
+            "forks with owners",
+            "forks and destroys",
         ] {
+            // The C library's mutexes have no room for what tells two at one address apart.
+            if *lock == "pthread" && mode == "constructed" {
+                continue;
+            }
             let said = place.run(lock, &["--order"], mode);
             let mut dropped = said.processes.iter().map(|p| &p["dropped"]["locks"]);
             assert!(

@@ -71,7 +71,7 @@
 //! | | `is_ordered` | number | maker |
 //! | | `misuses`, `orders_used`, `orders_freed` | entries | any |
 //! | | `dropped_misuses`, `dropped_orders` | calls | any |
-//! | | `dropped_locks`, `dropped_threads` | acquisitions | any |
+//! | | `dropped_locks`, `dropped_threads`, `dropped_held` | acquisitions | any |
 //! | | `dropped_stacks`, `dropped_uses` | look-ups | any |
 //! | [`Module`] | all | addresses, bytes | adder; `end` last |
 //! | [`Thread`] | `token`, `id`, `name` | numbers, bytes | owner |
@@ -130,7 +130,7 @@ pub use classes::{bucket, class, class_range, end_of, waits_per_sample};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The version of the layout. It has to change with the layout, and with the meaning of a field.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock8");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock9");
 
 /// How many locks the table has room for, living and ended ones.
 pub const LOCKS: usize = 16384;
@@ -367,6 +367,8 @@ pub struct Header {
     pub dropped_misuses: AtomicU64,
     /// How often an order was seen for which there was no entry.
     pub dropped_orders: AtomicU64,
+    /// Acquisitions by threads that held more locks already than [`Owner::held`] has room for.
+    pub dropped_held: AtomicU64,
 }
 
 /// A shared object.
@@ -688,7 +690,7 @@ impl Use {
 // The layout of version 8. Whoever changes it has to change the version, too.
 const _: () = {
     use core::mem::offset_of;
-    assert!(MAGIC == u64::from_le_bytes(*b"kinlock8"));
+    assert!(MAGIC == u64::from_le_bytes(*b"kinlock9"));
     assert!(size_of::<Header>() == 4480 && offset_of!(Header, program) == 4236);
     assert!(size_of::<Module>() == 576 && size_of::<Thread>() == 128);
     assert!(size_of::<Lock>() == 1216 && offset_of!(Lock, locked) == 624);

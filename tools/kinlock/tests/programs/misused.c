@@ -24,6 +24,7 @@ pthread_rwlock_t rw = PTHREAD_RWLOCK_INITIALIZER, other_rw = PTHREAD_RWLOCK_INIT
 pthread_rwlock_t polite = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 pthread_cond_t condvar = PTHREAD_COND_INITIALIZER;
 pthread_spinlock_t spin;
+pthread_mutex_t robust;
 static atomic_int waiter, ready;
 
 static void nap(long ms)
@@ -102,6 +103,22 @@ APART void writes_what_it_reads(void)
     pthread_rwlock_timedwrlock(&rw, &soon); KEPT;
 }
 
+APART void releases_robust(void) { pthread_mutex_unlock(&robust); KEPT; }
+
+static void initialise_robust(int inherits)
+{
+    pthread_mutexattr_t kind;
+    pthread_mutexattr_init(&kind);
+    if (inherits)
+        pthread_mutexattr_setprotocol(&kind, PTHREAD_PRIO_INHERIT);
+    else
+        pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+    if (pthread_mutex_init(&robust, &kind) != 0)
+        abort();
+}
+
+static void *take_robust(void *unused) { pthread_mutex_lock(&robust); return unused; }
+static void *release_robust(void *unused) { releases_robust(); return unused; }
 static void *release_a(void *unused) { releases_a(); return unused; }
 static void *release_careful(void *unused) { releases_careful(); return unused; }
 static void *release_rw(void *unused) { releases_rw(); return unused; }
@@ -146,6 +163,8 @@ static void with_waiter(void *(*body)(void *), void (*misuse)(void), void (*end)
 
 static void ends_reading(void) { pthread_rwlock_unlock(&polite); }
 
+static void *other_a_then_reads(void *);
+
 static int misuses(const char *mode)
 {
     if (strcmp(mode, "foreign") == 0)
@@ -173,7 +192,29 @@ static int misuses(const char *mode)
         pthread_rwlock_wrlock(&rw), pthread_rwlock_unlock(&rw), releases_rw();
     else if (strcmp(mode, "rw foreign") == 0)
         pthread_rwlock_wrlock(&rw), in_thread(release_rw);
-    else if (strcmp(mode, "rw destroyed") == 0)
+    else if (strcmp(mode, "rw let go") == 0) {
+        /* From here on nothing is known of who writes. */
+        pthread_rwlock_wrlock(&rw), in_thread(release_rw);
+        pthread_mutex_lock(&a), pthread_mutex_unlock(&a);
+        pthread_rwlock_wrlock(&rw), pthread_rwlock_unlock(&rw);
+        in_thread(other_a_then_reads);
+    } else if (strcmp(mode, "robust foreign") == 0)
+        initialise_robust(0), pthread_mutex_lock(&robust), in_thread(release_robust),
+            pthread_mutex_unlock(&robust);
+    else if (strcmp(mode, "inheriting foreign") == 0)
+        initialise_robust(1), pthread_mutex_lock(&robust), in_thread(release_robust),
+            pthread_mutex_unlock(&robust);
+    else if (strcmp(mode, "robust twice") == 0) {
+        /* It cannot be used any more. What it has for an owner is no thread. */
+        initialise_robust(0), in_thread(take_robust);
+        if (pthread_mutex_lock(&robust) != EOWNERDEAD)
+            abort();
+        pthread_mutex_unlock(&robust), releases_robust();
+    } else if (strcmp(mode, "many") == 0) {
+        static pthread_mutex_t never_taken[600];
+        for (int i = 0; i < 600; i++)
+            pthread_mutex_unlock(never_taken + i);
+    } else if (strcmp(mode, "rw destroyed") == 0)
         pthread_rwlock_rdlock(&rw), destroys_rw(), pthread_rwlock_unlock(&rw);
     else if (strcmp(mode, "rw upgraded") == 0)
         pthread_rwlock_rdlock(&rw), writes_what_it_reads(), pthread_rwlock_unlock(&rw);
@@ -240,6 +281,12 @@ APART void reads_both(pthread_rwlock_t *one, pthread_rwlock_t *two)
     pthread_rwlock_rdlock(one), pthread_rwlock_rdlock(two);
     pthread_rwlock_unlock(two), pthread_rwlock_unlock(one);
 }
+/* Who reads already does not wait for the second time. */
+APART void reads_around_a(void)
+{
+    pthread_rwlock_rdlock(&rw), pthread_mutex_lock(&a), pthread_rwlock_rdlock(&rw);
+    pthread_rwlock_unlock(&rw), pthread_mutex_unlock(&a), pthread_rwlock_unlock(&rw);
+}
 /* The wait releases a and takes it again, with b held. */
 APART void waits_with_b(void)
 {
@@ -271,6 +318,7 @@ static void *other_guarded(void *unused)
     pthread_mutex_unlock(&gate);
     return unused;
 }
+static void *other_writes_then_a(void *unused) { writes_then_a(); return unused; }
 static void *other_a_then_reads(void *unused) { a_then_reads(); return unused; }
 static void *other_reads(void *unused) { reads_both(&other_rw, &rw); return unused; }
 static void *other_waits_with_b(void *unused) { waits_with_b(); return unused; }
@@ -301,6 +349,18 @@ static void *other_reuses(void *unused)
         pthread_mutex_lock(two + first), pthread_mutex_lock(two + !first);
         pthread_mutex_unlock(two + !first), pthread_mutex_unlock(two + first);
         pthread_mutex_destroy(two), pthread_mutex_destroy(two + 1);
+    }
+    return unused;
+}
+/* The same as C++ does it with std::mutex: without a call, when one ends and the next begins. */
+static void *other_constructs(void *unused)
+{
+    pthread_mutex_t *two = accounts;
+    for (int i = 0; i < 200; i++) {
+        int first = i % 2;
+        memset(two, 0, 2 * sizeof *two);
+        pthread_mutex_lock(two + first), pthread_mutex_lock(two + !first);
+        pthread_mutex_unlock(two + !first), pthread_mutex_unlock(two + first);
     }
     return unused;
 }
@@ -357,6 +417,15 @@ static int orders(const char *mode)
         twice_in_threads(other_steps);
     else if (strcmp(mode, "reused") == 0)
         in_thread(other_reuses), in_thread(other_reuses);
+    else if (strcmp(mode, "many at once") == 0) {
+        for (int i = 0; i < 20; i++)
+            pthread_mutex_lock(accounts + i);
+        for (int i = 0; i < 20; i++)
+            pthread_mutex_unlock(accounts + i);
+    } else if (strcmp(mode, "constructed") == 0)
+        in_thread(other_constructs), in_thread(other_constructs);
+    else if (strcmp(mode, "reads around") == 0)
+        reads_around_a(), in_thread(other_writes_then_a);
     else if (strcmp(mode, "same order") == 0)
         a_then_b(), in_thread(other_a_then_b);
     else
@@ -368,6 +437,9 @@ static int orders(const char *mode)
 
 static void hold(void) { pthread_mutex_lock(&a); }
 static void let_go(void) { pthread_mutex_unlock(&a); }
+/* In the child these have an owner that is no thread of it: the release fails. */
+static void hold_owned(void) { pthread_mutex_lock(&nested), pthread_mutex_lock(&careful); }
+static void let_owned_go(void) { pthread_mutex_unlock(&nested), pthread_mutex_unlock(&careful); }
 
 static int correct(const char *mode)
 {
@@ -409,6 +481,24 @@ static int correct(const char *mode)
             _exit(0);
         int status;
         waitpid(child, &status, 0);
+    } else if (strcmp(mode, "forks with owners") == 0) {
+        pthread_atfork(hold_owned, let_owned_go, let_owned_go);
+        pid_t child = fork();
+        pthread_mutex_lock(&b), pthread_mutex_unlock(&b);
+        if (child == 0)
+            _exit(0);
+        waitpid(child, NULL, 0);
+    } else if (strcmp(mode, "forks and destroys") == 0) {
+        /* The parent's locks are nothing to the child. */
+        pthread_mutex_lock(&a), pthread_rwlock_wrlock(&rw);
+        pid_t child = fork();
+        if (child == 0) {
+            pthread_mutex_lock(&b), pthread_mutex_unlock(&b);
+            pthread_mutex_destroy(&a), pthread_rwlock_destroy(&rw);
+            _exit(0);
+        }
+        waitpid(child, NULL, 0);
+        pthread_mutex_unlock(&a), pthread_rwlock_unlock(&rw);
     } else
         return 0;
     return 1;

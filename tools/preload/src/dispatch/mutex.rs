@@ -120,12 +120,13 @@ pub(super) fn traced_unlock(mutex: &Mutex, mode: Mode) -> c_int {
         return unlock(mutex, mode);
     }
     // Before the release, since afterwards another thread may hold the mutex.
-    if mutex.would_be_free() {
+    let is_released = mutex.would_be_free();
+    if is_released {
         report::release(object(mutex, mode), None, mutex.seems_held(mode));
     }
     let result = unlock(mutex, mode);
     // A mutex that knows its owner refuses others. A destroyed one has no owner.
-    if result == libc::EPERM && !mutex.is_destroyed() {
+    if result == libc::EPERM && !is_released && !mutex.is_destroyed() {
         refused(mutex, mode);
     }
     result

@@ -39,6 +39,9 @@ pub(crate) const ERROR_CHECKING: u32 = 2;
 pub(crate) const ADAPTIVE: u32 = 3;
 /// The bits in which these values differ.
 pub(crate) const KINDS: u32 = 3;
+/// Bits of robust and of priority-inheriting mutexes. The kernel has to find out who holds such a
+/// mutex, so its lock word says it, by the bits of [`libc::FUTEX_TID_MASK`].
+pub(crate) const HOLDER_IN_WORD: u32 = 0x10 | 0x20;
 /// Bits that ask for lock elision by transactions, or forbid it. We ignore them.
 pub(crate) const ELISION: u32 = 0x300;
 

@@ -4,7 +4,7 @@
 //! `unlock_owned` are the same with fewer tests, for kinds that know their owner in the usual mode.
 
 use super::cancel::{self, Attempt};
-use crate::libc::layout::{ADAPTIVE, ELISION, ERROR_CHECKING, KINDS, RECURSIVE};
+use crate::libc::layout::{ADAPTIVE, ELISION, ERROR_CHECKING, HOLDER_IN_WORD, KINDS, RECURSIVE};
 use crate::mode::Mode;
 use crate::thread::thread_id;
 use crate::time::Limit;
@@ -107,7 +107,19 @@ impl Mutex {
 
     /// The kernel's number of the thread that holds a mutex which knows its owner, or 0.
     pub(crate) fn owner(&self) -> u32 {
-        self.owner.load(Relaxed)
+        // After the death of a holder, the owner of a robust mutex is a number of no thread.
+        self.holder_in_word()
+            .unwrap_or_else(|| self.owner.load(Relaxed))
+    }
+
+    /// The same of a mutex whose holder is in the C library's lock word. `None`: it is another one.
+    fn holder_in_word(&self) -> Option<u32> {
+        if self.kind.load(Relaxed) & HOLDER_IN_WORD == 0 || self.is_destroyed() {
+            return None;
+        }
+        // SAFETY: invariant 1. The C library's lock word is the first word, too.
+        let word: &AtomicU32 = unsafe { &*(&raw const self.word).cast() };
+        Some(word.load(Relaxed) & libc::FUTEX_TID_MASK)
     }
 
     /// Takes a mutex of ours. Returns what POSIX says.
@@ -247,7 +259,9 @@ impl Mutex {
         match self.kind.load(Relaxed) & KINDS {
             RECURSIVE => self.is_callers() && self.depth.load(Relaxed) == 1,
             ERROR_CHECKING => self.is_callers(),
-            _ => true,
+            _ => self
+                .holder_in_word()
+                .is_none_or(|holder| holder == thread_id()),
         }
     }
 

@@ -56,7 +56,8 @@ impl Places {
     /// The file with what was stripped from the file at `path`.
     pub fn of(&self, path: &Path, file: &ElfFile64<'_>) -> Option<PathBuf> {
         let id = build_id(file);
-        let by_id = self.by_id(id);
+        let is_elf = |path: &PathBuf| with(path, |_| ()).is_some();
+        let by_id = self.by_id(id).filter(is_elf);
         by_id.or_else(|| {
             let (name, checksum) = file.gnu_debuglink().ok()??;
             let is_its = |other: &PathBuf| is_of(other, id, checksum);
@@ -106,6 +107,10 @@ fn build_id<'a>(file: &ElfFile64<'a>) -> &'a [u8] {
 
 /// Whether a file has what was stripped from one with this build ID and this link.
 fn is_of(path: &Path, id: &[u8], checksum: u32) -> bool {
+    // To open what is no file may take for ever: a pipe waits for who writes.
+    if !path.is_file() {
+        return false;
+    }
     let has_id = with(path, |file| !id.is_empty() && build_id(file) == id);
     match has_id {
         Some(false) if id.is_empty() => {
@@ -118,6 +123,9 @@ fn is_of(path: &Path, id: &[u8], checksum: u32) -> bool {
 
 /// Calls `with` with the ELF file at a path, if there is one.
 fn with<T>(path: &Path, with: impl FnOnce(&ElfFile64<'_>) -> T) -> Option<T> {
+    if !path.is_file() {
+        return None;
+    }
     let file = File::open(path).ok()?;
     // SAFETY: invariant 1.
     let data = unsafe { Mmap::map(&file) }.ok()?;
@@ -228,6 +236,32 @@ mod tests {
         assert!(is_of(&path, &[], sum) && !is_of(&path, &[], sum ^ 1));
         assert!(!is_of(&path, b"another", sum));
         assert!(!is_of(Path::new("/nowhere"), &id, sum));
+        // A pipe without a writer.
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success() && !is_of(&pipe, &id, sum));
+    }
+
+    #[test]
+    fn what_is_no_file_of_symbols_is_not_taken_for_one() {
+        let (path, id) = this();
+        let Some((first, rest)) = id.split_first() else {
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let places = Places {
+            roots: vec![folder.path().to_owned()],
+            cache: None,
+        };
+        let of = || with(&path, |file| places.of(&path, file)).flatten();
+        let below = folder.path().join(".build-id").join(hex(&[*first]));
+        let found = below.join(format!("{}.debug", hex(rest)));
+        fs::create_dir_all(&below).unwrap();
+        fs::write(&found, "a page of a proxy").unwrap();
+        assert_eq!(of(), None);
+        fs::copy(&path, &found).unwrap();
+        assert_eq!(of(), Some(found));
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering::Acquire;
 use kinlock_cli::report::table::wrapped;
 use kinlock_cli::report::units::grouped;
 use kinlock_report::{
-    DESTROYED_AWAITED, DESTROYED_HELD, FOREIGN, NOT_HELD, READ_AGAIN, RELOCKED, SEVERAL, Table,
+    DESTROYED_AWAITED, DESTROYED_HELD, FOREIGN, HELDS, NOT_HELD, READ_AGAIN, RELOCKED, SEVERAL,
+    Table,
 };
 use serde::Serialize;
 
@@ -46,6 +47,8 @@ pub struct LockOrder {
     pairs: usize,
     /// How often a pair was seen that found no place in the table.
     dropped: u64,
+    /// Acquisitions by threads that held more locks already than are known of a thread.
+    untracked: u64,
     /// There were too many circles to look at all.
     is_cut: bool,
     cycles: Vec<Cycle>,
@@ -119,7 +122,7 @@ pub fn misuses(table: &Table, symbols: &mut Symbols) -> Vec<Misuse> {
             known.what == what && known.address == address && known.frames == frames
         };
         if let Some(known) = found.iter_mut().find(same) {
-            known.count += get(&from.count);
+            known.count = known.count.saturating_add(get(&from.count));
             continue;
         }
         found.push(Misuse {
@@ -187,6 +190,7 @@ pub fn order(table: &Table, symbols: &mut Symbols) -> Option<LockOrder> {
     Some(LockOrder {
         pairs: orders.len(),
         dropped: get(&header.dropped_orders),
+        untracked: get(&header.dropped_held),
         is_cut: found.is_cut,
         cycles: cycles.collect(),
     })
@@ -278,9 +282,15 @@ pub fn write_order(order: &LockOrder, out: &mut dyn Write) -> anyhow::Result<()>
     if order.dropped > 0 {
         writeln!(
             out,
-            "the table is full: {} times two further locks were taken, in an order that was \
-             dropped",
+            "the table is full: {} lock orders were seen that found no place",
             grouped(order.dropped)
+        )?;
+    }
+    if order.untracked > 0 {
+        writeln!(
+            out,
+            "lock order: {} acquisitions were left out: their threads held {HELDS} locks already",
+            grouped(order.untracked)
         )?;
     }
     Ok(())

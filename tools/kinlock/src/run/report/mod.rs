@@ -138,6 +138,13 @@ pub struct Stripped {
     package: Option<String>,
 }
 
+impl Stripped {
+    /// Where threads begin, in the C library, is not shown.
+    fn is_shown(&self) -> bool {
+        !self.file.ends_with("/libc.so.6")
+    }
+}
+
 /// Sums over threads.
 #[derive(Serialize)]
 pub struct EndedThreads {
@@ -155,6 +162,7 @@ pub struct Dropped {
     stacks: u64,
     uses: u64,
     threads: u64,
+    misuses: u64,
 }
 
 /// What a lock did.
@@ -390,7 +398,8 @@ fn processes(folder: &Folder) -> anyhow::Result<Vec<Process>> {
 /// Says of stripped files which package has what was stripped.
 fn name_packages(processes: &mut [Process]) {
     let all = processes.iter().flat_map(|process| &process.stripped_files);
-    let mut files: Vec<_> = all.map(|stripped| stripped.file.clone()).collect();
+    let shown = all.filter(|stripped| stripped.is_shown());
+    let mut files: Vec<_> = shown.map(|stripped| stripped.file.clone()).collect();
     files.sort_unstable();
     files.dedup();
     if files.is_empty() {

@@ -59,7 +59,7 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
     for lock in &mut locks {
         lock.waiting = threads
             .iter()
-            .filter(|t| t.waits_for == lock.address && !lock.is_ended)
+            .filter(|t| t.waits_for != 0 && t.waits_for == lock.address && !lock.is_ended)
             .map(|t| t.id)
             .collect();
     }
@@ -86,6 +86,7 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
             stacks: get(&header.dropped_stacks),
             uses: get(&header.dropped_uses),
             threads: get(&header.dropped_threads),
+            misuses: get(&header.dropped_misuses),
         },
         no_memory: get32(&header.no_memory) > 0,
         rwlocked: header.rwlocked.iter().map(|shard| get(&shard.0)).sum(),

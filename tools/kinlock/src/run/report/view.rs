@@ -234,7 +234,10 @@ impl Options {
         });
         let cells = rows.into_iter().map(|thread| {
             let average = thread.wait_ns.checked_div(thread.contended).unwrap_or(0);
-            let waits_for = |lock: &&Lock| lock.address == thread.waits_for && !lock.is_ended;
+            // Rows that locks share have no address.
+            let waits_for = |lock: &&Lock| {
+                lock.address != 0 && lock.address == thread.waits_for && !lock.is_ended
+            };
             vec![
                 format!("{} {}", thread.id, thread.name),
                 grouped(thread.locked),
@@ -497,6 +500,7 @@ fn notes(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
             process.dropped.uses,
             "combinations of a lock and a call stack",
         ),
+        (process.dropped.misuses, "misuses"),
     ];
     for (count, what) in full.into_iter().filter(|(count, _)| *count > 0) {
         writeln!(
@@ -533,10 +537,9 @@ fn notes(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
     stripped(process, out)
 }
 
-/// How to get names for stripped files. Where threads begin, in the C library, is not shown.
+/// How to get names for stripped files.
 fn stripped(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
-    let all = process.stripped_files.iter();
-    let shown = all.filter(|stripped| !stripped.file.ends_with("/libc.so.6"));
+    let shown = process.stripped_files.iter().filter(|file| file.is_shown());
     let (packed, others): (Vec<_>, Vec<_>) = shown.partition(|s| s.package.is_some());
     let files = |of: &[&Stripped]| {
         let files = of.iter().map(|stripped| stripped.file.as_str());

@@ -47,12 +47,14 @@ pub(super) fn scattered(key: u64) -> u64 {
     key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
-/// The entry to which a place of an index refers, if any.
+/// The entry to which a place of an index refers, if any, of `size` entries. The table is shared
+/// memory: whatever it says must not make the program end.
 #[inline]
-pub(super) fn number_at(table: &Table, place: &AtomicU32) -> Option<usize> {
+pub(super) fn number_at(table: &Table, place: &AtomicU32, size: usize) -> Option<usize> {
     // Acquire pairs with the release in `Array::place` that published the entry.
     let number = is_present(table, place).then(|| place.load(Acquire));
-    (number.unwrap_or(0) as usize).checked_sub(1)
+    let at = (number.unwrap_or(0) as usize).checked_sub(1)?;
+    (at < size).then_some(at)
 }
 
 /// The places of an index where an entry with this hash may be.
@@ -89,7 +91,7 @@ impl<'a, K: Fn(usize) -> &'a AtomicU64, P: Fn(usize) -> bool> Array<'a, K, P> {
         for _ in 0..8 {
             let (mut freed, mut free, mut left) = (None, None, None);
             for place in places(self.index, (self.hash_of)(key)) {
-                let Some(at) = number_at(table, place) else {
+                let Some(at) = number_at(table, place, self.size) else {
                     free = Some((place, 0));
                     break;
                 };

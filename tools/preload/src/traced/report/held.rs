@@ -4,13 +4,20 @@
 //! few locks. If there were more at a time, it is not known which of them were released, and
 //! nothing is claimed any more.
 
+use super::entries::add;
 use super::tally;
-use core::sync::atomic::{AtomicBool, Ordering::*};
+use core::sync::atomic::{AtomicBool, Ordering::*, compiler_fence};
 use kinlock_report::{HELDS, Held, Owner, READS, Table};
 
-/// A thread has released a read lock that it had not taken: it was another one's, whose list still
-/// has it. From then on nothing is claimed of read locks.
-static ARE_HANDED_OVER: AtomicBool = AtomicBool::new(false);
+/// A thread has released a reader-writer lock that it had not taken: it was another one's, whose
+/// list still has it. From then on nothing is claimed of such locks: of those held for writing, and
+/// of those held for reading.
+static ARE_HANDED_OVER: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
+
+/// Which of them a mode is about.
+fn are_handed_over(mode: u32) -> &'static AtomicBool {
+    &ARE_HANDED_OVER[usize::from(mode & READS != 0)]
+}
 
 /// The locks of an owner, from the one that was taken first on.
 pub(super) fn list(owner: &Owner) -> &[Held] {
@@ -25,13 +32,21 @@ pub(super) fn push(table: &Table, address: u64, serial: u32, stack: u32, mode: u
     };
     let count = owner.held_count.load(Relaxed);
     let Some(new) = owner.held.get(count as usize) else {
-        return owner.held_lost.store(1, Relaxed);
+        owner.held_lost.store(1, Relaxed);
+        return add(&table.header.dropped_held, 1);
     };
-    new.address.store(address, Relaxed);
-    new.serial.store(serial, Relaxed);
+    // The handler of a signal may take locks, too, between any two of these stores. It must not get
+    // the same place, and must not see here what was there before.
+    new.address.store(0, Relaxed);
+    new.serial.store(0, Relaxed);
+    compiler_fence(SeqCst);
+    owner.held_count.store(count + 1, Relaxed);
+    compiler_fence(SeqCst);
     new.stack.store(stack, Relaxed);
     new.mode.store(mode, Relaxed);
-    owner.held_count.store(count + 1, Relaxed);
+    compiler_fence(SeqCst);
+    new.serial.store(serial, Relaxed);
+    new.address.store(address, Relaxed);
 }
 
 /// Whether the list of the calling thread is complete, and what it has of a lock.
@@ -47,8 +62,12 @@ pub(super) fn known(table: &Table, address: u64) -> Option<Option<&Held>> {
 /// The same of a reader-writer lock that the thread is going to wait for.
 pub(super) fn known_before_wait(table: &Table, address: u64) -> Option<&Held> {
     let held = known(table, address)??;
-    let is_read = held.mode.load(Relaxed) & READS != 0;
-    (!is_read || !ARE_HANDED_OVER.load(Relaxed)).then_some(held)
+    (!are_handed_over(held.mode.load(Relaxed)).load(Relaxed)).then_some(held)
+}
+
+/// Whether reader-writer locks may be in lists of threads that do not hold them any more.
+pub(super) fn is_any_handed_over() -> bool {
+    ARE_HANDED_OVER.iter().any(|flag| flag.load(Relaxed))
 }
 
 /// The calling thread releases a lock. Returns whether it was in the list, if the list is complete.
@@ -66,9 +85,10 @@ pub(super) fn remove(address: u64) -> Option<bool> {
     (owner.held_lost.load(Relaxed) == 0).then_some(false)
 }
 
-/// A read lock was released that the calling thread had not taken.
-pub(super) fn note_handed_over() {
-    ARE_HANDED_OVER.store(true, Relaxed);
+/// A reader-writer lock was released that the calling thread had not taken. `mode`: [`READS`], or
+/// 0.
+pub(super) fn note_handed_over(mode: u32) {
+    are_handed_over(mode).store(true, Relaxed);
 }
 
 pub(super) fn remove_at(owner: &Owner, at: usize) {

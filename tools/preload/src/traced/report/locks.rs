@@ -15,7 +15,7 @@ use kinlock_report::{ENDED, FREED, LOCKS, Lock, OTHERS, STACKS, Table};
 #[inline]
 pub(super) fn lock_at(table: &Table, address: u64) -> Option<(u32, &Lock)> {
     for place in places(&table.lock_index, scattered(address)) {
-        let at = number_at(table, place)?;
+        let at = number_at(table, place, LOCKS)?;
         let lock = &table.locks[at];
         if lock.address.load(Relaxed) == address {
             return Some((at as u32 + 1, lock));
@@ -24,11 +24,26 @@ pub(super) fn lock_at(table: &Table, address: u64) -> Option<(u32, &Lock)> {
     None
 }
 
-/// The same, called by the lock's holder: an entry is added if there is none. `None`: there is no
-/// room.
+/// The same, called by the lock's holder: an entry is added if there is none, and its number noted
+/// in the marks. `None`: there is no room.
+///
+/// A lock that has an entry has noted that. So if one that has noted nothing finds an entry at its
+/// address, the entry belongs to a lock that was there before and that ended without a call, as a
+/// `std::mutex` of C++ does. A lock without marks cannot be told from the one before it.
 #[inline]
 pub(super) fn lock_of_holder<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)> {
-    lock_at(table, object.address).or_else(|| new_lock(table, object))
+    let mut known = lock_at(table, object.address);
+    let Some(marks) = object.marks else {
+        return known.or_else(|| new_lock(table, object));
+    };
+    if marks.serial.load(Relaxed) == 0 {
+        if let Some((index, former)) = known.take() {
+            end(table, index, former);
+        }
+    }
+    let (index, lock) = known.or_else(|| new_lock(table, object))?;
+    marks.serial.store(lock.serial.load(Relaxed), Relaxed);
+    Some((index, lock))
 }
 
 /// The next serial number: 1, 2, ... A few locks that are used together are likely to have numbers
@@ -129,7 +144,9 @@ pub(super) fn shared_entry<'a>(
             if let Some(stack) = noted {
                 own.first.store(stack, Relaxed);
                 if let Some((_, shared)) = entry_of_others(table, stack, object.kind) {
-                    shared.ended.fetch_sub(1, Relaxed);
+                    let less = |others: u64| Some(others.saturating_sub(1));
+                    // It cannot fail.
+                    let _ = shared.ended.fetch_update(Relaxed, Relaxed, less);
                 }
             }
             return None;

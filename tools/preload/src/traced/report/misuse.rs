@@ -1,4 +1,4 @@
-//! Misuse of locks: calls to which POSIX gives no meaning, or which can only fail.
+//! Misuse of locks: calls that POSIX leaves undefined, or that can only fail.
 //!
 //! Each is noted where it happens, with the callers. What is claimed is known for certain: by the
 //! lock's own word, by the tally of the thread that holds it, or by the list of what the calling

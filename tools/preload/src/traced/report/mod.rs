@@ -72,8 +72,8 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use kinlock_report::{
-    DESTROYED_AWAITED, DESTROYED_HELD, FOREIGN, HELD, Lock, NOT_HELD, Owner, READ_AGAIN, READS,
-    RELOCKED, RWLOCK, Table, Tally, Thread, bucket,
+    CONDVAR, DESTROYED_AWAITED, DESTROYED_HELD, FOREIGN, HELD, Lock, NOT_HELD, Owner, READ_AGAIN,
+    READS, RELOCKED, RWLOCK, Table, Tally, Thread, bucket,
 };
 
 /// How an acquisition went.
@@ -205,7 +205,7 @@ pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
         None => without_tally(table, object, marks, outcome.waited),
     }
     if order::is_on() {
-        order::taken(table, object, outcome.is_endless && !waits);
+        order::taken(table, object, outcome.is_endless);
     }
 }
 
@@ -644,6 +644,11 @@ pub(crate) fn lock_ended(address: u64) {
 #[cold]
 pub(crate) fn misused(misuse: u32, address: u64, kind: u32, holder: u32) {
     if let Some(table) = make::own_table() {
+        // That nobody holds the lock, or that threads sleep there, is known without the table.
+        let is_known = misuse == NOT_HELD || kind == CONDVAR;
+        if !is_known && Native::forked() && !is_held_here(table, address) {
+            return;
+        }
         let taken = 0;
         misuse::note(
             table,
@@ -656,6 +661,24 @@ pub(crate) fn misused(misuse: u32, address: u64, kind: u32, holder: u32) {
             },
         );
     }
+}
+
+/// Whether a thread of this process holds a lock, as its tallies or its list say. In the child of a
+/// fork, the lock's own word may name a thread of the parent.
+fn is_held_here(table: &Table, address: u64) -> bool {
+    let holds = |owner: &Owner| {
+        let is_held = |tally: &Tally| {
+            tally.address.load(Relaxed) == address && tally.since.load(Relaxed) != 0
+        };
+        owner.tallies.iter().any(is_held)
+            || held::list(owner)
+                .iter()
+                .any(|held| held.address.load(Relaxed) == address)
+    };
+    let mut owners = table.owners.iter();
+    owners.any(|owner| {
+        memory::is_present(table, owner) && owner.token.load(Relaxed) != 0 && holds(owner)
+    })
 }
 
 /// The calling thread has tried to destroy a lock that is held.
@@ -678,6 +701,10 @@ pub(crate) fn destroyed_held(object: Object<'_>) {
         let is_held = tally.since.load(Relaxed) != 0;
         is_held.then(|| misuse::holder_by(table, owner, tally))
     });
+    // In the child of a fork it may be the parent that holds it.
+    if holder.is_none() && Native::forked() {
+        return;
+    }
     let [holder, taken] = holder.unwrap_or([0, 0]);
     misuse::note(
         table,
@@ -796,6 +823,9 @@ pub(crate) fn rwlock_release(address: u64, is_held: bool, writer: u32) {
                 },
             );
         }
-        None => held::note_handed_over(),
+        None => return held::note_handed_over(READS),
+    }
+    if misuse == Some(FOREIGN) {
+        held::note_handed_over(0);
     }
 }

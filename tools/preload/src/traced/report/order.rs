@@ -56,8 +56,8 @@ pub(super) fn begin(table: &Table) {
     IS_ON.store(is_on, Relaxed);
 }
 
-/// The calling thread has a mutex or spinlock. `asked`: it asked for it without a limit, and did
-/// not wait, so that this is not noted yet.
+/// The calling thread has a mutex or spinlock. `asked`: it asked for it without a limit. That may
+/// have been noted when it began to wait, but was not if the lock had no entry yet.
 pub(super) fn taken(table: &Table, object: Object<'_>, asked: bool) {
     let Some((_, lock)) = lock_at(table, object.address) else {
         return;
@@ -88,7 +88,11 @@ fn stack_of_first(table: &Table, object: Object<'_>, lock: &Lock) -> u32 {
 
 /// The calling thread is going to wait for a mutex or spinlock.
 pub(super) fn waits(table: &Table, object: Object<'_>) {
-    if let Some((_, lock)) = lock_at(table, object.address) {
+    let serial = object.marks.map(|marks| marks.serial.load(Relaxed));
+    // With another number, the entry is that of a lock which was there before.
+    let is_its = |lock: &Lock| serial.is_none_or(|serial| serial == lock.serial.load(Relaxed));
+    let known = lock_at(table, object.address);
+    if let Some((_, lock)) = known.filter(|(_, lock)| is_its(lock)) {
         wants(table, object.address, lock, 0);
     }
 }
@@ -136,11 +140,20 @@ fn wants(table: &Table, address: u64, lock: &Lock, mode: u32) {
     };
     let serial = lock.serial.load(Relaxed);
     forget_released(owner);
+    let list = held::list(owner);
+    // It holds the lock already: that is misuse, or a second read lock, which does not wait for
+    // those that wait for what was taken meanwhile.
+    if list.iter().any(|held| held.serial.load(Relaxed) == serial) {
+        return;
+    }
     let stack = Cell::new(0);
-    for first in held::list(owner) {
-        let from = first.serial.load(Relaxed);
-        // 0: it had no entry. The same: it is misuse, or a second read lock.
-        if from == 0 || serial == 0 || from == serial {
+    let skips_rwlocks = held::is_any_handed_over();
+    for first in list {
+        // 0: it had no entry.
+        if first.serial.load(Relaxed) == 0 || serial == 0 {
+            continue;
+        }
+        if skips_rwlocks && is_rwlock(table, first) {
             continue;
         }
         let then = Then {
@@ -152,6 +165,11 @@ fn wants(table: &Table, address: u64, lock: &Lock, mode: u32) {
         };
         note(table, owner, first, &then);
     }
+}
+
+fn is_rwlock(table: &Table, held: &Held) -> bool {
+    let known = lock_at(table, held.address.load(Relaxed));
+    known.is_some_and(|(_, lock)| lock.kind.load(Relaxed) & RWLOCK != 0)
 }
 
 /// Takes locks out of the list that another thread has released: their tallies say so.

@@ -138,7 +138,6 @@ pub(super) fn new<'a>(
     }
     let (index, lock) = lock_of_holder(table, object)?;
     let serial = lock.serial.load(Relaxed);
-    marks.serial.store(serial, Relaxed);
     let known = in_any_place(owner, object.address, serial);
     if let Some(known) = known {
         return Some((owner, known));
