@@ -141,6 +141,7 @@ pub(super) fn shared_entry<'a>(
     }
     if matters(waits) {
         if let Some((_, own)) = new_lock(table, object) {
+            marks.serial.store(own.serial.load(Relaxed), Relaxed);
             if let Some(stack) = noted {
                 own.first.store(stack, Relaxed);
                 if let Some((_, shared)) = entry_of_others(table, stack, object.kind) {
