@@ -88,8 +88,29 @@ const ALL: &[&str] = &["kinlock-mutex", "kinlock-spin", "pthread"];
 /// The C library does not tell whether one of its spinlocks or reader-writer locks is held.
 const OURS: &[&str] = &["kinlock-mutex"];
 
-#[test]
-fn each_misuse_is_told_with_its_lock_and_its_callers() {
+/// A test on our mutex, and the same on the other locks, which takes some minutes.
+macro_rules! on_locks {
+    ($($test:ident, $on_others:ident: $body:ident;)*) => {$(
+        #[test]
+        fn $test() {
+            $body(OURS);
+        }
+
+        #[test]
+        #[ignore = "deep: the same on other locks"]
+        fn $on_others() {
+            $body(&ALL[1..]);
+        }
+    )*};
+}
+
+on_locks! {
+    each_misuse_is_told_with_its_lock_and_its_callers, deep_misuses: misuses;
+    circles_that_never_deadlocked_are_told_with_both_stacks, deep_circles: circles;
+    correct_programs_raise_no_alarm, deep_correct_programs: correct_programs;
+}
+
+fn misuses(chosen: &[&str]) {
     let place = Place::new();
     for (mode, locks, expected) in [
         ("foreign", ALL, ["foreign", "a", "releases_a"]),
@@ -148,7 +169,7 @@ fn each_misuse_is_told_with_its_lock_and_its_callers() {
         ),
         ("read again", ALL, ["read-again", "polite", "reads_again"]),
     ] {
-        for lock in locks {
+        for lock in locks.iter().filter(|lock| chosen.contains(lock)) {
             let both: &[&[&str]] = &[&[], &["--order"]];
             let some = if *lock == OURS[0] { both } else { &both[..1] };
             for &flags in some {
@@ -229,8 +250,7 @@ fn steps(said: &Said) -> Vec<[String; 4]> {
     steps
 }
 
-#[test]
-fn circles_that_never_deadlocked_are_told_with_both_stacks() {
+fn circles(chosen: &[&str]) {
     let place = Place::new();
     let a_b = ["a", "a_then_b", "b", "asks_for_b"];
     let b_a = ["b", "b_then_a", "a", "asks_for_a"];
@@ -262,7 +282,7 @@ fn circles_that_never_deadlocked_are_told_with_both_stacks() {
             ],
         ),
     ];
-    for lock in ALL {
+    for lock in chosen {
         for (mode, expected) in circles {
             let said = place.run(lock, &["--order"], mode);
             assert_eq!(steps(&said), expected, "{lock}, {mode}: {}", said.text);
@@ -284,10 +304,9 @@ fn circles_that_never_deadlocked_are_told_with_both_stacks() {
     }
 }
 
-#[test]
-fn correct_programs_raise_no_alarm() {
+fn correct_programs(chosen: &[&str]) {
     let place = Place::new();
-    for lock in ALL {
+    for lock in chosen {
         for mode in [
             "tries",
             "for a while",
