@@ -32,6 +32,9 @@ need libck-dev "the peer ck-mcs will not be measured" header ck_spinlock.h
 need liburcu-dev "the rival liburcu of bench invalidation will not be measured" \
     header urcu/urcu-memb.h
 need valgrind "ci/instructions.sh will fail" command -v valgrind
+need g++ "ci/c.sh will fail" command -v g++
+need clang "ci/c.sh will test with gcc only" command -v clang
+need cmake "ci/c.sh will not test the files for CMake" command -v cmake
 for package in qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross; do
     need "$package" "ci/features.sh will not run the sequences of aarch64" dpkg -s "$package"
 done
