@@ -319,6 +319,15 @@ fn a_signal_shows_it_while_the_program_runs() {
     );
 }
 
+/// The sum of a number over the locks of a report.
+fn sum(report: &Value, field: &str) -> u64 {
+    let numbers = locks(report);
+    numbers
+        .iter()
+        .map(|lock| lock[field].as_u64().unwrap())
+        .sum()
+}
+
 #[test]
 fn what_finds_no_place_is_said() {
     let place = Place::new();
@@ -349,27 +358,16 @@ fn what_finds_no_place_is_said() {
     );
     let report = place.json();
     assert_eq!(report["processes"][0]["dropped"]["locks"], 0);
-    let sum = |field: &str| {
-        locks(&report)
-            .iter()
-            .map(|l| l[field].as_u64().unwrap())
-            .sum::<u64>()
-    };
     let shared = locks(&report).iter().filter(|l| l["others"] != 0).count() as u64;
-    let (locked, others) = (sum("locked"), sum("others"));
+    let (locked, others) = (sum(&report, "locked"), sum(&report, "others"));
     assert_eq!((locked, shared), (20_000, 1));
     assert_eq!(others + locks(&report).len() as u64 - shared, 20_000);
     // Those that end make room.
     place.run(&[], "short-lived");
     let report = place.json();
     assert_eq!(report["processes"][0]["dropped"]["locks"], 0);
-    let sum = |field: &str| {
-        locks(&report)
-            .iter()
-            .map(|l| l[field].as_u64().unwrap())
-            .sum::<u64>()
-    };
-    assert_eq!((sum("locked"), sum("ended")), (20_000, 20_000));
+    let (locked, ended) = (sum(&report, "locked"), sum(&report, "ended"));
+    assert_eq!((locked, ended), (20_000, 20_000));
     assert!(locks(&report).len() < 200);
 }
 

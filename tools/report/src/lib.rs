@@ -687,7 +687,7 @@ impl Use {
     }
 }
 
-// The layout of version 8. Whoever changes it has to change the version, too.
+// The layout of version 9: the version in `MAGIC` has to change with it.
 const _: () = {
     use core::mem::offset_of;
     assert!(MAGIC == u64::from_le_bytes(*b"kinlock9"));

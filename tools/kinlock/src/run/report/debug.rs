@@ -107,7 +107,7 @@ fn build_id<'a>(file: &ElfFile64<'a>) -> &'a [u8] {
 
 /// Whether a file has what was stripped from one with this build ID and this link.
 fn is_of(path: &Path, id: &[u8], checksum: u32) -> bool {
-    // To open what is no file may take for ever: a pipe waits for who writes.
+    // To open something other than a file may never end: a pipe waits for its writer.
     if !path.is_file() {
         return false;
     }

@@ -32,11 +32,11 @@ pub struct Order {
     pub code: [u32; 2],
 }
 
-/// Circles have at most so many locks. Longer ones are not looked for.
+/// The most locks of a circle. Longer ones are not looked for.
 const LONGEST: usize = 8;
-/// The search ends after so many steps.
+/// After this number of steps the search ends.
 const STEPS: usize = 2_000_000;
-/// So many circles are kept, each of other code. Nobody reads more.
+/// The most circles that are kept, each of other code. Nobody reads more.
 const KEPT: usize = 200;
 
 /// What the search has found.

@@ -101,7 +101,7 @@ fn new_lock<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)>
 
 /// From how many entries in use on a lock gets one only if it seems to matter.
 const CROWDED: u32 = LOCKS as u32 / 4 * 3;
-/// Then a lock without a wait gets an entry at one in so many acquisitions.
+/// Then a lock without a wait gets an entry by chance: at one acquisition in this number.
 const ADMITTED: u32 = 64;
 
 /// Set in the serial number that a lock notes which has no entry: the rest of the number is the

@@ -106,8 +106,9 @@ fn a_head_whose_time_is_up_leaves_no_flag_behind() {
     assert!(lock.try_lock());
 }
 
-/// Rouses a sleeper. Returns whether it has passed the rouse on to the waiter behind it.
-fn passes_a_rouse_on(guarded: bool) -> bool {
+/// Rouses a sleeper of a lock with this pending byte. Returns whether it has passed the rouse on to
+/// the waiter behind it.
+fn passes_a_rouse_on(guarded: bool, pending: u8) -> bool {
     type Lock = QueuedSpinLock<Native, Queueing<true>>;
     let waiters = Native::waiters();
     let behind = waiters.take_node().unwrap();
@@ -122,6 +123,7 @@ fn passes_a_rouse_on(guarded: bool) -> bool {
             assert!(!waiters.link(place.id(), link));
             sent.send(place.id()).unwrap();
             let lock = Lock::new();
+            lock.pending.store(pending, Relaxed);
             assert!(
                 lock.wait_for_headship(place, guarded, true, terms(NEVER))
                     .is_ok()
@@ -145,9 +147,10 @@ fn passes_a_rouse_on(guarded: bool) -> bool {
 }
 
 #[test]
-fn only_a_waiter_that_is_not_guarded_passes_a_rouse_on() {
-    assert!(passes_a_rouse_on(false));
-    assert!(!passes_a_rouse_on(true));
+fn only_a_waiter_that_is_not_guarded_passes_a_rouse_on_behind_a_front_that_is_awake() {
+    assert!(passes_a_rouse_on(false, 0));
+    assert!(!passes_a_rouse_on(true, 0));
+    assert!(!passes_a_rouse_on(false, PARKED));
 }
 
 /// How long a waiter spins in the queue that nobody makes the head, with this pending byte.
