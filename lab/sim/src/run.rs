@@ -168,6 +168,7 @@ impl Run {
             limit: end + self.cycles(seconds + 1.0) * 10,
             max_accesses: u64::MAX,
             disturbance: self.disturbance.clone(),
+            patience: platform::PATIENCE_NS,
             factors: self.factors.clone(),
             trace: self.trace.then_some(start..end),
         }

@@ -23,7 +23,7 @@ use crate::platform::{self, Sim};
 use crate::world::{Disruption, Disturbance, Note, Noted, Placement, Setup, Stuck, with};
 use kinlock_core::config::Tuning;
 use kinlock_core::events::Event;
-use kinlock_core::platform::Platform;
+use kinlock_core::platform::{NEVER, Platform};
 use kinlock_linux::topology::DomainKind;
 use std::rc::Rc;
 
@@ -44,6 +44,9 @@ pub struct Schedule {
     pub seed: u64,
     /// What goes wrong.
     pub disturbance: Disturbance,
+    /// How long waiters believe that the ones on which they depend run, in nanoseconds. Mostly
+    /// [`NEVER`]: a wake-up that is lost shows only where nobody is woken by a time limit.
+    pub patience: u64,
     /// The number of accesses after which a schedule counts as endless.
     pub max_accesses: u64,
     /// The simulated nanoseconds after which a schedule counts as endless.
@@ -80,6 +83,7 @@ impl Schedule {
             slots: threads + 4,
             seed: disturbance.seed,
             disturbance,
+            patience: NEVER,
             max_accesses: 1_000_000,
             max_nanos: 100_000_000_000,
             trace: false,
@@ -118,6 +122,7 @@ impl Schedule {
             limit: costs.cycles(self.max_nanos as f64),
             max_accesses: self.max_accesses,
             disturbance: Some(self.disturbance.clone()),
+            patience: self.patience,
             factors: Vec::new(),
             trace: None,
         };

@@ -174,6 +174,7 @@ pub(crate) struct World {
     ended: usize,
     limit: u64,
     pub(crate) end: u64,
+    pub(crate) patience: u64,
     pub(crate) tuning: Tuning,
     pub(crate) domain: DomainKind,
     /// The table of waiter slots; `platform` knows its type.
@@ -229,6 +230,8 @@ pub(crate) struct Setup {
     /// After how many accesses a run counts as stuck.
     pub(crate) max_accesses: u64,
     pub(crate) disturbance: Option<Disturbance>,
+    /// How long waiters believe that the ones on which they depend run, in nanoseconds.
+    pub(crate) patience: u64,
     /// Constants of the workload, by name, and how many times as long as usual each is.
     pub(crate) factors: Vec<(&'static str, f64)>,
     /// Whether hand-offs are traced, and from when to when they count, in cycles.
@@ -327,6 +330,7 @@ impl World {
             counting: setup.start..setup.end,
             busy: 0,
             usable_cpus: 0,
+            patience: setup.patience,
             tuning: setup.tuning,
             domain: setup.domain,
             waiters: None,

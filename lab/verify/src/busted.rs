@@ -43,6 +43,7 @@ macro_rules! busted_or_rare {
         $crate::busted::busted! {
             $list
             spin SpinRousedLeaves "busted-rouse" Completion;
+            mutex MutexSilentEnd "busted-mutex-end" Completion;
             rwlock RwLockBlindAnnouncement "busted-rwlock-blind" Exclusion;
             condvar CondvarLateCount "busted-condvar-count" Completion;
             once OnceBlindSleep "busted-once-sleep" Completion;

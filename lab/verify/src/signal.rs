@@ -5,6 +5,7 @@
 //! | 0 to 3 | the scenario `signals`, one per level of nesting |
 //! | 6 | the torture of IDs and of delayed invalidation |
 //! | 8 | the scenarios of condition variables |
+//! | 9 | the scenario `stopped` |
 //!
 //! # Invariants
 //!

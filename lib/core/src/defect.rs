@@ -47,6 +47,8 @@ pub enum Defect {
     /// A waiter that a broadcast has requeued here queues without setting the flag for the sleepers
     /// in front of it.
     MutexSilentRequeue,
+    /// A waiter that ends a request, which another one takes for its own, does not wake that one.
+    MutexSilentEnd,
 
     // ---- the condition variable ----
     /// A waiter falls asleep whatever has happened since it registered.
@@ -97,7 +99,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them, in order: a constant parameter can be a number, but not an enumeration.
-    pub(crate) const ALL: [Defect; 36] = [
+    pub(crate) const ALL: [Defect; 37] = [
         Defect::None,
         Defect::SpinNoExclusion,
         Defect::SpinLostSplice,
@@ -114,6 +116,7 @@ impl Defect {
         Defect::MutexLeakyCancel,
         Defect::MutexRelaxedUnlock,
         Defect::MutexSilentRequeue,
+        Defect::MutexSilentEnd,
         Defect::CondvarBlindSleep,
         Defect::CondvarLateCount,
         Defect::CondvarCarelessClear,

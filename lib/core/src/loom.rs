@@ -49,12 +49,18 @@ loom::thread_local! {
     static STEP: Cell<u64> = Cell::new(LATE);
     static OVERSUBSCRIBED: Cell<bool> = Cell::new(true);
     static ROW: Cell<usize> = Cell::new(0);
+    static PATIENCE: Cell<u64> = Cell::new(NEVER);
 }
 
 loom::lazy_static! {
     static ref TABLE: Table = Table::new();
     static ref READERS: Readers = Readers::new();
     static ref SLEEPERS: Mutex<Sleepers> = Mutex::new(Sleepers { next: 0, asleep: Vec::new() });
+}
+
+/// Sets the [patience](Parking::patience) of the calling model thread.
+pub fn set_patience(nanos: u64) {
+    PATIENCE.with(|p| p.set(nanos));
 }
 
 /// Puts the calling model thread into a locality domain.
@@ -221,6 +227,12 @@ impl Spinning for Loom {
 
 impl Parking for Loom {
     const CAN_PARK: bool = true;
+
+    /// Without end, unless the model [says otherwise](set_patience): a time limit always passes, so
+    /// that nobody would ever depend on being woken in the queue.
+    fn patience() -> u64 {
+        PATIENCE.with(Cell::get)
+    }
 
     fn park_in(
         key: *const u32,

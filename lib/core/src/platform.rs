@@ -229,6 +229,16 @@ pub trait Parking {
     /// never called.
     const CAN_PARK: bool = false;
 
+    /// How long a waiter sleeps before it no longer believes that the waiter runs on which it
+    /// depends: the one at the front of its queue, or one to which the lock was handed over. That
+    /// one may be stopped, or have no CPU for as long as others compute.
+    ///
+    /// In nanoseconds; [`NEVER`]: all waiters run. The usual 10 ms are five rounds of the default
+    /// [quantum](crate::tuning::Quantum), so that few waiters leave a queue that moves.
+    fn patience() -> u64 {
+        10_000_000
+    }
+
     /// Puts the thread to sleep on the four bytes at `key` while they equal `expected`, as a member
     /// of `sets` (one per bit).
     ///
@@ -406,6 +416,11 @@ pub trait Platform: Atomics {
     #[inline]
     fn prefetch_for_writing<A: Atomic>(word: &A) {
         Self::Spinning::prefetch_for_writing(word);
+    }
+
+    /// See [`Parking::patience`].
+    fn patience() -> u64 {
+        Self::Parking::patience()
     }
 
     /// See [`Parking::park_in`].

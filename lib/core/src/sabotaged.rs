@@ -6,7 +6,7 @@
 
 use crate::defect::Defect;
 use crate::events::Event;
-use crate::platform::{Atomics, Platform};
+use crate::platform::{Atomics, NEVER, Platform};
 use crate::slots::Waiters;
 use crate::visible_readers::{Row, VisibleReaders};
 use core::marker::PhantomData;
@@ -30,6 +30,14 @@ impl<P: Platform, const DEFECT: u8> Platform for Sabotaged<P, DEFECT> {
     type Parking = P::Parking;
     type Fences = P::Fences;
     type Place = P::Place;
+
+    /// Nobody's patience is to mend what a defect breaks, where it takes none to show.
+    fn patience() -> u64 {
+        match Self::DEFECT {
+            Defect::None | Defect::MutexSilentEnd => P::patience(),
+            _ => NEVER,
+        }
+    }
 
     unsafe fn keep_slot(slot: u16) -> bool {
         // SAFETY: invariant 1.

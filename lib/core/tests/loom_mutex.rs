@@ -21,7 +21,7 @@ mod model;
 
 use kinlock_core::config::{LocalLimit, Quantum, Tuning};
 use kinlock_core::defect::Defect;
-use kinlock_core::loom::{LATE, Loom, set_domain, set_step};
+use kinlock_core::loom::{LATE, Loom, set_domain, set_patience, set_step};
 use kinlock_core::platform::{NEVER, Platform};
 use kinlock_core::raw::mutex::{Joined, Layout, MutexConfig, QueueKind, QueuedMutex, Split};
 use kinlock_core::raw::osq::Osq;
@@ -73,6 +73,7 @@ config! {
     LostWakeup: queue OSQ, defect MutexLostWakeup, trials 0;
     DoubleHandOff: queue OSQ, defect MutexDoubleHandOff, trials 0;
     LeakyCancel: queue OSQ, defect MutexLeakyCancel, trials 0;
+    SilentEnd: queue QueueKind::Unqueued, defect MutexSilentEnd, trials 0;
 }
 
 type Two<C> = Split<<C as Model>::On>;
@@ -139,6 +140,12 @@ fn twice<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
 /// As `once`, and time goes in steps within the quantum.
 fn in_steps<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     set_step(STEP);
+    once(shared, i);
+}
+
+/// As `once`, and a waiter that sleeps in vain no longer depends on others.
+fn impatient<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
+    set_patience(1);
     once(shared, i);
 }
 
@@ -280,6 +287,22 @@ fn unqueued() {
     );
 }
 
+/// Waiters leave the queue, and pick up what was handed over to others.
+#[test]
+fn impatient_waiters() {
+    both!(Queued, "impatient mutex, 2 threads", 5, 2, impatient);
+    both!(Queued, "impatient mutex, 3 threads", 2, 3, impatient);
+    mutex::<LocalFirst, Two<LocalFirst>>("impatient mutex, local first", 2, 3, impatient);
+    both!(
+        Unqueued,
+        "impatient mutex without queue, 3 threads",
+        2,
+        3,
+        impatient
+    );
+    both!(Kept, "impatient kept mutex, 3 threads", 2, 3, impatient);
+}
+
 #[test]
 fn time_limits() {
     both!(Queued, "mutex, 2 threads, one gives up", 6, 2, all_give_up);
@@ -400,5 +423,7 @@ mod broken {
         joined_double_hand_off: One, DoubleHandOff, 2, 3, once => "Causality violation";
         leaky_cancel: Two, LeakyCancel, 5, 2, all_withdraw => "the lock is still held";
         joined_leaky_cancel: One, LeakyCancel, 5, 2, all_withdraw => "the lock is still held";
+        silent_end: Two, SilentEnd, 3, 3, impatient => "deadlock";
+        joined_silent_end: One, SilentEnd, 3, 3, impatient => "deadlock";
     }
 }

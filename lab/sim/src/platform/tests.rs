@@ -52,6 +52,7 @@ fn setup() -> Setup {
         limit: u64::MAX,
         max_accesses: u64::MAX,
         disturbance: None,
+        patience: u64::MAX,
         factors: Vec::new(),
         trace: None,
     }

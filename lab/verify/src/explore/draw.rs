@@ -86,6 +86,11 @@ pub(super) fn plan(
     let mut schedule = Schedule::new(machine, threads, disturbance);
     schedule.slots = schedule_slots;
     schedule.max_accesses = lock.max_accesses;
+    // With randomness of its own: other draws do not depend on it.
+    let mut patience = Random::stream(seed, 4);
+    if patience.one_in(3) {
+        schedule.patience = 1_000 << patience.below(8);
+    }
     if !scenario.ordered && random.one_in(2) {
         schedule.placement = Placement::Scheduled;
     }

@@ -17,6 +17,7 @@ mod readers;
 mod relay;
 mod sent;
 mod signals;
+mod stopped;
 mod timed;
 
 use crate::crew::{self, Crew, Outcome, Worker};
@@ -94,6 +95,8 @@ scenarios! {
         "waiters, notifications and time limits around a bounded queue, while signals interrupt";
     "signals" 5 Nothing signals::run:
         "a storm of real-time signals, whose nested handlers take further locks";
+    "stopped" 4 Nothing stopped::run:
+        "waiters are stopped for longer than others have patience; one runs when nobody else does";
     "readers" 4 Readers readers::mixed:
         "reading, writing, upgrading and downgrading in every way, while threads are held up";
     "reader-flood" 2 Readers readers::reader_flood:

@@ -17,14 +17,17 @@
 //! | `wait.rs` | the three parts, and `Target` |
 //! | `policy.rs` | from what was seen to what is done next: a pure function |
 //! | `queue.rs`, `cna_queue.rs` | queueing: first in, first out, or local waiters first |
+//! | `patience.rs` | how long a waiter depends on another one that may not run |
 //! | `constants.rs` | how long each step lasts |
 
 mod cna_queue;
 pub(in crate::raw) mod constants;
+mod patience;
 mod policy;
 mod queue;
 mod wait;
 
+pub(in crate::raw) use patience::Patience;
 pub(in crate::raw) use queue::Headship;
 pub use queue::QueueKind;
 pub(in crate::raw) use wait::{Next, Sight, Target, Wait, barge, queue_up, wait_at_front};

@@ -42,10 +42,11 @@
 //! | front has taken an idle lock | (f + KEPT + WATCHED, 1) | (f, 1) | fetch-and, as holder |
 //! | front ends a trial: held long, or no verdict | (f + KEPT + WATCHED, *) | (f, *) | fetch-and |
 //! | hand-off is requested | (f, *) | (f + HANDOFF, *) | compare-and-swap (b) |
-//! | requester falls asleep | (f, *) | (f + REQUESTER_SLEEPS, *) | as any waiter, see below |
+//! | requester falls asleep | (HANDOFF, *) | (REQUESTER_SLEEPS, *) | compare-and-swap, see below |
 //! | request is withdrawn | (f + HANDOFF, *) | (f, *) | compare-and-swap (c) |
-//! | requester picks up | (f + PICKUP, 1) | (f, 1) | fetch-and, and wake a sleeper (d) |
-//! | requester takes the lock | (f + HANDOFF, 1) | (f, 1) | fetch-and |
+//! | requester picks up | (f + PICKUP, 1) | (f, 1) | compare-and-swap, and wake a sleeper (d) |
+//! | ... or another at the front | (f + PICKUP, 1) | (f, 1) | the same, after its patience (i) |
+//! | requester takes the lock | (f + HANDOFF, 1) | (f, 1) | fetch-and (i) |
 //! | waiter falls asleep | (f, 1) | (f + SLEEPERS, 1) | fetch-or, heavy fence, look again, park |
 //! | woken waiter gives up | (f, *) | (f + SLEEPERS, *) | fetch-or, heavy fence, look again (e) |
 //! | woken waiter has the lock | (f, 1) | (f + SLEEPERS, 1) | fetch-or (f) |
@@ -68,6 +69,11 @@
 //!   costs each lock and each unlock a second try, so about one unlock in 1024, by chance, forgets
 //!   it. If others still want the lock, and none of them was in the queue at that unlock, the lock
 //!   is shared until the next trial, although it should be kept.
+//! * (i) A requester that does not run must not keep the lock from others for ever. The pickup is
+//!   whose compare-and-swap clears the flag. The requester that comes too late finds neither
+//!   `HANDOFF` nor `PICKUP`, and requests again; or it finds the request of another waiter, and
+//!   takes that for its own. Then two threads wait for one pickup. So whoever ends a request by
+//!   other means than handing over wakes all that sleep as requesters, and so does a hand-off.
 //!
 //! # Why no sleeper is forgotten
 //!
@@ -84,12 +90,13 @@
 //!    on while the lock is free, or takes the lock, or sets the flag as in 1 *before* it queues:
 //!    the head that it then stands behind may still sleep.
 //! 3. *A request ends by one compare-and-swap, of the holder or of the requester, or by a fetch-and
-//!    of the requester once it holds the lock.* There is one requester at a time, and `PICKUP` is
-//!    meant for it alone. It looks for `PICKUP` each time it looks at the word, and before it
-//!    withdraws.
+//!    of the requester once it holds the lock.* Mostly there is one requester at a time, and
+//!    `PICKUP` is meant for it alone. It looks for `PICKUP` each time it looks at the word, and
+//!    before it withdraws. Where there are two, see (i).
 //! 4. *A hand-off to a requester that falls asleep.* Setting `REQUESTER_SLEEPS` and handing over
 //!    change the same byte by read-modify-writes. Either the hand-off finds the flag and unparks,
-//!    or the requester finds `PICKUP` before it parks, since the kernel compares the word.
+//!    or the requester finds `PICKUP` before it parks, since the kernel compares the word. It sets
+//!    the flag only while a request stands, and whoever ends that clears the flag, too.
 
 mod fair;
 mod wait;

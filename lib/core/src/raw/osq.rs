@@ -50,6 +50,7 @@
 //! node instead, no link comes: it looks for the mark after that, and the head looks at the tail
 //! after it has set the mark. At least one of the two sees the other, and empties the queue.
 
+use super::contend::Patience;
 use super::waiter::{
     Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters, expired, left,
 };
@@ -102,6 +103,20 @@ impl<P: Platform> Osq<P> {
     /// and for the predecessor's node, and one to become head. A head must call
     /// [`leave`](Self::leave) with the same place.
     pub fn join(&self, place: &Waiter<P>, sleeps: bool, until: u64) -> bool {
+        let mut patience = Patience::ENDLESS;
+        self.join_with(place, sleeps, until, &mut patience, || false)
+    }
+
+    /// As [`join`](Self::join). A sleeper also leaves if it [loses its
+    /// patience](Patience::is_lost) with the head.
+    pub(in crate::raw) fn join_with(
+        &self,
+        place: &Waiter<P>,
+        sleeps: bool,
+        until: u64,
+        patience: &mut Patience,
+        stuck: impl Fn() -> bool,
+    ) -> bool {
         debug_assert!(!place.is_left_behind());
         let queue = self.links();
         let (me, node) = (place.id(), place.node());
@@ -110,7 +125,7 @@ impl<P: Platform> Osq<P> {
         }
         P::count(Event::Queued);
         let is_head = match sleeps && P::CAN_PARK {
-            true => sleep(node, until),
+            true => sleep(node, until, patience, stuck),
             false => {
                 let limit = left(until, P::now);
                 P::wait_for(&node.state, Acquire, limit, |s| s != WAITING).is_ok()
@@ -277,8 +292,13 @@ impl<P: Platform> Links<'_, P> {
     }
 }
 
-/// Sleeps until headship comes (`true`), or until `until`.
-fn sleep<P: Platform>(node: &Node<P>, until: u64) -> bool {
+/// Sleeps until headship comes (`true`), until `until`, or until the patience is lost.
+fn sleep<P: Platform>(
+    node: &Node<P>,
+    until: u64,
+    patience: &mut Patience,
+    stuck: impl Fn() -> bool,
+) -> bool {
     let state = &node.state;
     // A waiter whose time is up leaves without a sleep.
     let sleeps = !expired(until, P::now)
@@ -288,9 +308,15 @@ fn sleep<P: Platform>(node: &Node<P>, until: u64) -> bool {
     if sleeps {
         P::count(Event::Park);
         while state.load(Acquire) == PARKED && !expired(until, P::now) {
-            P::park((&raw const *state).cast(), PARKED, until, || {
-                state.load(Relaxed)
-            });
+            P::park(
+                (&raw const *state).cast(),
+                PARKED,
+                patience.or(until),
+                || state.load(Relaxed),
+            );
+            if state.load(Relaxed) == PARKED && patience.is_lost::<P>(&stuck) {
+                break;
+            }
         }
     }
     state.load(Acquire) == GO

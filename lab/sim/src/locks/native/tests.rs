@@ -30,6 +30,7 @@ fn play_with<const NUMA: bool>(
         limit: 1 << 40,
         max_accesses: u64::MAX,
         disturbance: None,
+        patience: u64::MAX,
         factors: Vec::new(),
         trace: None,
     };

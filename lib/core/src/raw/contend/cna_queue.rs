@@ -4,6 +4,7 @@
 //! A waiter that gives up leaves its node behind, and a head skips it: in a queue that heads
 //! reorder, no waiter can unlink itself from the middle.
 
+use super::patience::Patience;
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::raw::cna::{self, Head};
@@ -12,13 +13,16 @@ use crate::raw::waiter::{
 };
 use crate::tuning::Tuning;
 
-/// Queues, and waits to be the head, asleep or spinning. `None`: the deadline has come first.
+/// Queues, and waits to be the head, asleep or spinning. `None`: the deadline has come first, or
+/// the waiter has lost its patience.
 pub(super) fn join<P: Platform>(
     tail: &P::AtomicU16,
     place: Waiter<P>,
     tuning: Tuning,
     sleeps: bool,
     deadline: u64,
+    patience: &mut Patience,
+    stuck: impl Fn() -> bool,
 ) -> Option<(Head<P>, Waiter<P>)> {
     let domain = if tuning.reorder { P::domain() } else { 0 };
     let priority = tuning.reorder && P::is_priority();
@@ -30,7 +34,7 @@ pub(super) fn join<P: Platform>(
     let node = place.node();
     let (place, state) = match cna::queue::<P>(tail, link, |before| node.number_after(before)) {
         None => (place, GO),
-        Some(_) => wait_for_headship(place, sleeps, deadline)?,
+        Some(_) => wait_for_headship(place, sleeps, deadline, patience, stuck)?,
     };
     let mut head = Head::new(P::waiters(), place.id(), state, tuning, domain);
     head.pre_scan();
@@ -42,11 +46,13 @@ pub(super) fn leave<P: Platform>(tail: &P::AtomicU16, head: &mut Head<P>, place:
     head.leave(tail, place, |heir, go, _| hand_over(heir, go));
 }
 
-/// `None`: the time is up, and the node belongs to the head that skips it.
+/// `None`: the waiter has left, and the node belongs to the head that skips it.
 fn wait_for_headship<P: Platform>(
     mut place: Waiter<P>,
     sleeps: bool,
     deadline: u64,
+    patience: &mut Patience,
+    stuck: impl Fn() -> bool,
 ) -> Option<(Waiter<P>, u32)> {
     let state = &place.node().state;
     loop {
@@ -62,8 +68,8 @@ fn wait_for_headship<P: Platform>(
             P::count(Event::Park);
             while state.load(Relaxed) == PARKED {
                 let key = (&raw const *state).cast();
-                P::park(key, PARKED, deadline, || state.load(Relaxed));
-                if expired(deadline, P::now) {
+                P::park(key, PARKED, patience.or(deadline), || state.load(Relaxed));
+                if expired(deadline, P::now) || patience.is_lost::<P>(&stuck) {
                     place = place.abandon(PARKED).err()?;
                 }
             }

@@ -2,6 +2,7 @@
 //! the lock is configured for.
 
 use super::cna_queue;
+use super::patience::Patience;
 use crate::platform::Platform;
 use crate::raw::cna::Head;
 use crate::raw::osq::Osq;
@@ -48,7 +49,7 @@ impl<'a, P: Platform> Headship<'a, P> {
     }
 
     /// Queues, and waits for the place at the front, asleep or spinning. `None`: the deadline has
-    /// come first.
+    /// come first, or the waiter has lost its [patience](Patience::is_lost).
     pub(super) fn wait(
         kind: QueueKind,
         queue: &'a Osq<P>,
@@ -56,17 +57,20 @@ impl<'a, P: Platform> Headship<'a, P> {
         tuning: Tuning,
         sleeps: bool,
         deadline: u64,
+        patience: &mut Patience,
+        stuck: impl Fn() -> bool,
     ) -> Option<Self> {
         let place = match kind {
             QueueKind::Unqueued => Place::Unqueued { _node: Some(node) },
             QueueKind::Osq => {
-                let first = queue.join(&node, sleeps, deadline);
+                let first = queue.join_with(&node, sleeps, deadline, patience, stuck);
                 first.then_some(Place::Osq { queue, node })?
             }
             QueueKind::Cna => {
                 // Of the OSQ only the tail, which the two kinds have in common.
                 let tail = queue.tail();
-                let (head, node) = cna_queue::join(tail, node, tuning, sleeps, deadline)?;
+                let (head, node) =
+                    cna_queue::join(tail, node, tuning, sleeps, deadline, patience, stuck)?;
                 Place::Cna { head, tail, node }
             }
         };

@@ -1,5 +1,6 @@
 //! The policy as a table, without threads.
 
+use super::Patience;
 use super::constants::{
     FIRST_PAUSE_NS as LOOK, IDLE_NS as IDLE, SPIN_NS as SPIN, UNLOCKS_SAMPLED as UNLOCKS,
 };
@@ -334,7 +335,19 @@ fn a_kept_lock_is_not_taken_unless_it_is_idle() {
 
 fn head<'a>(kind: QueueKind, queue: &'a Osq<Native>) -> Headship<'a, Native> {
     let node = Native::waiters().take_node().expect("a slot is free");
-    Headship::wait(kind, queue, node, Tuning::DEFAULT, true, NEVER).expect("no deadline")
+    let mut patience = Patience::ENDLESS;
+    let tuning = Tuning::DEFAULT;
+    Headship::wait(
+        kind,
+        queue,
+        node,
+        tuning,
+        true,
+        NEVER,
+        &mut patience,
+        || false,
+    )
+    .expect("no deadline")
 }
 
 /// The waiter at the front requests after its share of a round. Others wait behind it, asleep.

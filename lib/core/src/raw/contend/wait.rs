@@ -1,6 +1,7 @@
 //! The parts of a wait, for any [`Target`].
 
 use super::constants::{BARGE_NS, ROUND_QUANTA, SPIN_NS, TURN_IN_LIMIT_DIVISOR};
+use super::patience::Patience;
 use super::policy::{Front, Seen, Step};
 use super::queue::{Headship, QueueKind};
 use crate::events::Event;
@@ -42,6 +43,10 @@ pub(in crate::raw) trait Target<P: Platform> {
     /// Takes back the mark of [`keep`](Self::keep), and ends a watch.
     fn share(&self);
 
+    /// The waiter no longer believes that the one at the front runs. That one may owe others a
+    /// wake-up.
+    fn lose_patience(&mut self) {}
+
     /// The waiter is about to leave the lock alone for a while. If it owes another sleeper a
     /// wake-up, it has to send that now.
     fn before_timed_sleep(&mut self) {}
@@ -74,6 +79,8 @@ pub(in crate::raw) struct Sight {
     pub(in crate::raw) kept: bool,
     /// It is kept, or another waiter has requested it: newcomers do not barge.
     pub(in crate::raw) reserved: bool,
+    /// It is free, or belongs to a waiter that has not come for it yet.
+    pub(in crate::raw) unclaimed: bool,
 }
 
 /// What follows a sleep or a request.
@@ -152,8 +159,10 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
 /// has come first.
 ///
 /// A thread without a free node cannot queue. It goes to the front at once, where it may find
-/// others.
+/// others. So does a thread that loses its [patience](Parking::patience) in the queue: the one at
+/// the front may not run, and nobody else would wake those behind it.
 pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
+    target: &mut T,
     queue: &'a Osq<P>,
     kind: QueueKind,
     wait: &Wait,
@@ -162,7 +171,27 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
         P::count(Event::SlotFallback);
         return Some(Headship::without_node());
     };
-    Headship::wait(kind, queue, node, wait.tuning, T::PARKS, wait.deadline)
+    let mut patience = match T::PARKS {
+        true => Patience::begin::<P>(),
+        false => Patience::ENDLESS,
+    };
+    let stuck = || target.sight(target.look()).unclaimed;
+    let (tuning, until) = (wait.tuning, wait.deadline);
+    let front = Headship::wait(
+        kind,
+        queue,
+        node,
+        tuning,
+        T::PARKS,
+        until,
+        &mut patience,
+        stuck,
+    );
+    if front.is_none() && !expired(wait.deadline, P::now) {
+        target.lose_patience();
+        return Some(Headship::without_node());
+    }
+    front
 }
 
 /// Does what the policy says until the lock is taken, or the deadline has come (`None`). `place` is

@@ -7,7 +7,7 @@ use super::wait::Waiting;
 use super::word::{KEPT, WATCHED, generation};
 use super::*;
 use crate::Native;
-use crate::raw::contend::{Headship, Wait};
+use crate::raw::contend::{Headship, Next, Wait};
 use crate::sabotaged::Sabotaged;
 use crate::tuning::Quantum;
 
@@ -64,6 +64,7 @@ models! {
     LeakyCancel: Sound, MutexLeakyCancel;
     DoubleHandOff: Sound, MutexDoubleHandOff;
     SilentRequeue: Sound, MutexSilentRequeue;
+    SilentEnd: Sound, MutexSilentEnd;
 }
 
 impl Model for Sound {

@@ -3,7 +3,7 @@
 use super::word::*;
 use super::*;
 use crate::raw::contend::constants::{FIRST_PAUSE_NS, SPIN_NS};
-use crate::raw::contend::{self, Headship, Next, Sight, Target, Wait};
+use crate::raw::contend::{self, Headship, Next, Patience, Sight, Target, Wait};
 use crate::raw::waiter::{expired, sleep_limit};
 
 impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
@@ -29,8 +29,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             return true;
         }
         // Dropped at the end, when the lock is taken: the next waiter is the front from then on.
-        let Some(front) = contend::queue_up::<P, Waiting<P, C, L>>(&self.queue, C::queue(), &wait)
-        else {
+        let Some(front) = contend::queue_up(&mut waiter, &self.queue, C::queue(), &wait) else {
             return false;
         };
         waiter.wait_at_front(&wait, &front)
@@ -48,14 +47,39 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         before.inspect(|_| P::count(Event::HandoffRequest)).is_ok()
     }
 
-    /// The requester has the lock, by a hand-off or by taking it.
-    pub(super) fn end_request(&self) {
-        let flags = self.word.clear(REQUEST | PICKUP);
+    /// Picks up the lock that was handed over, unless another thread has done so.
+    ///
+    /// Meant for the requester. But a requester that does not run would keep the lock from
+    /// everybody, so any waiter may come in its place.
+    pub(super) fn pick_up(&self) -> bool {
+        let picked = |flags| (flags & PICKUP != 0).then_some(flags & !(REQUEST | PICKUP));
+        // Acquire pairs with the hand-over in `unlock`.
+        let Ok(before) = self.word.fetch_update(Acquire, picked) else {
+            return false;
+        };
+        self.request_ended(before);
         // A hand-off wakes none of the other sleepers on the word. Threads that hand the lock to
         // each other would leave them asleep for ever.
-        if flags & PICKUP != 0 && flags & SLEEPERS != 0 {
+        if before & SLEEPERS != 0 {
             self.wake_sleeper();
         }
+        true
+    }
+
+    /// A request has ended without a pickup. That leaves the flags `before`.
+    ///
+    /// A waiter that was too late for its pickup may stand beside one that has made another request
+    /// since, and take that for its own. So both are woken, by whoever ends it.
+    fn request_ended(&self, before: u8) {
+        if before & REQUESTER_SLEEPS != 0 && P::DEFECT != Defect::MutexSilentEnd {
+            wake::<P>(self.key(), REQUESTER);
+        }
+    }
+
+    /// The requester has taken the lock.
+    pub(super) fn end_request(&self) {
+        let before = self.word.clear(REQUEST);
+        self.request_ended(before);
     }
 
     /// `false`: too late, the lock has been handed over.
@@ -64,7 +88,10 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             let leaks = P::DEFECT == Defect::MutexLeakyCancel;
             (flags & PICKUP == 0 || leaks).then_some(flags & !REQUEST)
         };
-        self.word.fetch_update(Relaxed, withdraw).is_ok()
+        let withdrawn = self.word.fetch_update(Relaxed, withdraw);
+        withdrawn
+            .inspect(|&before| self.request_ended(before))
+            .is_ok()
     }
 
     /// Sleeps until an unlock wakes the thread, the lock is seen free or handed over, or `until`
@@ -78,11 +105,19 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             self.word.wait_until_free(until.saturating_sub(P::now()));
             return;
         }
+        if flag == SLEEPERS {
+            self.word.set(flag, SeqCst);
+        } else {
+            // A request that has ended ends no sleep. So the flag comes and goes with the request.
+            let marked = |flags| is_requested::<P>(flags).then_some(flags | flag);
+            if self.word.fetch_update(SeqCst, marked).is_err() {
+                return;
+            }
+        }
         P::count(Event::Park);
         *slept |= flag == SLEEPERS;
         let set = if flag == SLEEPERS { OTHERS } else { REQUESTER };
-        self.word.set(flag, SeqCst);
-        let until = sleep_limit(L::fence_after_flag(), until, P::now);
+        let noticed = L::fence_after_flag();
         loop {
             let seen = self.four_bytes();
             let [locked, flags, ..] = seen.to_ne_bytes();
@@ -93,7 +128,8 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             if can_act || flags & flag == 0 || expired(until, P::now) {
                 return;
             }
-            let parked = P::park_in(self.key(), seen, until, set, || self.four_bytes());
+            let limit = sleep_limit(noticed, until, P::now);
+            let parked = P::park_in(self.key(), seen, limit, set, || self.four_bytes());
             if parked == Parked::Woken && flag == SLEEPERS {
                 // Even if the lock is taken again, and another sleeper has set the flag: the kernel
                 // wakes the longest sleeper first, so this thread would now be the last.
@@ -179,6 +215,8 @@ pub(super) struct Waiting<'a, P: Platform, C: MutexConfig, L: Layout<P>> {
     mutex: &'a QueuedMutex<P, C, L>,
     /// It has slept on the word, or set the flag to do so, and has not passed on a wake-up since.
     pub(super) slept: bool,
+    /// With the requester that stands in its way.
+    patience: Option<Patience>,
 }
 
 impl<'a, P: Platform, C: MutexConfig, L: Layout<P>> Waiting<'a, P, C, L> {
@@ -186,6 +224,7 @@ impl<'a, P: Platform, C: MutexConfig, L: Layout<P>> Waiting<'a, P, C, L> {
         Waiting {
             mutex,
             slept: false,
+            patience: None,
         }
     }
 
@@ -201,21 +240,30 @@ impl<'a, P: Platform, C: MutexConfig, L: Layout<P>> Waiting<'a, P, C, L> {
         taken
     }
 
-    /// Waits until the lock is handed over or taken (`true`), or the time is up.
-    pub(super) fn await_handoff(&mut self, deadline: u64) -> bool {
+    /// Waits until the lock is handed over or taken, the time is up, or the request has ended: the
+    /// lock was handed over, and another waiter has picked it up.
+    pub(super) fn await_handoff(&mut self, deadline: u64) -> Next<()> {
         let mutex = self.mutex;
         let start = P::now();
         loop {
-            // Acquire pairs with the hand-over in `unlock`.
-            let handed_over = mutex.word.flags(Acquire) & PICKUP != 0;
-            if handed_over || mutex.try_lock() {
+            let flags = mutex.word.flags(Relaxed);
+            if flags & PICKUP != 0 {
+                if mutex.pick_up() {
+                    return Next::End(Some(()));
+                }
+                continue;
+            }
+            if mutex.try_lock() {
                 mutex.end_request();
-                return true;
+                return Next::End(Some(()));
+            }
+            if !is_requested::<P>(flags) {
+                return Next::Look;
             }
             let now = P::now();
             if expired(deadline, || now) {
                 if mutex.withdraw_request() {
-                    return false;
+                    return Next::End(None);
                 }
             } else if Self::PARKS && now.saturating_sub(start) >= SPIN_NS {
                 mutex.sleep(&mut self.slept, REQUESTER_SLEEPS, deadline);
@@ -242,6 +290,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, 
             watched: flags & WATCHED != 0,
             kept: flags & KEPT != 0,
             reserved: flags & (KEPT | HANDOFF | PICKUP) != 0,
+            unclaimed: flags & PICKUP != 0 || !self.mutex.word.is_held(),
         }
     }
 
@@ -265,6 +314,10 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, 
         self.mutex.word.clear(KEPT | WATCHED);
     }
 
+    fn lose_patience(&mut self) {
+        self.slept = true;
+    }
+
     fn before_timed_sleep(&mut self) {
         if core::mem::take(&mut self.slept) {
             self.mutex.pass_wake_up_on();
@@ -277,17 +330,36 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, 
     }
 
     fn request(&mut self, wait: &Wait, left: u64) -> Next<()> {
-        if self.mutex.request_handoff() {
-            return Next::End(self.await_handoff(wait.deadline).then_some(()));
+        let mutex = self.mutex;
+        if mutex.request_handoff() {
+            return self.await_handoff(wait.deadline);
         }
         // Another waiter's request stands, and is served first. If the lock becomes free, that
         // waiter may need this CPU to come and take it, so this one sleeps for a moment. If not,
         // the next unlock hands the lock over, and a later one wakes this waiter.
         let spin = SPIN_NS.min(left);
-        match self.mutex.word.wait_until_free(spin) {
-            true => self.timed_sleep(spin),
-            false => self.mutex.sleep(&mut self.slept, SLEEPERS, wait.deadline),
+        let (mut patience, first) = match self.patience.take() {
+            Some(patience) => (patience, 0),
+            None => (Patience::begin::<P>(), spin),
+        };
+        if mutex.word.wait_until_free(first) {
+            self.timed_sleep(spin);
+            // It has not come for it, and this waiter's unlock will hand the lock over.
+            return match mutex.try_lock() {
+                true => Next::End(Some(())),
+                false => Next::Look,
+            };
         }
+        // Was it there before this sleep?
+        let pickup = || mutex.word.flags(Relaxed) & PICKUP != 0;
+        let due = pickup();
+        mutex.sleep(&mut self.slept, SLEEPERS, patience.or(wait.deadline));
+        if patience.is_lost::<P>(|| due && pickup()) && mutex.pick_up() {
+            // Whoever handed it over may not have woken that waiter yet.
+            wake::<P>(mutex.key(), REQUESTER);
+            return Next::End(Some(()));
+        }
+        self.patience = Some(patience);
         Next::Look
     }
 }

@@ -337,11 +337,12 @@ fn finish_handoff<P: Platform>(before: u8, key: *const u32) -> bool {
     handed
 }
 
-/// Wakes one of the sleepers of a set.
+/// Wakes one of the sleepers of a set, or all that sleep as requesters: mostly there is one, see
+/// `request_ended`.
 pub(super) fn wake<P: Platform>(key: *const u32, set: u32) {
     if P::DEFECT != Defect::MutexMissingWake {
         P::count(Event::Wake);
-        P::unpark_in(key, 1, set);
+        P::unpark_in(key, if set == REQUESTER { u32::MAX } else { 1 }, set);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Readers that wait, and readers that leave.
 
 use super::*;
+use crate::raw::contend::Patience;
 use crate::raw::contend::constants::SPIN_NS;
 use crate::raw::waiter::left;
 
@@ -82,6 +83,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// register. `None`: the time is up.
     pub(super) fn read_in_turn(&self, deadline: u64, passing: bool) -> Option<Counted> {
         let start = P::now();
+        let mut patience = Patience::begin::<P>();
         loop {
             if P::DEFECT == Defect::RwLockBiasInWrite {
                 self.state.set(BIASED);
@@ -99,15 +101,30 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             // Readers are refused until the waiter that goes next has the lock or has given up.
             let spin_ns = SPIN_NS.min(left(deadline, P::now));
             let blocked = |seen| is_refused::<P>(seen, passing);
-            if !self.state.wait_for(spin_ns, |seen| !blocked(seen)) {
-                self.sleep(
-                    READERS,
-                    READERS_SLEEP,
-                    deadline,
-                    |s| s | READERS_SLEEP,
-                    blocked,
-                );
+            if self.state.wait_for(spin_ns, |seen| !blocked(seen)) {
+                continue;
             }
+            // A front that comes for a free lock wakes the readers that wait for its turn.
+            let idle = is_free(self.state.load(Relaxed));
+            self.sleep(
+                READERS,
+                READERS_SLEEP,
+                patience.or(deadline),
+                |s| s | READERS_SLEEP,
+                blocked,
+            );
+            if patience.is_lost::<P>(|| idle) && idle {
+                self.pass_idle_front();
+            }
+        }
+    }
+
+    /// The lock was to go to the waiter at the front next. It is free, and that waiter has not come
+    /// for it: so it goes to anybody. When that waiter runs, it asks again.
+    fn pass_idle_front(&self) {
+        let passed = |seen| (is_requested::<P>(seen) && is_free(seen)).then(|| without_front(seen));
+        if let Ok(before) = self.state.fetch_update(Relaxed, passed) {
+            Self::wake(self.key(), before & (READERS_SLEEP | FRONT_SLEEPS), 0);
         }
     }
 

@@ -17,6 +17,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             watched: word & WATCHED != 0,
             kept,
             reserved: kept || is_requested::<P>(word),
+            unclaimed: is_free(word),
         }
     }
 }
@@ -84,7 +85,7 @@ impl<P: Platform, C: RwLockConfig> Target<P> for Writer<'_, P, C> {
     }
 
     fn sleep(&mut self, wait: &Wait, until: u64) -> Next<u32> {
-        self.lock.sleep_at_front(self.want, until);
+        self.lock.sleep_at_front(self.want, until, |_| true);
         // A fair release may have made this waiter the next: nobody else enters, so every moment
         // that it does not look at the lock is lost.
         if !is_requested::<P>(self.lock.state.load(Relaxed)) {

@@ -70,7 +70,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             return Some(before);
         }
         // Dropped at the end, when the lock is taken: the next waiter is the front from then on.
-        let place = contend::queue_up::<P, Writer<P, C>>(&self.writers, C::queue(), &wait)?;
+        let place = contend::queue_up(&mut writer, &self.writers, C::queue(), &wait)?;
         writer.wait_at_front(&wait, &place)
     }
 
@@ -89,19 +89,22 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 return None;
             }
             let spin_ns = SPIN_NS.min(left(deadline, P::now));
-            if !self.state.wait_for(spin_ns, free) {
-                self.sleep_at_front(want, deadline);
+            let done = |seen| free(seen) || !is_requested::<P>(seen);
+            if !self.state.wait_for(spin_ns, done) {
+                // Others would pass a waiter whose request has been ended for as long as it sleeps.
+                self.sleep_at_front(want, deadline, is_requested::<P>);
             }
         }
     }
 
-    pub(super) fn sleep_at_front(&self, want: Want, until: u64) {
+    /// As long as the lock cannot be taken and `sleeps` says so.
+    pub(super) fn sleep_at_front(&self, want: Want, until: u64, sleeps: impl Fn(u32) -> bool) {
         // Readers that leave a full lock do not wake an upgradable one.
         let until = match want == Want::Upgradable && is_full(self.state.load(Relaxed)) {
             true => until.min(P::now().saturating_add(bias::TIMED_SLEEP_NS.end)),
             false => until,
         };
-        let held = |seen| taken::<P>(seen, want, true).is_none();
+        let held = |seen| taken::<P>(seen, want, true).is_none() && sleeps(seen);
         self.sleep(FRONT, FRONT_SLEEPS, until, with_sleeping_front::<P>, held);
     }
 

@@ -14,10 +14,12 @@ fn soon() -> u64 {
 
 both_layouts! {
     fn nobody_sleeps_who_can_act<L>() {
-        for (held, flags, flag) in [
-            (FREE, 0, SLEEPERS),
-            (FREE, HANDOFF, REQUESTER_SLEEPS),
-            (HELD, PICKUP, REQUESTER_SLEEPS),
+        for (held, flags, flag, after) in [
+            (FREE, 0, SLEEPERS, SLEEPERS),
+            (FREE, HANDOFF, REQUESTER_SLEEPS, HANDOFF | REQUESTER_SLEEPS),
+            // Nobody hands over to a requester whose request has ended.
+            (HELD, PICKUP, REQUESTER_SLEEPS, PICKUP),
+            (HELD, 0, REQUESTER_SLEEPS, 0),
         ] {
             let mutex = with::<Sound, L>(held, flags);
             let (mut slept, until) = (false, soon());
@@ -25,7 +27,7 @@ both_layouts! {
             // The requester sleeps in nobody else's place, and owes no wake-up.
             assert_eq!(slept, flag == SLEEPERS);
             assert!(Native::now() < until, "{flags}");
-            assert_eq!(state(&mutex), (held, flags | flag));
+            assert_eq!(state(&mutex), (held, after));
         }
     }
 
@@ -87,11 +89,67 @@ both_layouts! {
                 thread::yield_now();
             }
             unlock(&mutex);
-            mutex.end_request();
+            assert!(mutex.pick_up());
             unlock(&mutex);
             assert!(waiter.join().expect("it ends"));
         });
         assert_eq!(state(&mutex), (HELD, SLEEPERS), "it has slept");
+    }
+
+    /// The one at the front of the queue is stopped: this test plays it, and does nothing.
+    fn a_waiter_goes_on_beside_a_front_that_does_not_run<L>() {
+        let mutex = with::<Sound, L>(HELD, 0);
+        let front = Native::waiters().take_node().expect("a slot is free");
+        assert!(mutex.queue.join(&front, true, NEVER), "nobody else queues");
+        let head = mutex.queue.last();
+        thread::scope(|s| {
+            let waiters = [(); 2].map(|()| s.spawn(|| {
+                mutex.lock();
+                unlock(&mutex);
+            }));
+            while mutex.queue.last() == head {
+                thread::yield_now();
+            }
+            unlock(&mutex);
+            for waiter in waiters {
+                waiter.join().expect("it got the lock");
+            }
+        });
+        assert!(mutex.try_lock());
+        mutex.queue.leave(&front);
+        assert_eq!(mutex.queue.last(), 0);
+    }
+
+    /// The lock was handed over to a requester that is stopped. Two waiters come, of which one
+    /// stands behind the other.
+    fn a_lock_is_picked_up_in_place_of_a_requester_that_does_not_run<L>() {
+        let mutex = with::<Sound, L>(HELD, PICKUP);
+        thread::scope(|s| {
+            let waiters = [(); 2].map(|()| s.spawn(|| {
+                mutex.lock();
+                unlock(&mutex);
+            }));
+            for waiter in waiters {
+                waiter.join().expect("it got the lock");
+            }
+        });
+        assert!(!mutex.is_locked());
+        // Now it runs, and has missed it.
+        assert!(!mutex.pick_up());
+    }
+
+    /// The lock became free before the request was made, and the requester is stopped.
+    fn a_free_lock_is_taken_in_place_of_a_requester_that_does_not_run<L>() {
+        let mutex = with::<Sound, L>(FREE, HANDOFF | generation::<Native>());
+        let next = Waiting::new(&mutex).request(&at_front(), NEVER);
+        assert!(matches!(next, Next::End(Some(()))));
+        unlock(&mutex);
+        assert_eq!(state(&mutex), (HELD, PICKUP), "the requester is the next all the same");
+    }
+
+    fn a_requester_learns_that_another_has_ended_its_request<L>() {
+        assert!(a_request_ends_by_another::<Sound, L>());
+        assert!(!a_request_ends_by_another::<SilentEnd, L>());
     }
 
     /// It may have slept through the unlock that woke it.
@@ -111,6 +169,35 @@ both_layouts! {
         let caught = |_| !a_requeued_waiter_takes_the_wake_up_of_the_head::<SilentRequeue, L>();
         assert!((0..20).any(caught), "the broken one was never caught");
     }
+}
+
+/// Of two that take one request for their own, one takes the lock, and the other sleeps. Returns
+/// whether that one wakes up.
+fn a_request_ends_by_another<C: Model, L: AnyLayout>() -> bool {
+    let mutex = with::<C, L>(HELD, HANDOFF | generation::<On<C>>());
+    let (done, finished) = mpsc::channel();
+    thread::scope(|s| {
+        s.spawn(|| {
+            let next = Waiting::new(&mutex).await_handoff(NEVER);
+            done.send(matches!(next, Next::Look))
+                .expect("the test listens");
+        });
+        while mutex.word.flags(Relaxed) & REQUESTER_SLEEPS == 0 {
+            thread::yield_now();
+        }
+        thread::sleep(Duration::from_millis(30));
+        mutex.end_request();
+        let patience = match <On<C> as Platform>::DEFECT {
+            Defect::None => Duration::from_secs(300),
+            _ => Duration::from_millis(100),
+        };
+        let woken = finished.recv_timeout(patience);
+        // So that the test can end.
+        while woken.is_err() && On::<C>::unpark_in(mutex.key(), 1, REQUESTER) == 0 {
+            thread::yield_now();
+        }
+        woken.unwrap_or(false)
+    })
 }
 
 /// Waits in the queue, and at its front asleep on the word without a time limit.

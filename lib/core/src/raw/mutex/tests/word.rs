@@ -75,7 +75,7 @@ both_layouts! {
     fn withdrawing_after_the_hand_off_yields_the_lock<L>() {
         let mutex = with::<Sound, L>(HELD, PICKUP);
         assert!(!mutex.withdraw_request());
-        assert!(Waiting::new(&mutex).await_handoff(0));
+        assert!(matches!(Waiting::new(&mutex).await_handoff(0), Next::End(Some(()))));
         assert_eq!(state(&mutex), (HELD, 0));
         let mutex = with::<LeakyCancel, L>(HELD, PICKUP);
         assert!(mutex.withdraw_request());
@@ -85,15 +85,24 @@ both_layouts! {
     fn a_requester_takes_what_is_free_or_handed_over<L>() {
         for (held, flags) in [(FREE, HANDOFF), (HELD, PICKUP)] {
             let mutex = with::<Sound, L>(held, flags);
-            assert!(Waiting::new(&mutex).await_handoff(NEVER));
+            assert!(matches!(Waiting::new(&mutex).await_handoff(NEVER), Next::End(Some(()))));
             assert_eq!(state(&mutex), (HELD, 0));
         }
+    }
+
+    /// Another waiter has picked the lock up in its place.
+    fn a_requester_whose_request_has_ended_begins_anew<L>() {
+        let mutex = with::<Sound, L>(HELD, SLEEPERS);
+        assert!(!mutex.pick_up());
+        assert!(matches!(Waiting::new(&mutex).await_handoff(NEVER), Next::Look));
+        assert!(matches!(Waiting::new(&mutex).await_handoff(0), Next::Look));
+        assert_eq!(state(&mutex), (HELD, SLEEPERS));
     }
 
     /// Two threads that hand the lock to each other must not forget the sleepers outside the queue.
     fn a_pickup_wakes_the_sleeper_that_the_hand_off_did_not<L>() {
         let mutex = with::<Sound, L>(HELD, PICKUP | SLEEPERS);
-        mutex.end_request();
+        assert!(mutex.pick_up());
         assert_eq!(state(&mutex), (HELD, 0), "woken, and the flag is cleared");
         // Not after an unlock that has woken a sleeper itself.
         let mutex = with::<Sound, L>(HELD, HANDOFF | SLEEPERS);

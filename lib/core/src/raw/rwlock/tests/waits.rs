@@ -51,6 +51,58 @@ fn a_writer_without_a_limit_leaves_readers_the_quantum() {
     assert!(asked >= Tuning::DEFAULT.quantum.nanos(), "{asked}");
 }
 
+/// The waiter at the front has asked to go next, and does not run.
+#[test]
+fn a_reader_passes_a_front_that_does_not_come_for_a_free_lock() {
+    let patience = Scripted::patience();
+    let lock = lock::<Usual, SOUND>();
+    lock.state
+        .set(REQUEST | FRONT_SLEEPS | generation::<Scripted>());
+    let start = Scripted::now();
+    lock.read();
+    assert!((patience..2 * patience).contains(&(Scripted::now() - start)));
+    assert_eq!(word(lock), READER);
+    // As long as another holds the lock, that waiter may well run.
+    lock.state.set(REQUEST);
+    let limit = Scripted::now() + 5 * patience;
+    assert!(!lock.read_until(limit, false));
+    assert_eq!(word(lock) & !READERS_SLEEP, READER | REQUEST);
+}
+
+/// Others would pass it for as long as it sleeps.
+#[test]
+fn a_writer_whose_request_was_ended_does_not_sleep_without_one() {
+    let lock = lock::<Usual, SOUND>();
+    lock.state.set(2 * READER);
+    let begun = sleeps().len();
+    in_a_sleep(1, || {
+        assert_ne!(word(lock) & REQUEST, 0);
+        lock.state.clear(REQUEST);
+        in_a_sleep(0, || {
+            end(lock, ScriptedLock::unlock_read);
+            end(lock, ScriptedLock::unlock_read);
+        });
+    });
+    lock.write();
+    let last = sleeps()[begun..].last().expect("it has slept").word;
+    assert_ne!(last & REQUEST, 0);
+}
+
+#[test]
+fn a_writer_goes_on_beside_a_front_that_does_not_run() {
+    let lock = lock::<Usual, SOUND>();
+    let front = Sabotaged::<Scripted, SOUND>::waiters()
+        .take_node()
+        .expect("a slot is free");
+    assert!(lock.writers.join(&front, true, NEVER), "nobody else queues");
+    lock.state
+        .set(REQUEST | FRONT_SLEEPS | generation::<Scripted>());
+    lock.write();
+    assert_eq!(word(lock), WRITER);
+    lock.writers.leave(&front);
+    assert_eq!(lock.writers.last(), 0);
+}
+
 #[test]
 fn a_writer_that_a_fair_release_makes_the_next_takes_no_timed_sleep() {
     let lock = lock::<Usual, SOUND>();

@@ -1,0 +1,103 @@
+//! Threads do not run while they wait: signals stop them for longer than waiters have patience, and
+//! one runs only when nobody else wants its CPU. The others go on in their place.
+//!
+//! # Invariants
+//!
+//! 1. The handler is async-signal-safe: it uses atomics, a constant-initialised thread-local
+//!    without destructor, and a system call, and restores `errno`.
+//! 2. `sched_setscheduler` reads its parameter, which is there.
+
+use super::{Context, Events, Stage};
+use crate::crew::{self, Orders, Worker};
+use crate::report::Findings;
+use crate::signal;
+use kinlock_core::events::Event;
+use kinlock_measure::random::Random;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+const SIGNAL: i32 = 9;
+/// Twice as long as waiters have patience.
+const STOP: Duration = Duration::from_millis(20);
+/// How long a wait may last.
+const GENEROUS: Duration = Duration::from_secs(300);
+
+static STOPPED: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static WAITING: Cell<bool> = const { Cell::new(false) };
+}
+
+pub(super) fn run(context: &Context) -> Findings {
+    let events = Events::start();
+    STOPPED.store(0, Relaxed);
+    // SAFETY: invariant 1.
+    let previous =
+        unsafe { signal::install(signal::real_time(SIGNAL), stop, libc::SA_RESTART, None) };
+    let mut random = Random::stream(context.orders.seed, u64::MAX);
+    let stage = Arc::new(Stage::new(context.specimen.new));
+    let (visited, own) = (Arc::clone(&stage), context.clone());
+    let body = move |worker: &mut Worker| {
+        if worker.index() == 0 {
+            run_when_nobody_else_does();
+        }
+        let mut injector = own.injector(worker);
+        while worker.running() {
+            visited.visit_by(worker, |lock| {
+                WAITING.set(true);
+                lock.lock();
+                WAITING.set(false);
+                true
+            });
+            injector.point();
+        }
+    };
+    // One that runs when nobody else does waits for as long as the machine is busy.
+    let orders = Orders {
+        hang: context.orders.hang.max(GENEROUS),
+        longest_wait: context.orders.longest_wait.max(GENEROUS),
+        ..context.orders.clone()
+    };
+    let outcome = crew::run(&orders, body, |crew| {
+        let thread = random.below(context.orders.threads as u64) as usize;
+        if let Some(tid) = crew.tid(thread) {
+            signal::send(tid, signal::real_time(SIGNAL));
+        }
+        std::thread::sleep(Duration::from_millis(1 + random.below(4)));
+        STOPPED.load(Relaxed) > 0 || context.orders.threads == 1
+    });
+    if outcome.completed {
+        previous.restore();
+    }
+    let stopped = STOPPED.load(Relaxed);
+    let listed = [
+        Event::Queued,
+        Event::Unqueue,
+        Event::HandoffRequest,
+        Event::Pickup,
+    ];
+    let detail = format!("{stopped} waiters stopped, {}", events.list(&listed));
+    let reached = stopped > 0 || context.orders.threads == 1;
+    outcome
+        .findings(&stage.state, 0)
+        .with_reach(reached, detail)
+}
+
+/// Stops a thread that waits for the lock. Perhaps it has just got it: then the others wait, too.
+extern "C" fn stop(_: i32) {
+    signal::keeping_errno(|| {
+        if WAITING.get() {
+            STOPPED.fetch_add(1, Relaxed);
+            std::thread::sleep(STOP);
+        }
+    });
+}
+
+/// The calling thread gets a CPU when nobody else wants it. Where that is refused, it is as others.
+fn run_when_nobody_else_does() {
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: invariant 2.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &none) };
+}
