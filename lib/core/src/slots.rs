@@ -648,6 +648,18 @@ impl<P: Atomics> Waiters<P> {
         Some(Id(slot << 2 | free as u16))
     }
 
+    /// Whether the owner of the node already waits with an earlier node of its slot: it runs a
+    /// signal handler. An abandoned node does not count, nor one that its head has left. For the
+    /// first node, which nearly all waits use, this reads nothing.
+    pub(crate) fn is_nested(&self, id: Id) -> bool {
+        let (slot, number) = (id.slot() as usize - 1, (id.encode() & 3) as usize);
+        self.slots[slot].nodes[..number].iter().any(|node| {
+            node.busy.load(Relaxed) == BUSY
+                && node.state.load(Relaxed) != ABANDONED
+                && node.next.load(Relaxed) != GONE
+        })
+    }
+
     pub(crate) fn free(&self, id: Id) {
         self.node(id).busy.store(FREE, Release);
     }

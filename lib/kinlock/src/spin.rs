@@ -179,7 +179,8 @@ raw_spin_lock! {
 /// NUMA-aware locks never set a priority waiter aside for the sake of locality: no thread that
 /// queued behind it overtakes it. `None` restores the default, by which a thread under a real-time
 /// scheduling policy is a priority waiter. The policy is read once per thread, when it first
-/// queues.
+/// queues. A signal handler that has interrupted a wait for another lock is a priority waiter
+/// whatever is set here, since the queue of that lock may stand still until it is through.
 ///
 /// ```
 /// kinlock::spin::set_priority_waiter(Some(true));

@@ -8,9 +8,7 @@ use super::patience::Patience;
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::raw::cna::{self, Head};
-use crate::raw::waiter::{
-    ABANDONED, GO, Link, Node, PARKED, PRIORITY, WAITING, Waiter, expired, left,
-};
+use crate::raw::waiter::{ABANDONED, GO, Link, Node, PARKED, WAITING, Waiter, expired, left};
 use crate::tuning::Tuning;
 
 /// Queues, and waits to be the head, asleep or spinning. `None`: the deadline has come first, or
@@ -25,8 +23,10 @@ pub(super) fn join<P: Platform>(
     stuck: impl Fn() -> bool,
 ) -> Option<(Head<P>, Waiter<P>)> {
     let domain = if tuning.reorder { P::domain() } else { 0 };
-    let priority = tuning.reorder && P::is_priority();
-    let named = if priority { PRIORITY } else { domain };
+    let named = match tuning.reorder {
+        true => place.named(domain),
+        false => domain,
+    };
     place.node().prepare(named, true);
     P::waiters().number(place.node(), tail);
     // Guarded: this waiter may leave or sleep, so headship is handed over by compare-and-swap.

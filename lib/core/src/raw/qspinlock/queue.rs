@@ -10,8 +10,8 @@ use crate::events::Event;
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
 use crate::raw::cna::{self, Head, ROUSE_AHEAD};
 use crate::raw::waiter::{
-    ABANDONED, AWAKE, DROWSY, GO, Id, Link, Node, PARKED as NODE_PARKED, PRIORITY, ROUSED, WAITING,
-    Waiter, expired, left, sleep_limit,
+    ABANDONED, AWAKE, DROWSY, GO, Id, Link, Node, PARKED as NODE_PARKED, ROUSED, WAITING, Waiter,
+    expired, left, sleep_limit,
 };
 
 /// How many waiters a roused waiter looks at: more than a queue usually has.
@@ -32,8 +32,10 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let tuning = terms.tuning;
         let (node, id) = (waiter.node(), waiter.id());
         let domain = if tuning.reorder { P::domain() } else { 0 };
-        let priority = tuning.reorder && P::is_priority();
-        let named = if priority { PRIORITY } else { domain };
+        let named = match tuning.reorder {
+            true => waiter.named(domain),
+            false => domain,
+        };
         node.prepare(named, terms.deadline != NEVER);
 
         // While oversubscribed this waiter probably sleeps. A checked grant is cheaper than a heavy

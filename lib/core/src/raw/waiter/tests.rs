@@ -75,6 +75,28 @@ fn a_slot_has_four_nodes() {
 }
 
 #[test]
+fn a_signal_handler_that_interrupts_a_wait_is_never_set_aside() {
+    let table = table(1);
+    let slot = table.claim().unwrap();
+    let claim = || Waiter::new(table, table.claim_node(slot).unwrap(), false);
+    let (outer, inner) = (claim(), claim());
+    outer.node().prepare(3, false);
+    assert_eq!((outer.named(3), inner.named(3)), (3, PRIORITY));
+    // Its headship is what it holds up.
+    outer.node().state.store(GO, Relaxed);
+    assert_eq!(inner.named(3), PRIORITY);
+    // It has left as the head, or has given up: the node is only left behind.
+    outer.node().next.store(GONE, Relaxed);
+    assert_eq!(inner.named(3), 3);
+    outer.node().prepare(3, true);
+    outer.node().state.store(ABANDONED, Relaxed);
+    assert_eq!(inner.named(3), 3);
+    outer.node().prepare(3, false);
+    drop(outer);
+    assert_eq!(inner.named(3), 3);
+}
+
+#[test]
 fn an_abandoned_node_keeps_its_slot_claimed_until_it_is_reaped() {
     let table = table(2);
     let slot = table.claim().unwrap();
