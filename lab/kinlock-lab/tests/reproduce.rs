@@ -41,9 +41,13 @@ fn json_has_the_promised_fields() {
             let simulated = row["simulated"]["median"].as_f64().unwrap();
             let error = row["error_pct"].as_f64().unwrap();
             assert!((100.0 * (simulated / published - 1.0) - error).abs() < 1e-6);
-            assert_eq!(row["pass"].is_boolean(), row["key"] == 16);
+            let is_forced = row["key"] == 1 && row["column"] == "stock";
+            assert_eq!(row["pass"].is_null(), is_forced, "{row}");
+            // One that misses says in which direction.
+            assert_eq!(row["too_good"].is_boolean(), row["pass"] == false, "{row}");
             assert!(row["note"].is_string());
         }
+        assert_eq!(table["targets"], 5);
         // The scale makes the first number fit.
         assert_eq!(rows[0]["column"], "stock");
         assert!(rows[0]["error_pct"].as_f64().unwrap().abs() < 1e-6);
@@ -164,8 +168,52 @@ fn tables_of_the_mutex_have_their_own_columns() {
     assert_eq!(rows[18]["label"], "8 nodes 1100-2000 users");
     assert_eq!(rows[20]["published"], 1.342);
     let osq = short("osq-prev-cpu");
-    assert_eq!(osq["judged"], "direction");
-    assert!(osq["rows"][0]["pass"].is_null() && osq["rows"][2]["pass"].is_boolean());
+    // Only the change was published, and one simulation stands for all eleven rows.
+    assert!(osq["rows"][0]["published"].is_null() && osq["rows"][0]["pass"].is_null());
+    assert!(osq["rows"][2]["pass"].is_boolean());
+    assert_eq!(
+        (&osq["targets"], &osq["rows"][32]["column"]),
+        (&1.into(), &"speedup".into())
+    );
+}
+
+#[test]
+fn what_happened_inside_is_compared_too() {
+    let of = |table, threads| {
+        let line =
+            format!("reproduce {table} --threads {threads} --seconds 0.002 --seeds 1 --band 0");
+        json(&line)["tables"][0]["observed"].clone()
+    };
+    let spinners = of("mutex-spinners", 80);
+    assert!((spinners[0]["published"].as_f64().unwrap() - 4.25).abs() < 0.01);
+    assert!(spinners[0]["simulated"]["median"].as_f64().unwrap() > 1.0);
+    assert_eq!(of("mutex-spinners", 10), serde_json::Value::Null);
+    let list = of("invalidation", 32);
+    assert_eq!(list[0]["column"], "longest queue");
+    assert!(list[0]["simulated"]["median"].as_f64().unwrap() >= 2.0);
+    assert!(list[1]["pass"].is_boolean());
+}
+
+#[test]
+fn deviations_are_shown_of_published_runs_and_over_seeds() {
+    let of = |seeds: u32| {
+        let line = "reproduce cna-lock2 --seconds 0.0005 --threads 1,16 --band 0 --seeds";
+        (
+            json(&format!("{line} {seeds}")),
+            done(&format!("{line} {seeds}")),
+        )
+    };
+    let (one, shown) = of(1);
+    let row = &one["tables"][0]["rows"][3];
+    assert_eq!(row["published_sd"], 0.112);
+    assert!(row["simulated_sd"].is_null());
+    assert!(shown.contains("4.15±0.11") && shown.contains("standard deviations of a published"));
+    let (two, _) = of(2);
+    let row = &two["tables"][0]["rows"][3];
+    let of = |what: &str| row["simulated"][what].as_f64().unwrap();
+    // Of two numbers: their distance over the root of two.
+    let expected = (of("high") - of("low")) / 2_f64.sqrt();
+    assert!((row["simulated_sd"].as_f64().unwrap() - expected).abs() < 1e-9);
 }
 
 #[test]

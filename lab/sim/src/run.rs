@@ -72,6 +72,9 @@ pub struct Outcome {
     pub traffic: Traffic,
     /// What the library's locks counted after the warm-up, by [`Event`].
     pub counted: Vec<(Event, u64)>,
+    /// What the locks have counted themselves, with the warm-up, by
+    /// [name](crate::locks::observed).
+    pub observed: Vec<(&'static str, f64)>,
     /// What was done under concurrency IDs, by phase of the workload; empty for locks.
     pub bursts: Vec<Bursts>,
     /// How threads waited for each lock of a recorded program; empty for other workloads.
@@ -140,10 +143,18 @@ impl Run {
                 meter.borrow_mut().add(me, ops);
             }
         };
-        let (world, result, ()) = platform::run(&setup, self.threads + 4, prepare, body, |_, _| ());
+        // The locks are placed in the simulation, so they are asked before it ends.
+        let observed = |(_, meter): &(Rc<dyn Body>, SharedMeter), _: &Result<(), Stuck>| {
+            meter.borrow().observed()
+        };
+        let (world, result, observed) =
+            platform::run(&setup, self.threads + 4, prepare, body, observed);
         result?;
         let meter = meter.borrow();
-        Ok(self.outcome(&world, &meter, clock.elapsed().as_secs_f64()))
+        Ok(Outcome {
+            observed,
+            ..self.outcome(&world, &meter, clock.elapsed().as_secs_f64())
+        })
     }
 
     fn setup(&self) -> Setup {
@@ -230,6 +241,7 @@ impl Run {
             handoffs: meter.handoffs,
             traffic: world.traffic.since(&traffic),
             counted: Event::ALL.iter().map(since_warm_up).collect(),
+            observed: Vec::new(),
             bursts: meter.bursts.clone(),
             waited: meter.waited.clone(),
             trace: world

@@ -141,3 +141,51 @@ fn every_mutex_lets_its_threads_end() {
         assert!(run("mutex-spinners", kind.name, 160).execute().unwrap().ops > 0);
     }
 }
+
+#[test]
+fn waits_for_sections_last_as_long_as_a_holder_has_no_cpu() {
+    let longest = |threads, backend| {
+        let run = Run {
+            cpus: Some(4),
+            seconds: 0.03,
+            ..run("invalidation-waits", backend, threads)
+        };
+        let outcome = run.execute().unwrap();
+        // Threads beyond the CPUs are other work.
+        assert!(outcome.per_thread[4..].iter().all(|&ops| ops == 0));
+        outcome.waits.max()
+    };
+    for backend in [
+        "invalidation-locked",
+        "invalidation-packed",
+        "invalidation-slots",
+    ] {
+        assert!(
+            longest(4, backend) < 100_000,
+            "{backend}: no thread loses its CPU"
+        );
+        assert!(
+            longest(8, backend) > 2_000_000,
+            "{backend}: a time slice is 3 ms"
+        );
+    }
+}
+
+#[test]
+fn locks_say_what_they_have_counted() {
+    let of = |workload, lock| {
+        let outcome = run(workload, lock, 24).execute().unwrap();
+        let names: Vec<_> = outcome.observed.iter().map(|(name, _)| *name).collect();
+        assert!(outcome.observed.iter().all(|(_, count)| *count >= 0.0));
+        names
+    };
+    assert_eq!(
+        of("mutex-spinners", "polled-fifo"),
+        ["queued_ns", "polled_ns"]
+    );
+    assert_eq!(
+        of("invalidation", "invalidation-packed"),
+        ["begin_restarts", "end_restarts", "longest_queue"]
+    );
+    assert!(of("lock2", "qspinlock").is_empty());
+}

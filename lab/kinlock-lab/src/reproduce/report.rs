@@ -65,7 +65,10 @@ impl report::Report for Report {
 
     fn csv(&self) -> Table {
         let all = self.tables.iter();
-        let rows = all.flat_map(|entry| entry.rows.iter().map(move |row| (entry.table, row)));
+        let rows = all.flat_map(|entry| {
+            let rows = entry.rows.iter().chain(&entry.observed);
+            rows.map(move |row| (entry.table, row))
+        });
         let or_empty = |number: Option<String>| number.unwrap_or_default();
         Columns::<(&str, &RowEntry)>::new()
             .add("table", |(table, _)| *table)
@@ -84,6 +87,12 @@ impl report::Report for Report {
                 or_empty(row.pass.map(|pass| pass.to_string()))
             })
             .add("label", |(_, row)| row.label.clone())
+            .add("published_sd", move |(_, row)| {
+                or_empty(row.published_sd.map(|sd| format!("{sd:.4}")))
+            })
+            .add("simulated_sd", move |(_, row)| {
+                or_empty(row.simulated_sd.map(|sd| format!("{sd:.4}")))
+            })
             .of(&rows.collect::<Vec<_>>())
     }
 }
@@ -100,7 +109,8 @@ fn simulated(entry: &TableEntry) -> String {
     format!(": {machine}; workload {workload}; {locks}; in {unit}")
 }
 
-/// Published beside simulated. An error with an exclamation mark is beyond its target.
+/// Published beside simulated, each with its standard deviation if there is one. An error with an
+/// exclamation mark is beyond its target.
 fn table(entry: &TableEntry) -> Table {
     // There is no room for the bands of more than two locks.
     let shows_bands = entry.locks.len() <= 2;
@@ -123,12 +133,12 @@ fn table(entry: &TableEntry) -> Table {
         let mut cells = vec![row[0].label.clone()];
         for number in row {
             let band = &number.simulated;
-            let simulated = three_digits(band.median);
+            let simulated = with_deviation(band.median, number.simulated_sd);
             let Some((published, error)) = number.published.zip(number.error_pct) else {
                 cells.push(simulated);
                 continue;
             };
-            cells.extend([three_digits(published), simulated]);
+            cells.extend([with_deviation(published, number.published_sd), simulated]);
             let (low, high) = (three_digits(band.low), three_digits(band.high));
             cells.extend(shows_bands.then(|| format!("{low}..{high}")));
             let mark = if number.pass == Some(false) { "!" } else { " " };
@@ -139,6 +149,15 @@ fn table(entry: &TableEntry) -> Table {
     Table {
         headings,
         rows: entry.published_rows().map(cells).collect(),
+    }
+}
+
+/// As `4.37±0.24`.
+fn with_deviation(value: f64, deviation: Option<f64>) -> String {
+    let value = three_digits(value);
+    match deviation {
+        Some(deviation) => format!("{value}±{}", three_digits(deviation)),
+        None => value,
     }
 }
 
@@ -156,6 +175,10 @@ fn remarks(entry: &TableEntry) -> Vec<String> {
              row"
         ));
     }
+    remarks.extend(missed(entry, true));
+    remarks.extend(missed(entry, false));
+    remarks.extend(deviations(entry));
+    remarks.extend(entry.observed.iter().map(observed));
     if !entry.hangs_on.is_empty() {
         let first = entry.hangs_on.iter().take(SHOWN);
         let first = first.map(|on| format!("{} {:+.2}", on.name, on.rank_correlation));
@@ -170,10 +193,7 @@ fn remarks(entry: &TableEntry) -> Vec<String> {
         let Some(noted) = row.iter().find(|number| !number.note.is_empty()) else {
             continue;
         };
-        let name = match entry.row_key {
-            "threads" => format!("{} threads", noted.key),
-            _ => noted.label.clone(),
-        };
+        let name = name(entry, noted);
         match notes.iter_mut().find(|(_, known)| *known == noted.note) {
             Some((names, _)) => *names += &format!("; {name}"),
             None => notes.push((name, &noted.note)),
@@ -182,6 +202,80 @@ fn remarks(entry: &TableEntry) -> Vec<String> {
     let notes = notes.into_iter();
     remarks.extend(notes.map(|(names, note)| format!("{names}: believed cause: {note}")));
     remarks
+}
+
+/// What a row is called in a sentence.
+fn name(entry: &TableEntry, row: &RowEntry) -> String {
+    match entry.row_key {
+        "threads" => format!("{} threads", row.key),
+        _ => row.label.clone(),
+    }
+}
+
+/// Which numbers miss because the simulated one is better, or worse.
+fn missed(entry: &TableEntry, too_good: bool) -> Option<String> {
+    let missed = entry.rows.iter();
+    let missed = missed.filter(|row| row.too_good == Some(too_good));
+    let mut by_column: Vec<(&str, Vec<String>)> = Vec::new();
+    for row in missed {
+        let name = format!("{} ({:+.0} %)", row.label, row.error_pct.unwrap_or(0.0));
+        match by_column
+            .iter_mut()
+            .find(|(column, _)| *column == row.column)
+        {
+            Some((_, names)) => names.push(name),
+            None => by_column.push((row.column, vec![name])),
+        }
+    }
+    let than = if too_good { "better" } else { "worse" };
+    let columns = by_column.iter();
+    let columns: Vec<_> = columns
+        .map(|(column, names)| format!("{column}, {} {}", entry.row_key, names.join(", ")))
+        .collect();
+    (!columns.is_empty()).then(|| {
+        format!(
+            "simulated {than} than published, beyond the target: {}",
+            columns.join("; ")
+        )
+    })
+}
+
+/// How many standard deviations of a published run a speed-up may be off without being called so.
+const DEVIATIONS: f64 = 2.0;
+
+/// Which speed-ups are farther off than published runs were from each other, if that was published.
+fn deviations(entry: &TableEntry) -> Option<String> {
+    let rows = entry.rows.iter().filter(|row| row.column == "speedup");
+    let known = rows.filter_map(|row| {
+        let (published, sd) = row.published.zip(row.published_sd)?;
+        Some((row, (row.simulated.median - published).abs() / sd))
+    });
+    let known: Vec<_> = known.collect();
+    let beyond = known.iter().filter(|(_, times)| *times > DEVIATIONS);
+    let beyond = beyond.map(|(row, times)| format!("{} ({times:.1})", row.label));
+    let beyond: Vec<_> = beyond.collect();
+    let which = match beyond.is_empty() {
+        true => "none".to_owned(),
+        false => format!("{} {}", entry.row_key, beyond.join(", ")),
+    };
+    (!known.is_empty()).then(|| {
+        format!(
+            "speed-ups more than {DEVIATIONS} standard deviations of a published run off: {which}"
+        )
+    })
+}
+
+/// What was observed inside of a run.
+fn observed(row: &RowEntry) -> String {
+    let mark = if row.pass == Some(false) { "!" } else { "" };
+    let simulated = with_deviation(row.simulated.median, row.simulated_sd);
+    format!(
+        "{}, {}: published {}, simulated {simulated} ({:+.0} %{mark})",
+        row.column,
+        row.label,
+        three_digits(row.published.unwrap_or(0.0)),
+        row.error_pct.unwrap_or(0.0),
+    )
 }
 
 /// The parameters of every machine and workload of the tables, each once.

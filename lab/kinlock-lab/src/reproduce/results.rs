@@ -1,16 +1,20 @@
 //! The shape of the JSON report. Field names are a contract: add, never rename.
 
 use kinlock_measure::machine::MachineEntry;
-use kinlock_sim::published::{Judged, Measure, Row};
+use kinlock_sim::published::{Measure, Observed, Row};
 use serde::{Serialize, Serializer};
 use serde_json::json;
+use std::collections::BTreeMap;
 
-use super::plan::{Plan, error_pct};
+use super::plan::{Plan, TARGETS, error_pct, number_is_met, ratio_is_met};
 use crate::simulation::band::{Band, over};
 use crate::simulation::draws::{self, rank_correlation};
 use crate::simulation::provenance::{LockEntry, WorkloadEntry};
 use crate::simulation::sample::{IdUse, Sample};
 use crate::simulation::sampling::Variant;
+
+/// With fewer threads it hardly matters which lock they take, nor what a speed-up hangs on.
+const MANY_THREADS: usize = 8;
 
 /// All tables. All but the fields with `host` in their names are the same on every machine.
 #[derive(Debug, Serialize)]
@@ -44,8 +48,6 @@ pub struct TableEntry {
     /// What the rows are: `threads`, or what their labels say.
     pub row_key: &'static str,
     pub columns: Vec<&'static str>,
-    /// `numbers` or `direction`.
-    pub judged: &'static str,
     /// The locks behind the columns: `stock` and `cna` if there are two, else `policies`.
     #[serde(flatten, serialize_with = "by_role")]
     pub locks: Vec<(&'static str, LockEntry)>,
@@ -55,17 +57,22 @@ pub struct TableEntry {
     /// first column, first row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale: Option<f64>,
+    /// How many targets there are. Numbers of one simulation that stand for several rows are one
+    /// target, which is met if each of these rows is.
     pub targets: usize,
     pub met: usize,
     /// The numbers row by row: the columns, then ratios.
     pub rows: Vec<RowEntry>,
+    /// What happened inside of runs, as far as that was published.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub observed: Vec<RowEntry>,
     /// What the numbers of a row are called in tables.
     #[serde(skip)]
     pub headings: Vec<&'static str>,
     /// What the first ratio is.
     #[serde(skip)]
     pub speedup_is: String,
-    /// How many targets were met, in a sentence.
+    /// How many targets were met, and what they are.
     #[serde(skip)]
     pub verdict: String,
 }
@@ -85,16 +92,26 @@ pub struct RowEntry {
     pub key: usize,
     pub label: String,
     /// The column, or `speedup`: of the second column over the first, or of cache-local IDs over
-    /// lowest-free; or `slowdown`: cache-local's time over that of indexing by CPU.
+    /// lowest-free; or `slowdown`: cache-local's time over that of indexing by CPU; or what was
+    /// observed.
     pub column: &'static str,
     /// The published number, if there is one.
     pub published: Option<f64>,
+    /// The standard deviation of a published run, if it was published; of a ratio: computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub published_sd: Option<f64>,
     /// The simulated one: throughputs are scaled.
     pub simulated: Band,
+    /// The standard deviation of the simulated ones over seeds, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub simulated_sd: Option<f64>,
     /// How far the simulated median is off, in percent of the published number.
     pub error_pct: Option<f64>,
     /// Whether that is within the target; `null` where there is none.
     pub pass: Option<bool>,
+    /// If it is not: whether the simulated number is the better one. `null` for observations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub too_good: Option<bool>,
     /// What we believe is not modelled, if it is not within the target.
     pub note: String,
     /// Which IDs the policy gave out.
@@ -106,46 +123,76 @@ impl TableEntry {
     /// Of all samples of a plan, in order.
     pub fn new(plan: &Plan, variants: &[Variant], samples: &[Sample]) -> Self {
         let table = &plan.table;
-        let measured = |samples: &[Sample]| {
-            let band = Band::of(samples, |sample| plan.value(sample));
-            band.times(plan.unit())
+        let first = |published| {
+            let band = Band::of(&samples[..variants.len()], |sample| plan.value(sample));
+            over(published, band.times(plan.unit()).median)
         };
-        let first = |published| over(published, measured(&samples[..variants.len()]).median);
         let scale = plan.scale_to.map(first);
+        let times = plan.unit() * scale.unwrap_or(1.0);
 
         let mut rows = Vec::new();
         let mut speedups: Vec<Vec<f64>> = Vec::new();
         let runs: Vec<_> = samples
             .chunks(table.columns.len() * variants.len())
             .collect();
-        for row in &plan.rows {
+        for (number, row) in plan.rows.iter().enumerate() {
             let mut threads = plan.runs.iter().map(|(threads, _)| *threads);
             let run = threads.position(|threads| threads == row.threads);
             let run = runs[run.expect("every row is simulated")];
             let by_column: Vec<_> = run.chunks(variants.len()).collect();
             for (index, (name, _)) in table.columns.iter().enumerate() {
-                let band = measured(by_column[index]).times(scale.unwrap_or(1.0));
-                let entry = RowEntry::new(plan, row, index, name, band);
-                let ids = ids(table.measure, by_column[index]);
-                rows.push(RowEntry { ids, ..entry });
+                let value = |sample| (sample, times * plan.value(sample));
+                let values: Vec<_> = by_column[index].iter().map(value).collect();
+                let mut entry = RowEntry::new(row, index, name, &values);
+                // The scale makes this one fit.
+                let is_forced = scale.is_some() && number == 0 && index == 0;
+                if !is_forced {
+                    let small_is_good = matches!(table.measure, Measure::Bursts);
+                    entry.judge(small_is_good, number_is_met);
+                }
+                entry.ids = ids(table.measure, by_column[index]);
+                rows.push(entry);
             }
             for (index, ratio) in (table.columns.len()..).zip(table.ratios) {
                 let pairs = by_column[ratio.of].iter().zip(by_column[ratio.by]);
-                if index == table.columns.len() && row.threads >= plan.from_threads {
+                if index == table.columns.len() && row.threads >= MANY_THREADS {
                     let drawn = pairs.clone().filter(|(a, _)| a.variant.draw.is_some());
                     let ratios = drawn.map(|(a, b)| over(plan.value(a), plan.value(b)));
                     speedups.push(ratios.collect());
                 }
                 let ratios = pairs.map(|(a, b)| (a, over(plan.value(a), plan.value(b))));
-                let band = Band::of_pairs(ratios);
-                rows.push(RowEntry::new(plan, row, index, ratio.name, band));
+                let mut entry = RowEntry::new(row, index, ratio.name, &ratios.collect::<Vec<_>>());
+                let deviation = entry.published_sd;
+                entry.judge(ratio.small_is_good, |published, simulated| {
+                    ratio_is_met(published, deviation, simulated)
+                });
+                rows.push(entry);
             }
         }
+        for entry in &mut rows {
+            if entry.pass == Some(false) {
+                let row = plan.rows.iter().find(|row| row.label == entry.label);
+                entry.note = row.map(|row| row.note.clone()).unwrap_or_default();
+            }
+        }
+        let observed = table.observed.iter().filter_map(|observed| {
+            let run = plan.runs.iter().position(|run| run.0 == observed.threads);
+            let row = plan.rows.iter().find(|row| row.threads == observed.threads);
+            let samples = runs[run?].chunks(variants.len()).nth(observed.column)?;
+            Some(RowEntry::observed(observed, row?, samples))
+        });
+        let observed: Vec<_> = observed.collect();
         let locks = plan.locks.iter().map(LockEntry::new);
         let columns: Vec<_> = table.columns.iter().map(|(name, _)| *name).collect();
         let ratios = table.ratios.iter().map(|ratio| ratio.heading);
-        let targets = rows.iter().filter(|row| row.pass.is_some()).count();
-        let met = rows.iter().filter(|row| row.pass == Some(true)).count();
+        let mut passes: BTreeMap<(usize, &str), bool> = BTreeMap::new();
+        for entry in rows.iter().chain(&observed) {
+            if let Some(pass) = entry.pass {
+                *passes.entry((entry.key, entry.column)).or_insert(true) &= pass;
+            }
+        }
+        let targets = passes.len();
+        let met = passes.values().filter(|pass| **pass).count();
         let (of, by) = (table.ratios[0].of, table.ratios[0].by);
         Self {
             table: table.name,
@@ -154,10 +201,6 @@ impl TableEntry {
             workload: WorkloadEntry::new(&plan.workload, plan.runs[0].1),
             seconds: plan.seconds,
             row_key: table.key,
-            judged: match table.judged {
-                Judged::Numbers => "numbers",
-                Judged::Direction => "direction",
-            },
             locks: columns.iter().copied().zip(locks).collect(),
             unit: table.unit,
             variants: variants.to_vec(),
@@ -166,9 +209,10 @@ impl TableEntry {
             targets,
             met,
             rows,
+            observed,
             headings: columns.iter().copied().chain(ratios).collect(),
             speedup_is: format!("{} over {}", columns[of], columns[by]),
-            verdict: format!("{met} of {targets} {}", plan.targets_are),
+            verdict: format!("{met} of {targets} {TARGETS}"),
             columns,
         }
     }
@@ -180,27 +224,68 @@ impl TableEntry {
 }
 
 impl RowEntry {
-    fn new(plan: &Plan, row: &Row, index: usize, column: &'static str, simulated: Band) -> Self {
+    /// A number without a target: its values, each with the sample that it is of.
+    fn new(row: &Row, index: usize, column: &'static str, values: &[(&Sample, f64)]) -> Self {
         let published = row.published[index];
-        let pass = plan.targets[index].is_met(published, simulated.median);
-        let pass = pass.filter(|_| row.threads >= plan.from_threads);
-        let is_missed = pass == Some(false);
+        let simulated = Band::of_pairs(values.iter().copied());
+        let usual = values.iter().filter(|(sample, _)| sample.is_usual());
         Self {
             key: row.threads,
             label: row.label.clone(),
             column,
             published,
+            published_sd: row.deviations[index],
             simulated,
+            simulated_sd: deviation(usual.map(|(_, value)| *value)),
             error_pct: published.map(|published| error_pct(published, simulated.median)),
-            pass,
-            note: if is_missed {
-                row.note.clone()
-            } else {
-                Default::default()
-            },
+            pass: None,
+            too_good: None,
+            note: String::new(),
             ids: None,
         }
     }
+
+    /// Something that was observed in a run, with a target.
+    fn observed(observed: &Observed, row: &Row, samples: &[Sample]) -> Self {
+        let row = Row {
+            published: vec![Some(observed.published)],
+            deviations: vec![None],
+            ..row.clone()
+        };
+        let count = |sample: &Sample, name: &str| sample.observed.get(name).copied().unwrap_or(0.0);
+        let value = |sample: &Sample| match observed.by {
+            Some(by) => over(count(sample, observed.of), count(sample, by)),
+            None => count(sample, observed.of),
+        };
+        let values: Vec<_> = samples.iter().map(|s| (s, value(s))).collect();
+        let mut entry = RowEntry::new(&row, 0, observed.name, &values);
+        entry.judge(false, number_is_met);
+        // Neither way is the better one.
+        entry.too_good = None;
+        if entry.pass == Some(false) {
+            entry.note.clone_from(&row.note);
+        }
+        entry
+    }
+
+    /// Gives it a target, if it was published.
+    fn judge(&mut self, small_is_good: bool, is_met: impl Fn(f64, f64) -> bool) {
+        let simulated = self.simulated.median;
+        self.pass = self.published.map(|published| is_met(published, simulated));
+        self.too_good = self
+            .published
+            .filter(|_| self.pass == Some(false))
+            .map(|published| (simulated > published) != small_is_good);
+    }
+}
+
+/// The standard deviation of a sample of at least two.
+fn deviation(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<_> = values.collect();
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (values.len() > 1).then(|| (squares / (n - 1.0)).sqrt())
 }
 
 /// Every assumed number with the mean of its rank correlations, the strongest first. `speedups`: of

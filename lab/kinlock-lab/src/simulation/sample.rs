@@ -35,6 +35,9 @@ pub struct Sample {
     pub traffic: Traffic,
     /// What the library's locks counted.
     pub counters: BTreeMap<String, u64>,
+    /// What the lock has counted itself, with the warm-up; only some of the laboratory's do.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub observed: BTreeMap<String, f64>,
     /// What was done under concurrency IDs, by phase of the workload; none for locks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<IdUse>,
@@ -111,6 +114,11 @@ impl Sample {
             traffic: outcome.traffic,
             counters: counters
                 .map(|&(event, count)| (event.name().to_owned(), count))
+                .collect(),
+            observed: outcome
+                .observed
+                .iter()
+                .map(|&(name, count)| (name.to_owned(), count))
                 .collect(),
             ids: outcome.bursts.iter().map(IdUse::of).collect(),
             waited: outcome.waited.clone(),

@@ -1,11 +1,11 @@
 //! Delayed invalidation, for the workload `invalidation`. No locks, but a section is begun and
 //! ended where a lock is taken and released.
 
-use super::{Kind, Lock};
+use super::{Kind, Lock, observed};
 use crate::platform::{Sim, SimU32, SimU64};
 use crate::world::{compute, with};
 use kinlock_core::config::Tuning;
-use kinlock_core::platform::{Atomic, Ordering::*, Platform};
+use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
 use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
 use kinlock_invalidation::raw::{
     Backend, Config, Domain, Exclusion, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
@@ -62,6 +62,20 @@ impl<B: Backend<Sim>> Lock for Invalidation<B> {
 
     fn unlock(&self, me: usize) {
         self.0.end(me as u16 + 1);
+    }
+
+    fn wait_for_sections(&self) {
+        self.0.wait(self.0.newest(), NEVER);
+    }
+
+    fn observed(&self) -> Vec<(&'static str, f64)> {
+        let tally = self.0.tally();
+        let counts = [
+            (observed::BEGIN_RESTARTS, tally.begin_restarts),
+            (observed::END_RESTARTS, tally.end_restarts),
+            (observed::LONGEST_QUEUE, tally.longest_queue),
+        ];
+        counts.map(|(name, count)| (name, count as f64)).to_vec()
     }
 }
 

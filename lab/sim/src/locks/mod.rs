@@ -33,6 +33,29 @@ pub trait Lock {
     fn unlock_read(&self, me: usize) {
         self.unlock(me);
     }
+
+    /// Waits until the sections of delayed invalidation that are open now have ended. A lock has
+    /// none.
+    fn wait_for_sections(&self) {}
+
+    /// What it has counted in the whole run, by its [name](observed).
+    fn observed(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+}
+
+/// What locks and backends count, as reports call it.
+pub mod observed {
+    /// Time that spinners spent in a queue, in nanoseconds.
+    pub const QUEUED: &str = "queued_ns";
+    /// Time that spinners at the head of a queue spent at the word, in nanoseconds.
+    pub const POLLED: &str = "polled_ns";
+    /// How many times the begin of a section of delayed invalidation started over.
+    pub const BEGIN_RESTARTS: &str = "begin_restarts";
+    /// How many times an end did.
+    pub const END_RESTARTS: &str = "end_restarts";
+    /// The most sections that were seen open at a time.
+    pub const LONGEST_QUEUE: &str = "longest_queue";
 }
 
 /// A kind of lock.
@@ -76,6 +99,11 @@ const SPINLOCKS: &[Kind] = &[
         "cna-v10",
         native::place_cna,
         "the same with v10 of CNA: full scan, limit of 2^16 hand-offs, modelled step by step",
+    ),
+    Kind::new(
+        "cna-v10-limited",
+        native::place_cna_limited,
+        "the same, and a scan looks at 8 waiters at most once the lock is free",
     ),
     Kind::new(
         "cna",

@@ -48,6 +48,8 @@ const GO: u32 = 1;
 /// The lock; `NUMA`: the NUMA-aware one.
 struct Native<const NUMA: bool> {
     word: SimU32,
+    /// Whether scans look at few waiters once the lock is free.
+    limited: bool,
     nodes: &'static [Node],
 }
 
@@ -69,11 +71,15 @@ fn name(me: usize) -> u32 {
 }
 
 pub(super) fn place_fifo(threads: usize) -> &'static dyn Lock {
-    crate::place(Native::<false>::new(threads))
+    crate::place(Native::<false>::new(threads, false))
 }
 
 pub(super) fn place_cna(threads: usize) -> &'static dyn Lock {
-    crate::place(Native::<true>::new(threads))
+    crate::place(Native::<true>::new(threads, false))
+}
+
+pub(super) fn place_cna_limited(threads: usize) -> &'static dyn Lock {
+    crate::place(Native::<true>::new(threads, true))
 }
 
 impl<const NUMA: bool> Lock for Native<NUMA> {
@@ -89,7 +95,7 @@ impl<const NUMA: bool> Lock for Native<NUMA> {
 }
 
 impl<const NUMA: bool> Native<NUMA> {
-    fn new(threads: usize) -> Self {
+    fn new(threads: usize, limited: bool) -> Self {
         let node = |_| Node {
             flag: SimU32::new(WAIT),
             next: SimU32::new(0),
@@ -98,6 +104,7 @@ impl<const NUMA: bool> Native<NUMA> {
         };
         Native {
             word: SimU32::new(0),
+            limited,
             nodes: crate::place_slice(threads, node),
         }
     }

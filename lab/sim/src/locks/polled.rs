@@ -4,9 +4,11 @@
 //! long as the holder runs.
 
 use super::osq::{CpuNumber, Osq};
-use super::{Kind, Lock};
+use super::{Kind, Lock, observed};
 use crate::platform::{Sim, SimU8, SimU32};
+use crate::world::with;
 use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
+use std::cell::Cell;
 
 /// All polled mutexes.
 pub(super) const ALL: &[Kind] = &[
@@ -45,6 +47,8 @@ const HELD: u8 = 1;
 struct Polled {
     locked: SimU8,
     queue: Option<Osq>,
+    /// How many cycles spinners have spent in the queue, and how many at its head.
+    spent: [Cell<u64>; 2],
 }
 
 impl Polled {
@@ -52,6 +56,7 @@ impl Polled {
         Polled {
             locked: SimU8::new(FREE),
             queue,
+            spent: Default::default(),
         }
     }
 
@@ -68,12 +73,26 @@ impl Polled {
         let Some(queue) = &self.queue else {
             return self.poll(until);
         };
-        if !queue.join(me, until) {
+        let came = with(|w| w.now());
+        let is_head = queue.join(me, until);
+        let queued = with(|w| w.now());
+        self.spent[0].update(|sum| sum + queued - came);
+        if !is_head {
             return false;
         }
         let taken = self.poll(until);
+        self.spent[1].update(|sum| sum + with(|w| w.now()) - queued);
         queue.leave(me);
         taken
+    }
+
+    fn observed(&self) -> Vec<(&'static str, f64)> {
+        let nanos = |cycles: &Cell<u64>| with(|w| w.costs().nanos(cycles.get()));
+        let [queued, polled] = self.spent.each_ref().map(nanos);
+        match self.queue {
+            Some(_) => vec![(observed::QUEUED, queued), (observed::POLLED, polled)],
+            None => Vec::new(),
+        }
     }
 
     /// Waits until the word is free, looks at it again, and only then tries to take it.
@@ -131,6 +150,10 @@ impl Lock for Owned {
         self.owner.store(0, Relaxed);
         self.mutex.unlock();
     }
+
+    fn observed(&self) -> Vec<(&'static str, f64)> {
+        self.mutex.observed()
+    }
 }
 
 /// A mutex whose waiters give up now and then, and start again from the end of the queue. So they
@@ -155,5 +178,9 @@ impl Lock for Impatient {
 
     fn unlock(&self, _: usize) {
         self.0.unlock();
+    }
+
+    fn observed(&self) -> Vec<(&'static str, f64)> {
+        self.0.observed()
     }
 }

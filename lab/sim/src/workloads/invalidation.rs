@@ -9,13 +9,13 @@ use super::{Body, Constant, Kind, Metered, work};
 use crate::world::Placement;
 use std::rc::Rc;
 
-const OUTSIDE: Constant = Constant::fitted(
+pub(super) const OUTSIDE: Constant = Constant::fitted(
     2_087.0,
     "private work outside the section",
     "column `mutex`, one process: 429,339 operations a second, 2,329 ns each, less the section and \
      what beginning and ending it takes",
 );
-const INSIDE: Constant = Constant::assumed(
+pub(super) const INSIDE: Constant = Constant::assumed(
     200.0,
     "work within the section",
     "64 entries of a page directory are looked at, each for 2 MB: some nanoseconds each",

@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use kinlock_core::platform::Platform;
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::rc::Rc;
 
 /// The meter of a run.
@@ -24,6 +25,7 @@ pub struct Metered {
 
 impl Metered {
     pub(crate) fn new(lock: &'static dyn Lock, meter: SharedMeter) -> Self {
+        meter.borrow_mut().locks.0.push(lock);
         Metered {
             lock,
             meter,
@@ -36,6 +38,18 @@ impl Metered {
         let since = with(|w| w.now());
         self.lock.lock(me);
         with(|w| w.trace_acquired(since));
+        self.acquired(me, since, false);
+    }
+
+    /// Begins a section, and does not measure how long that takes.
+    pub(super) fn begin(&self, me: usize) {
+        self.lock.lock(me);
+    }
+
+    /// Waits until the sections that are open now have ended.
+    pub(super) fn wait_for_sections(&self, me: usize) {
+        let since = with(|w| w.now());
+        self.lock.wait_for_sections();
         self.acquired(me, since, false);
     }
 
@@ -77,10 +91,21 @@ pub struct Meter {
     pub(crate) acquisitions: u64,
     pub(crate) bursts: Vec<Bursts>,
     pub(crate) waited: Vec<Waited>,
+    locks: Locks,
     /// What the world had counted when the warm-up was over.
     warm_up: Option<(Traffic, [u64; COUNTED])>,
     start: u64,
     end: u64,
+}
+
+/// The locks under test.
+#[derive(Default)]
+struct Locks(Vec<&'static dyn Lock>);
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} locks", self.0.len())
+    }
 }
 
 /// Acquisitions by the holder before.
@@ -105,6 +130,7 @@ impl Meter {
             acquisitions: 0,
             bursts: Vec::new(),
             waited: Vec::new(),
+            locks: Locks::default(),
             warm_up: None,
             start,
             end,
@@ -119,6 +145,18 @@ impl Meter {
                 self.per_thread[me] += ops;
             }
         }
+    }
+
+    /// What the locks have counted, all together.
+    pub(crate) fn observed(&self) -> Vec<(&'static str, f64)> {
+        let mut sums: Vec<(&'static str, f64)> = Vec::new();
+        for (name, count) in self.locks.0.iter().flat_map(|lock| lock.observed()) {
+            match sums.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum += count,
+                None => sums.push((name, count)),
+            }
+        }
+        sums
     }
 
     /// Remembers what the world had counted in the warm-up, at the first call.

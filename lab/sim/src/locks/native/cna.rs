@@ -3,11 +3,14 @@
 //! Those set aside form a circle: the last one's `next` is the first. The head's flag names the
 //! last one, so the lock has no memory of its own for them.
 
-use super::{GO, LOCKED, Native, Node, name};
+use super::{GO, LOCKED, LOCKED_BYTE, Native, Node, name};
 use kinlock_core::platform::{Atomic, Ordering::*};
 
 /// Hand-offs within a NUMA node after which those set aside get their turn.
 const LIMIT: u32 = 1 << 16;
+
+/// How many waiters a limited scan looks at when the lock is free, or was when the head took it.
+const MOST_WHEN_FREE: u32 = 8;
 
 /// What the scan at becoming head has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,16 +31,26 @@ impl<const NUMA: bool> Native<NUMA> {
         if self.nodes[me].run.load(Relaxed) == LIMIT {
             return Scan::Limit;
         }
-        self.scan(me, name(me))
+        self.scan(me, name(me), u32::MAX)
     }
 
     /// Looks for a waiter of the NUMA node behind `from`. Sets aside all before it, if it is found.
-    /// The processor predicts how the walk ends, and so waits for none of its loads.
-    fn scan(&self, me: usize, from: u32) -> Scan {
+    /// The processor predicts how the walk ends, and so waits for none of its loads. A limited scan
+    /// looks at `most` waiters, and at no more than [`MOST_WHEN_FREE`] once the lock is free.
+    fn scan(&self, me: usize, from: u32, mut most: u32) -> Scan {
         let node = &self.nodes[me];
         let domain = node.domain.load(Relaxed);
         let mut last = from;
         loop {
+            if self.limited {
+                if most > MOST_WHEN_FREE && self.word.load_ahead(Relaxed) & LOCKED_BYTE == 0 {
+                    most = MOST_WHEN_FREE;
+                }
+                if most == 0 {
+                    return Scan::NobodyUpTo(last);
+                }
+                most -= 1;
+            }
             let candidate = self.node(last).next.load_ahead(Acquire);
             if candidate == 0 {
                 return Scan::NobodyUpTo(last);
@@ -93,7 +106,7 @@ impl<const NUMA: bool> Native<NUMA> {
     pub(super) fn pass_to_kin(&self, me: usize, next: u32, scan: Scan) {
         let node = &self.nodes[me];
         let scan = match scan {
-            Scan::NobodyUpTo(last) => self.scan(me, last),
+            Scan::NobodyUpTo(last) => self.scan(me, last, MOST_WHEN_FREE),
             found => found,
         };
         let aside = node.flag.load(Relaxed);

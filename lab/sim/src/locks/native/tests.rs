@@ -34,7 +34,7 @@ fn play_with<const NUMA: bool>(
         factors: Vec::new(),
         trace: None,
     };
-    let prepare = || -> &'static Native<NUMA> { place(Native::new(nodes)) };
+    let prepare = || -> &'static Native<NUMA> { place(Native::new(nodes, false)) };
     let body = move |lock: &&'static Native<NUMA>, me| body(lock, me);
     let (_, ended, ()) = run(&setup, prepare, body, |_, _| ());
     ended.expect("all threads end");
