@@ -29,7 +29,10 @@ WORKLOADS = [
     ("two threads that wake each other (`Condvar`)", "pingpong", (2,)),
 ]
 GRID_THREADS = (2, 16, 64)
-SIMULATED = [("locktorture", "cna-locktorture.csv", (4, 16, 72))]
+SIMULATED = [
+    ("locktorture", "cna-locktorture.csv", (1, 2, 4, 16, 72)),
+    ("lock2", "cna-lock2.csv", (1, 2, 4, 16, 72)),
+]
 SIMULATED_LOCKS = ["qspinlock", "cna-v10", "cna"]
 # Programs that contend first.
 PROGRAMS = [
@@ -262,6 +265,7 @@ def simulated(path, machine, runs):
         f"**Simulated**, not measured: {machine['about']} ({link(path)}).",
         "Operations per microsecond, longest wait. The last two columns compare the simulated ratio of CNA v10 to",
         "the kernel's lock with the published one, measured on such a machine in 2020.",
+        "[All published tables](docs/results/published/README.md) beside simulated ones.",
     ]
     heads = ["workload", "threads", "kernel's lock (model)", "CNA v10 (model)", "kinlock's CNA"]
     lines += table(*heads, "ratio, simulated", "ratio, published")
