@@ -128,11 +128,7 @@ fi
 
 [ $# -gt 0 ] || set -- "${all[@]}"
 cache=${KINLOCK_CACHE:-$HOME/.cache/kinlock-glibc}
-# Of what this machine installs packages from, the first that is Debian's.
-own_mirror() { apt-get indextargets --format '$(REPO_URI) $(ORIGIN)' | sed -n '/security/! s/ Debian$//p' | head -1; }
-mirror=${KINLOCK_MIRROR:-$(own_mirror)}
-[ -n "$mirror" ] || fail "this machine has no packages of Debian's: say where they are by KINLOCK_MIRROR"
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+. ci/lib/debian.sh
 for tool in apt-get dpkg-deb cc javac chroot unshare; do
     command -v "$tool" >/dev/null || fail "$tool is missing; ci/install.sh installs what it can"
 done
@@ -142,27 +138,17 @@ fetch() {
     local release=$1 to=$cache/$1 state package wanted=("${packages[@]}")
     [ "$release" != "${all[0]}" ] || wanted+=("${of_oldest[@]}")
     [ "$(cat "$to/packages" 2>/dev/null)" != "${wanted[*]}" ] || return 0
-    [ -f "$keyring" ] || fail "$keyring is missing: install debian-archive-keyring"
     echo "fetching $release"
     rm -rf "$to"
     state=$to.state
-    mkdir -p "$to"/{usr/{bin,sbin,lib,lib64},proc,dev,t,tmp,etc} "$state"/{lists,archives}/partial
-    : >"$state/status"
-    echo "deb [arch=amd64 signed-by=$keyring] $mirror $release main" >"$state/sources"
-    local apt=(apt-get -qq -o Dir::Etc::SourceList="$state/sources" -o Dir::Etc::SourceParts=/dev/null
-        -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null
-        -o Dir::State="$state" -o Dir::State::status="$state/status" -o Dir::Cache="$state"
-        -o APT::Architecture=amd64 -o APT::Architectures=amd64 -o APT::Sandbox::User=root -o Acquire::Retries=3
-        -o Acquire::Languages=none)
-    "${apt[@]}" update >&2 && "${apt[@]}" -y --no-install-recommends --download-only install "${wanted[@]}" >&2 ||
+    mkdir -p "$to"/{usr/{bin,sbin,lib,lib64},proc,dev,t,tmp,etc}
+    debian_lists "$release" amd64 "$state"
+    apt-get "${apt[@]}" -y --no-install-recommends --download-only install "${wanted[@]}" >&2 ||
         fail "cannot download the packages of $release from $mirror"
     for folder in bin sbin lib lib64; do
         ln -s "usr/$folder" "$to/$folder"
     done
-    for package in "$state"/archives/*.deb; do
-        # Older releases have /bin and /lib as folders of their own.
-        dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink --no-same-owner -C "$to"
-    done
+    debian_unpack "$state"/archives/*.deb "$to"
     # So that they lead to the same outside of the root, for the compiler.
     find "$to" -type l -lname '/*' | while read -r package; do
         ln -sfn --relative "$to$(readlink "$package")" "$package"

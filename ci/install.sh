@@ -44,6 +44,9 @@ for package in musl-tools libc6-dev-i386 "lib32gcc-$(cc -dumpversion | cut -d. -
 done
 need debian-archive-keyring "ci/glibc.sh will fail" \
     test -f /usr/share/keyrings/debian-archive-keyring.gpg
+for program in qemu-system-x86:qemu-system-x86_64 qemu-system-arm:qemu-system-aarch64 cpio; do
+    need "${program%%:*}" "ci/systems.sh will fail" command -v "${program##*:}"
+done
 for program in kyotocabinet-utils:kccachetest rocksdb-tools:db_bench sysbench redis-server zstd \
     stress-ng memcached libmemcached-tools:memcslap openjdk-17-jdk-headless:javac; do
     need "${program%%:*}" "ci/programs.sh will not run it" command -v "${program##*:}"
@@ -53,6 +56,8 @@ rustup component add rustfmt clippy >/dev/null 2>&1 ||
     missing "rustfmt, clippy" "ci/fmt.sh and ci/clippy.sh will fail"
 rustup target add aarch64-unknown-linux-gnu x86_64-unknown-none >/dev/null 2>&1 ||
     missing "the aarch64 and bare-metal targets" "ci/features.sh will fail"
+rustup target add x86_64-unknown-linux-musl >/dev/null 2>&1 ||
+    missing "the target for musl" "the row musl of ci/systems.sh will fail"
 msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 rustup toolchain list | grep -q "^$msrv" ||
     rustup toolchain install "$msrv" --profile minimal >/dev/null 2>&1 ||
