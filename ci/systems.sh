@@ -256,34 +256,40 @@ END
 }
 
 boot() {
-    local architecture=$1 flavour=$4 name=$5 log=$work/$row.log shape emulator console got failures=0
+    local architecture=$1 name=$5 log=$work/$row.log shape emulator command console got failures=0
     case $architecture in
     amd64)
-        emulator=(qemu-system-x86_64)
+        command=(qemu-system-x86_64)
         if grep -qwE 'vmx|svm' /proc/cpuinfo && [ -w /dev/kvm ]; then
-            emulator+=(-accel kvm -cpu host)
+            command+=(-accel kvm -cpu host)
         else
-            emulator+=(-accel tcg,thread=multi -cpu max)
+            command+=(-accel tcg,thread=multi -cpu max)
         fi
         console=ttyS0
         ;;
     arm64)
-        emulator=(qemu-system-aarch64 -machine virt,gic-version=3 -accel "tcg,thread=multi" -cpu max,pauth-impdef=on)
+        command=(qemu-system-aarch64 -machine virt,gic-version=3 -accel "tcg,thread=multi" -cpu max,pauth-impdef=on)
         console=ttyAMA0
         ;;
     esac
-    need "${emulator[0]}" cpio python3
+    need "${command[0]}" cpio python3
     kernel "${@:1:4}"
     libraries_of "$architecture"
     build "$architecture"
     initramfs "$architecture" "$name" "$work/initrd"
     machine "$name"
-    timeout -k 5 900 "${emulator[@]}" "${shape[@]}" -nographic -no-reboot -nodefaults -serial stdio -net none \
+    timeout -k 5 900 "${command[@]}" "${shape[@]}" -nographic -no-reboot -nodefaults -serial stdio -net none \
         -kernel "$image" -initrd "$work/initrd" \
         -append "console=$console loglevel=3 panic=-1 mitigations=off tsc=nowatchdog" </dev/null \
         >"$log.raw" 2>&1 &
-    trap 'kill %1; exit 143' TERM
-    wait $! || true
+    emulator=$!
+    trap 'kill "$emulator"; exit 143' TERM
+    # Not every machine can switch itself off.
+    while kill -0 "$emulator" 2>/dev/null && ! grep -qa '^END' "$log.raw"; do
+        sleep 1
+    done
+    kill "$emulator" 2>/dev/null || true
+    wait "$emulator" || true
     tr -d '\r' <"$log.raw" >"$log"
     grep -aoE 'KERNEL .*|^(ok|FAILED|\|).*' "$log" | sed "s/^/  /" || true
     if ! grep -qax END "$log"; then

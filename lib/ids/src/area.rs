@@ -119,7 +119,7 @@ impl Area {
 
     /// The CPU on which the calling thread ran a moment ago; `None` if it is not registered.
     #[inline]
-    fn cpu(self) -> Option<u32> {
+    pub(super) fn cpu(self) -> Option<u32> {
         // SAFETY: invariant 1. The kernel writes it only while this thread does not run.
         let cpu = unsafe { self.address().add(at::CPU_ID).cast::<i32>().read_volatile() };
         u32::try_from(cpu).ok()
@@ -214,6 +214,11 @@ pub enum Unavailable {
     /// The kernel refuses the `membarrier` command that restarts sequences (Linux before 5.10, some
     /// sandboxes).
     Membarrier,
+    /// This version of the kernel is known not to restart a sequence whose thread is preempted
+    /// (Linux 6.19 and 7.0 on aarch64).
+    KnownKernel,
+    /// A sequence was preempted and went on: this kernel does not restart it.
+    NotRestarted,
     /// The architecture is neither x86-64 nor aarch64; no sequences are written for it.
     Architecture,
 }
@@ -231,6 +236,14 @@ impl core::fmt::Display for Unavailable {
             Unavailable::Membarrier => {
                 "restartable sequences cannot be restarted from outside: the kernel refuses \
                  membarrier"
+            }
+            Unavailable::KnownKernel => {
+                "restartable sequences are not restarted after a preemption by Linux 6.19 and 7.0 \
+                 on aarch64"
+            }
+            Unavailable::NotRestarted => {
+                "restartable sequences are not restarted by this kernel: one that was preempted \
+                 went on"
             }
             Unavailable::Architecture => {
                 "restartable sequences are written for x86-64 and aarch64 only"
@@ -250,8 +263,8 @@ const WRITTEN: bool = cfg!(all(
     not(miri)
 ));
 
-/// Whether the calling thread can use restartable sequences with a concurrency ID. Registers the
-/// thread if need be.
+/// Whether the calling thread can use restartable sequences with a concurrency ID, as far as the
+/// kernel says. Registers the thread if need be.
 pub(super) fn available() -> Result<(), Unavailable> {
     if !WRITTEN {
         return Err(Unavailable::Architecture);

@@ -11,6 +11,7 @@ use super::ending;
 use super::error::{BuildError, EnterError};
 use super::leased::{self, Leased};
 use super::sequence::Slots;
+use super::trial;
 use crate::raw::{MAX_IDS, Policy};
 
 /// How a thread gets its ID; see [the two backends](super#two-backends).
@@ -37,7 +38,8 @@ impl Backend {
     }
 
     /// Whether kernel, C library and process support this backend. Asks on behalf of the calling
-    /// thread.
+    /// thread. The first call in a process that may use restartable sequences
+    /// [tries](super::sequence#a-trial-before-the-first-use) whether the kernel restarts them.
     ///
     /// # Errors
     ///
@@ -46,9 +48,19 @@ impl Backend {
         match self {
             Backend::Restartable => {
                 ending::prepare();
-                area::available()
+                trial::available()
             }
             Backend::Lease => Ok(()),
+        }
+    }
+
+    /// Whether a trial in this process has shown that the backend works, not only that the kernel
+    /// offers it. Leases need no trial. A trial shows nothing if the process can have no other
+    /// thread for it, or if that thread did not get the CPU in time.
+    pub fn tried(self) -> bool {
+        match self {
+            Backend::Restartable => self.available().is_ok() && trial::has_shown(),
+            Backend::Lease => true,
         }
     }
 }
@@ -183,13 +195,13 @@ impl Builder {
         match self.backend {
             Some(Backend::Lease) => self.leases(),
             Some(Backend::Restartable) => {
-                area::available().map_err(BuildError::Unavailable)?;
+                trial::available().map_err(BuildError::Unavailable)?;
                 if wants_leases {
                     return Err(BuildError::KernelDecides);
                 }
                 Ok(Domain::restartable())
             }
-            None if wants_leases || area::available().is_err() => self.leases(),
+            None if wants_leases || trial::available().is_err() => self.leases(),
             None => Ok(Domain::restartable()),
         }
     }

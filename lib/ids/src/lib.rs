@@ -111,6 +111,7 @@ mod ring;
 pub mod sequence;
 mod stack;
 mod thread;
+mod trial;
 
 pub use crate::raw::Policy;
 pub use area::Unavailable;

@@ -30,6 +30,23 @@
 //! list reads the gate first. Sequences that start later see it closed and do nothing, and no
 //! sequence that saw it open is still under way.
 //!
+//! # A trial before the first use
+//!
+//! All this rests on the kernel. Linux 6.19 and 7.0 on aarch64 let a sequence go on whose thread
+//! was preempted by another one of the same CPU; counters would lose additions silently. So these
+//! kernels are refused, and under any other a process that first asks for restartable sequences
+//! tries one: it waits inside a sequence until a helper thread has run on its CPU, and then must
+//! have started again. If it has not, there are leases instead
+//! ([`Unavailable::NotRestarted`](super::Unavailable)).
+//!
+//! The trial takes the start and the end of a thread and a sleep of 50 us, and at most 100 ms where
+//! the CPU is busy with others. If the helper did not run in that time, or there can be none,
+//! nothing is shown and sequences are used as the kernel offers them;
+//! [`Backend::tried`](super::Backend::tried) tells. The affinity of the calling thread stays as it
+//! is, and its signals wait meanwhile. A seccomp filter that *kills* a process which makes a
+//! thread, or calls `sched_setaffinity` for itself, must be installed after the first domain is
+//! built; one that refuses the call does no harm.
+//!
 //! # Requirements, and what ensures them
 //!
 //! * The commit is the last instruction before the end. Each sequence is one block of assembly, so
@@ -327,3 +344,15 @@ impl Moved {
 }
 
 const _: () = assert!(REFUSED > CLOSED);
+
+/// What happened to a sequence that waited to be preempted.
+#[repr(C)]
+#[derive(Default, Debug)]
+pub(super) struct Trace {
+    /// How often it started.
+    pub(super) starts: u32,
+    /// How often it went on to its commit after the word that it watched had changed.
+    pub(super) commits: u32,
+    /// The value of that word at the beginning.
+    pub(super) seen: u32,
+}

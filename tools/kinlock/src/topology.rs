@@ -7,6 +7,7 @@ use kinlock_cli::machine::Machine as Host;
 use kinlock_cli::outcome::Outcome;
 use kinlock_cli::report::write::Outputs;
 use kinlock_cli::report::write_json;
+use kinlock_ids::Backend;
 use kinlock_linux::config::{self, Decision, Tuning};
 use kinlock_linux::topology::{self, Cpu, DomainKind, Features, Node, Topology};
 use kinlock_measure::machine::{Machine, MachineEntry, Origin, Parameter};
@@ -169,6 +170,10 @@ impl Found {
                 "rseq_feature_size": features.rseq_feature_size,
                 "node_id": features.node_id,
                 "mm_cid": features.mm_cid,
+                "restartable_sequences": restartable().map_or_else(
+                    |why| json!({ "used": false, "reason": why }),
+                    |how| json!({ "used": true, "reason": how }),
+                ),
                 "membarrier_private_expedited": features.membarrier_private_expedited,
                 "futex": features.futex,
                 "futex_waitv": features.futex_waitv,
@@ -253,6 +258,17 @@ fn distances(nodes: &[Node]) -> String {
     table.to_string()
 }
 
+/// How it is known that restartable sequences work, or why they are not used.
+fn restartable() -> Result<String, String> {
+    match Backend::Restartable.available() {
+        Err(why) => Err(why.to_string()),
+        Ok(()) if Backend::Restartable.tried() => {
+            Ok("IDs without leases; one that was preempted has started again".to_owned())
+        }
+        Ok(()) => Ok("IDs without leases; not tried, as none could be preempted".to_owned()),
+    }
+}
+
 fn features(found: &Features) -> String {
     let size = found.rseq_feature_size;
     let size = format!("the CPU number without a call; {size} bytes are live");
@@ -271,6 +287,9 @@ fn features(found: &Features) -> String {
         "the NUMA node without a call",
     );
     add("rseq mm_cid", found.mm_cid, "cache-local concurrency IDs");
+    let restartable = restartable();
+    let (Ok(why) | Err(why)) = &restartable;
+    add("rseq sequences", restartable.is_ok(), why);
     add("membarrier", found.membarrier_private_expedited, membarrier);
     add("futex", found.futex, "parking of waiters");
     add(

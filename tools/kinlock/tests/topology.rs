@@ -69,8 +69,9 @@ fn json_has_the_promised_fields() {
     let features = &report["features"];
     has(
         features,
-        "rseq rseq_feature_size node_id mm_cid futex_waitv futex2",
+        "rseq rseq_feature_size node_id mm_cid restartable_sequences futex_waitv futex2",
     );
+    has(&features["restartable_sequences"], "used reason");
 }
 
 #[test]

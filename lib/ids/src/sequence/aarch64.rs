@@ -5,11 +5,13 @@
 //! thread sees yet.
 
 use core::arch::asm;
-use core::ptr::NonNull;
+use core::mem::offset_of;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::AtomicU32;
 
 use super::{
     CLOSED, DEPTH, END, Element, FIRST, GATE, HEAD, Knobs, Moved, NEXT, Node, OutOfRange, Popped,
-    Pushed, REFUSED, Slots, in_range,
+    Pushed, REFUSED, Slots, Trace, in_range,
 };
 use crate::area::{Area, SIGNATURE, at};
 use crate::defect::Probe;
@@ -339,4 +341,68 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize, const NEAR: 
     }
     value.take(operand);
     Moved::of(in_range(slot), place)
+}
+
+/// Waits inside a sequence until the word at `watched` changes, for `turns` turns of a loop at
+/// most, if the thread runs on the CPU `cpu`. A sequence that starts again ends at once. If the
+/// word has changed and the sequence still goes on, it commits.
+///
+/// # Safety
+///
+/// Invariant 1.
+#[inline(never)]
+pub(in super::super) unsafe fn wait<P: Probe>(
+    area: Area,
+    cpu: u32,
+    watched: &AtomicU32,
+    turns: u32,
+    trace: &mut Trace,
+) -> Result<(), OutOfRange> {
+    let slot: *mut u8;
+    // The address of a slot is computed and not used.
+    let slots = &Slots {
+        base: NonNull::dangling(),
+        shift: 0,
+        limit: u32::MAX,
+    };
+    // SAFETY: invariant 1, by the caller. Only `trace` is written, and only by this thread.
+    unsafe {
+        sequence!(P, area, slots, [
+            "ldr {seen:w}, [{trace}, #{starts}]",
+            "add {seen:w}, {seen:w}, #1",
+            "str {seen:w}, [{trace}, #{starts}]",
+            "cmp {seen:w}, #1",
+            "b.ne 33f",
+            "ldr {seen:w}, [{area}, #{at_cpu_id}]",
+            "cmp {seen:w}, {cpu:w}",
+            "b.ne 33f",
+            "ldr {seen:w}, [{watched}]",
+            "str {seen:w}, [{trace}, #{at_seen}]",
+            "86:",
+            "yield",
+            "ldr {now:w}, [{watched}]",
+            "cmp {now:w}, {seen:w}",
+            "b.ne 87f",
+            "subs {turns:w}, {turns:w}, #1",
+            "b.ne 86b",
+            "b 33f",
+            "87:",
+            "ldr {now:w}, [{trace}, #{commits}]",
+            "add {now:w}, {now:w}, #1",
+        ], [
+            "str {now:w}, [{trace}, #{commits}]",
+        ], slot,
+            starts = const offset_of!(Trace, starts),
+            at_seen = const offset_of!(Trace, seen),
+            commits = const offset_of!(Trace, commits),
+            trace = in(reg) ptr::from_mut(trace),
+            watched = in(reg) watched.as_ptr(),
+            cpu = in(reg) cpu,
+            // Changed, but a sequence that starts again does not come to it.
+            turns = inout(reg) turns => _,
+            seen = out(reg) _,
+            now = out(reg) _,
+        );
+    }
+    in_range(slot).map(drop)
 }

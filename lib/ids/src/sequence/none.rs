@@ -2,11 +2,12 @@
 //! [`available`](super::super::area::available) reports that there are no sequences.
 
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicU32;
 
 use crate::area::Area;
 use crate::defect::Probe;
 
-use super::{Element, Moved, Node, OutOfRange, Popped, Pushed, Slots};
+use super::{Element, Moved, Node, OutOfRange, Popped, Pushed, Slots, Trace};
 
 pub(in super::super) unsafe fn add<P: Probe, const NEAR: usize>(
     _: Area,
@@ -47,4 +48,14 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize, const NEAR: 
     _: &mut Element<T>,
 ) -> Moved {
     Moved::OutOfRange
+}
+
+pub(in super::super) unsafe fn wait<P: Probe>(
+    _: Area,
+    _: u32,
+    _: &AtomicU32,
+    _: u32,
+    _: &mut Trace,
+) -> Result<(), OutOfRange> {
+    Err(OutOfRange)
 }

@@ -8,10 +8,11 @@
 use core::arch::asm;
 use core::mem::offset_of;
 use core::ptr::{self, NonNull};
+use core::sync::atomic::AtomicU32;
 
 use super::{
     CLOSED, DEPTH, END, Element, FIRST, GATE, HEAD, Knobs, Moved, NEXT, Node, OutOfRange, Popped,
-    Pushed, REFUSED, STRETCH, Slots, in_range,
+    Pushed, REFUSED, STRETCH, Slots, Trace, in_range,
 };
 use crate::area::{Area, SIGNATURE, at};
 use crate::defect::Probe;
@@ -356,4 +357,61 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize, const NEAR: 
     }
     value.take(operand);
     Moved::of(in_range(slot), place)
+}
+
+/// Waits inside a sequence until the word at `watched` changes, for `turns` turns of a loop at
+/// most, if the thread runs on the CPU `cpu`. A sequence that starts again ends at once. If the
+/// word has changed and the sequence still goes on, it commits.
+///
+/// # Safety
+///
+/// Invariant 1.
+#[inline(never)]
+pub(in super::super) unsafe fn wait<P: Probe>(
+    area: Area,
+    cpu: u32,
+    watched: &AtomicU32,
+    turns: u32,
+    trace: &mut Trace,
+) -> Result<(), OutOfRange> {
+    let slot: *mut u8;
+    // The address of a slot is computed and not used.
+    let slots = &Slots {
+        base: NonNull::dangling(),
+        shift: 0,
+        limit: u32::MAX,
+    };
+    // SAFETY: invariant 1, by the caller. Only `trace` is written, and only by this thread.
+    unsafe {
+        sequence!(0, P, area, slots, [
+            "inc dword ptr [{trace} + {starts}]",
+            "cmp dword ptr [{trace} + {starts}], 1",
+            "jne 33f",
+            "cmp dword ptr fs:[{area} + {at_cpu_id}], {cpu:e}",
+            "jne 33f",
+            "mov {seen:e}, dword ptr [{watched}]",
+            "mov dword ptr [{trace} + {at_seen}], {seen:e}",
+            "86:",
+            "pause",
+            "cmp dword ptr [{watched}], {seen:e}",
+            "jne 87f",
+            "dec {turns:e}",
+            "jnz 86b",
+            "jmp 33f",
+            "87:",
+        ], [
+            "inc dword ptr [{trace} + {commits}]",
+        ], slot,
+            starts = const offset_of!(Trace, starts),
+            at_seen = const offset_of!(Trace, seen),
+            commits = const offset_of!(Trace, commits),
+            trace = in(reg) ptr::from_mut(trace),
+            watched = in(reg) watched.as_ptr(),
+            cpu = in(reg) cpu,
+            // Changed, but a sequence that starts again does not come to it.
+            turns = inout(reg) turns => _,
+            seen = out(reg) _,
+        );
+    }
+    in_range(slot).map(drop)
 }
