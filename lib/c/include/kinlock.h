@@ -2,8 +2,8 @@
 
    kinlock: locks that stay fast on big machines.
 
-   Link with -lkinlock (pkg-config kinlock). Linux only. docs/guide/c.md has an introduction; this
-   header is the reference.
+   Link with -lkinlock (pkg-config kinlock). Linux only; kinlock_fallback.h has the names of the locks
+   for other systems. docs/guide/c.md has an introduction; this header is the reference.
 
    WHAT HOLDS FOR ALL FUNCTIONS
 
@@ -426,8 +426,8 @@ int kinlock_once_is_done(const kinlock_once_t *once) KINLOCK_NOEXCEPT;
 KINLOCK_MUST_CHECK int kinlock_set(const char *name, const char *value) KINLOCK_NOEXCEPT;
 
 /* Starts (1) or stops (0) counting what locks do when they are contended, over all operations of
-   this copy of the library. Off at first; then a contended operation pays a load per event. An uncontended operation
-   is never counted. */
+   this copy of the library. Off at first; then a contended operation pays a load per event. An
+   uncontended operation is never counted. */
 void kinlock_stats_enable(int on) KINLOCK_NOEXCEPT;
 
 /* How many counters there are. Later versions may have more, behind those of today. */

@@ -86,7 +86,7 @@ class KINLOCK_ANALYSIS(capability("mutex")) mutex {
 public:
     using native_handle_type = kinlock_mutex_t *;
 
-    constexpr mutex() noexcept : lock_{0} {}
+    constexpr mutex() noexcept : lock_ KINLOCK_MUTEX_INIT {}
     mutex(const mutex &) = delete;
     mutex &operator=(const mutex &) = delete;
 
@@ -142,7 +142,7 @@ class KINLOCK_ANALYSIS(capability("spinlock")) spinlock {
 public:
     using native_handle_type = kinlock_spin_t *;
 
-    constexpr spinlock() noexcept : lock_{0} {}
+    constexpr spinlock() noexcept : lock_ KINLOCK_SPIN_INIT {}
     spinlock(const spinlock &) = delete;
     spinlock &operator=(const spinlock &) = delete;
 
@@ -191,7 +191,7 @@ class KINLOCK_ANALYSIS(capability("mutex")) shared_mutex {
 public:
     using native_handle_type = kinlock_rwlock_t *;
 
-    constexpr shared_mutex() noexcept : lock_{{0, 0}} {}
+    constexpr shared_mutex() noexcept : lock_ KINLOCK_RWLOCK_INIT {}
     shared_mutex(const shared_mutex &) = delete;
     shared_mutex &operator=(const shared_mutex &) = delete;
 
@@ -276,7 +276,7 @@ class condition_variable {
 public:
     using native_handle_type = kinlock_cond_t *;
 
-    constexpr condition_variable() noexcept : cond_{{0, 0}} {}
+    constexpr condition_variable() noexcept : cond_ KINLOCK_COND_INIT {}
     condition_variable(const condition_variable &) = delete;
     condition_variable &operator=(const condition_variable &) = delete;
 
@@ -358,7 +358,7 @@ private:
 /* As std::once_flag. */
 class once_flag {
 public:
-    constexpr once_flag() noexcept : once_{0} {}
+    constexpr once_flag() noexcept : once_ KINLOCK_ONCE_INIT {}
     once_flag(const once_flag &) = delete;
     once_flag &operator=(const once_flag &) = delete;
 

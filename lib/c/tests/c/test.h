@@ -13,13 +13,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#ifndef _WIN32
 #include <sys/types.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+#endif
 
+/* -DFALLBACK: on the system's locks, where the library does not exist. */
+#ifdef FALLBACK
+#include <kinlock_fallback.h>
+#else
 #include <kinlock.h>
+#endif
 
 #define CHECK(condition) \
     do { \
@@ -40,11 +47,15 @@
 
 __attribute__((unused)) static void sleep_ms(unsigned ms)
 {
+#ifdef _WIN32
+    Sleep(ms);
+#else
     struct timespec time;
     time.tv_sec = ms / 1000;
     time.tv_nsec = (long)(ms % 1000) * 1000000;
     while (nanosleep(&time, &time) != 0) {
     }
+#endif
 }
 
 /* Runs function(argument) in `count` threads, and waits for them. */
@@ -74,6 +85,7 @@ __attribute__((unused)) static void join(pthread_t thread)
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
+#ifndef _WIN32
 /* Of glibc 2.35 and later: 0 if it has not registered an area for restartable sequences. */
 #ifdef __cplusplus
 extern "C" {
@@ -116,5 +128,7 @@ __attribute__((unused)) static int in_child(void (*function)(void *), void *argu
     CHECK(waitpid(child, &status, 0) == child);
     return status;
 }
+
+#endif
 
 #endif
