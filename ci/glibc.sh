@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# One preload library for all C libraries from glibc 2.31 on: programs answer the same with and
-# without it, in root file systems made of the packages of Debian's releases, without a container.
+# One preload library, and one libkinlock.so.1, for all C libraries from glibc 2.31 on: programs
+# answer the same with and without the first, and the tests of the second pass, in root file systems
+# made of the packages of Debian's releases, without a container.
 # With names of releases: only these. Downloads some 80 MB per release once. Needs root or sudo, to
 # mount and to change the root.
 #   KINLOCK_CACHE    where the root file systems are kept [~/.cache/kinlock-glibc]
@@ -24,6 +25,9 @@ programs=(allocations asynchronous attributes c11 cancel codes cxx depth early f
 fail() { echo "FAILED: $*" >&2; exit 1; }
 
 # ---- within the mount namespace: glibc.sh --in ROOT FOLDER RELEASE ----
+
+# Of the C library, shared and static.
+c_tests=(mutex cond rwlock spin once forks misuse signals ids invalidation machine queues)
 
 failures=0
 differs() {
@@ -82,8 +86,16 @@ in_root() {
         [ "$((n * 20))" -gt "$plain" ] || differs "python3, $lock: $n turns, and $plain without the library"
     done
     bare
+    local said
+    for p in "${c_tests[@]}"; do
+        for p in "c/$p" "c/$p-static"; do
+            said=$(timeout -k 5 300 chroot "$root" /usr/bin/env -i LD_LIBRARY_PATH=/t/c "/t/$p" </dev/null 2>&1) ||
+                differs "the C library, $p: status $?: $said"
+        done
+    done
     [ "$failures" -eq 0 ] || exit 1
-    echo "$release: glibc $version: ${#programs[@]} programs, xz, pigz, sqlite3, java and python3 answer the same"
+    echo "$release: glibc $version: ${#programs[@]} programs, xz, pigz, sqlite3, java and python3 answer the same;" \
+        "${#c_tests[@]} tests of the C library pass"
 }
 
 # A root with a C library and nothing else: no libgcc_s, and before glibc 2.34 no libdl or
@@ -194,6 +206,24 @@ for program in known small "${programs[@]}"; do
     esac
 done
 compile cc "$from/plugin.c" plugin.so -shared -fPIC
+# The C library is linked with the oldest glibc and used with all: an old version of a function
+# is in the newer ones, too. Before 2.34 threads and the loader had libraries of their own; they
+# have been empty since then.
+make --silent -C lib/c OUT="$work/c" LDFLAGS="${flags[*]:0:4}" >&2
+needed=$(readelf -d "$work/c/libkinlock.so.1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort | paste -sd' ')
+case $needed in
+libc.so.6 | "libc.so.6 libdl.so.2 libpthread.so.0") ;;
+*) fail "the C library needs: $needed" ;;
+esac
+newest=$(readelf -V "$work/c/libkinlock.so.1" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -1)
+[ "$(printf '%s\n' "$newest" "GLIBC_${glibc[${all[0]}]}" | sort -V | tail -1)" = "GLIBC_${glibc[${all[0]}]}" ] ||
+    fail "the C library needs symbols of $newest"
+echo "the C library needs symbols of $newest"
+for program in "${c_tests[@]}"; do
+    source=lib/c/tests/c/$program.c
+    compile cc "$source" "c/$program" -std=c99 -Ilib/c/include -L"$work/c" -lkinlock
+    compile cc "$source" "c/$program-static" -std=c99 -Ilib/c/include "$work/c/libkinlock.a"
+done
 cat >"$work/version.c" <<'END'
 #include <gnu/libc-version.h>
 #include <stdio.h>
