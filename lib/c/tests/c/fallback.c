@@ -98,6 +98,50 @@ static void neither_readers_nor_writers_starve(void)
     CHECK(!kinlock_rwlock_is_locked(&lock));
 }
 
+static int order, of_reader, of_writer;
+
+static void *read_once(void *unused)
+{
+    kinlock_rwlock_read_lock(&lock);
+    of_reader = ADD(order, 1);
+    kinlock_rwlock_read_unlock(&lock);
+    return unused;
+}
+
+static void *write_once(void *unused)
+{
+    kinlock_rwlock_write_lock(&lock);
+    of_writer = ADD(order, 1);
+    kinlock_rwlock_write_unlock(&lock);
+    return unused;
+}
+
+/* Returns when so many threads wait for the lock. */
+static void until_waiting(uint32_t readers, uint32_t writers)
+{
+    int all = 0;
+    while (!all) {
+        sleep_ms(1);
+        kinlock_fallback_lock(&lock.mutex);
+        all = lock.readers_waiting == readers && lock.writers_waiting == writers;
+        kinlock_fallback_unlock(&lock.mutex);
+    }
+}
+
+static void a_reader_that_waits_goes_before_the_next_writer(void)
+{
+    pthread_t reader, writer;
+    CHECK(kinlock_rwlock_write_lock(&lock) == 0);
+    writer = start(write_once, NULL);
+    until_waiting(0, 1);
+    reader = start(read_once, NULL);
+    until_waiting(1, 1);
+    CHECK(kinlock_rwlock_write_unlock(&lock) == 0);
+    join(reader);
+    join(writer);
+    CHECK(of_reader == 1 && of_writer == 2);
+}
+
 static int gave_up;
 
 static void *write_briefly(void *unused)
@@ -168,6 +212,7 @@ int main(void)
 {
     a_first_use_by_many_threads_is_one_first_use();
     neither_readers_nor_writers_starve();
+    a_reader_that_waits_goes_before_the_next_writer();
     who_gives_up_lets_others_go();
     what_is_unknown_is_said_to_be();
     a_reset_lock_is_free();
