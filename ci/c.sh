@@ -150,6 +150,60 @@ for compiler in "${compilers[@]}"; do
     done
 done
 
+# ---- modules of C++20 -------------------------------------------------------
+
+mkdir "$work/module"
+from=$PWD/tests/c
+[ "$(g++ -dumpversion | cut -d. -f1)" -ge 11 ] || fail "g++ is older than 11: it has no modules"
+for header in kinlock.h kinlock.hpp kinlock_fallback.h; do
+    options=(-std=c++20 -O2 -Wall -Wextra -Werror -pthread $include "-DHEADER=<$header>")
+    # g++ leaves the compiled module in the current folder.
+    (
+        cd "$work/module"
+        g++ "${options[@]}" -fmodules-ts -c "$from/module.cpp" -o module.o
+        g++ "${options[@]}" -fmodules-ts "$from/importer.cpp" module.o -o program $(link shared)
+    )
+    run "a module with $header, g++" "$work/module/program"
+    for clang in $(command -v clang++ || true); do
+        "$clang" "${options[@]}" -x c++-module --precompile tests/c/module.cpp \
+            -o "$work/module/counting.pcm"
+        "$clang" -std=c++20 -O2 -pthread -c "$work/module/counting.pcm" -o "$work/module/module.o"
+        "$clang" "${options[@]}" -fmodule-file=counting="$work/module/counting.pcm" \
+            tests/c/importer.cpp "$work/module/module.o" -o "$work/module/program" $(link shared)
+        run "a module with $header, clang" "$work/module/program"
+    done
+done
+
+# ---- headers of other versions ----------------------------------------------
+
+# header FOLDER NAME VALUE: one of which this definition has another value.
+header() {
+    mkdir -p "$work/$1"
+    sed "s/^#define $2 .*/#define $2 $3/" include/kinlock.h >"$work/$1/kinlock.h"
+    grep -q "^#define $2 $3\$" "$work/$1/kinlock.h" || fail "kinlock.h does not define $2"
+}
+header older KINLOCK_VERSION_MINOR 0
+header newer KINLOCK_VERSION_MINOR 999
+header other KINLOCK_ABI 2
+for each in older:0 newer:ENOTSUP other:ENOTSUP; do
+    gcc -std=c99 "${warnings[@]}" -I"$work/${each%:*}" -DEXPECTED="${each#*:}" tests/c/versions.c \
+        -o "$work/versions" $(link shared)
+    run "a header that is ${each%:*}" "$work/versions"
+done
+# It was linked with a later library, which has another function, and finds this one.
+{ cat symbols.txt; echo kinlock_from_later; } | sed 's/.*/void &(void) {}/' >"$work/later.c"
+gcc -w -shared -fPIC "$work/later.c" -o "$work/newer/libkinlock.so.1" \
+    -Wl,-soname,libkinlock.so.1 -Wl,--version-script=kinlock.map
+for binding in lazy now; do
+    gcc -std=c99 "${warnings[@]}" -I"$work/newer" -DEXPECTED=ENOTSUP -DLATER tests/c/versions.c \
+        -o "$work/versions" "$work/newer/libkinlock.so.1" -Wl,-z,$binding
+    ! "$work/versions" call 2>"$work/log" || fail "a function that is missing was called"
+    grep -q kinlock_from_later "$work/log" || fail "nobody says what is missing: $(cat "$work/log")"
+done
+gcc -std=c99 "${warnings[@]}" -I"$work/newer" -DEXPECTED=ENOTSUP -DLATER tests/c/versions.c \
+    -o "$work/versions" "$work/newer/libkinlock.so.1" -Wl,-z,lazy
+run "a function that is missing and is not called" "$work/versions"
+
 # ---- examples, and what the documentation shows -----------------------------
 
 # The code block number $2 of language $1 in file $3.
@@ -226,10 +280,23 @@ for test in "${tests[@]}"; do
     run "$test, linked with -static" "$work/$test"
 done
 
+# Sandboxes. glibc's pthread_join cannot do without one of the operations: the tests look instead.
 gcc -std=c99 "${warnings[@]}" tests/c/refuse.c -o "$work/refuse"
-for test in mutex cond rwlock spin ids invalidation forks; do
-    gcc -std=c99 "${warnings[@]}" $include "tests/c/$test.c" -o "$work/$test" $(link shared)
-    run "$test without rseq and membarrier" "$work/refuse" "$work/$test"
+refused=(rseq,membarrier rseq membarrier futex-wait futex-wait-bitset futex-wake-bitset
+    futex-requeue futex-cmp-requeue futex2)
+for test in mutex cond rwlock once spin ids invalidation forks; do
+    gcc -std=c99 "${warnings[@]}" -DPOLL_ENDS $include "tests/c/$test.c" -o "$work/$test" \
+        $(link shared)
+    # What the last four need beyond futexes is refused by the first three.
+    case $test in spin | ids | invalidation | forks) tried=3 ;; *) tried=${#refused[@]} ;; esac
+    for what in "${refused[@]:0:tried}"; do
+        run "$test without $what" "$work/refuse" "$what" "$work/$test"
+    done
+done
+gcc -std=c99 "${warnings[@]}" -DPOLL_ENDS $include tests/c/copies.c -o "$work/copies" \
+    $(link shared) -ldl
+for what in "${refused[@]}"; do
+    run "copies without $what" "$work/refuse" "$what" "$work/copies" "$work/one.so" "$work/two.so"
 done
 
 # Counters of C++ functions that the linker throws away, of the library itself, and of threads that

@@ -2,8 +2,8 @@
 
    kinlock: locks that stay fast on big machines.
 
-   Link with -lkinlock (pkg-config kinlock). Linux only; kinlock_fallback.h has the names of the locks
-   for other systems. docs/guide/c.md has an introduction; this header is the reference.
+   Link with -lkinlock (pkg-config kinlock). Linux only; kinlock_fallback.h has the locks' names for
+   other systems. docs/guide/c.md has an introduction; this header is the reference.
 
    WHAT HOLDS FOR ALL FUNCTIONS
 

@@ -29,7 +29,7 @@
      lock, yes.
    - Who goes first is the system's choice. In the reader-writer lock readers that wait go before
      the next writer and a waiting writer goes before later readers, as in the library.
-   - A time limit for a mutex or spinlock is kept by trying again, at most a millisecond apart, since
+   - A time limit for a mutex or spinlock is kept by trying again, up to a millisecond apart, since
      some systems have no such function. A thread that waits without a limit may pass it.
    - Freed right after a release: where the system's mutex allows that. POSIX demands it, Windows
      does not say. FreeBSD, OpenBSD and macOS may keep memory of their own for a lock that has been
@@ -336,8 +336,8 @@ kinlock_fallback_made_cond(kinlock_fallback_cond *cond) KINLOCK_NOEXCEPT
     return &cond->condition;
 }
 
-/* A failure is a mistake of the program that the system has noticed, such as a lock that was copied.
-   To go on would be to go on without the lock. */
+/* A failure is a mistake of the program that the system has noticed, such as a copied lock. To go
+   on would be to go on without the lock. */
 KINLOCK_FALLBACK_INLINE void kinlock_fallback_check(int error) KINLOCK_NOEXCEPT
 {
     if (error != 0) {

@@ -84,8 +84,8 @@ static void a_held_lock_is_refused(void)
 }
 
 #ifndef _WIN32
-/* An object that the last user takes away, as soon as it has had the lock. It has a page of its own:
-   an access to that afterwards ends the process. */
+/* An object that the last user takes away, as soon as it has had the lock. It has a page of its
+   own: an access to that afterwards ends the process. */
 struct object {
     kinlock_mutex_t lock;
     int users;

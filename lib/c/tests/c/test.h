@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 #ifndef _WIN32
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -58,6 +59,21 @@ __attribute__((unused)) static void sleep_ms(unsigned ms)
 #endif
 }
 
+/* Waits for the end of a thread. -DPOLL_ENDS: by looking again and again, where the kernel refuses
+   what pthread_join of the C library needs. */
+__attribute__((unused)) static void join(pthread_t thread)
+{
+#ifdef POLL_ENDS
+    int result;
+    while ((result = pthread_tryjoin_np(thread, NULL)) == EBUSY) {
+        usleep(100);
+    }
+    CHECK(result == 0);
+#else
+    CHECK(pthread_join(thread, NULL) == 0);
+#endif
+}
+
 /* Runs function(argument) in `count` threads, and waits for them. */
 __attribute__((unused)) static void run_threads(unsigned count, void *(*function)(void *),
                                                 void *argument)
@@ -69,7 +85,7 @@ __attribute__((unused)) static void run_threads(unsigned count, void *(*function
         CHECK(pthread_create(&threads[i], NULL, function, argument) == 0);
     }
     for (i = 0; i < count; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
+        join(threads[i]);
     }
 }
 
@@ -78,11 +94,6 @@ __attribute__((unused)) static pthread_t start(void *(*function)(void *), void *
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, function, argument) == 0);
     return thread;
-}
-
-__attribute__((unused)) static void join(pthread_t thread)
-{
-    CHECK(pthread_join(thread, NULL) == 0);
 }
 
 #ifndef _WIN32
@@ -106,6 +117,8 @@ __attribute__((unused)) static int has_restartable(const char *test)
     unsigned major = 0, minor = 0;
     CHECK(uname(&name) == 0 && sscanf(name.release, "%u.%u", &major, &minor) == 2);
     has = (major > 6 || (major == 6 && minor >= 3)) && registered != NULL && *registered != 0;
+    /* Registers the process for the command that restarts sequences: a sandbox may refuse that. */
+    has = has && syscall(SYS_membarrier, 1 << 8, 0, 0) == 0;
 #endif
     if (!has) {
         fprintf(stderr, "!!!! %s: no restartable sequences here: NOT tested\n", test);

@@ -1,6 +1,6 @@
 /* uncontended LOCK TURNS: takes and releases a free lock, or adds to a counter (`counter`), so that
-   ci/c.sh can count instructions and people can measure time. `none` is the loop alone, `pthread` the
-   C library's mutex. */
+   ci/c.sh can count instructions and people can measure time. `none` is the loop alone, `pthread`
+   the C library's mutex. */
 
 #include "test.h"
 

@@ -21,9 +21,66 @@ pub use table::{prepare_to_restart_sequences, restart_sequences};
 
 #[cfg(not(miri))]
 mod kernel {
-    use crate::sys::{KeepErrno, system_call_error};
-    use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use crate::native::thread::now;
+    use crate::sys::{KeepErrno, nap, system_call_error};
+    use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
     use kinlock_core::platform::{EVERY_SET, NEVER, Parked};
+
+    /// Whether the kernel lets threads sleep and wakes them: not asked yet, yes, or no.
+    static SLEEP: AtomicU32 = AtomicU32::new(UNKNOWN);
+    const UNKNOWN: u32 = 0;
+    const ALLOWED: u32 = 1;
+    const REFUSED: u32 = 2;
+
+    /// How long a thread that must not sleep on a word leaves the CPU to others between two looks.
+    const POLL_NS: u32 = 1_000_000;
+
+    /// Whether threads may sleep on words. A filter of system calls may refuse one of the two
+    /// operations: without the one that wakes, a sleeper would sleep for ever. Asked at the first
+    /// sleep of the process; a filter that is installed after that is not seen.
+    fn may_sleep() -> bool {
+        match SLEEP.load(Relaxed) {
+            UNKNOWN => ask(),
+            answer => answer == ALLOWED,
+        }
+    }
+
+    #[cold]
+    fn ask() -> bool {
+        let _errno = KeepErrno::hold();
+        let (word, private) = (0_u32, libc::FUTEX_PRIVATE_FLAG);
+        let call = |operation: libc::c_int, argument: u32| {
+            let none = core::ptr::null::<u32>();
+            // SAFETY: invariant 1.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    &raw const word,
+                    operation | private,
+                    argument,
+                    none,
+                    none,
+                    EVERY_SET,
+                )
+            }
+        };
+        // Nobody sleeps on this word, and it is not 1: both return at once.
+        let wakes = call(libc::FUTEX_WAKE_BITSET, 1) == 0;
+        let waits = call(libc::FUTEX_WAIT_BITSET, 1) < 0 && system_call_error() == libc::EAGAIN;
+        let answer = if wakes && waits { ALLOWED } else { REFUSED };
+        SLEEP.store(answer, Relaxed);
+        answer == ALLOWED
+    }
+
+    /// In place of a sleep where the kernel refuses: leaves the CPU to others for a moment. For the
+    /// caller that is a sleep that nobody ended, and it looks at its condition again.
+    fn poll(nanos: u64, differs: bool) -> Parked {
+        if differs {
+            return Parked::Differed;
+        }
+        nap(nanos.min(POLL_NS.into()) as u32);
+        Parked::Unwoken
+    }
 
     /// Sleeps while the bytes at `key` equal `expected`, as a member of `sets`, until
     /// `CLOCK_MONOTONIC` shows `until`, in nanoseconds, or without a limit if that is [`NEVER`].
@@ -32,8 +89,16 @@ mod kernel {
         expected: u32,
         until: u64,
         sets: u32,
-        _: impl Fn() -> u32,
+        current: impl Fn() -> u32,
     ) -> Parked {
+        if !may_sleep() {
+            let left = if until == NEVER {
+                NEVER
+            } else {
+                until.saturating_sub(now())
+            };
+            return poll(left, current() != expected);
+        }
         let until = (until != NEVER).then_some(until);
         wait_until(0, key, expected, until, sets)
     }
@@ -45,8 +110,11 @@ mod kernel {
         expected: u32,
         until: u64,
         sets: u32,
-        _: impl Fn() -> u32,
+        current: impl Fn() -> u32,
     ) -> Parked {
+        if !may_sleep() {
+            return poll(NEVER, current() != expected);
+        }
         wait_until(libc::FUTEX_CLOCK_REALTIME, key, expected, Some(until), sets)
     }
 
@@ -60,7 +128,7 @@ mod kernel {
         sets: u32,
     ) -> Parked {
         let until = until.map(|nanos| libc::timespec {
-            tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+            tv_sec: (nanos / 1_000_000_000) as _,
             tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
         });
         let until = until
