@@ -53,3 +53,8 @@ pub mod visible_readers;
 /// The platform of unit tests.
 #[cfg(all(test, not(loom)))]
 use threads::Threads as Native;
+
+/// Has `cargo test` run the example of the page that the registry shows.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

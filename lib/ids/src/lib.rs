@@ -125,3 +125,8 @@ pub use per_id::PerId;
 pub use pool::{Full, Pool, Pooled, PooledArc};
 pub use ring::Ring;
 pub use stack::Stack;
+
+/// Has `cargo test` run the example of the page that the registry shows.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -125,3 +125,8 @@ pub use error::{BeginError, NeverIssued, WaitError};
 pub use section::Section;
 #[cfg(not(loom))]
 pub use tag::Tag;
+
+/// Has `cargo test` run the example of the page that the registry shows.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -93,3 +93,8 @@ pub use rwlock::{
 pub use spin::{
     MappedSpinLockGuard, RawCnaSpinLock, RawFifoSpinLock, RawSpinLock, SpinLock, SpinLockGuard,
 };
+
+/// Has `cargo test` run the example of the page that the registry shows.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -30,3 +30,8 @@ pub mod sys;
 pub mod topology;
 
 pub use native::Native;
+
+/// Has `cargo test` run the example of the page that the registry shows.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# The crates that users depend on are ready for the registry: each says what it is and has a README
+# and the licences, and `cargo publish --dry-run` packs them, and compiles each from what is packed,
+# with the packed ones below it. All other crates refuse to be published. Without a release nothing
+# is uploaded.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+public=(kinlock-core kinlock-linux kinlock kinlock-ids kinlock-invalidation)
+
+cargo metadata --format-version 1 --no-deps --locked | python3 -c '
+import json, sys
+
+PUBLIC = sys.argv[1:]
+NEEDED = ["description", "license", "documentation", "readme", "rust_version", "keywords", "categories"]
+packages = {package["name"]: package for package in json.load(sys.stdin)["packages"]}
+wrong = []
+for name, package in packages.items():
+    # An empty list of registries is `publish = false`.
+    if name not in PUBLIC:
+        if package["publish"] != []:
+            wrong.append(f"{name} lacks publish = false")
+        continue
+    if package["publish"] is not None:
+        wrong.append(f"{name} cannot be published")
+    wrong += [f"{name} has no {field}" for field in NEEDED if not package[field]]
+    for used in package["dependencies"]:
+        if used["kind"] != "dev" and used["name"] in packages and used["name"] not in PUBLIC:
+            wrong.append(f"{name} needs {used['name']}, which is not published")
+wrong += [f"there is no crate {name}" for name in PUBLIC if name not in packages]
+if wrong:
+    sys.exit("\n".join(wrong))
+' "${public[@]}"
+
+for crate in "${public[@]}"; do
+    packed=$(cargo package --list --locked --allow-dirty -p "$crate")
+    for file in README.md LICENSE-MIT LICENSE-APACHE; do
+        grep -qx "$file" <<<"$packed" || { echo "$crate is packed without $file" >&2; exit 1; }
+    done
+done
+arguments=()
+for crate in "${public[@]}"; do
+    arguments+=(-p "$crate")
+done
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+cargo publish --dry-run --locked --allow-dirty "${arguments[@]}" 2>&1 | tee "$log" | grep -v '^ *Compiling'
+# What the registry lets pass, but a reader of it would miss.
+if grep -A3 '^warning' "$log" | grep -v 'aborting upload due to dry run' | grep '^warning'; then
+    echo "ci/publish.sh: the warnings above" >&2
+    exit 1
+fi
