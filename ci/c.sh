@@ -66,6 +66,9 @@ echo "$exported" | awk '$2 != "A" { print $3 }' | sed 's/@@KINLOCK_1$//' | sort 
     diff -u symbols.txt - || fail "the shared library exports something else than symbols.txt"
 nm -g --defined-only "$static" | awk 'NF == 3 { print $3 }' | sort |
     diff -u symbols.txt - || fail "the static library shows something else than symbols.txt"
+for name in $(cat symbols.txt); do
+    [ -s "$tree/usr/share/man/man3/$name.3" ] || fail "$name has no man page"
+done
 # The linker would take a group of another archive in place of one of the same name.
 groups=$(readelf -g "$static")
 [ "$(grep -c 'no section groups' <<<"$groups")" = 1 ] || fail "the static library: $groups"

@@ -3,7 +3,7 @@
    kinlock: locks that stay fast on big machines.
 
    Link with -lkinlock (pkg-config kinlock). Linux only; kinlock_fallback.h has the locks' names for
-   other systems. docs/guide/c.md has an introduction; this header is the reference.
+   other systems. This is the reference; the page docs/guide/c.md of the sources is an introduction.
 
    WHAT HOLDS FOR ALL FUNCTIONS
 
@@ -20,9 +20,9 @@
      kinlock_cond_broadcast on a condition variable that the interrupted code is not using. It must
      not wait for a condition variable. Of the other functions it may call those that say so.
    - Inside malloc. An allocator may use the locks, the condition variable and kinlock_once: they
-     never allocate, and take no lock of the C library. Exceptions, for a library that was loaded
-     by dlopen: on aarch64, and where a shared library contains a static copy, a thread's first
-     wait may allocate.
+     never allocate, and take no lock of the C library. Exceptions, for a library that was loaded by
+     dlopen: on aarch64, and where a shared library contains a static copy, a thread's first wait
+     may allocate.
    - fork. In the child, what another thread held stays held. All other locks work, also those for
      which other threads waited, and what the forking thread held is its own. The functions named
      ..._reset_in_child make a lock free there. A child made by _Fork or clone runs no fork
@@ -71,17 +71,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- version --------------------------------------------------------------------------------- */
-
-#define KINLOCK_VERSION_MAJOR 0
-#define KINLOCK_VERSION_MINOR 1
-#define KINLOCK_VERSION_PATCH 0
-/* As one number that grows with the version. */
-#define KINLOCK_VERSION \
-    (KINLOCK_VERSION_MAJOR * 1000000 + KINLOCK_VERSION_MINOR * 1000 + KINLOCK_VERSION_PATCH)
-/* The number in libkinlock.so.1. It changes when programs must be compiled again. */
-#define KINLOCK_ABI 1
-
 /* ---- what compilers know --------------------------------------------------------------------- */
 
 #ifdef __cplusplus
@@ -110,6 +99,17 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- version --------------------------------------------------------------------------------- */
+
+#define KINLOCK_VERSION_MAJOR 0
+#define KINLOCK_VERSION_MINOR 1
+#define KINLOCK_VERSION_PATCH 0
+/* As one number that grows with the version. */
+#define KINLOCK_VERSION \
+    (KINLOCK_VERSION_MAJOR * 1000000 + KINLOCK_VERSION_MINOR * 1000 + KINLOCK_VERSION_PATCH)
+/* The number in libkinlock.so.1. It changes when programs must be compiled again. */
+#define KINLOCK_ABI 1
 
 /* The version of the library that the program runs with, as KINLOCK_VERSION. Signal handlers: yes.
    */
@@ -783,7 +783,9 @@ void kinlock_invalidation_dump(const kinlock_invalidation_t *domain,
 }
 #endif
 
-/* ThreadSanitizer does not see into the library: these tell it what the functions do. */
+/* ---- ThreadSanitizer ------------------------------------------------------------------------- */
+
+/* It does not see into the library: these tell it what the functions do. */
 #if defined(__SANITIZE_THREAD__)
 #define KINLOCK_TSAN 1
 #elif defined(__has_feature)
