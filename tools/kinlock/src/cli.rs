@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+#[cfg(feature = "manual")]
+use clap::CommandFactory;
 use clap::{Parser, Subcommand};
 use kinlock_cli::command;
 use kinlock_cli::outcome::Outcome;
@@ -40,6 +42,13 @@ enum Verb {
         /// That process.
         parent: u32,
     },
+    /// Write the man pages and completions.
+    #[cfg(feature = "manual")]
+    #[command(hide = true)]
+    Manual {
+        /// Where to.
+        folder: std::path::PathBuf,
+    },
 }
 
 /// Runs the verb that the command line names, and turns its result into the exit status.
@@ -55,5 +64,7 @@ pub fn run() -> ExitCode {
         Verb::Run(args) => run::run(&args),
         Verb::Topology(args) => topology::run(args),
         Verb::Hog { parent } => background::be_busy(parent).map(|()| Outcome::Done),
+        #[cfg(feature = "manual")]
+        Verb::Manual { folder } => crate::manual::write(&Cli::command(), &folder),
     })
 }

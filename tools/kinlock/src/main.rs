@@ -7,6 +7,8 @@ mod cli;
 mod compare;
 mod inherited;
 mod laboratory;
+#[cfg(feature = "manual")]
+mod manual;
 mod record;
 mod run;
 mod topology;

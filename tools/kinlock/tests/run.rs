@@ -314,6 +314,10 @@ fn an_installed_command_finds_the_installed_library() {
         message.contains("lib/kinlock/libkinlock_preload.so nor"),
         "{message}"
     );
+    // How to install it where the command would find it.
+    let prefix = tree.path().canonicalize().unwrap();
+    let remedy = format!("make install-preload PREFIX={}", prefix.display());
+    assert!(message.contains(&remedy), "{message}");
     for folder in [&bin, &lib] {
         let library = folder.join("libkinlock_preload.so");
         fs::write(&library, "").unwrap();

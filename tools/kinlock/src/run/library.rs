@@ -39,8 +39,9 @@ fn locate() -> anyhow::Result<PathBuf> {
     }
     let this = env::current_exe().context("cannot find the command itself")?;
     let folder = this.parent().unwrap_or(Path::new("/"));
-    let installed = folder.parent().unwrap_or(folder).join("lib/kinlock");
-    let [installed, beside] = [installed.join(FILE), folder.join(FILE)];
+    let prefix = folder.parent().unwrap_or(folder);
+    let installed = prefix.join("lib/kinlock").join(FILE);
+    let beside = folder.join(FILE);
     if installed.is_file() {
         return Ok(installed);
     }
@@ -49,10 +50,12 @@ fn locate() -> anyhow::Result<PathBuf> {
     }
     if !beside.is_file() {
         bail!(
-            "cannot find the library to preload: neither {} nor {} is there; KINLOCK_PRELOAD=FILE \
-             names another place",
+            "cannot find the library to preload: neither {} nor {} is there; in a checkout of \
+             kinlock `make install-preload PREFIX={}` installs it, and KINLOCK_PRELOAD=FILE names \
+             another place",
             installed.display(),
-            beside.display()
+            beside.display(),
+            prefix.display()
         );
     }
     Ok(beside)
