@@ -50,6 +50,9 @@ need debian-archive-keyring "ci/glibc.sh will fail" \
 for program in qemu-system-x86:qemu-system-x86_64 qemu-system-arm:qemu-system-aarch64 cpio; do
     need "${program%%:*}" "ci/systems.sh will fail" command -v "${program##*:}"
 done
+for tool in lintian mmdebstrap dpkg-dev:dpkg-shlibdeps; do
+    need "${tool%%:*}" "ci/deb.sh will fail" command -v "${tool##*:}"
+done
 for program in kyotocabinet-utils:kccachetest rocksdb-tools:db_bench sysbench redis-server zstd \
     stress-ng memcached libmemcached-tools:memcslap openjdk-17-jdk-headless:javac; do
     need "${program%%:*}" "ci/programs.sh will not run it" command -v "${program##*:}"
