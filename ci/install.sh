@@ -31,6 +31,9 @@ header() { echo "#include <$1>" | cc -E -x c -; }
 need libck-dev "the peer ck-mcs will not be measured" header ck_spinlock.h
 need liburcu-dev "the rival liburcu of bench invalidation will not be measured" \
     header urcu/urcu-memb.h
+for peer in nsync absl; do
+    need "lib$peer-dev" "that peer will not be measured" dpkg -s "lib$peer-dev"
+done
 need valgrind "ci/instructions.sh will fail" command -v valgrind
 need g++ "ci/c.sh will fail" command -v g++
 need clang "ci/c.sh will test with gcc only" command -v clang

@@ -1,17 +1,15 @@
 //! Compiles the shims around rivals that are C libraries, where they are installed, and notes the
 //! commit.
 //!
-//! For Concurrency Kit's MCS lock the header is all that is needed: it is made of inline functions.
-//! Without it the command builds all the same, and `ck-mcs` is listed as unavailable; and so it is
-//! with the others.
+//! Some need only a header: they are made of inline functions. Without it the command builds all
+//! the same, and the rival is listed as unavailable. Headers that are not in a usual folder are
+//! found by way of the compiler's own variable `CPATH`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn main() {
-    println!("cargo::rustc-check-cfg=cfg(have_ck)");
-    println!("cargo::rerun-if-changed=src/bench/locks/contenders/ck_mcs.c");
-    watch_header("ck_spinlock.h");
+    println!("cargo::rerun-if-env-changed=CPATH");
     // Headers that are missing may be installed one day.
     for packages in [
         "/var/lib/dpkg/status",
@@ -21,28 +19,27 @@ fn main() {
         watch(Path::new(packages));
     }
 
-    let mut shim = cc::Build::new();
-    shim.file("src/bench/locks/contenders/ck_mcs.c")
-        .opt_level(3);
-    if header_found(&shim, "ck_spinlock.h") && shim.try_compile("kinlock_ck_mcs").is_ok() {
-        println!("cargo::rustc-cfg=have_ck");
-    }
-    rival("ck_epoch", "ck_epoch.h", "ck");
-    rival("urcu", "urcu/urcu-memb.h", "urcu-memb");
+    let [locks, invalidation] = ["locks/contenders", "invalidation"];
+    rival(locks, "ck_mcs", "ck_spinlock.h", None);
+    rival(locks, "vsync_cna", "vsync/spinlock/cnalock.h", None);
+    rival(invalidation, "ck_epoch", "ck_epoch.h", Some("ck"));
+    rival(invalidation, "urcu", "urcu/urcu-memb.h", Some("urcu-memb"));
     note_commit();
 }
 
-/// A rival of the suite `invalidation` that is a C library: its shim, if header and library are
-/// installed.
-fn rival(name: &str, header: &str, library: &str) {
-    let source = format!("src/bench/invalidation/{name}.c");
+/// A rival that is a C library: its shim in a folder of the suites, if the header is installed, and
+/// the library if it needs one.
+fn rival(folder: &str, name: &str, header: &str, library: Option<&str>) {
+    let source = format!("src/bench/{folder}/{name}.c");
     println!("cargo::rustc-check-cfg=cfg(have_{name})");
     println!("cargo::rerun-if-changed={source}");
     watch_header(header);
     let mut shim = cc::Build::new();
     shim.file(&source).opt_level(3);
     if header_found(&shim, header) && shim.try_compile(&format!("kinlock_{name}")).is_ok() {
-        println!("cargo::rustc-link-lib={library}");
+        if let Some(library) = library {
+            println!("cargo::rustc-link-lib={library}");
+        }
         println!("cargo::rustc-cfg=have_{name}");
     }
 }

@@ -92,9 +92,13 @@ pub fn named<T: Named>(text: &str) -> Result<T, String> {
 pub trait Available: Named {
     /// Why it is not there and how to get it; `None` if it is there.
     fn unavailable(self) -> Option<&'static str>;
+    /// Whether it is meant where nothing is named.
+    fn is_usual(self) -> bool {
+        true
+    }
 }
 
-/// Those of `asked`, or all that are there if none were, and `baseline`.
+/// Those of `asked`, or the usual ones that are there if none were, and `baseline`.
 ///
 /// # Errors
 /// If one of them is not there.
@@ -102,13 +106,13 @@ pub fn with_baseline<T: Available>(asked: &[T], baseline: T) -> anyhow::Result<V
     let mut chosen = asked.to_vec();
     if chosen.is_empty() {
         chosen = T::all();
-        chosen.retain(|one| one.unavailable().is_none());
+        chosen.retain(|one| one.is_usual() && one.unavailable().is_none());
     }
     chosen.push(baseline);
     keep_first(&mut chosen, |one| *one);
     for one in &chosen {
         if let Some(remedy) = one.unavailable() {
-            bail!("{} is not in this build: {remedy}", one.name());
+            bail!("{} is not there: {remedy}", one.name());
         }
     }
     Ok(chosen)

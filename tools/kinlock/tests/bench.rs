@@ -16,10 +16,11 @@ fn every_lock_does_every_workload() {
     for workload in "empty counter long saturated kv lru readrandom".split(' ') {
         let line = format!("--workload {workload} --threads 1,3 --rounds 1 --seconds 0.002");
         let report = json(&format!("bench {line}"));
-        let variants = "kinlock-spin-fifo,kinlock-spin-cna,kinlock-mutex-joined";
+        let variants = "kinlock-spin-fifo,kinlock-spin-cna,kinlock-mutex-joined,\
+                        kinlock-mutex-unqueued,kinlock-fair";
         let of_variants = json(&format!("bench {line} --locks {variants}"));
         // The baseline comes along.
-        assert_eq!(list(&of_variants["results"]).len(), 2 * 4, "{workload}");
+        assert_eq!(list(&of_variants["results"]).len(), 2 * 6, "{workload}");
         let results = list(&report["results"]);
         let locks = 10 - list(&report["unavailable"]).len();
         assert_eq!(results.len(), 2 * locks, "{workload}");
@@ -139,6 +140,7 @@ fn people_get_one_screen_or_all_tables() {
     has(
         &details,
         &[
+            "std-mutex: Rust's `std::sync::Mutex`",
             "empty, 1 thread ",
             "empty, 2 threads ",
             "x std-mutex",
@@ -148,6 +150,7 @@ fn people_get_one_screen_or_all_tables() {
     );
     let short = text(&line);
     assert!(details.contains("times as fast") && !short.contains("p99.9"));
+    assert!(!short.contains("std::sync::Mutex"));
     has(
         &short,
         &[
@@ -341,7 +344,8 @@ fn meetings_have_their_own_threads_and_need_a_condition_variable() {
     }
     let report = json(&format!("{line} --locks tas,parking-lot"));
     let mut notes = list(&report["warnings"]).iter().filter_map(Value::as_str);
-    let note = "not measured in pingpong and broadcast, for want of a condition variable: tas";
+    let note =
+        "not measured in pingpong and broadcast, for want of a condition variable: tas";
     assert!(notes.any(|found| found == note));
     assert!(!names(&report, "lock").contains(&"tas"));
 }

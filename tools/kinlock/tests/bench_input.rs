@@ -61,6 +61,32 @@ fn bad_input_is_one_line() {
 }
 
 #[test]
+fn a_lock_whose_library_is_missing_is_refused_with_what_to_install() {
+    let folder = TempDir::new().unwrap();
+    for (lock, file, expected) in [
+        ("nsync", "libnsync.so.1", "Debian: libnsync1"),
+        (
+            "abseil",
+            "libabsl_synchronization.so",
+            "Debian: libabsl-dev",
+        ),
+    ] {
+        // It is not there, even where the library is: this file comes first, and is none.
+        fs::write(folder.path().join(file), "no library").unwrap();
+        for option in ["--locks", "--baseline"] {
+            let mut command = support::kinlock();
+            command.env("LD_LIBRARY_PATH", folder.path());
+            let output = command.args(["bench", option, lock]).output().unwrap();
+            let message = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{message}");
+            assert_eq!(message.lines().count(), 1, "{message}");
+            let named = message.contains(&format!("{lock} is not there: install"));
+            assert!(named && message.contains(expected), "{message}");
+        }
+    }
+}
+
+#[test]
 fn unwritable_outputs_are_refused_before_the_run() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path().display();

@@ -220,10 +220,11 @@ pub struct Unavailable {
 }
 
 impl Unavailable {
-    /// All that are not there.
+    /// All that are usual and not there.
     pub fn all<T: Available>() -> Vec<Self> {
         let missing = |one: T| Some((one.name(), one.unavailable()?));
-        let missing = T::all().into_iter().filter_map(missing);
+        let usual = T::all().into_iter().filter(|one| one.is_usual());
+        let missing = usual.filter_map(missing);
         missing
             .map(|(lock, remedy)| Self { lock, remedy })
             .collect()

@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use comfy_table::{Attribute, Cell, Color};
-use kinlock_cli::report::table::Columns;
+use kinlock_cli::args::Named;
+use kinlock_cli::report::table::{Columns, wrapped};
 use kinlock_cli::report::units::time;
 use kinlock_measure::stats::Summary;
 use serde::Serialize;
 
+use super::contenders::LockName;
 use super::flags::Flag;
 use super::round::Watched;
 use super::trace::Handoffs;
 use super::{Locks, flags_of, grid};
-use crate::bench::harness::results::{Report, Shown};
+use crate::bench::harness::results::{Report, Shown, names};
 use crate::bench::harness::slice::Sample;
 use crate::bench::harness::suite::{Entry, Ratio};
 
@@ -98,6 +100,8 @@ impl Shown for Locks {
     const OURS: &'static [&'static str] = &[
         "kinlock-mutex",
         "kinlock-mutex-joined",
+        "kinlock-mutex-unqueued",
+        "kinlock-fair",
         "kinlock-spin",
         "kinlock-spin-cna",
         "kinlock-spin-fifo",
@@ -169,7 +173,19 @@ impl Shown for Locks {
     }
 
     fn write_more(report: &Report<Self>, out: &mut dyn Write) -> anyhow::Result<()> {
-        grid::write(report, out)
+        grid::write(report, out)?;
+        for name in names(&report.results)
+            .into_iter()
+            .filter(|_| report.details)
+        {
+            let lock = LockName::find(name).expect("what was measured has a name");
+            writeln!(
+                out,
+                "{}",
+                wrapped(&format!("{name}: {}", lock.summary()), "    ")
+            )?;
+        }
+        Ok(())
     }
 
     fn paint(heading: &str, text: &str) -> Cell {

@@ -3,13 +3,14 @@
 //! A measured loop is generic over the lock: [`LockName::dispatch`] turns a name into a type once
 //! per run, and nothing inside the loop is called through a pointer.
 
-#[cfg(have_ck)]
-mod ck_mcs;
+mod installed;
 mod monitors;
 mod name;
 mod peers;
 mod posix;
 mod readers;
+#[cfg(any(have_ck_mcs, have_vsync_cna))]
+mod shims;
 
 pub use monitors::{CondvarFamily, Monitor};
 pub use name::{LockName, Visit, VisitCondvar, VisitReadWrite};
@@ -28,4 +29,121 @@ pub trait Lock<T>: Send + Sync + Sized + 'static {
 /// The type constructor of one lock: gives the lock around any value.
 pub trait Family: 'static {
     type Of<T: Send + 'static>: Lock<T>;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread::{scope, yield_now};
+
+    use kinlock_cli::args::{Available, Named};
+
+    use super::*;
+
+    const THREADS: u64 = 3;
+    const ROUNDS: u64 = 400;
+    /// Where the next thread in line has to get a CPU before anybody goes on.
+    const FEW_ROUNDS: u64 = 40;
+
+    fn there() -> impl Iterator<Item = LockName> {
+        let all = LockName::all().into_iter();
+        all.filter(|lock| lock.unavailable().is_none())
+    }
+
+    /// Two words that must agree: one is changed before the holder yields its CPU to threads that
+    /// want the lock, the other one afterwards.
+    fn change(pair: &mut [u64; 2], round: u64) {
+        assert_eq!(pair[0], pair[1]);
+        pair[0] += 1;
+        if round % 8 == 7 {
+            yield_now();
+        }
+        pair[1] += 1;
+    }
+
+    /// All threads at once, each so many rounds.
+    fn in_threads(rounds: u64, run: impl Fn(u64) + Sync) {
+        let start = Barrier::new(THREADS as usize);
+        scope(|s| {
+            for _ in 0..THREADS {
+                s.spawn(|| {
+                    start.wait();
+                    (0..rounds).for_each(&run);
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn every_lock_excludes() {
+        struct Excludes(LockName);
+        impl Visit for Excludes {
+            type Output = ();
+
+            fn visit<F: Family>(self) {
+                let lock: F::Of<[u64; 2]> = Lock::new([0; 2]);
+                let rounds = match self.0.is_strict_fifo() {
+                    true => FEW_ROUNDS,
+                    false => ROUNDS,
+                };
+                in_threads(rounds, |round| lock.with(|pair| change(pair, round)));
+                assert_eq!(lock.into_inner(), [THREADS * rounds; 2], "{:?}", self.0);
+            }
+        }
+        there().for_each(|lock| lock.dispatch(Excludes(lock)));
+    }
+
+    #[test]
+    fn every_reader_writer_lock_excludes_writers_and_lets_readers_in_together() {
+        struct Excludes(&'static str);
+        impl VisitReadWrite for Excludes {
+            type Output = ();
+
+            fn visit<F: ReadWriteFamily>(self) {
+                let lock: F::Of<[u64; 2]> = ReadWrite::new([0; 2]);
+                in_threads(ROUNDS, |round| match round % 2 {
+                    0 => lock.write(|pair| change(pair, round / 2)),
+                    _ => lock.read(|pair| assert_eq!(pair[0], pair[1])),
+                });
+                // This would not end if one reader kept another out.
+                let pair = lock.read(|_| scope(|s| s.spawn(|| lock.read(|pair| *pair)).join()));
+                assert_eq!(pair.unwrap(), [THREADS * ROUNDS / 2; 2], "{}", self.0);
+            }
+        }
+        for lock in there() {
+            lock.dispatch_read_write(Excludes(lock.name()));
+        }
+    }
+
+    #[test]
+    fn every_condition_variable_wakes_one_and_all() {
+        struct Meets(&'static str);
+        impl VisitCondvar for Meets {
+            type Output = ();
+
+            fn visit<F: CondvarFamily>(self) {
+                let turns: F::Of<u64> = Monitor::new(0);
+                // The first thread has the turns 0, 2, 4, .., for which it waits at 0.
+                let take = |own: u64| {
+                    for _ in 0..ROUNDS {
+                        let mine = |turn: &mut u64| *turn % 2 == own;
+                        turns.when(own as usize, mine, |turn| *turn += 1);
+                        match own {
+                            0 => turns.notify_one(1),
+                            _ => turns.notify_all(0),
+                        }
+                    }
+                };
+                scope(|s| {
+                    s.spawn(|| take(0));
+                    take(1);
+                });
+                let done = turns.when(0, |_| true, |turn| *turn);
+                assert_eq!(done, 2 * ROUNDS, "{}", self.0);
+            }
+        }
+        for lock in there() {
+            lock.dispatch_condvar(Meets(lock.name()));
+        }
+    }
 }

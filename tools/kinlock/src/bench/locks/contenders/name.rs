@@ -1,12 +1,18 @@
 //! Names of locks, and the way from a name to a type.
 
+use super::installed::{self, Abseil, Installed, Nsync};
 use super::{CondvarFamily, Family, ReadWriteFamily, monitors, peers, readers};
 
-#[cfg(have_ck)]
-use super::ck_mcs::CkMcs;
 /// Never dispatched to: the lock is unavailable.
-#[cfg(not(have_ck))]
+#[cfg(not(have_ck_mcs))]
 use super::peers::StdMutex as CkMcs;
+/// Never dispatched to: the lock is unavailable.
+#[cfg(not(have_vsync_cna))]
+use super::peers::StdMutex as VsyncCna;
+#[cfg(have_ck_mcs)]
+type CkMcs = super::shims::Queued<super::shims::CkMcs>;
+#[cfg(have_vsync_cna)]
+type VsyncCna = super::shims::Queued<super::shims::VsyncCna>;
 use kinlock_cli::args::{Available, Named};
 use kinlock_cli::names;
 
@@ -32,34 +38,64 @@ pub trait VisitReadWrite {
 }
 
 names! {
-    /// A lock the command can measure, in the order in which they are listed.
+    /// A lock the command can measure, in the order in which they are listed. `--details` shows the
+    /// line about it, for people who know one of them and wonder which it is.
     LockName, "lock":
     KinlockSpin = "kinlock-spin", "our queued spinlock as configured";
     KinlockSpinFifo = "kinlock-spin-fifo", "our queued spinlock in arrival order, whatever the \
-        configuration; only if named";
+        configuration";
     KinlockSpinCna = "kinlock-spin-cna", "our queued spinlock with the NUMA-aware order, whatever \
-        the configuration; only if named";
+        the configuration";
     KinlockMutex = "kinlock-mutex", "our mutex";
     KinlockMutexJoined = "kinlock-mutex-joined", "our mutex as C programs get it: lock and flags \
-        in one atomic; only if named";
-    StdMutex = "std-mutex", "the standard library's mutex";
-    ParkingLot = "parking-lot", "the mutex of the crate `parking_lot`";
-    PthreadMutex = "pthread-mutex", "the C library's default mutex";
+        in one atomic";
+    KinlockMutexUnqueued = "kinlock-mutex-unqueued", "our mutex without its queue: every waiter \
+        looks at the lock for itself";
+    KinlockFair = "kinlock-fair", "our fair mutex: goes to its waiters in the order of arrival";
+    StdMutex = "std-mutex", "Rust's `std::sync::Mutex`";
+    ParkingLot = "parking-lot", "the mutex of the crate `parking_lot`, after WebKit's";
+    PthreadMutex = "pthread-mutex", "the C library's default mutex, which C++'s \
+        `std::mutex` is, too";
     PthreadSpin = "pthread-spin", "the C library's spinlock";
     Usync = "usync", "the mutex of the crate `usync`";
     Tas = "tas", "bare test-and-set: the least that a lock can do";
     Mcslock = "mcslock", "the spinning MCS lock of the crate `mcslock`";
     CkMcs = "ck-mcs", "the MCS lock of Concurrency Kit";
+    VsyncCna = "vsync-cna", "the CNA lock of libvsync";
+    Nsync = "nsync", "nsync's mutex, known from TensorFlow";
+    Abseil = "abseil", "Abseil's mutex, known from gRPC";
 }
 
 impl Available for LockName {
     fn unavailable(self) -> Option<&'static str> {
         match self {
-            Self::CkMcs if cfg!(not(have_ck)) => {
+            Self::CkMcs if cfg!(not(have_ck_mcs)) => {
                 Some("install Concurrency Kit (Debian: libck-dev, Fedora: ck-devel) and rebuild")
             }
+            Self::VsyncCna if cfg!(not(have_vsync_cna)) => Some(
+                "install the headers of libvsync (github.com/open-s4c/libvsync), or name their \
+                 folders in the variable CPATH, and rebuild",
+            ),
+            Self::Nsync => Nsync::library()
+                .fault("install nsync (Debian: libnsync1, from version 13 on libnsync1t64)"),
+            Self::Abseil => Abseil::library()
+                .fault("install Abseil (Debian: libabsl-dev, Fedora: abseil-cpp-devel)"),
             _ => None,
         }
+    }
+
+    fn is_usual(self) -> bool {
+        !matches!(
+            self,
+            Self::KinlockSpinFifo
+                | Self::KinlockSpinCna
+                | Self::KinlockMutexJoined
+                | Self::KinlockMutexUnqueued
+                | Self::KinlockFair
+                | Self::VsyncCna
+                | Self::Nsync
+                | Self::Abseil
+        )
     }
 }
 
@@ -72,6 +108,8 @@ impl LockName {
             Self::KinlockSpinCna => visitor.visit::<peers::Api<kinlock::RawCnaSpinLock>>(),
             Self::KinlockMutex => visitor.visit::<peers::Api<kinlock::RawMutex>>(),
             Self::KinlockMutexJoined => visitor.visit::<peers::Api<peers::RawJoinedMutex>>(),
+            Self::KinlockMutexUnqueued => visitor.visit::<peers::Api<peers::RawUnqueuedMutex>>(),
+            Self::KinlockFair => visitor.visit::<peers::Api<kinlock::RawFairMutex>>(),
             Self::StdMutex => visitor.visit::<peers::StdMutex>(),
             Self::ParkingLot => visitor.visit::<peers::Api<parking_lot::RawMutex>>(),
             Self::PthreadMutex => visitor.visit::<peers::Api<super::posix::RawPthreadMutex>>(),
@@ -80,6 +118,9 @@ impl LockName {
             Self::Tas => visitor.visit::<peers::Api<peers::RawTas>>(),
             Self::Mcslock => visitor.visit::<peers::Mcslock>(),
             Self::CkMcs => visitor.visit::<CkMcs>(),
+            Self::VsyncCna => visitor.visit::<VsyncCna>(),
+            Self::Nsync => visitor.visit::<installed::Of<Nsync>>(),
+            Self::Abseil => visitor.visit::<installed::Of<Abseil>>(),
         }
     }
 
@@ -89,6 +130,7 @@ impl LockName {
             Self::KinlockMutex => Some(visitor.visit::<monitors::Kinlock>()),
             Self::StdMutex => Some(visitor.visit::<monitors::Std>()),
             Self::ParkingLot => Some(visitor.visit::<monitors::ParkingLot>()),
+            Self::Nsync => Some(visitor.visit::<Nsync>()),
             _ => None,
         }
     }
@@ -110,6 +152,8 @@ impl LockName {
             Self::StdMutex => Some(visitor.visit::<readers::Std>()),
             Self::ParkingLot => Some(visitor.visit::<readers::ParkingLot>()),
             Self::PthreadMutex => Some(visitor.visit::<readers::Pthread>()),
+            Self::Nsync => Some(visitor.visit::<installed::Of<Nsync>>()),
+            Self::Abseil => Some(visitor.visit::<installed::Of<Abseil>>()),
             _ => None,
         }
     }
@@ -124,23 +168,14 @@ impl LockName {
         self.dispatch_read_write(Ask).is_some()
     }
 
-    /// Whether it differs from another lock only by a setting or by an instruction or two. Those
-    /// are measured if they are named.
-    pub fn is_variant(self) -> bool {
-        matches!(
-            self,
-            Self::KinlockSpinFifo | Self::KinlockSpinCna | Self::KinlockMutexJoined
-        )
-    }
-
     /// Whether it is one of this project's locks.
     pub fn is_ours(self) -> bool {
         self.name().starts_with("kinlock-")
     }
 
-    /// Whether waiters spin in strict arrival order: throughput collapses with more threads than
-    /// CPUs, because the next in line is then often not running.
+    /// Whether waiters spin in strict arrival order, if only within a locality domain: throughput
+    /// collapses with more threads than CPUs, because the next in line is then often not running.
     pub fn is_strict_fifo(self) -> bool {
-        matches!(self, Self::Mcslock | Self::CkMcs)
+        matches!(self, Self::Mcslock | Self::CkMcs | Self::VsyncCna)
     }
 }
