@@ -13,7 +13,7 @@ const SHORT: &str = "bench --seconds 0.002 --rounds 2";
 
 #[test]
 fn every_lock_does_every_workload() {
-    for workload in "empty counter long saturated kv lru readrandom".split(' ') {
+    for workload in "empty counter long saturated kv lru readrandom bursts objects".split(' ') {
         let line = format!("--workload {workload} --threads 1,3 --rounds 1 --seconds 0.002");
         let report = json(&format!("bench {line}"));
         let variants = "kinlock-spin-fifo,kinlock-spin-cna,kinlock-mutex-joined,\
@@ -328,9 +328,9 @@ fn more_threads_than_cpus_come_to_an_end() {
 #[test]
 fn meetings_have_their_own_threads_and_need_a_condition_variable() {
     // Long enough for some operations beside other tests.
-    let line = "bench --workload pingpong,broadcast --threads 3 --seconds 0.1 --rounds 2";
+    let line = "bench --workload pingpong,broadcast,queue --threads 3 --seconds 0.1 --rounds 2";
     let report = json(line);
-    for (workload, threads) in [("pingpong", 2), ("broadcast", 17)] {
+    for (workload, threads) in [("pingpong", 2), ("broadcast", 17), ("queue", 5)] {
         let of_it = list(&report["results"]).iter();
         let of_it = of_it.filter(|result| result["workload"] == workload);
         for lock in ["std-mutex", "parking-lot", "kinlock-mutex"] {
@@ -345,7 +345,7 @@ fn meetings_have_their_own_threads_and_need_a_condition_variable() {
     let report = json(&format!("{line} --locks tas,parking-lot"));
     let mut notes = list(&report["warnings"]).iter().filter_map(Value::as_str);
     let note =
-        "not measured in pingpong and broadcast, for want of a condition variable: tas";
+        "not measured in pingpong, broadcast and queue, for want of a condition variable: tas";
     assert!(notes.any(|found| found == note));
     assert!(!names(&report, "lock").contains(&"tas"));
 }

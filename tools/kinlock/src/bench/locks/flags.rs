@@ -113,10 +113,18 @@ fn without_condvar(suite: &Locks, plan: &Plan<Locks>) -> Option<String> {
     asked.then(|| {
         format!(
             "not measured in {}, for want of a condition variable: {}",
-            workloads.join(" and "),
+            enumerated(&workloads),
             locks.join(", ")
         )
     })
+}
+
+/// `a, b and c`.
+fn enumerated(names: &[&str]) -> String {
+    match names {
+        [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => names.concat(),
+    }
 }
 
 /// Where the run was too short to tell whether a lock is fair.

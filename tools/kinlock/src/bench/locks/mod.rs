@@ -7,6 +7,7 @@ mod contenders;
 mod flags;
 mod grid;
 mod meeting;
+mod objects;
 mod plot;
 mod readers;
 mod report;
@@ -175,8 +176,7 @@ impl Suite for Locks {
             let comparable = self.baseline.has_condvar() && others.any(|lock| lock.has_condvar());
             let comparable = comparable && !self.has_thread_in_background();
             workloads.retain(|&workload| comparable || Self::own_threads(workload).is_none());
-            workloads.retain(|&workload| parts_of_grid(workload).is_none());
-            workloads.retain(|&workload| !needs_readers(workload));
+            workloads.retain(|&workload| workloads::is_usual(workload));
         }
         let mut parts = workloads.iter().filter_map(|&one| parts_of_grid(one));
         if self.quick && parts.next().is_none() {

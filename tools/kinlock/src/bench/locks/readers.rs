@@ -3,17 +3,15 @@
 //! A round has two slices, as for other workloads. In the instrumented one the threads read a clock
 //! around the acquisitions of writers, whose longest wait is what such locks differ in.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 use kinlock_measure::random::Random;
 
 use super::contenders::{LockName, ReadWrite, ReadWriteFamily, VisitReadWrite};
-use super::round::{Measure, Watched, instrumented, timed};
-use super::trace::Step;
+use super::round::{Loop, Measure, Watched, both_slices};
 use super::work_loop::{self, ThinkTime};
-use crate::bench::harness::slice::{Part, Sample, Slice, Work};
+use crate::bench::harness::slice::{Part, Sample, Slice};
 use crate::bench::harness::team::Team;
 
 /// One mix: `percent` of a hundred operations read.
@@ -52,33 +50,14 @@ impl VisitReadWrite for Round<'_> {
     type Output = Sample<Watched>;
 
     fn visit<F: ReadWriteFamily>(self) -> Sample<Watched> {
-        let Self { team, seconds, .. } = self;
-        let arena = Arc::new(Arena::<F> {
+        let arena = Arena::<F> {
             lock: CachePadded::new(F::Of::new([0; 4])),
             percent: self.percent,
             section: work_loop::iterations(SECTION),
             think: ThinkTime::of_ns(PRIVATE),
             seed: self.seed,
-            watched: Mutex::new(Watched::default()),
-        });
-        let members = Arc::clone(&arena);
-        let work: Work = Box::new(move |slice, index| members.run(slice, index, |_, _| ()));
-        let sample = timed(team, seconds, work);
-        let members = Arc::clone(&arena);
-        let work: Work = Box::new(move |slice, index| {
-            let mut watched = Watched::default();
-            members.run(slice, index, |slice, waited| {
-                if slice.is_measured(index) && !slice.is_in(Part::WarmUp) {
-                    watched.note(waited, Step::First);
-                }
-            });
-            let all = members.watched.lock();
-            all.unwrap_or_else(PoisonError::into_inner).add(&watched);
-        });
-        let events = instrumented(team, seconds, self.ours, work);
-        let watched = arena.watched.lock();
-        let watched = watched.unwrap_or_else(PoisonError::into_inner).clone();
-        sample.with(Watched { events, ..watched })
+        };
+        both_slices(self.team, self.seconds, self.ours, arena)
     }
 }
 
@@ -88,12 +67,11 @@ struct Arena<F: ReadWriteFamily> {
     section: u64,
     think: ThinkTime,
     seed: u64,
-    watched: Mutex<Watched>,
 }
 
-impl<F: ReadWriteFamily> Arena<F> {
-    /// The loop of a thread. `note` gets how long a writer waited.
-    fn run(&self, slice: &Slice, index: usize, mut note: impl FnMut(&Slice, u64)) {
+impl<F: ReadWriteFamily> Loop for Arena<F> {
+    fn run<const WATCH: bool>(&self, slice: &Slice, index: usize) -> Watched {
+        let mut watched = Watched::default();
         let mut rng = Random::stream(self.seed, index as u64);
         let mut done = 0;
         slice.start(index);
@@ -105,17 +83,18 @@ impl<F: ReadWriteFamily> Arena<F> {
                     work_loop::spin(self.section, &mut rng);
                 });
             } else {
-                let asked = Instant::now();
+                let asked = WATCH.then(Instant::now);
                 let waited = self.lock.write(|words| {
-                    let waited = asked.elapsed().as_nanos() as u64;
+                    let waited = asked.map(|asked| asked.elapsed().as_nanos() as u64);
                     words.iter_mut().for_each(|word| *word += 1);
                     work_loop::spin(self.section, &mut rng);
                     waited
                 });
-                note(slice, waited);
+                watched.note_in(slice, index, waited);
             }
             done += 1;
             slice.count(index, done);
         }
+        watched
     }
 }

@@ -52,6 +52,15 @@ impl Watched {
         self.handoffs.note(step, ns);
     }
 
+    /// Notes that thread number `index` has just waited so long, if it has and that counts.
+    #[inline]
+    pub fn note_in(&mut self, slice: &Slice, index: usize, waited: Option<u64>) {
+        let counts = |_: &u64| slice.is_measured(index) && !slice.is_in(Part::WarmUp);
+        if let Some(ns) = waited.filter(counts) {
+            self.note(ns, Step::First);
+        }
+    }
+
     /// Adds what another thread or round saw, but for its events.
     pub fn add(&mut self, other: &Self) {
         self.acquire
@@ -175,6 +184,34 @@ pub fn instrumented(team: &Team, seconds: f64, ours: bool, work: Work) -> Vec<(&
         slice::run(team, spans, &mut pause, work);
     }
     counted
+}
+
+/// Threads with a loop of their own: they take other than one mutex in turn.
+pub trait Loop: Send + Sync + 'static {
+    /// What the thread of this index does in a slice. With `WATCH` it returns how long it waited
+    /// for the lock, each time that counts.
+    fn run<const WATCH: bool>(&self, slice: &Slice, index: usize) -> Watched;
+}
+
+/// Runs both slices of a round.
+pub fn both_slices(team: &Team, seconds: f64, ours: bool, threads: impl Loop) -> Sample<Watched> {
+    let threads = Arc::new(threads);
+    let members = Arc::clone(&threads);
+    let work: Work = Box::new(move |slice, index| {
+        members.run::<false>(slice, index);
+    });
+    let sample = timed(team, seconds, work);
+    let watched = Arc::new(Mutex::new(Watched::default()));
+    let all = Arc::clone(&watched);
+    let work: Work = Box::new(move |slice, index| {
+        let seen = threads.run::<true>(slice, index);
+        let all = all.lock();
+        all.unwrap_or_else(PoisonError::into_inner).add(&seen);
+    });
+    let events = instrumented(team, seconds, ours, work);
+    let watched = watched.lock();
+    let watched = watched.unwrap_or_else(PoisonError::into_inner).clone();
+    sample.with(Watched { events, ..watched })
 }
 
 fn pause_and_count(span: Duration) -> Vec<(&'static str, u64)> {

@@ -12,6 +12,8 @@ mod readers;
 #[cfg(any(have_ck_mcs, have_vsync_cna))]
 mod shims;
 
+#[cfg(test)]
+pub use monitors::Std as StdCondvar;
 pub use monitors::{CondvarFamily, Monitor};
 pub use name::{LockName, Visit, VisitCondvar, VisitReadWrite};
 pub use readers::{ReadWrite, ReadWriteFamily};

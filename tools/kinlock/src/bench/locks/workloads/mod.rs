@@ -1,14 +1,16 @@
 //! What the threads do with the lock.
 
 mod broadcast;
+mod bursts;
 mod counter;
 pub mod grid;
 mod kv;
 mod long;
 mod lru;
 mod pingpong;
+mod queue;
 mod readrandom;
-mod zipf;
+pub mod zipf;
 
 use std::path::Path;
 
@@ -17,6 +19,7 @@ use kinlock_cli::names;
 use kinlock_measure::random::Random;
 
 use super::meeting::Meet;
+use super::objects::Objects;
 use super::readers::Readers;
 use super::round::{Measure, Prepared, Workload};
 
@@ -36,6 +39,10 @@ names! {
         operation is a round trip";
     Broadcast = "broadcast", "one thread publishes to 16 that wait on a condition variable, and \
         waits until all have reported";
+    Queue = "queue", "one thread puts jobs of about 1 us into a queue with room for 16, four take \
+        them out and do them; an operation is a job";
+    Bursts = "bursts", "32 sections of a few ns back to back, then about 2 us of private work";
+    Objects = "objects", "100,000 objects, each with a lock of its own and chosen by Zipf's law";
     Readers99 = "readers-99", "readers and writers at the reader-writer lock of each lock's \
         library; 99 % of the operations read";
     Readers90 = "readers-90", "the same with 90 %";
@@ -54,6 +61,7 @@ pub fn own_threads(workload: WorkloadName) -> Option<usize> {
     match workload {
         WorkloadName::PingPong => Some(pingpong::THREADS),
         WorkloadName::Broadcast => Some(broadcast::THREADS),
+        WorkloadName::Queue => Some(queue::THREADS),
         _ => None,
     }
 }
@@ -67,6 +75,13 @@ pub fn parts_of_grid(workload: WorkloadName) -> Option<&'static [grid::Part]> {
 pub fn needs_readers(workload: WorkloadName) -> bool {
     use WorkloadName::*;
     matches!(workload, Readers99 | Readers90 | Readers50)
+}
+
+/// Whether it runs where no workload is named. The others are variations, or take long.
+pub fn is_usual(workload: WorkloadName) -> bool {
+    use WorkloadName::*;
+    let named = matches!(workload, Queue | Bursts | Objects);
+    !named && !needs_readers(workload) && parts_of_grid(workload).is_none()
 }
 
 /// What a thread is about to ask for, drawn before it takes the lock.
@@ -96,6 +111,9 @@ pub fn prepare(name: WorkloadName, db: Option<&Path>) -> anyhow::Result<Box<dyn 
         WorkloadName::ReadRandom => Box::new(Prepared::new(readrandom::ReadRandom::open(db)?)),
         WorkloadName::PingPong => Box::new(Meet(pingpong::PingPong)),
         WorkloadName::Broadcast => Box::new(Meet(broadcast::Broadcast)),
+        WorkloadName::Queue => Box::new(Meet(queue::Queue::new())),
+        WorkloadName::Bursts => Box::new(Prepared::new(bursts::Bursts::new())),
+        WorkloadName::Objects => Box::new(Objects::new()),
         WorkloadName::Readers99 => Box::new(Readers { percent: 99 }),
         WorkloadName::Readers90 => Box::new(Readers { percent: 90 }),
         WorkloadName::Readers50 => Box::new(Readers { percent: 50 }),
