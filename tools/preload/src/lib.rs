@@ -36,7 +36,8 @@
 //!
 //! A recursive or error-checking mutex goes from 1 to `Mutex::lock_owned` in `posix/mutex.rs`,
 //! which compares the owner, and on to 3. A mutex that is reported on goes from 1 to
-//! `lock_reported` in `dispatch/mutex.rs`, which tells `traced/report/mod.rs`, and on to 3.
+//! `lock_reported` in `dispatch/mutex.rs`, which tells `traced/report/acquisition.rs`,
+//! and on to 3.
 //!
 //! All other calls take the cold path: the first call of the process, time limits, `trylock` of a
 //! mutex that is not the usual one, delegated objects, the spinlock in place of the mutex, counts.

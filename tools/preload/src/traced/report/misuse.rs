@@ -1,88 +1,108 @@
-//! Misuse of locks: calls that POSIX leaves undefined, or that can only fail.
-//!
-//! Each is noted where it happens, with the callers. What is claimed is known for certain: by the
-//! lock's own word, by the tally of the thread that holds it, or by the list of what the calling
-//! thread holds. Where one of these is missing, such as in a thread that had no room for tallies or
-//! in the child of a fork for what its parent took, nothing is claimed.
+//! Calls that misuse a lock, as the lock's function has found.
 
-use super::entries::add;
 use super::locks::lock_at;
-use super::memory::{is_present, provide};
-use super::threads::thread_of;
-use super::unwind;
-use super::uses::stack_of;
-use crate::thread::thread_id;
+use super::misuses::{self, Known};
+use super::object::{Object, marks_in};
+use super::{held, make, memory, tally};
 use core::sync::atomic::Ordering::*;
-use kinlock_report::{HELD, MISUSES, Misuse, Owner, Table, Tally};
+use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
+use kinlock_report::{
+    CONDVAR, DESTROYED_AWAITED, DESTROYED_HELD, NOT_HELD, Owner, Table, Tally, Thread,
+};
 
-/// What is known of the lock of a misuse.
-#[derive(Clone, Copy)]
-pub(super) struct Known {
-    pub(super) address: u64,
-    pub(super) kind: u32,
-    /// The kernel's number of the thread that holds it; 0: nobody, or unknown.
-    pub(super) holder: u32,
-    /// The stack by which that thread took it; 0: unknown.
-    pub(super) taken: u32,
-}
-
-/// Notes a misuse by the calling thread, of a kind such as
-/// [`NOT_HELD`](kinlock_report::NOT_HELD).
+/// The calling thread has misused a lock, as the lock's function has found. `holder`: the kernel's
+/// number of the thread that holds it, or 0.
 #[cold]
-#[inline(never)]
-pub(super) fn note(table: &Table, kind: u32, lock: Known) {
-    let stack = stack_of(table, &unwind::capture());
-    let header = &table.header;
-    let is_same = |known: &Misuse| {
-        is_present(table, known)
-            && known.kind.load(Acquire) == kind
-            && known.address.load(Relaxed) == lock.address
-            && known.stack.load(Relaxed) == stack
-    };
-    let used = (header.misuses.load(Relaxed) as usize).min(MISUSES);
-    if let Some(known) = table.misuses[..used].iter().find(|known| is_same(known)) {
-        return add(&known.count, 1);
+pub(crate) fn misused(misuse: u32, address: u64, kind: u32, holder: u32) {
+    if let Some(table) = make::own_table() {
+        // That nobody holds the lock, or that threads sleep there, is known without the table.
+        let is_known = misuse == NOT_HELD || kind == CONDVAR;
+        if !is_known && Native::forked() && !is_held_here(table, address) {
+            return;
+        }
+        let taken = 0;
+        misuses::note(
+            table,
+            misuse,
+            Known {
+                address,
+                kind,
+                holder,
+                taken,
+            },
+        );
     }
-    if used >= MISUSES {
-        return add(&header.dropped_misuses, 1);
-    }
-    let at = header.misuses.fetch_add(1, Relaxed) as usize;
-    let new = table.misuses.get(at).filter(|new| provide(table, *new));
-    let Some(new) = new else {
-        return add(&header.dropped_misuses, 1);
-    };
-    let first = lock_at(table, lock.address).map_or(0, |(_, lock)| lock.first.load(Relaxed));
-    new.address.store(lock.address, Relaxed);
-    new.lock_kind.store(lock.kind, Relaxed);
-    new.stack.store(stack, Relaxed);
-    new.first.store(first, Relaxed);
-    new.taken.store(lock.taken, Relaxed);
-    new.holder.store(lock.holder, Relaxed);
-    // Without an entry for the thread: it may never have taken a lock.
-    new.thread.store(thread_id(), Relaxed);
-    add(&new.count, 1);
-    new.kind.store(kind, Release);
 }
 
-/// The thread to which a tally belongs, and the stack by which it took the lock, if that is known:
-/// what [`Known`] says of a holder.
-pub(super) fn holder_by(table: &Table, owner: &Owner, tally: &Tally) -> [u32; 2] {
-    let thread = thread_of(table, owner.token.load(Relaxed));
-    let id = thread.map_or(0, |thread| thread.id.load(Relaxed));
-    let is_measured = tally.since.load(Relaxed) > HELD;
-    [
-        id,
-        if is_measured {
-            taken_by(table, tally)
-        } else {
-            0
+/// Whether a thread of this process holds a lock, as its tallies or its list say. In the child of a
+/// fork, the lock's own word may name a thread of the parent.
+fn is_held_here(table: &Table, address: u64) -> bool {
+    let holds = |owner: &Owner| {
+        let is_held = |tally: &Tally| {
+            tally.address.load(Relaxed) == address && tally.since.load(Relaxed) != 0
+        };
+        owner.tallies.iter().any(is_held)
+            || held::list(owner)
+                .iter()
+                .any(|held| held.address.load(Relaxed) == address)
+    };
+    let mut owners = table.owners.iter();
+    owners.any(|owner| {
+        memory::is_present(table, owner) && owner.token.load(Relaxed) != 0 && holds(owner)
+    })
+}
+
+/// The calling thread has tried to destroy a lock that is held.
+#[cold]
+pub(crate) fn destroyed_held(object: Object<'_>) {
+    let Some(table) = make::own_table() else {
+        return;
+    };
+    let Object { address, kind, .. } = object;
+    let waits = |thread: &Thread| {
+        memory::is_present(table, thread) && thread.waits_for.load(Relaxed) == address
+    };
+    let misuse = match table.threads.iter().any(waits) {
+        true => DESTROYED_AWAITED,
+        false => DESTROYED_HELD,
+    };
+    let entry = || Some(marks_in(lock_at(table, address)?.1));
+    let holder = object.marks.or_else(entry).and_then(|marks| {
+        let (owner, tally) = tally::of_holder(table, address, marks)?;
+        let is_held = tally.since.load(Relaxed) != 0;
+        is_held.then(|| misuses::holder_by(table, owner, tally))
+    });
+    // In the child of a fork it may be the parent that holds it.
+    if holder.is_none() && Native::forked() {
+        return;
+    }
+    let [holder, taken] = holder.unwrap_or([0, 0]);
+    misuses::note(
+        table,
+        misuse,
+        Known {
+            address,
+            kind,
+            holder,
+            taken,
         },
-    ]
+    );
 }
 
-/// The stack of the use by which a measured acquisition took a lock.
-pub(super) fn taken_by(table: &Table, tally: &Tally) -> u32 {
-    let at = (tally.taken_by.load(Relaxed) as usize).checked_sub(1);
-    let taken_by = at.and_then(|at| table.uses.get(at));
-    taken_by.map_or(0, |taken_by| taken_by.key.load(Relaxed) as u32)
+/// How many threads sleep at the words of an object, as the kernel knows them: it is asked to move
+/// them to where they are.
+#[cold]
+pub(crate) fn sleepers_at(address: u64, words: usize) -> u64 {
+    let at = |word: usize| {
+        let key = address + 4 * word as u64;
+        let operation = libc::FUTEX_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+        let kept = memory::Errno::keep();
+        // SAFETY: invariant 11: the kernel checks the address, and changes no memory.
+        let found =
+            unsafe { memory::system_call!(libc::SYS_futex, key, operation, 0, i32::MAX, key) };
+        kept.restore();
+        found.max(0) as u64
+    };
+    (0..words).map(at).sum()
 }

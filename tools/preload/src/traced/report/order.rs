@@ -24,7 +24,7 @@ use super::entries::{Array, add, scattered};
 use super::held;
 use super::locks::{lock_at, lock_of_holder};
 use super::memory::provide;
-use super::misuse::taken_by;
+use super::misuses::taken_by;
 use super::object::Object;
 use super::tally;
 use super::threads::thread;
