@@ -44,8 +44,12 @@ const IN_LIBC: &[&str] = &[
 ];
 
 /// Functions that were in libpthread before glibc 2.34. When libpthread became a part of the C
-/// library, they got a second version, as did those of the next two lists.
+/// library, they got a second version, as did those of the lists that follow.
 const MOVED: &[&str] = &[
+    "pthread_barrier_destroy",
+    "pthread_barrier_init",
+    "pthread_barrier_wait",
+    "pthread_join",
     "pthread_mutex_timedlock",
     "pthread_mutex_trylock",
     "pthread_rwlock_destroy",
@@ -62,7 +66,14 @@ const MOVED: &[&str] = &[
     "pthread_spin_lock",
     "pthread_spin_trylock",
     "pthread_spin_unlock",
+    "sem_destroy",
+    "sem_init",
+    "sem_timedwait",
+    "sem_wait",
 ];
+
+const TIMED_JOIN: &[&str] = &["pthread_timedjoin_np"];
+const CLOCK_JOIN: &[&str] = &["pthread_clockjoin_np"];
 
 const OF_C11: &[&str] = &[
     "cnd_broadcast",
@@ -77,6 +88,7 @@ const OF_C11: &[&str] = &[
     "mtx_timedlock",
     "mtx_trylock",
     "mtx_unlock",
+    "thrd_join",
 ];
 
 const CLOCKS: &[&str] = &[
@@ -84,6 +96,7 @@ const CLOCKS: &[&str] = &[
     "pthread_mutex_clocklock",
     "pthread_rwlock_clockrdlock",
     "pthread_rwlock_clockwrlock",
+    "sem_clockwait",
 ];
 
 /// Functions, and the versions that they have.
@@ -93,6 +106,8 @@ const X86_64: Table = &[
     (IN_LIBC, &["2.2.5"]),
     (CONDVARS, &["2.2.5", "2.3.2"]),
     (MOVED, &["2.2.5", "2.34"]),
+    (TIMED_JOIN, &["2.3.3", "2.34"]),
+    (CLOCK_JOIN, &["2.31", "2.34"]),
     (OF_C11, &["2.28", "2.34"]),
     (CLOCKS, &["2.30", "2.34"]),
 ];
@@ -101,6 +116,8 @@ const AARCH64: Table = &[
     (IN_LIBC, &["2.17"]),
     (CONDVARS, &["2.17"]),
     (MOVED, &["2.17", "2.34"]),
+    (TIMED_JOIN, &["2.17", "2.34"]),
+    (CLOCK_JOIN, &["2.31", "2.34"]),
     (OF_C11, &["2.28", "2.34"]),
     (CLOCKS, &["2.30", "2.34"]),
 ];

@@ -2,7 +2,8 @@
 //!
 //! It defines the C library's functions for mutexes, condition variables, spinlocks and
 //! reader-writer locks, the ones of POSIX and the ones of C11. The dynamic loader finds these
-//! definitions before the C library's. Barriers and semaphores stay the C library's.
+//! definitions before the C library's. Barriers, semaphores and joins stay the C library's: their
+//! functions are here for the report, which measures how long threads wait.
 //!
 //! # Layers
 //!

@@ -65,7 +65,6 @@
 //! | | `locks_freed`, `stacks_freed`, `uses_freed` | entries | any |
 //! | | `threads`, `records`, `ended` | threads, records, locks | any |
 //! | | `ended_threads` | as in `Thread` | any |
-//! | | `rwlocked` | acquisitions | any |
 //! | | `present` | a bit per page | any |
 //! | | `no_memory` | refusals by the kernel | any |
 //! | | `is_ordered` | number | maker |
@@ -73,12 +72,16 @@
 //! | | `dropped_misuses`, `dropped_orders` | calls | any |
 //! | | `dropped_locks`, `dropped_threads`, `dropped_held` | acquisitions | any |
 //! | | `dropped_stacks`, `dropped_uses` | look-ups | any |
+//! | | `dropped_waits` | waits | any |
 //! | [`Module`] | all | addresses, bytes | adder; `end` last |
 //! | [`Thread`] | `token`, `id`, `name` | numbers, bytes | owner |
 //! | | `begin`, `end` | ns, points in time | owner |
 //! | | `locked`, `contended` | acquisitions | owner |
 //! | | `wait_ns`, `wait_max` | ns | owner |
 //! | | `waits_for` | address | owner |
+//! | | `waits_since` | ns, a point in time | owner |
+//! | | `others` | waits | owner |
+//! | | `other_ns` | ns | owner |
 //! | [`Owner`] | `token`, `held_count`, `held_lost` | numbers | owner |
 //! | [`Held`] | all | address, numbers, index plus 1 | owner |
 //! | [`Tally`] | `serial`, `lock`, `first`, `taken_by` | number, indices plus 1 | owner |
@@ -93,21 +96,22 @@
 //! | | `weight`, `sample_at` | as in `Tally` | owner |
 //! | [`Record`] | `holds`, `thinks`, `follows` | weighted acquisitions | holder |
 //! | [`Lock`] | `address`, `serial`, `kind` | address, numbers | adder; `address` at its end |
-//! | | `last`, `domain` | token, number | holder |
+//! | | `last`, `domain` | token, number | holder; of a [reading side](READING) nobody |
 //! | | `gap` | acquisitions | holder |
 //! | | `first`, `uses` | index plus 1 | holder, and a thread whose wait expired |
 //! | | `record` | index plus 1 | holder |
-//! | | `threads` | a bit per thread | holder |
+//! | | `threads` | a bit per thread | any |
 //! | | `nested` | acquisitions | holder |
-//! | | `samples` | measured holds | holder |
-//! | | `held`, `holds` | weighted holds | holder |
-//! | | `hold_ns` | weighted ns | holder |
-//! | | `hold_max` | ns | holder |
+//! | | `samples` | measured holds | holder, or the holders by atomic operations |
+//! | | `held`, `holds` | weighted holds | as `samples` |
+//! | | `hold_ns` | weighted ns | as `samples` |
+//! | | `hold_max` | ns | as `samples` |
 //! | | `locked`, `changed`, `remote` | acquisitions | any |
 //! | | `contended`, `timeouts` | waits | any |
 //! | | `wait_ns`, `wait_max` | ns | any |
 //! | | `waits` | weighted waits | any |
 //! | | `tries`, `failed` | calls | any |
+//! | | `behind` | waits, ns | any |
 //! | | `ended` | locks | any |
 //! | [`Stack`] | `hash`, `frames` | number, addresses | adder |
 //! | | `ended`, `ended_count` | index plus 1, locks | any |
@@ -130,7 +134,7 @@ pub use classes::{bucket, class, class_range, end_of, waits_per_sample};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The version of the layout. It has to change with the layout, and with the meaning of a field.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock9");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"kinloc10");
 
 /// How many locks the table has room for, living and ended ones.
 pub const LOCKS: usize = 16384;
@@ -174,14 +178,28 @@ pub const FREED: u64 = 2;
 /// stack by which they were first taken.
 pub const OTHERS: u64 = 3;
 
+/// Set in the address of an entry that is the reading side of a reader-writer lock: what threads
+/// did to it that asked for it for reading. No object has such an address.
+pub const READING: u64 = 1 << 63;
+/// In the place of an address: the entry is for all waits for the ends of threads.
+pub const JOINS: u64 = 1 << 62;
+
 /// Set in the kind of a lock that is a spinlock. The other bits are the C library's kind of a
 /// mutex.
 pub const SPIN: u32 = 1 << 16;
-/// Set in the kind of a lock that is a reader-writer lock. Such a lock has an entry only for the
-/// sake of its order, and its numbers are 0.
+/// Set in the kind of a lock that is a reader-writer lock. Such a lock has two entries: its writing
+/// side, and its [reading side](READING).
 pub const RWLOCK: u32 = 1 << 17;
 /// Set in the kind of what is a condition variable.
 pub const CONDVAR: u32 = 1 << 18;
+/// Set in the kind of what is a barrier.
+pub const BARRIER: u32 = 1 << 19;
+/// Set in the kind of what is a semaphore.
+pub const SEMAPHORE: u32 = 1 << 20;
+/// Set in the kind of the entry for all waits for the ends of threads.
+pub const JOIN: u32 = 1 << 21;
+/// Kinds of what is no lock, though threads wait for it, in the order of [`Thread::other_ns`].
+pub const NO_LOCKS: [u32; 4] = [CONDVAR, BARRIER, SEMAPHORE, JOIN];
 /// Set in the kind of a lock: its next acquisition looks up its callers, for its order.
 pub const OUTER: u32 = 1 << 24;
 
@@ -257,14 +275,6 @@ impl Table {
     }
 }
 
-/// In how many places acquisitions of reader-writer locks are counted, so that the counting does
-/// not become a source of contention.
-pub const RW_SHARDS: usize = 16;
-
-/// A number that shares no cache line with another, nor a pair of lines that is fetched together.
-#[repr(C, align(128))]
-pub struct Padded(pub AtomicU64);
-
 /// Sums over threads that have ended and whose entries were given to other threads.
 #[repr(C)]
 pub struct EndedThreads {
@@ -278,6 +288,10 @@ pub struct EndedThreads {
     pub wait_ns: AtomicU64,
     /// Their longest wait, in ns.
     pub wait_max: AtomicU64,
+    /// How often they waited for what is no lock.
+    pub others: AtomicU64,
+    /// For how long, in ns, by kind: in the order of [`NO_LOCKS`].
+    pub other_ns: [AtomicU64; NO_LOCKS.len()],
 }
 
 /// A page that all processes of a report share. It is a file beside the tables, made by the command
@@ -334,8 +348,6 @@ pub struct Header {
     pub no_memory: AtomicU32,
     /// What threads did that have ended and whose entries other threads use now.
     pub ended_threads: EndedThreads,
-    /// Acquisitions of reader-writer locks, in shards by the number of the thread.
-    pub rwlocked: [Padded; RW_SHARDS],
     /// Which pages of the table have memory.
     pub present: [AtomicU64; PAGES / 64],
     /// How many locks have ended.
@@ -369,6 +381,8 @@ pub struct Header {
     pub dropped_orders: AtomicU64,
     /// Acquisitions by threads that held more locks already than [`Owner::held`] has room for.
     pub dropped_held: AtomicU64,
+    /// Waits for what is no lock, for which there was no entry.
+    pub dropped_waits: AtomicU64,
 }
 
 /// A shared object.
@@ -407,8 +421,14 @@ pub struct Thread {
     pub wait_ns: AtomicU64,
     /// Its longest wait, in ns.
     pub wait_max: AtomicU64,
-    /// The address of the lock for which it waits now, or 0.
+    /// The address in the entry of what it waits for now, or 0.
     pub waits_for: AtomicU64,
+    /// Since when it waits for that.
+    pub waits_since: AtomicU64,
+    /// How often it waited for what is no lock.
+    pub others: AtomicU64,
+    /// For how long, in ns, by kind: in the order of [`NO_LOCKS`].
+    pub other_ns: [AtomicU64; NO_LOCKS.len()],
     /// When it took its first lock.
     pub begin: AtomicU64,
     /// When it ended; 0: it has not.
@@ -581,12 +601,24 @@ pub struct Tally {
     pub first: AtomicU32,
 }
 
-/// A lock.
+/// Waits that found a reader-writer lock held in one of its two ways.
+#[repr(C)]
+pub struct Behind {
+    /// How many.
+    pub count: AtomicU64,
+    /// For how long, in ns.
+    pub nanos: AtomicU64,
+}
+
+/// A lock, one side of a reader-writer lock, or what else threads wait for.
+///
+/// Of what is [no lock](NO_LOCKS), `locked` counts the calls that may wait and have returned.
 #[repr(C, align(64))]
 pub struct Lock {
-    /// The address of the lock. With [`ENDED`] set: it has ended, or the entry is for several ended
-    /// locks that were first taken by the same callers. With [`OTHERS`] set: the entry is for
-    /// several locks. [`FREED`]: the entry is free again.
+    /// The address of the lock, with [`READING`] set if this is its reading side. With [`ENDED`]
+    /// set: it has ended, or the entry is for several ended locks that were first taken by the same
+    /// callers. With [`OTHERS`] set: the entry is for several locks. [`FREED`]: the entry is free
+    /// again. [`JOINS`]: all waits for the ends of threads.
     pub address: AtomicU64,
     /// A number that no lock before it had. 0: the entry is free.
     pub serial: AtomicU32,
@@ -642,6 +674,8 @@ pub struct Lock {
     pub failed: AtomicU64,
     /// How many ended locks the entry is for, or how many [`OTHERS`].
     pub ended: AtomicU64,
+    /// Of one side of a reader-writer lock: waits that found it held by readers, and by a writer.
+    pub behind: [Behind; 2],
 }
 
 /// A call stack.
@@ -687,18 +721,18 @@ impl Use {
     }
 }
 
-// The layout of version 9: the version in `MAGIC` has to change with it.
+// The layout of version 10: the version in `MAGIC` has to change with it.
 const _: () = {
     use core::mem::offset_of;
-    assert!(MAGIC == u64::from_le_bytes(*b"kinlock9"));
-    assert!(size_of::<Header>() == 4480 && offset_of!(Header, program) == 4236);
+    assert!(MAGIC == u64::from_le_bytes(*b"kinloc10"));
+    assert!(size_of::<Header>() == 2368 && offset_of!(Header, program) == 2220);
     assert!(size_of::<Module>() == 576 && size_of::<Thread>() == 128);
-    assert!(size_of::<Lock>() == 1216 && offset_of!(Lock, locked) == 624);
+    assert!(size_of::<Lock>() == 1280 && offset_of!(Lock, locked) == 624);
     assert!(size_of::<Stack>() == 144 && size_of::<Use>() == 56);
     assert!(size_of::<Owner>() == 7680 && offset_of!(Owner, waits) == 4160);
     assert!(size_of::<Record>() == 6144 && size_of::<Shared>() == 24);
     assert!(size_of::<Misuse>() == 48 && size_of::<Order>() == 72);
-    assert!(size_of::<Table>() == 32_092_544 && offset_of!(Table, locks) == 741_760);
+    assert!(size_of::<Table>() == 33_139_072 && offset_of!(Table, locks) == 739_712);
     // It has room in the bits of `present`, and the shared page on one page.
     assert!(size_of::<Table>() <= PAGES * PAGE && size_of::<Shared>() <= PAGE);
 };

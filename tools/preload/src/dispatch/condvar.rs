@@ -29,7 +29,8 @@ use crate::mode::{MODE, Mode};
 use crate::posix::condvar::Condvar;
 use crate::posix::mutex::Mutex;
 use crate::time::{self, Limit, RawLimit};
-use crate::traced::{counts, report};
+use crate::traced::counts;
+use crate::traced::report::{self, Awaited};
 use core::cell::Cell;
 use core::ffi::{c_int, c_long, c_void};
 use core::mem::MaybeUninit;
@@ -83,6 +84,8 @@ struct Wait<'a> {
     is_mixed: bool,
     /// What the mutex's functions returned.
     result: Cell<c_int>,
+    /// What the report is to be told when the wait ends.
+    reported: Cell<Option<report::Wait>>,
 }
 
 unsafe extern "C-unwind" {
@@ -110,9 +113,15 @@ pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: R
             counts::wait(mode, true);
         }
         let released = before_libc_wait(mutex, mode);
+        let awaited = awaited(condvar);
+        let begun = mode.reports().then(|| awaited.begin());
         // SAFETY: invariant 3.
         let result = unsafe { libc_wait(condvar.address(), mutex.address(), limit) };
+        if let Some(begun) = begun {
+            awaited.end(begun);
+        }
         after_libc_wait(released, result);
+        note_timeout(mode, condvar, result);
         return result;
     }
     // SAFETY: invariant 3.
@@ -137,10 +146,43 @@ pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: R
         limit,
         is_mixed: is_delegated,
         result: Cell::new(0),
+        reported: Cell::new(None),
     };
     // SAFETY: invariant 4: `wait` lives until the frame is left. Nothing in Rust's frames has a
     // destructor.
-    unsafe { kinlock_wait_frame((&raw mut wait).cast()) }
+    let result = unsafe { kinlock_wait_frame((&raw mut wait).cast()) };
+    note_timeout(mode, condvar, result);
+    result
+}
+
+fn awaited(condvar: &Condvar) -> Awaited {
+    Awaited {
+        address: condvar.address() as u64,
+        kind: CONDVAR,
+    }
+}
+
+fn note_timeout(mode: Mode, condvar: &Condvar, result: c_int) {
+    if mode.reports() && result == libc::ETIMEDOUT {
+        awaited(condvar).note_timeout();
+    }
+}
+
+impl Wait<'_> {
+    /// The mutex is released: the thread waits from now on.
+    fn begin_reported(&self) {
+        if self.mode.reports() {
+            self.reported.set(Some(awaited(self.condvar).begin()));
+        }
+    }
+
+    /// The thread has waited, and does not have the mutex yet: a wait for that is the mutex's. The
+    /// condition variable still exists.
+    fn end_reported(&self) {
+        if let Some(begun) = self.reported.take() {
+            awaited(self.condvar).end(begun);
+        }
+    }
 }
 
 /// The part of [`wait`] that runs inside the frame which a cancellation cleans up.
@@ -168,7 +210,10 @@ unsafe extern "C" fn kinlock_wait_cancelled(wait: *const c_void) {
     // SAFETY: as this function demands.
     let wait = unsafe { &*wait.cast::<Wait<'_>>() };
     match wait.is_mixed {
-        true => wait.lock(),
+        true => {
+            wait.end_reported();
+            wait.lock();
+        }
         false => wait.condvar.inner.abandon(wait),
     }
 }
@@ -192,7 +237,11 @@ fn posix_wait(wait: &Wait<'_>) -> c_int {
 impl Partner<Native> for Wait<'_> {
     unsafe fn unlock(&self) -> bool {
         self.result.set(traced_unlock(self.mutex, self.mode));
-        self.result.get() == 0
+        let is_released = self.result.get() == 0;
+        if is_released {
+            self.begin_reported();
+        }
+        is_released
     }
 
     fn lock(&self) {
@@ -233,6 +282,7 @@ impl Partner<Native> for Wait<'_> {
     }
 
     fn leave(&self) {
+        self.end_reported();
         self.condvar.users.leave();
     }
 }
@@ -282,6 +332,7 @@ fn mixed_wait(wait: &Wait<'_>) -> c_int {
         real::pthread_cond_timedwait(condvar, helper, &until);
         real::pthread_mutex_unlock(helper);
     }
+    wait.end_reported();
     wait.lock();
     wait.result.get()
 }
@@ -306,6 +357,9 @@ pub(super) unsafe extern "C" fn pthread_cond_init(
 ) -> c_int {
     let mode = mode();
     counts::call(mode, || 0);
+    if mode.reports() {
+        report::lock_ended(condvar as u64);
+    }
     // SAFETY: invariant 1. The object is the caller's alone. The C library writes as many bytes.
     unsafe { condvar.cast::<[u64; 6]>().write([0; 6]) };
     if attributes.is_null() && !mode.delegates() {
@@ -335,10 +389,20 @@ pub(super) unsafe extern "C" fn pthread_cond_destroy(condvar: *mut Condvar) -> c
     }
     if condvar.is_delegated(mode) {
         // SAFETY: invariant 3.
-        return unsafe { real::pthread_cond_destroy(condvar.address()) };
+        let result = unsafe { real::pthread_cond_destroy(condvar.address()) };
+        end_of_object(mode, condvar);
+        return result;
     }
     condvar.users.wait_until_none();
+    end_of_object(mode, condvar);
     0
+}
+
+/// Tells the report that the condition variable was destroyed. No thread uses it any more.
+fn end_of_object(mode: Mode, condvar: *const Condvar) {
+    if mode.reports() {
+        report::lock_ended(condvar as u64);
+    }
 }
 
 #[unsafe(no_mangle)]

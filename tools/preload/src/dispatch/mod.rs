@@ -18,3 +18,4 @@ mod condvar;
 mod mutex;
 mod rwlock;
 mod spin;
+mod waits;

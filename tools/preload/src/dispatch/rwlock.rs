@@ -1,8 +1,7 @@
 //! The exported functions for reader-writer locks.
 //!
-//! The cold path decides in this order: are calls counted; is the lock ours or delegated to the C
-//! library. The report only adds up how often such locks are taken, and notes their misuse and, if
-//! asked for, their order.
+//! The cold path decides in this order: is the call traced; is the lock ours or delegated to the C
+//! library.
 
 use super::choice::{mode, rwlock_mode};
 use crate::libc::lock::{libc_read, libc_write};
@@ -10,12 +9,12 @@ use crate::libc::real;
 use crate::mode::{Mode, RWLOCK_MODE};
 use crate::posix::rwlock::RwLock;
 use crate::time::Limit;
-use crate::traced::counts::{self, Access, CountedAccess};
-use crate::traced::report::RwAccess;
-use crate::traced::{is_taken, report};
+use crate::traced::RwAcquisition;
+use crate::traced::counts::{self, Access};
+use crate::traced::report::{self, Behind};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
-use kinlock_report::{DESTROYED_HELD, READS, RWLOCK};
+use kinlock_report::{DESTROYED_HELD, RWLOCK};
 
 /// Whether the usual path applies: the lock is ours, and untraced.
 #[inline]
@@ -42,34 +41,47 @@ fn cold_lock(rwlock: &RwLock, access: Access, limit: Limit) -> c_int {
         error => return error,
     }
     let mode = rwlock_mode();
+    if !mode.traces() {
+        return lock(rwlock, mode, access, limit);
+    }
     counts::call(mode, || delegated_kind(rwlock));
-    let reported = RwAccess {
-        address: rwlock.address() as u64,
-        mode: u32::from(access == Access::Read) * READS,
-    };
-    if mode.reports() && !matches!(limit, Limit::Now) {
-        let is_endless = matches!(limit, Limit::Never);
-        report::rwlock_asked(reported, is_endless, !rwlock.is_recursive());
-    }
-    let result = match mode.counts() {
-        true => counted_lock(rwlock, mode, access, limit),
-        false => lock(rwlock, mode, access, limit),
-    };
-    if mode.reports() && is_taken(result) {
-        report::rwlock_taken(reported);
-    }
-    result
+    traced_lock(rwlock, mode, access, limit)
 }
 
-/// As [`lock`], counted.
-fn counted_lock(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> c_int {
-    let is_try = matches!(limit, Limit::Now);
-    let mut count = CountedAccess::begin(access, is_try);
-    let mut result = lock(rwlock, mode, access, Limit::Now);
-    if count.must_wait(result) {
+/// As [`lock`], counted and reported as the mode says.
+fn traced_lock(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> c_int {
+    let (is_try, is_endless) = (matches!(limit, Limit::Now), matches!(limit, Limit::Never));
+    let address = rwlock.address() as u64;
+    let about = [is_try, is_endless, !rwlock.is_recursive()];
+    let mut trace = RwAcquisition::begin(mode, access, address, about);
+    let mut result = match is_try {
+        true => lock(rwlock, mode, access, limit),
+        false => try_once(rwlock, mode, access),
+    };
+    if trace.must_wait(result, || behind(rwlock)) {
         result = lock(rwlock, mode, access, limit);
     }
-    count.end(result)
+    trace.end(result)
+}
+
+/// The first attempt of a traced acquisition that may wait. It must not go ahead of a writer that
+/// waits: a `tryrdlock` may, but this call does not.
+fn try_once(rwlock: &RwLock, mode: Mode, access: Access) -> c_int {
+    match (rwlock.is_delegated(mode), access) {
+        (true, _) => lock(rwlock, mode, access, Limit::Now),
+        (false, Access::Read) if rwlock.word.read_at_once() => rwlock.count_read(),
+        (false, Access::Write) if rwlock.word.write_at_once() => rwlock.note_writer(),
+        (false, _) => libc::EBUSY,
+    }
+}
+
+/// Who holds a lock that was found taken. A reader may also wait for a writer that waits itself,
+/// behind readers.
+fn behind(rwlock: &RwLock) -> Behind {
+    match rwlock.writer() {
+        0 => Behind::Readers,
+        _ => Behind::Writer,
+    }
 }
 
 /// Takes a lock, by this library or by the C library. Returns what POSIX says.
@@ -101,7 +113,7 @@ fn end_reported(lock: &RwLock) {
     if !lock.is_delegated(rwlock_mode()) && lock.word.is_locked() {
         report::misused(DESTROYED_HELD, address, RWLOCK, lock.writer());
     }
-    report::lock_ended(address);
+    report::rwlock_ended(address);
 }
 
 // ---- the functions --------------------------------------
@@ -110,7 +122,7 @@ fn end_reported(lock: &RwLock) {
 unsafe extern "C" fn pthread_rwlock_init(lock: *mut RwLock, attributes: *const c_void) -> c_int {
     counts::call(mode(), || 0);
     if mode().reports() {
-        report::lock_ended(lock as u64);
+        report::rwlock_ended(lock as u64);
     }
     // The C library checks the attributes. But for these it writes zeros: an unlocked lock of ours.
     // SAFETY: invariant 3.

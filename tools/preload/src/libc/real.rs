@@ -5,7 +5,7 @@
 //! oldest version.
 
 use super::lookup;
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use core::{mem, ptr};
 
@@ -33,6 +33,23 @@ const CLOCKS: &CStr = if cfg!(target_arch = "loongarch64") {
     FIRST
 } else {
     c"GLIBC_2.30"
+};
+/// The version of functions that wait for the end of a thread with a limit.
+const TIMED_JOIN: &CStr = if cfg!(any(target_arch = "x86_64", target_arch = "s390x")) {
+    c"GLIBC_2.3.3"
+} else {
+    FIRST
+};
+const CLOCK_JOIN: &CStr = if cfg!(target_arch = "loongarch64") {
+    FIRST
+} else {
+    c"GLIBC_2.31"
+};
+/// The version of functions of C11's threads.
+const C11: &CStr = if cfg!(target_arch = "loongarch64") {
+    FIRST
+} else {
+    c"GLIBC_2.28"
 };
 
 #[cfg(not(any(
@@ -157,4 +174,23 @@ functions! {
     pthread_spin_lock(lock: *const c_void), FIRST;
     pthread_spin_trylock(lock: *const c_void), FIRST;
     pthread_spin_unlock(lock: *const c_void), FIRST;
+    pthread_barrier_init(
+        barrier: *const c_void, attributes: *const c_void, count: c_uint
+    ), FIRST;
+    pthread_barrier_destroy(barrier: *const c_void), FIRST;
+    pthread_barrier_wait(barrier: *const c_void), FIRST;
+    sem_init(semaphore: *const c_void, shared: c_int, value: c_uint), FIRST;
+    sem_destroy(semaphore: *const c_void), FIRST;
+    sem_trywait(semaphore: *const c_void), FIRST;
+    sem_wait(semaphore: *const c_void), FIRST;
+    sem_timedwait(semaphore: *const c_void, until: Time), FIRST;
+    sem_clockwait(semaphore: *const c_void, clock: libc::clockid_t, until: Time), CLOCKS;
+    pthread_join(thread: libc::pthread_t, result: *mut *mut c_void), FIRST;
+    pthread_timedjoin_np(
+        thread: libc::pthread_t, result: *mut *mut c_void, until: Time
+    ), TIMED_JOIN;
+    pthread_clockjoin_np(
+        thread: libc::pthread_t, result: *mut *mut c_void, clock: libc::clockid_t, until: Time
+    ), CLOCK_JOIN;
+    thrd_join(thread: libc::pthread_t, result: *mut c_int), C11;
 }

@@ -47,6 +47,22 @@ int kinlock_wait_frame(void *wait)
     return result;
 }
 
+/* Makes a call that is a cancellation point. If the thread is cancelled in it, calls `left`. */
+int kinlock_cancellable_call(int (*call)(void *), void *with, void (*left)(void *))
+{
+    int result, type;
+    if (__pthread_register_cancel == NULL || pthread_testcancel == NULL)
+        return call(with);
+    pthread_testcancel();
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+    pthread_cleanup_push(left, with);
+    result = call(with);
+    pthread_cleanup_pop(0);
+    if (__builtin_expect(type != PTHREAD_CANCEL_DEFERRED, 0))
+        pthread_setcanceltype(type, &type);
+    return result;
+}
+
 /* Whether this thread can be cancelled at any instruction. If so, from now on it can be
    cancelled at cancellation points only. */
 int kinlock_defer(void)

@@ -10,8 +10,6 @@ use crate::thread::{token, tokens};
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
-use kinlock_core::platform::Platform;
-use kinlock_linux::Native;
 
 /// What is counted. [`compose`] has the names in the line.
 #[derive(Clone, Copy)]
@@ -102,48 +100,13 @@ pub(crate) enum Access {
     Write,
 }
 
-/// One acquisition of a reader-writer lock that is counted.
-pub(crate) struct CountedAccess {
-    access: Access,
-    is_try: bool,
-    since: Option<u64>,
-}
-
-impl CountedAccess {
-    /// Before the lock is tried. `is_try`: the program's call does not wait.
-    pub(crate) fn begin(access: Access, is_try: bool) -> Self {
-        CountedAccess {
-            access,
-            is_try,
-            since: None,
-        }
-    }
-
-    /// After the lock was tried: whether it was busy and the program's call waits for it.
-    pub(crate) fn must_wait(&mut self, result: c_int) -> bool {
-        let must_wait = result == libc::EBUSY && !self.is_try;
-        if must_wait {
-            self.since = Some(Native::now());
-        }
-        must_wait
-    }
-
-    /// At the end, with the result for the program. Returns that result.
-    pub(crate) fn end(self, result: c_int) -> c_int {
-        // Other results, such as EDEADLK for a relock by the writer, come without a wait.
-        let has_waited = is_taken(result) || result == libc::ETIMEDOUT;
-        let since = self.since.filter(|_| has_waited);
-        let waited = since.map(|since| Native::now().saturating_sub(since));
-        acquisition(self.is_try, waited, result);
-        if is_taken(result) {
-            let count = match self.access {
-                Access::Read => Count::Reads,
-                Access::Write => Count::Writes,
-            };
-            add(count, 1);
-        }
-        result
-    }
+/// Counts that a reader-writer lock was taken.
+pub(crate) fn access(access: Access) {
+    let count = match access {
+        Access::Read => Count::Reads,
+        Access::Write => Count::Writes,
+    };
+    add(count, 1);
 }
 
 /// Counts a wait for a condition variable. `is_delegated`: it, or its mutex, is the C library's.

@@ -15,9 +15,11 @@
 pub(crate) mod counts;
 pub(crate) mod report;
 
-use self::report::{Object, Outcome, Wait};
+use self::counts::Access;
+use self::report::{Behind, Object, Outcome, RwAccess, Wait};
 use crate::mode::Mode;
 use core::ffi::c_int;
+use kinlock_report::READS;
 
 /// Whether a function that takes a lock has succeeded. With `EOWNERDEAD`, of a robust mutex, the
 /// thread holds the lock, too.
@@ -59,15 +61,7 @@ impl<'a> Acquisition<'a> {
 
     /// At the end, with the result for the program. Returns that result.
     pub(crate) fn end(self, result: c_int) -> c_int {
-        let waited = match self.wait {
-            // Other results, such as EDEADLK for a relock by the holder, come without a wait.
-            Some(wait) if is_taken(result) || result == libc::ETIMEDOUT => Some(wait.end()),
-            Some(wait) => {
-                wait.discard();
-                None
-            }
-            None => None,
-        };
+        let waited = waited(self.wait, result);
         if self.mode.counts() {
             counts::acquisition(self.is_try, waited.map(|wait| wait.nanos()), result);
         }
@@ -80,6 +74,93 @@ impl<'a> Acquisition<'a> {
                 asked: None,
             };
             report::acquisition(self.object, outcome);
+        }
+        result
+    }
+}
+
+/// The wait of an acquisition that has ended with `result`.
+fn waited(wait: Option<Wait>, result: c_int) -> Option<Wait> {
+    let wait = wait?;
+    if is_taken(result) || result == libc::ETIMEDOUT {
+        return Some(wait.end());
+    }
+    // Other results, such as EDEADLK for a relock by the holder, come without a wait.
+    wait.discard();
+    None
+}
+
+/// One acquisition of a reader-writer lock that is counted or reported.
+pub(crate) struct RwAcquisition {
+    mode: Mode,
+    access: Access,
+    address: u64,
+    is_try: bool,
+    is_endless: bool,
+    wait: Option<Wait>,
+}
+
+impl RwAcquisition {
+    /// Before the lock is tried. `is_try`: the program's call does not wait; `is_endless`: it waits
+    /// without a limit; `waits_behind`: a reader that holds the lock already may wait behind a
+    /// writer.
+    pub(crate) fn begin(
+        mode: Mode,
+        access: Access,
+        address: u64,
+        [is_try, is_endless, waits_behind]: [bool; 3],
+    ) -> Self {
+        let begun = RwAcquisition {
+            mode,
+            access,
+            address,
+            is_try,
+            is_endless,
+            wait: None,
+        };
+        if mode.reports() && !is_try {
+            report::rwlock_asked(begun.reported(), is_endless, waits_behind);
+        }
+        begun
+    }
+
+    fn reported(&self) -> RwAccess {
+        RwAccess {
+            address: self.address,
+            mode: u32::from(self.access == Access::Read) * READS,
+        }
+    }
+
+    /// After the lock was tried: whether it was busy and the program's call waits for it. From here
+    /// on, that is a wait. `behind`: who holds it.
+    pub(crate) fn must_wait(&mut self, result: c_int, behind: impl FnOnce() -> Behind) -> bool {
+        let must_wait = result == libc::EBUSY && !self.is_try;
+        if must_wait {
+            let behind = behind();
+            let object = report::side(self.reported());
+            self.wait = Some(Wait::begin(object, self.is_endless).behind(behind));
+        }
+        must_wait
+    }
+
+    /// At the end, with the result for the program. Returns that result.
+    pub(crate) fn end(self, result: c_int) -> c_int {
+        let waited = waited(self.wait, result);
+        if self.mode.counts() {
+            counts::acquisition(self.is_try, waited.map(|wait| wait.nanos()), result);
+            if is_taken(result) {
+                counts::access(self.access);
+            }
+        }
+        if self.mode.reports() {
+            let outcome = Outcome {
+                is_try: self.is_try,
+                is_endless: self.is_endless,
+                waited,
+                result,
+                asked: None,
+            };
+            report::rwlock_acquisition(self.reported(), outcome);
         }
         result
     }

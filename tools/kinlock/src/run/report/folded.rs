@@ -12,10 +12,14 @@ pub fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     for process in &report.processes {
         for lock in &process.locks {
             let mut left = lock.wait.total_ns;
+            let name = match lock.side {
+                Some(side) => format!("{} to {side}", lock.name),
+                None => lock.name.clone(),
+            };
             let mut add = |frames: &[String], nanos: u64| {
                 let mut line = vec![word(&process.program)];
                 line.extend_from_slice(frames);
-                line.push(format!("[{}]", word(&lock.name)));
+                line.push(format!("[{}]", word(&name)));
                 *lines.entry(line.join(";")).or_default() += nanos;
             };
             for caller in lock.callers.iter().filter(|caller| caller.wait_ns > 0) {

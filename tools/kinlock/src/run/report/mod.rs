@@ -114,8 +114,6 @@ pub struct Process {
     dropped: Dropped,
     /// There was no memory for a part of the table.
     no_memory: bool,
-    /// Acquisitions of reader-writer locks, of which nothing else is known.
-    rwlocked: u64,
     /// What threads did that have ended and have no entry of their own.
     ended_threads: EndedThreads,
     /// Files that are not there as they were loaded: their functions have no names.
@@ -126,7 +124,10 @@ pub struct Process {
     misuses: Vec<misuse::Misuse>,
     /// In which order locks were taken, if that was asked for.
     order: Option<misuse::LockOrder>,
+    /// Mutexes, spinlocks, and both sides of reader-writer locks.
     locks: Vec<Lock>,
+    /// What else threads waited for.
+    waits: Vec<Waited>,
     threads: Vec<Thread>,
 }
 
@@ -153,6 +154,32 @@ pub struct EndedThreads {
     contended: u64,
     wait_ns: u64,
     wait_max_ns: u64,
+    /// What else they waited for.
+    other_waits: OtherWaits,
+}
+
+/// How long threads waited for what is no lock.
+#[derive(Default, Serialize)]
+pub struct OtherWaits {
+    count: u64,
+    /// Of all kinds.
+    total_ns: u64,
+    condvar_ns: u64,
+    barrier_ns: u64,
+    semaphore_ns: u64,
+    join_ns: u64,
+}
+
+impl OtherWaits {
+    /// By kind, with what the waits are for.
+    fn kinds(&self) -> [(u64, &'static str); 4] {
+        [
+            (self.condvar_ns, "condition variables"),
+            (self.barrier_ns, "barriers"),
+            (self.semaphore_ns, "semaphores"),
+            (self.join_ns, "the ends of threads"),
+        ]
+    }
 }
 
 /// What found no place in the table.
@@ -163,6 +190,7 @@ pub struct Dropped {
     uses: u64,
     threads: u64,
     misuses: u64,
+    waits: u64,
 }
 
 /// What a lock did.
@@ -170,7 +198,12 @@ pub struct Dropped {
 pub struct Lock {
     name: String,
     address: u64,
+    /// The address in its entry, which threads have that wait for it; 0: it has none.
+    #[serde(skip)]
+    key: u64,
     kind: &'static str,
+    /// Of a reader-writer lock: `read` or `write`, what was done to it to read or to write.
+    side: Option<&'static str>,
     /// It was destroyed, or initialised again.
     is_ended: bool,
     /// How many ended locks it stands for, which the same callers took first.
@@ -190,18 +223,55 @@ pub struct Lock {
     remote: u64,
     threads: u32,
     wait: Times,
+    /// Of a reader-writer lock: waits that found it held for reading, and for writing.
+    behind_readers: Behind,
+    behind_writers: Behind,
     /// Estimated from `hold_samples` acquisitions: all that waited, and about one in 256 others.
     hold: Times,
     hold_samples: u64,
     /// What is recorded of it, if that was asked for.
     #[serde(skip)]
     recorded: Option<recorded::Distributions>,
-    /// The thread that holds it.
+    /// The thread that holds it; of several readers one.
     held_by: Option<u32>,
+    /// All threads that hold it.
+    holders: Vec<u32>,
     /// Threads that wait for it.
     waiting: Vec<u32>,
     /// Calls by which it was first taken, innermost first.
     first: Vec<Frame>,
+    callers: Vec<Caller>,
+}
+
+/// Waits for a reader-writer lock.
+#[derive(Serialize)]
+pub struct Behind {
+    count: u64,
+    wait_ns: u64,
+}
+
+/// What threads waited for that is no lock: a condition variable, a barrier, a semaphore, or the
+/// ends of threads.
+#[derive(Serialize)]
+pub struct Waited {
+    name: String,
+    address: u64,
+    #[serde(skip)]
+    key: u64,
+    kind: &'static str,
+    /// It was destroyed, or initialised again.
+    is_ended: bool,
+    /// How many ended ones it stands for, for which the same callers waited first.
+    ended: u64,
+    /// Calls that may wait: of a barrier with the last thread's, of a semaphore with those that
+    /// found it free.
+    calls: u64,
+    waited: u64,
+    timeouts: u64,
+    threads: u32,
+    wait: Times,
+    /// Threads that wait for it.
+    waiting: Vec<u32>,
     callers: Vec<Caller>,
 }
 
@@ -249,8 +319,15 @@ pub struct Thread {
     contended: u64,
     wait_ns: u64,
     wait_max_ns: u64,
-    /// Address of the lock that it waits for, or 0.
+    /// What else it waited for.
+    other_waits: OtherWaits,
+    /// Address of what it waits for, or 0.
     waits_for: u64,
+    /// For how long it has waited for that until now.
+    waits_for_ns: u64,
+    /// The address in the entry of that.
+    #[serde(skip)]
+    waits_key: u64,
     /// From its first lock to its end, in seconds of the process.
     #[serde(skip)]
     life: [f64; 2],
@@ -266,6 +343,20 @@ impl Lock {
 impl Process {
     fn wait_ns(&self) -> u64 {
         self.locks.iter().map(|lock| lock.wait.total_ns).sum()
+    }
+
+    /// How long its threads waited for what is no lock.
+    fn other_waits(&self) -> OtherWaits {
+        let threads = self.threads.iter().map(|thread| &thread.other_waits);
+        let all = threads.chain([&self.ended_threads.other_waits]);
+        all.fold(OtherWaits::default(), |sum, one| OtherWaits {
+            count: sum.count + one.count,
+            total_ns: sum.total_ns + one.total_ns,
+            condvar_ns: sum.condvar_ns + one.condvar_ns,
+            barrier_ns: sum.barrier_ns + one.barrier_ns,
+            semaphore_ns: sum.semaphore_ns + one.semaphore_ns,
+            join_ns: sum.join_ns + one.join_ns,
+        })
     }
 }
 

@@ -5,12 +5,17 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
-use kinlock_report::{BUCKETS, CONDVAR, ENDED, FREED, OTHERS, OUTER, RWLOCK, SPIN, Table, end_of};
+use kinlock_report::Lock as Entry;
+use kinlock_report::{
+    BARRIER, BUCKETS, CONDVAR, ENDED, FREED, JOIN, JOINS, NO_LOCKS, OTHERS, OUTER, READING, RWLOCK,
+    SEMAPHORE, SPIN, Table, end_of,
+};
 
 use super::folder::State;
 use super::symbols::{Frame, Module, Symbols};
 use super::{
-    Caller, Dropped, EndedThreads, Lock, Process, Stripped, Thread, Times, misuse, recorded,
+    Behind, Caller, Dropped, EndedThreads, Lock, OtherWaits, Process, Stripped, Thread, Times,
+    Waited, misuse, recorded,
 };
 
 pub fn get(number: &AtomicU64) -> u64 {
@@ -48,20 +53,33 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
     };
     let uses = uses(table);
     let threads = threads(table, &tallies, end);
-    let locks = used(&table.locks, &header.locks_used).iter().enumerate();
-    let locks = locks.filter(|(_, lock)| {
-        // A reader-writer lock is there for its order alone.
-        !matches!(get(&lock.address), 0 | FREED) && get32(&lock.kind) & RWLOCK == 0
-    });
+    let entries = used(&table.locks, &header.locks_used).iter().enumerate();
+    let entries = entries.filter(|(_, entry)| !matches!(get(&entry.address), 0 | FREED));
+    let (others, locks): (Vec<_>, Vec<_>) =
+        entries.partition(|(_, entry)| NO_LOCKS.iter().any(|kind| get32(&entry.kind) & kind != 0));
+    let locks = locks
+        .into_iter()
+        .map(|(index, _)| lock(table, index, &tallies, &uses, &mut symbols, &threads));
+    let waiting = |key: u64| -> Vec<u32> {
+        let all = threads.iter().filter(|t| key != 0 && t.waits_key == key);
+        all.map(|t| t.id).collect()
+    };
+    // One side of a reader-writer lock may be there for its order alone.
+    let did_any = |lock: &Lock| {
+        lock.locked + lock.contended + lock.tries > 0 || !waiting(lock.key).is_empty()
+    };
     let mut locks: Vec<_> = locks
-        .map(|(index, _)| lock(table, index, &tallies, &uses, &mut symbols, &threads))
+        .filter(|lock| lock.side.is_none() || did_any(lock))
         .collect();
+    let waits = others
+        .into_iter()
+        .map(|(index, _)| waited(table, index, &uses, &mut symbols));
+    let mut waits: Vec<_> = waits.collect();
     for lock in &mut locks {
-        lock.waiting = threads
-            .iter()
-            .filter(|t| t.waits_for != 0 && t.waits_for == lock.address && !lock.is_ended)
-            .map(|t| t.id)
-            .collect();
+        lock.waiting = waiting(lock.key);
+    }
+    for waited in &mut waits {
+        waited.waiting = waiting(waited.key);
     }
     let ended = &header.ended_threads;
     let misuses = misuse::misuses(table, &mut symbols);
@@ -87,20 +105,34 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
             uses: get(&header.dropped_uses),
             threads: get(&header.dropped_threads),
             misuses: get(&header.dropped_misuses),
+            waits: get(&header.dropped_waits),
         },
         no_memory: get32(&header.no_memory) > 0,
-        rwlocked: header.rwlocked.iter().map(|shard| get(&shard.0)).sum(),
         ended_threads: EndedThreads {
             count: get(&ended.count),
             locked: get(&ended.locked),
             contended: get(&ended.contended),
             wait_ns: get(&ended.wait_ns),
             wait_max_ns: get(&ended.wait_max),
+            other_waits: other_waits(&ended.others, &ended.other_ns),
         },
         misuses,
         order,
         locks,
+        waits,
         threads,
+    }
+}
+
+fn other_waits(count: &AtomicU64, nanos: &[AtomicU64; NO_LOCKS.len()]) -> OtherWaits {
+    let [condvar_ns, barrier_ns, semaphore_ns, join_ns] = nanos.each_ref().map(get);
+    OtherWaits {
+        count: get(count),
+        total_ns: condvar_ns + barrier_ns + semaphore_ns + join_ns,
+        condvar_ns,
+        barrier_ns,
+        semaphore_ns,
+        join_ns,
     }
 }
 
@@ -154,8 +186,8 @@ struct Sum {
     remote: u64,
     contended: u64,
     wait_ns: u64,
-    /// The token of the thread that holds it.
-    holder: Option<u32>,
+    /// The tokens of the threads that hold it.
+    holders: Vec<u32>,
 }
 
 /// What all tallies say.
@@ -182,7 +214,7 @@ impl Tallies {
                 sum.contended += get(&waits.count);
                 sum.wait_ns += get(&waits.nanos);
                 if get(&tally.since) != 0 {
-                    sum.holder = Some(token);
+                    sum.holders.push(token);
                 }
                 *locked.entry(token).or_default() += get(&tally.locked);
             }
@@ -206,7 +238,13 @@ fn threads(table: &Table, tallies: &Tallies, end: u64) -> Vec<Thread> {
         contended: get(&thread.contended),
         wait_ns: get(&thread.wait_ns),
         wait_max_ns: get(&thread.wait_max),
-        waits_for: get(&thread.waits_for),
+        other_waits: other_waits(&thread.others, &thread.other_ns),
+        waits_for: object(get(&thread.waits_for)),
+        waits_for_ns: match get(&thread.waits_for) {
+            0 => 0,
+            _ => end.saturating_sub(get(&thread.waits_since)),
+        },
+        waits_key: get(&thread.waits_for),
         life: [
             get(&thread.begin),
             match get(&thread.end) {
@@ -217,6 +255,56 @@ fn threads(table: &Table, tallies: &Tallies, end: u64) -> Vec<Thread> {
         .map(|time| time.saturating_sub(get(&table.header.begin)) as f64 / 1e9),
     })
     .collect()
+}
+
+/// The address of the object of an entry's address; 0: it is for no object.
+fn object(key: u64) -> u64 {
+    match key {
+        JOINS => 0,
+        key => key & !READING & !OTHERS,
+    }
+}
+
+/// What is no lock.
+fn waited(
+    table: &Table,
+    index: usize,
+    uses: &HashMap<u32, Vec<usize>>,
+    symbols: &mut Symbols,
+) -> Waited {
+    let from = &table.locks[index];
+    let key = get(&from.address);
+    let (address, is_ended) = (object(key), key & OTHERS == ENDED);
+    let kind = kind(get32(&from.kind));
+    let name = match address {
+        0 => "pthread_join".to_owned(),
+        _ => symbols
+            .variable(address)
+            .unwrap_or_else(|| format!("{address:#x}")),
+    };
+    let own_uses = uses.get(&(index as u32 + 1)).map_or(&[][..], |uses| uses);
+    let known = [&from.contended, &from.wait_ns].map(get);
+    let [waited, wait_ns] = known;
+    Waited {
+        name,
+        address,
+        key: if is_ended { 0 } else { key },
+        kind,
+        is_ended,
+        ended: get(&from.ended),
+        calls: get(&from.locked),
+        waited,
+        timeouts: get(&from.timeouts),
+        threads: threads_of(from),
+        wait: times(wait_ns, waited, get(&from.wait_max), &counts(&from.waits)),
+        waiting: Vec::new(),
+        callers: callers(table, own_uses, known, symbols),
+    }
+}
+
+fn threads_of(entry: &Entry) -> u32 {
+    let words = entry.threads.iter();
+    words.map(|word| get(word).count_ones()).sum()
 }
 
 fn lock(
@@ -234,8 +322,12 @@ fn lock(
     let are_others = get(&from.address) & OTHERS == OTHERS;
     let address = match are_others {
         true => 0,
-        false => get(&from.address) & !ENDED,
+        false => object(get(&from.address)),
     };
+    let side = (get32(&from.kind) & RWLOCK != 0).then_some(match get(&from.address) & READING {
+        0 => "write",
+        _ => "read",
+    });
     let is_ended = get(&from.address) & OTHERS == ENDED;
     let [ended, others] = match are_others {
         true => [0, get(&from.ended)],
@@ -249,7 +341,11 @@ fn lock(
         let thread = threads.iter().find(|thread| thread.number == token);
         thread.map_or(0, |thread| thread.id)
     };
-    let holder = sum.holder.filter(|_| !is_ended);
+    let holders = match is_ended {
+        true => &[][..],
+        false => &sum.holders,
+    };
+    let holders: Vec<u32> = holders.iter().copied().map(by_token).collect();
     let own_uses = uses.get(&(index as u32 + 1)).map_or(&[][..], |uses| uses);
     let wait_ns = get(&from.wait_ns) + sum.wait_ns;
     let (waits, holds) = (counts(&from.waits), counts(&from.holds));
@@ -259,7 +355,12 @@ fn lock(
             false => format!("{address:#x}"),
         }),
         address,
+        key: match is_ended || are_others {
+            true => 0,
+            false => get(&from.address),
+        },
         kind: kind(get32(&from.kind)),
+        side,
         is_ended,
         ended,
         others,
@@ -272,8 +373,10 @@ fn lock(
         changed_owner: changed,
         local: changed.saturating_sub(remote),
         remote,
-        threads: from.threads.iter().map(|word| get(word).count_ones()).sum(),
+        threads: threads_of(from),
         wait: times(wait_ns, contended, get(&from.wait_max), &waits),
+        behind_readers: behind(&from.behind[0]),
+        behind_writers: behind(&from.behind[1]),
         hold: times(
             get(&from.hold_ns),
             get(&from.held),
@@ -281,11 +384,23 @@ fn lock(
             &holds,
         ),
         hold_samples: get(&from.samples),
-        recorded: recorded::distributions(table, from),
-        held_by: holder.map(by_token),
+        // A replay knows no readers.
+        recorded: match side {
+            None => recorded::distributions(table, from),
+            Some(_) => None,
+        },
+        held_by: holders.first().copied(),
+        holders,
         waiting: Vec::new(),
         first: stack(table, get32(&from.first), symbols),
         callers: callers(table, own_uses, [contended, wait_ns], symbols),
+    }
+}
+
+fn behind(from: &kinlock_report::Behind) -> Behind {
+    Behind {
+        count: get(&from.count),
+        wait_ns: get(&from.nanos),
     }
 }
 
@@ -321,6 +436,9 @@ pub fn kind(kind: u32) -> &'static str {
     match kind & !OUTER {
         kind if kind & RWLOCK != 0 => "rwlock",
         kind if kind & CONDVAR != 0 => "condition variable",
+        kind if kind & BARRIER != 0 => "barrier",
+        kind if kind & SEMAPHORE != 0 => "semaphore",
+        kind if kind & JOIN != 0 => "join",
         kind if kind & SPIN != 0 => "spin",
         kind if kind & 0x10 != 0 => "robust",
         kind if kind & 0x20 != 0 => "inheriting",

@@ -8,7 +8,7 @@ use kinlock_cli::report::units::{grouped, percent, time};
 
 use super::misuse::{LockOrder, write_misuses, write_order};
 use super::symbols::{Frame, is_wrapper, short};
-use super::{Caller, Lock, Process, Report, Stripped, Times, View};
+use super::{Caller, Lock, OtherWaits, Process, Report, Stripped, Times, View, Waited};
 
 /// Which rows there are.
 pub struct Options {
@@ -27,8 +27,8 @@ impl Options {
         if report.processes.is_empty() && report.without_table_reason.is_none() {
             writeln!(
                 out,
-                "kinlock: no report: the program called no function of pthread mutexes, condition \
-                 variables or spinlocks"
+                "kinlock: no report: the program called no function of pthread locks, and none by \
+                 which threads wait for others"
             )?;
             return Ok(());
         }
@@ -44,14 +44,12 @@ impl Options {
             [] => {}
             [one] => writeln!(
                 out,
-                "\nkinlock: {} (process {}) took no mutex or spinlock{}",
-                one.program,
-                one.pid,
-                rwlocks(one)
+                "\nkinlock: {} (process {}) took no lock",
+                one.program, one.pid
             )?,
             more => writeln!(
                 out,
-                "\nkinlock: {} processes took no mutex or spinlock",
+                "\nkinlock: {} processes took no lock",
                 grouped(more.len() as u64)
             )?,
         }
@@ -100,23 +98,31 @@ impl Options {
         let sum = |of: fn(&Lock) -> u64| process.locks.iter().map(of).sum::<u64>();
         let (locked, timeouts) = (sum(|lock| lock.locked), sum(|lock| lock.timeouts));
         let contended = sum(|lock| lock.contended);
+        let took = match locked + timeouts + contended {
+            0 => format!("took no lock in {}", time(1e9 * process.seconds)),
+            _ => format!(
+                "took {} {} in {}; {} were found taken, and waited {} for",
+                counted(lock_count(process), "lock", "locks"),
+                counted(locked, "time", "times"),
+                time(1e9 * process.seconds),
+                percent(contended as f64 / (locked + timeouts).max(1) as f64),
+                time(process.wait_ns() as f64),
+            ),
+        };
         let sentence = format!(
-            "kinlock: locks of {} (process {}{parent}, {}){until}: {} took {} {} in {}; {} were \
-             found taken, and waited {} for{}",
+            "kinlock: locks of {} (process {}{parent}, {}){until}: {} {took}{}",
             process.program,
             process.pid,
             process.lock,
             counted(process.thread_count.into(), "thread", "threads"),
-            counted(process.locks.iter().map(Lock::count).sum(), "lock", "locks"),
-            counted(locked, "time", "times"),
-            time(1e9 * process.seconds),
-            percent(contended as f64 / (locked + timeouts).max(1) as f64),
-            time(process.wait_ns() as f64),
-            rwlocks(process),
+            other_waits(&process.other_waits()),
         );
         writeln!(out, "\n{}\n", wrapped(&sentence, ""))?;
         match self.by {
-            View::Lock => self.locks(process, out)?,
+            View::Lock => {
+                self.locks(process, out)?;
+                self.waits(process, out)?;
+            }
             View::Caller => self.callers(process, out)?,
             View::Thread => self.threads(process, out)?,
         }
@@ -157,6 +163,38 @@ impl Options {
         Ok(())
     }
 
+    /// What threads waited for that is no lock. Idle threads wait there, too: so these waits have a
+    /// table of their own.
+    fn waits(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+        let mut all: Vec<&Waited> = process.waits.iter().filter(|w| is_waited_for(w)).collect();
+        if all.is_empty() {
+            return Ok(());
+        }
+        all.sort_by_key(|waited| std::cmp::Reverse((waited.wait.total_ns, waited.calls)));
+        let left = all.len().saturating_sub(self.max);
+        all.truncate(self.max);
+        let rows: Vec<_> = all.into_iter().zip(1..).collect();
+        let cells = rows.iter().map(|&(waited, n)| {
+            let counts = [waited.calls, waited.waited, waited.timeouts].map(grouped);
+            let first = [
+                format!("{n} {}", name_of(waited)),
+                waited.kind.replace("condition variable", "condvar"),
+            ];
+            let times = of_times(&waited.wait);
+            first.into_iter().chain(counts).chain(times).collect()
+        });
+        writeln!(out)?;
+        print(&HEADINGS_OF_WAITS, cells.collect(), out)?;
+        if left > 0 {
+            writeln!(out, "{left} more; --max {} shows them", self.max + left)?;
+        }
+        writeln!(out)?;
+        for (waited, n) in rows {
+            about_waited(waited, n, process, out)?;
+        }
+        Ok(())
+    }
+
     fn callers(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
         let mut by_place: BTreeMap<String, (Caller, Vec<&str>)> = BTreeMap::new();
         for lock in process
@@ -171,6 +209,7 @@ impl Options {
                     None => drop(by_place.insert(key.clone(), (caller.clone(), Vec::new()))),
                 }
                 let locks = by_place.get_mut(&key).map(|(_, locks)| locks);
+                // Both sides of a reader-writer lock have its name.
                 if let Some(locks) = locks.filter(|locks| !locks.contains(&&*lock.name)) {
                     locks.push(&lock.name);
                 }
@@ -220,40 +259,53 @@ impl Options {
             writeln!(out, "no thread found a place in the table")?;
             return Ok(());
         }
+        // A column for each kind of other waits that there are.
+        let sums = process.other_waits().kinds();
+        let kinds: Vec<usize> = (0..sums.len()).filter(|&at| sums[at].0 > 0).collect();
+        let by_kind = |waits: &OtherWaits| {
+            let all = waits.kinds();
+            let nanos: Vec<_> = kinds.iter().map(|&at| time(all[at].0 as f64)).collect();
+            nanos
+        };
         let others = (ended.count > 0).then(|| {
             let average = ended.wait_ns.checked_div(ended.contended).unwrap_or(0);
-            vec![
+            let mut row = vec![
                 format!("({} that ended)", grouped(ended.count)),
                 grouped(ended.locked),
                 grouped(ended.contended),
                 time(ended.wait_ns as f64),
                 time(average as f64),
                 time(ended.wait_max_ns as f64),
-                String::new(),
-            ]
+            ];
+            row.extend(by_kind(&ended.other_waits));
+            row.push(String::new());
+            row
         });
         let cells = rows.into_iter().map(|thread| {
             let average = thread.wait_ns.checked_div(thread.contended).unwrap_or(0);
-            // Rows that locks share have no address.
-            let waits_for = |lock: &&Lock| {
-                lock.address != 0 && lock.address == thread.waits_for && !lock.is_ended
-            };
-            vec![
+            let mut row = vec![
                 format!("{} {}", thread.id, thread.name),
                 grouped(thread.locked),
                 grouped(thread.contended),
                 time(thread.wait_ns as f64),
                 time(average as f64),
                 time(thread.wait_max_ns as f64),
-                process
-                    .locks
-                    .iter()
-                    .find(waits_for)
-                    .map_or_else(String::new, name),
-            ]
+            ];
+            row.extend(by_kind(&thread.other_waits));
+            row.push(waits_for(process, thread.waits_key));
+            row
         });
         let cells = others.into_iter().chain(cells);
-        print(&HEADINGS_OF_THREADS, cells.collect(), out)?;
+        let short = ["condvars", "barriers", "semaphores", "joins"];
+        let mut headings = HEADINGS_OF_THREADS.to_vec();
+        let names: Vec<_> = kinds
+            .iter()
+            .zip(["other waits\n", "\n", "\n", "\n"])
+            .map(|(&at, above)| format!("{above}{}", short[at]))
+            .collect();
+        headings.extend(names.iter().map(String::as_str));
+        headings.push("waits for");
+        print(&headings, cells.collect(), out)?;
         if left > 0 {
             writeln!(
                 out,
@@ -271,7 +323,7 @@ impl Options {
         let most = process.locks.iter().map(|lock| lock.contended).max();
         match most {
             None if process.dropped.locks == 0 => {
-                writeln!(out, "no mutex or spinlock was taken")?;
+                writeln!(out, "no lock was taken")?;
             }
             None => writeln!(out, "no lock found a place in the table")?,
             Some(most) => writeln!(
@@ -309,14 +361,25 @@ const HEADINGS_OF_CALLERS: [&str; 7] = [
     "held",
     "hold\ntotal",
 ];
-const HEADINGS_OF_THREADS: [&str; 7] = [
+/// Columns for other waits, and for what the thread waits for, follow.
+const HEADINGS_OF_THREADS: [&str; 6] = [
     "thread",
     "locked",
     "contended",
     "wait\ntotal",
     "\navg",
     "\nmax",
-    "waits for",
+];
+const HEADINGS_OF_WAITS: [&str; 9] = [
+    "no lock, but waited for",
+    "kind",
+    "calls",
+    "waited",
+    "timed\nout",
+    "wait\ntotal",
+    "\navg",
+    "\np99",
+    "\nmax",
 ];
 
 /// Whether there is anything to show of a process.
@@ -330,17 +393,60 @@ fn took_any(process: &Process) -> bool {
             .locks
             .iter()
             .any(|lock| lock.locked > 0 || lock.contended > 0 || lock.tries > 0)
+        || process.waits.iter().any(is_waited_for)
 }
 
-/// What is not shown, but was taken.
-fn rwlocks(process: &Process) -> String {
-    match process.rwlocked {
-        0 => String::new(),
-        n => format!(
-            "; and {}, not shown",
-            counted(n, "rwlock acquisition", "rwlock acquisitions")
-        ),
+/// Whether any thread has waited for it, or waits.
+fn is_waited_for(waited: &Waited) -> bool {
+    waited.waited > 0 || !waited.waiting.is_empty()
+}
+
+/// How many locks there are. A reader-writer lock may have two rows.
+fn lock_count(process: &Process) -> u64 {
+    let writing: BTreeSet<u64> = process
+        .locks
+        .iter()
+        .filter(|lock| lock.side == Some("write") && !lock.is_ended)
+        .map(|lock| lock.address)
+        .collect();
+    let is_second = |lock: &&Lock| {
+        lock.side == Some("read") && !lock.is_ended && writing.contains(&lock.address)
+    };
+    let first = process.locks.iter().filter(|lock| !is_second(lock));
+    first.map(Lock::count).sum()
+}
+
+/// How long threads waited for what is no lock.
+fn other_waits(waits: &OtherWaits) -> String {
+    let kinds = waits.kinds().into_iter().filter(|kind| kind.0 > 0);
+    let kinds: Vec<_> = kinds
+        .map(|(nanos, what)| format!("{} for {what}", time(nanos as f64)))
+        .collect();
+    match kinds.is_empty() {
+        true => String::new(),
+        false => format!(". Threads also waited {}", kinds.join(", ")),
     }
+}
+
+/// The name of what threads with this key wait for.
+fn waits_for(process: &Process, key: u64) -> String {
+    if key == 0 {
+        return String::new();
+    }
+    let lock = process.locks.iter().find(|lock| lock.key == key);
+    let waited = || process.waits.iter().find(|waited| waited.key == key);
+    let name = lock.map(name).or_else(|| waited().map(name_of));
+    name.unwrap_or_default()
+}
+
+/// The name of what is no lock.
+fn name_of(waited: &Waited) -> String {
+    let name = match waited.ended {
+        0 => waited.name.clone(),
+        1 => format!("{} (ended)", waited.name),
+        n => format!("({n} that ended)"),
+    };
+    cut(&name, NAME)
 }
 
 pub fn counted(count: u64, one: &str, more: &str) -> String {
@@ -375,13 +481,19 @@ fn print(headings: &[&str], rows: Vec<Vec<String>>, out: &mut dyn Write) -> anyh
 const NAME: usize = 24;
 
 fn name(lock: &Lock) -> String {
+    let side = match lock.side {
+        Some("read") => " to read",
+        Some(_) => " to write",
+        None => "",
+    };
+    let room = NAME - side.len();
     let name = match lock.ended {
         0 if lock.others > 0 => format!("({} others)", grouped(lock.others)),
         0 => lock.name.clone(),
         1 => format!("{} (ended)", lock.name),
         n => format!("({n} that ended)"),
     };
-    cut(&name, NAME)
+    cut(&name, room) + side
 }
 
 fn cut(text: &str, length: usize) -> String {
@@ -457,25 +569,73 @@ fn about(lock: &Lock, n: usize, process: &Process, out: &mut dyn Write) -> anyho
     }
     line += &format!("; first taken by {}", path(&lock.first));
     writeln!(out, "{}", wrapped(&line, "    "))?;
-    let waits = lock.callers.iter().filter(|caller| caller.wait_ns > 0);
-    for caller in waits.take(CALLERS) {
-        let share = percent(caller.wait_ns as f64 / lock.wait.total_ns.max(1) as f64);
-        let line = format!("waits {share}: {}", path(&caller.frames));
-        writeln!(out, "    {}", wrapped(&line, "        "))?;
+    let behind = [
+        (&lock.behind_writers, "a writer"),
+        (&lock.behind_readers, "readers"),
+    ];
+    let behind = behind.into_iter().filter(|(behind, _)| behind.count > 0);
+    let behind: Vec<_> = behind
+        .map(|(behind, whom)| {
+            let times = counted(behind.count, "time", "times");
+            format!("{} behind {whom} ({times})", time(behind.wait_ns as f64))
+        })
+        .collect();
+    if !behind.is_empty() {
+        writeln!(out, "    waited {}", behind.join(", "))?;
     }
+    write_waits(&lock.callers, lock.wait.total_ns, out)?;
     let longest = lock.callers.iter().max_by_key(|caller| caller.hold_ns);
     if let Some(caller) = longest.filter(|caller| lock.contended > 0 && caller.hold_ns > 0) {
         let share = percent(caller.hold_ns as f64 / lock.hold.total_ns.max(1) as f64);
         let line = format!("held {share}: {}", path(&caller.frames));
         writeln!(out, "    {}", wrapped(&line, "        "))?;
     }
-    if let Some(holder) = lock.held_by.filter(|_| !process.ended) {
-        let waiting: Vec<_> = lock.waiting.iter().map(u32::to_string).collect();
-        let waiting = match waiting.is_empty() {
-            true => String::new(),
-            false => format!("; waiting: {}", waiting.join(", ")),
-        };
-        writeln!(out, "    held by thread {holder}{waiting}")?;
+    if process.ended {
+        return Ok(());
+    }
+    let holders = match &lock.holders[..] {
+        [] => None,
+        [holder] => Some(format!("held by thread {holder}")),
+        several => Some(format!("held by threads {}", numbers(several))),
+    };
+    let waiting =
+        (!lock.waiting.is_empty()).then(|| format!("waiting: {}", numbers(&lock.waiting)));
+    let now: Vec<_> = holders.into_iter().chain(waiting).collect();
+    if !now.is_empty() {
+        writeln!(out, "    {}", wrapped(&now.join("; "), "        "))?;
+    }
+    Ok(())
+}
+
+fn numbers(of: &[u32]) -> String {
+    let numbers: Vec<_> = of.iter().map(u32::to_string).collect();
+    numbers.join(", ")
+}
+
+/// The callers that waited longest.
+fn write_waits(callers: &[Caller], total_ns: u64, out: &mut dyn Write) -> anyhow::Result<()> {
+    let waits = callers.iter().filter(|caller| caller.wait_ns > 0);
+    for caller in waits.take(CALLERS) {
+        let share = percent(caller.wait_ns as f64 / total_ns.max(1) as f64);
+        let line = format!("waits {share}: {}", path(&caller.frames));
+        writeln!(out, "    {}", wrapped(&line, "        "))?;
+    }
+    Ok(())
+}
+
+/// What else there is to say of what is no lock.
+fn about_waited(
+    waited: &Waited,
+    n: usize,
+    process: &Process,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let threads = counted(waited.threads.into(), "thread", "threads");
+    writeln!(out, "{n} {}: {}, {threads}", name_of(waited), waited.kind)?;
+    write_waits(&waited.callers, waited.wait.total_ns, out)?;
+    if !process.ended && !waited.waiting.is_empty() {
+        let line = format!("waiting: {}", numbers(&waited.waiting));
+        writeln!(out, "    {}", wrapped(&line, "        "))?;
     }
     Ok(())
 }
@@ -501,6 +661,7 @@ fn notes(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
             "combinations of a lock and a call stack",
         ),
         (process.dropped.misuses, "misuses"),
+        (process.dropped.waits, "waits for what is no lock"),
     ];
     for (count, what) in full.into_iter().filter(|(count, _)| *count > 0) {
         writeln!(

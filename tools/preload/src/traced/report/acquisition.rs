@@ -13,7 +13,9 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
-use kinlock_report::{FOREIGN, HELD, Lock, NOT_HELD, Owner, RELOCKED, Table, Tally, bucket};
+use kinlock_report::{
+    FOREIGN, HELD, Lock, NOT_HELD, Owner, READING, RELOCKED, RWLOCK, Table, Tally, bucket,
+};
 
 /// How an acquisition went.
 #[derive(Clone, Copy)]
@@ -38,46 +40,69 @@ pub(crate) struct Wait {
     weight: u32,
     /// The call stack of a measured wait; 0: none.
     stack: u32,
+    /// Of a wait for a reader-writer lock: who held it when the wait began.
+    behind: Behind,
+}
+
+/// Who holds a reader-writer lock for which a thread is going to wait: the index in
+/// [`Lock::behind`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Behind {
+    Readers = 0,
+    Writer = 1,
 }
 
 impl Wait {
-    /// The calling thread begins to wait. If the wait is measured, the thread looks up its callers
-    /// now, while it would wait anyway, and not later, while it holds the lock.
-    /// `is_endless`: the wait has no limit.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn begin(object: Object<'_>, is_endless: bool) -> Self {
+    /// The calling thread begins to wait for what has this address in its entry. `one_in`: one wait
+    /// in this number is measured.
+    pub(super) fn at(address: u64, one_in: impl FnOnce(&Table) -> u32) -> Self {
         let mut wait = Wait {
             since: Native::now(),
             until: 0,
             weight: 0,
             stack: 0,
+            behind: Behind::Readers,
         };
         if let Some(table) = make::own_table() {
             if let Some(thread) = thread(table) {
-                thread.waits_for.store(object.address, Relaxed);
+                thread.waits_since.store(wait.since, Relaxed);
+                thread.waits_for.store(address, Relaxed);
             }
-            if let Some((owner, tally)) = tally::held_by_caller(table, object) {
-                let [holder, taken] = misuses::holder_by(table, owner, tally);
-                let (address, kind) = (object.address, object.kind);
-                let lock = Known {
-                    address,
-                    kind,
-                    holder,
-                    taken,
-                };
-                misuses::note(table, RELOCKED, lock);
-            }
-            if is_endless && order::is_on() {
-                order::waits(table, object);
-            }
-            let one_in = kinlock_report::waits_per_sample(tally::waits_so_far(table, object));
+            let one_in = one_in(table);
             if one_in == 1 || Native::random() % one_in == 0 {
                 wait.weight = one_in;
                 wait.stack = stack_of(table, &unwind::capture());
             }
         }
         wait
+    }
+
+    /// The same wait, for a reader-writer lock that is held in this way.
+    pub(crate) fn behind(self, behind: Behind) -> Self {
+        Wait { behind, ..self }
+    }
+
+    /// The calling thread begins to wait. If the wait is measured, the thread looks up its callers
+    /// now, while it would wait anyway, and not later, while it holds the lock.
+    /// `is_endless`: the wait has no limit.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn begin(object: Object<'_>, is_endless: bool) -> Self {
+        Wait::at(object.address, |table| {
+            // So that a wait which does not end is seen. With marks of its own the lock gets its
+            // entry from a thread that holds it.
+            if object.marks.is_none() {
+                lock_of_holder(table, object);
+            }
+            // A reader-writer lock has told both already.
+            if object.kind & RWLOCK == 0 {
+                tell_of_relock(table, object);
+                if is_endless && order::is_on() {
+                    order::waits(table, object);
+                }
+            }
+            kinlock_report::waits_per_sample(tally::waits_so_far(table, object))
+        })
     }
 
     /// The thread has waited: it has the lock, or its time limit has expired.
@@ -99,16 +124,30 @@ impl Wait {
     }
 }
 
+/// Notes misuse if the calling thread, which is going to wait for a lock, holds it.
+fn tell_of_relock(table: &Table, object: Object<'_>) {
+    if let Some((owner, tally)) = tally::held_by_caller(table, object) {
+        let [holder, taken] = misuses::holder_by(table, owner, tally);
+        let (address, kind) = (object.address, object.kind);
+        let lock = Known {
+            address,
+            kind,
+            holder,
+            taken,
+        };
+        misuses::note(table, RELOCKED, lock);
+    }
+}
+
 /// An acquisition has ended. If it succeeded, the calling thread holds the lock.
 pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
     let Some(table) = make::own_table() else {
         return;
     };
-    let is_taken = is_taken(outcome.result);
     if let Some(wait) = outcome.waited {
         has_waited(table, wait.nanos());
     }
-    if !is_taken {
+    if !is_taken(outcome.result) {
         return not_taken(table, object, outcome);
     }
     let waits = outcome.waited.is_some();
@@ -140,10 +179,14 @@ pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
         return add(&table.header.dropped_locks, 1);
     };
     match tally::new(table, object, marks) {
+        Some((owner, tally)) if object.has_many_holders() => {
+            count_reading(table, owner, tally, outcome.waited);
+        }
         Some((owner, tally)) => count(table, owner, tally, marks, outcome),
         None => without_tally(table, object, marks, outcome.waited),
     }
-    if order::is_on() {
+    // Of reader-writer locks `rwlock.rs` keeps the list.
+    if order::is_on() && object.kind & RWLOCK == 0 {
         order::taken(table, object, outcome.is_endless);
     }
 }
@@ -274,12 +317,17 @@ fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome:
         Some(wait) => {
             // The next measured acquisition stands for ones without a wait: this is none of them.
             tally.sample_at.store(sample_at.wrapping_add(1), Relaxed);
-            after_wait(table, owner, tally, wait);
+            let taken_by = after_wait(table, owner, tally, wait);
             if wait.weight == 0 {
                 return;
             }
+            measure(table, tally, wait.weight as u16, taken_by);
         }
-        None if sample_at == tally.locked.load(Relaxed) as u32 => measured(table, tally),
+        None if sample_at == tally.locked.load(Relaxed) as u32 => {
+            if let Some((weight, taken_by)) = sampled(table, tally) {
+                measure(table, tally, weight, taken_by);
+            }
+        }
         None => return,
     }
     if let Some((_, lock)) = recorded {
@@ -287,6 +335,35 @@ fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome:
     }
     // The clock is read last, so that the time of measuring is no part of the hold.
     tally.since.store(Native::now(), Relaxed);
+}
+
+/// Counts an acquisition of a lock that several threads can hold at a time, and a thread more than
+/// once: then one hold lasts from the first acquisition to the last release.
+fn count_reading(table: &Table, owner: &Owner, tally: &Tally, waited: Option<Wait>) {
+    bump(&tally.locked, 1);
+    let (locked, sample_at) = (tally.locked.load(Relaxed), tally.sample_at.load(Relaxed));
+    let is_again = tally.since.load(Relaxed) != 0;
+    if !is_again {
+        tally.since.store(HELD, Relaxed);
+    }
+    let begins = match waited {
+        Some(wait) => {
+            tally.sample_at.store(sample_at.wrapping_add(1), Relaxed);
+            let (weight, taken_by) = (wait.weight as u16, after_wait(table, owner, tally, wait));
+            (weight != 0).then_some((weight, taken_by))
+        }
+        None if sample_at != locked as u32 => None,
+        None if is_again => {
+            tally.sample_at.store(sample_at.wrapping_add(1), Relaxed);
+            None
+        }
+        None => sampled(table, tally),
+    };
+    if let (Some((weight, taken_by)), false) = (begins, is_again) {
+        measure(table, tally, weight, taken_by);
+        // The clock is read last, so that the time of measuring is no part of the hold.
+        tally.since.store(Native::now(), Relaxed);
+    }
 }
 
 /// The lock has another holder than before (`last`; 0: it had none): counts that, by `add`.
@@ -327,7 +404,7 @@ fn without_tally(table: &Table, object: Object<'_>, marks: Marks<'_>, waited: Op
     let token = token();
     note_thread(lock, token);
     let last = marks.last.load(Relaxed);
-    if last != token {
+    if last != token && !object.has_many_holders() {
         marks.last.store(token, Relaxed);
         hand_off(last, marks, &lock.changed, &lock.remote, add);
     }
@@ -359,8 +436,7 @@ fn count_shared(
         None => add(&table.header.dropped_threads, 1),
     }
     let token = token();
-    let number = token as usize % kinlock_report::THREAD_BITS;
-    lock.threads[number / 64].fetch_or(1 << (number % 64), Relaxed);
+    note_thread(lock, token);
     let last = marks.last.load(Relaxed);
     if last != token {
         marks.last.store(token, Relaxed);
@@ -378,28 +454,23 @@ fn entry<'a>(table: &'a Table, tally: &Tally) -> Option<(u32, &'a Lock)> {
     Some((index, table.locks.get(at)?))
 }
 
-/// Counts a wait for a lock that the calling thread has a tally of.
+/// Counts a wait for a lock that the calling thread has a tally of. Returns the use of the lock by
+/// these callers if the wait is measured, or 0.
 #[cold]
 #[inline(never)]
-fn after_wait(table: &Table, owner: &Owner, tally: &Tally, wait: Wait) {
-    let nanos = wait.nanos();
-    match tally::waits_of(owner, tally) {
-        Some(waits) => {
-            bump(&waits.count, 1);
-            bump(&waits.nanos, nanos);
-        }
-        None => return,
+fn after_wait(table: &Table, owner: &Owner, tally: &Tally, wait: Wait) -> u32 {
+    if let Some(waits) = tally::waits_of(owner, tally) {
+        bump(&waits.count, 1);
+        bump(&waits.nanos, wait.nanos());
     }
-    if let Some((index, lock)) = entry(table, tally) {
-        let taken_by = measured_wait(table, index, lock, wait);
-        if wait.weight != 0 {
-            measure(tally, lock, wait.weight as u16, taken_by);
-        }
+    match entry(table, tally) {
+        Some((index, lock)) => measured_wait(table, index, lock, wait),
+        None => 0,
     }
 }
 
 /// Counts a wait by a thread that has no tally for the lock.
-fn note_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) {
+pub(super) fn note_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) {
     add(&lock.contended, 1);
     add(&lock.wait_ns, wait.nanos());
     measured_wait(table, index, lock, wait);
@@ -411,6 +482,11 @@ fn measured_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
     let nanos = wait.nanos();
     if nanos > lock.wait_max.load(Relaxed) {
         lock.wait_max.fetch_max(nanos, Relaxed);
+    }
+    if lock.kind.load(Relaxed) & RWLOCK != 0 {
+        let behind = &lock.behind[wait.behind as usize];
+        add(&behind.count, 1);
+        add(&behind.nanos, nanos);
     }
     if wait.weight == 0 {
         return 0;
@@ -429,8 +505,8 @@ fn measured_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
 /// Counts an acquisition that has failed.
 #[cold]
 fn not_taken(table: &Table, object: Object<'_>, outcome: Outcome) {
-    let entry = lock_at(table, object.address).or_else(|| locks::noted_entry(table, object));
-    let Some((index, lock)) = entry else {
+    let known = lock_at(table, object.address).or_else(|| locks::noted_entry(table, object));
+    let Some((index, lock)) = known else {
         return;
     };
     if outcome.is_try {
@@ -449,13 +525,12 @@ const ALL_MEASURED: u64 = 8;
 /// The gap from which on gaps are random.
 const RANDOM_FROM: u32 = 128;
 
-/// Measures an acquisition that did not wait, and chooses the next one to be measured.
+/// Chooses the next acquisition without a wait to be measured, after the one that is measured now.
+/// Returns the weight of this one, and the use of the lock by its callers, or 0.
 #[cold]
 #[inline(never)]
-fn measured(table: &Table, tally: &Tally) {
-    let Some((index, lock)) = entry(table, tally) else {
-        return;
-    };
+fn sampled(table: &Table, tally: &Tally) -> Option<(u16, u32)> {
+    let (index, lock) = entry(table, tally)?;
     let next = match lock.gap.load(Relaxed).max(1) {
         _ if lock.samples.load(Relaxed) < ALL_MEASURED => 1,
         gap if gap < RANDOM_FROM => 2 * gap,
@@ -469,12 +544,14 @@ fn measured(table: &Table, tally: &Tally) {
     tally.sample_at.store(locked.wrapping_add(next), Relaxed);
     let stack = stack_of(table, &unwind::capture());
     let (taken_by, _) = used(table, index, lock, stack);
-    measure(tally, lock, weight, taken_by);
+    Some((weight, taken_by))
 }
 
 /// Notes in the tally that the hold which begins now is measured.
-fn measure(tally: &Tally, lock: &Lock, weight: u16, taken_by: u32) {
-    tally.first.store(lock.first.load(Relaxed), Relaxed);
+fn measure(table: &Table, tally: &Tally, weight: u16, taken_by: u32) {
+    if let Some((_, lock)) = entry(table, tally) {
+        tally.first.store(lock.first.load(Relaxed), Relaxed);
+    }
     tally.weight.store(weight, Relaxed);
     tally.taken_by.store(taken_by, Relaxed);
 }
@@ -546,23 +623,32 @@ pub(crate) fn release(object: Object<'_>, now: Option<u64>, is_held: bool) {
 }
 
 /// Adds a measured hold to the numbers of its lock and its use.
-fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u64) {
+pub(super) fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u64) {
     let Some((_, lock)) = entry(table, tally) else {
         return;
     };
     let weight = u32::from(tally.weight.load(Relaxed));
     let total = nanos.saturating_mul(u64::from(weight));
-    bump(&lock.samples, 1);
-    bump(&lock.held, u64::from(weight));
-    bump(&lock.hold_ns, total);
-    raise(&lock.hold_max, nanos);
-    bump(&lock.holds[bucket(nanos)], weight.into());
+    let has_many_holders = lock.address.load(Relaxed) & READING != 0;
+    // The holds of readers may end at the same time.
+    let count = match has_many_holders {
+        true => add,
+        false => bump,
+    };
+    count(&lock.samples, 1);
+    count(&lock.held, u64::from(weight));
+    count(&lock.hold_ns, total);
+    match has_many_holders {
+        true => drop(lock.hold_max.fetch_max(nanos, Relaxed)),
+        false => raise(&lock.hold_max, nanos),
+    }
+    count(&lock.holds[bucket(nanos)], weight.into());
     let taken_by = tally.taken_by.load(Relaxed) as usize;
     if let Some(entry) = taken_by.checked_sub(1).and_then(|at| table.uses.get(at)) {
         add(&entry.held, u64::from(weight));
         add(&entry.hold_ns, total);
     }
-    if record::is_on() && owner.token.load(Relaxed) == token() {
+    if record::is_on() && !has_many_holders && owner.token.load(Relaxed) == token() {
         record::held(table, lock, owner, tally, nanos);
     }
 }

@@ -70,19 +70,40 @@ pub(super) fn is_any_handed_over() -> bool {
     ARE_HANDED_OVER.iter().any(|flag| flag.load(Relaxed))
 }
 
-/// The calling thread releases a lock. Returns whether it was in the list, if the list is complete.
-pub(super) fn remove(address: u64) -> Option<bool> {
+/// What the list of the calling thread says of a lock that it releases.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Removed {
+    /// The thread had taken it in this mode, and has not taken it a second time.
+    Last(u32),
+    /// It had, and holds it still.
+    OneOfSeveral,
+    /// It had not taken it.
+    NotThere,
+    /// The list is not complete.
+    Unknown,
+}
+
+/// The calling thread releases a lock.
+pub(super) fn remove(address: u64) -> Removed {
     // A thread that has taken no lock has none in its list, and needs none to release one.
-    let Some(owner) = tally::known_owner()? else {
-        return Some(false);
+    let owner = match tally::known_owner() {
+        None => return Removed::Unknown,
+        Some(None) => return Removed::NotThere,
+        Some(Some(owner)) => owner,
     };
-    let mut held = list(owner).iter();
-    let at = held.rposition(|held| held.address.load(Relaxed) == address);
-    if let Some(at) = at {
+    let is_it = |held: &Held| held.address.load(Relaxed) == address;
+    if let Some(at) = list(owner).iter().rposition(is_it) {
+        let mode = owner.held[at].mode.load(Relaxed);
         remove_at(owner, at);
-        return Some(true);
+        return match list(owner).iter().any(is_it) {
+            true => Removed::OneOfSeveral,
+            false => Removed::Last(mode),
+        };
     }
-    (owner.held_lost.load(Relaxed) == 0).then_some(false)
+    match owner.held_lost.load(Relaxed) {
+        0 => Removed::NotThere,
+        _ => Removed::Unknown,
+    }
 }
 
 /// A reader-writer lock was released that the calling thread had not taken. `mode`: [`READS`], or

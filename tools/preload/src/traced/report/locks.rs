@@ -9,7 +9,10 @@ use super::{modules, unwind};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
-use kinlock_report::{ENDED, FREED, LOCKS, Lock, OTHERS, STACKS, Table};
+use kinlock_report::{
+    BARRIER, CONDVAR, ENDED, FREED, JOIN, LOCKS, Lock, OTHERS, READING, RWLOCK, SEMAPHORE, SPIN,
+    STACKS, Table,
+};
 
 /// The entry of a lock, and its index plus 1.
 #[inline]
@@ -92,7 +95,7 @@ fn new_lock<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)>
     };
     let (at, _) = entries(table).place(table, object.address, fill)?;
     // So that a lock that is a static variable of a shared object can be named.
-    modules::note(table, object.address);
+    modules::note(table, object.address & !READING);
     name_program(&table.header);
     Some((at as u32 + 1, &table.locks[at]))
 }
@@ -195,13 +198,13 @@ fn entry_of_others(table: &Table, stack: u32, kind: u32) -> Option<(u32, &Lock)>
     Some((at as u32 + 1, &table.locks[at]))
 }
 
-/// Notes that the thread has taken the lock. Called by its holder.
+/// Notes that the thread has taken the lock.
 pub(super) fn note_thread(lock: &Lock, token: u32) {
     let number = token as usize % kinlock_report::THREAD_BITS;
     let word = &lock.threads[number / 64];
     let bit = 1 << (number % 64);
     if word.load(Relaxed) & bit == 0 {
-        word.store(word.load(Relaxed) | bit, Relaxed);
+        word.fetch_or(bit, Relaxed);
     }
 }
 
@@ -227,7 +230,10 @@ pub(super) fn end(table: &Table, index: u32, lock: &Lock) {
         }
         let joined = stack.ended.compare_exchange(0, index, AcqRel, Acquire);
         let index = joined.err()?;
-        Some((index, table.locks.get(index as usize - 1)?))
+        let others = table.locks.get(index as usize - 1)?;
+        // A wait for a condition variable has the same callers as the acquisition of the mutex that
+        // follows it.
+        is_same_sort(lock, others).then_some((index, others))
     });
     match others {
         Some((index, others)) => {
@@ -242,6 +248,17 @@ pub(super) fn end(table: &Table, index: u32, lock: &Lock) {
             lock.address.store(address | ENDED, Relaxed);
         }
     }
+}
+
+/// Whether two entries are of objects of the same sort, and of the same side of them. All mutexes
+/// are of one sort.
+fn is_same_sort(one: &Lock, other: &Lock) -> bool {
+    const SORTS: u32 = SPIN | RWLOCK | CONDVAR | BARRIER | SEMAPHORE | JOIN;
+    let sort = |lock: &Lock| {
+        let side = lock.address.load(Relaxed) & READING;
+        (side, lock.kind.load(Relaxed) & SORTS)
+    };
+    sort(one) == sort(other)
 }
 
 /// Moves all numbers of an ended lock to another ended lock, `others`, and clears its entry.
@@ -291,6 +308,9 @@ fn join(table: &Table, lock: &Lock, others: &Lock, index: u32) {
         (&lock.tries, &others.tries),
         (&lock.failed, &others.failed),
     ]);
+    for (from, to) in lock.behind.iter().zip(&others.behind) {
+        merge(&[(&from.count, &to.count), (&from.nanos, &to.nanos)]);
+    }
     for (from, to) in lock.threads.iter().zip(&others.threads) {
         to.fetch_or(from.swap(0, Relaxed), Relaxed);
     }

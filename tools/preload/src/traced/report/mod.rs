@@ -8,7 +8,9 @@
 //! Each acquisition is counted in the [tally](tally) that the thread has for the lock. No other
 //! thread writes to that. The lock's entry in the table is added by a thread that holds the lock,
 //! and most of its numbers are changed only by the holder. So the program's own lock guards them:
-//! plain loads and stores suffice, and no two threads add an entry for the same lock.
+//! plain loads and stores suffice, and no two threads add an entry for the same lock. Where several
+//! threads may hold it, as a reader-writer lock, or none does, as a semaphore, they use atomic
+//! operations, and the index decides which thread adds the entry.
 //!
 //! # What is measured
 //!
@@ -23,6 +25,7 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
+//! | `waits.rs` | waits for what is no lock |
 //! | `rwlock.rs` | what happens to a reader-writer lock |
 //! | `acquisition.rs` | what happens to a lock: taken, waited for, released, ended |
 //! | `misuse.rs` | calls that misuse a lock |
@@ -61,11 +64,15 @@ mod tally;
 mod threads;
 mod unwind;
 mod uses;
+mod waits;
 
 pub(crate) use self::acquisition::{
-    Outcome, Wait, acquisition, count_release, count_taken, lock_ended, release, taken_after,
-    taken_again, taken_at_once,
+    Behind, Outcome, Wait, acquisition, count_release, count_taken, lock_ended, release,
+    taken_after, taken_again, taken_at_once,
 };
 pub(crate) use self::misuse::{destroyed_held, misused, sleepers_at};
 pub(crate) use self::object::{Marks, Object};
-pub(crate) use self::rwlock::{RwAccess, rwlock_asked, rwlock_release, rwlock_taken};
+pub(crate) use self::rwlock::{
+    RwAccess, rwlock_acquisition, rwlock_asked, rwlock_ended, rwlock_release, side,
+};
+pub(crate) use self::waits::Awaited;

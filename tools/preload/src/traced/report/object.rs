@@ -1,7 +1,7 @@
 //! A lock of the program, as the report knows it.
 
 use core::sync::atomic::AtomicU32;
-use kinlock_report::Lock;
+use kinlock_report::{Lock, READING};
 
 /// What the report notes in the lock object itself, whose cache line the holder has anyway. All of
 /// it is 0 at first, and only the holder accesses it.
@@ -18,13 +18,23 @@ pub(crate) struct Marks<'a> {
 /// A lock of the program, as the report knows it.
 #[derive(Clone, Copy)]
 pub(crate) struct Object<'a> {
+    /// The address in its entry.
     pub(crate) address: u64,
     /// The marks in the lock object. If it has no room for them, they are in the table's entry.
     pub(crate) marks: Option<Marks<'a>>,
-    /// The C library's word for the kind of a mutex, or [`kinlock_report::SPIN`].
+    /// The C library's word for the kind of a mutex, or what else it is, such as
+    /// [`kinlock_report::SPIN`].
     pub(crate) kind: u32,
     /// The calling thread holds it already, and takes it again since it is recursive.
     pub(crate) is_nested: bool,
+}
+
+impl Object<'_> {
+    /// Whether several threads can hold it at a time: it is the reading side of a reader-writer
+    /// lock.
+    pub(super) fn has_many_holders(&self) -> bool {
+        self.address & READING != 0
+    }
 }
 
 /// The marks in the entry of a lock that has none of its own.

@@ -1,14 +1,24 @@
 //! What happens to a reader-writer lock.
+//!
+//! Its two sides have an entry each. The writing side is a lock as any other, since one thread at a
+//! time holds it. The reading side is held by several: no number of its entry is changed by plain
+//! loads and stores, and it has no last holder.
 
-use super::entries::add;
+use super::acquisition::{Outcome, acquisition, end_of_hold, lock_ended};
+use super::held::Removed;
+use super::locks::lock_at;
 use super::misuses::{self, Known};
+use super::object::{Object, marks_in};
 use super::threads::thread;
-use super::{held, make, memory, order};
-use crate::thread::{thread_id, token};
+use super::{held, make, memory, order, tally};
+use crate::thread::thread_id;
+use crate::traced::is_taken;
 use core::sync::atomic::Ordering::*;
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
-use kinlock_report::{FOREIGN, NOT_HELD, READ_AGAIN, READS, RELOCKED, RWLOCK};
+use kinlock_report::{
+    FOREIGN, HELD, NOT_HELD, Owner, READ_AGAIN, READING, READS, RELOCKED, RWLOCK, Table, Tally,
+};
 
 /// What an acquisition or release of a reader-writer lock is like.
 #[derive(Clone, Copy)]
@@ -52,18 +62,32 @@ pub(crate) fn rwlock_asked(access: RwAccess, is_endless: bool, waits_behind: boo
     }
 }
 
-/// The calling thread has taken a reader-writer lock, which is only counted.
-pub(crate) fn rwlock_taken(access: RwAccess) {
-    if let Some(table) = make::own_table() {
-        let shards = &table.header.rwlocked;
-        add(&shards[token() as usize % shards.len()].0, 1);
-        let RwAccess { address, mode } = access;
-        let [serial, stack] = match order::is_on() {
-            true => order::taken_rwlock(table, address),
-            false => [0, 0],
-        };
-        held::push(table, address, serial, stack, mode);
+/// One side of a reader-writer lock. Its mode is [`READS`], or 0.
+pub(crate) fn side(access: RwAccess) -> Object<'static> {
+    let side = match access.mode & READS {
+        0 => 0,
+        _ => READING,
+    };
+    Object {
+        address: access.address | side,
+        marks: None,
+        kind: RWLOCK,
+        is_nested: false,
     }
+}
+
+/// An acquisition of a reader-writer lock has ended.
+pub(crate) fn rwlock_acquisition(access: RwAccess, outcome: Outcome) {
+    acquisition(side(access), outcome);
+    let Some(table) = memory::table().filter(|_| is_taken(outcome.result)) else {
+        return;
+    };
+    let RwAccess { address, mode } = access;
+    let [serial, stack] = match order::is_on() {
+        true => order::taken_rwlock(table, address),
+        false => [0, 0],
+    };
+    held::push(table, address, serial, stack, mode);
 }
 
 /// The calling thread is about to release a reader-writer lock. `is_held`: whether the lock's word
@@ -71,7 +95,18 @@ pub(crate) fn rwlock_taken(access: RwAccess) {
 /// 0.
 pub(crate) fn rwlock_release(address: u64, is_held: bool, writer: u32) {
     let Some(table) = memory::table() else { return };
-    if held::remove(address) != Some(false) {
+    let removed = held::remove(address);
+    match removed {
+        Removed::OneOfSeveral => return,
+        Removed::Last(mode) => return end_hold(table, RwAccess { address, mode }),
+        // With an incomplete list, the hold ends with the first release.
+        Removed::Unknown | Removed::NotThere => {
+            for mode in [0, READS] {
+                end_hold(table, RwAccess { address, mode });
+            }
+        }
+    }
+    if removed == Removed::Unknown {
         return;
     }
     // In the child of a fork it may have been taken in the parent.
@@ -85,20 +120,46 @@ pub(crate) fn rwlock_release(address: u64, is_held: bool, writer: u32) {
         Some(misuse) => {
             let (kind, taken) = (RWLOCK, 0);
             let holder = if is_held { writer } else { 0 };
-            misuses::note(
-                table,
-                misuse,
-                Known {
-                    address,
-                    kind,
-                    holder,
-                    taken,
-                },
-            );
+            let lock = Known {
+                address,
+                kind,
+                holder,
+                taken,
+            };
+            misuses::note(table, misuse, lock);
         }
         None => return held::note_handed_over(READS),
     }
     if misuse == Some(FOREIGN) {
         held::note_handed_over(0);
     }
+}
+
+/// The hold of one side ends, if one was noted: of the writing side whichever thread's, of the
+/// reading side the calling thread's.
+fn end_hold(table: &Table, access: RwAccess) {
+    let object = side(access);
+    if let Some((owner, tally)) = holder(table, object) {
+        let since = tally.since.swap(0, Relaxed);
+        if since > HELD {
+            let nanos = Native::now().saturating_sub(since);
+            end_of_hold(table, owner, tally, nanos);
+        }
+    }
+}
+
+fn holder<'a>(table: &'a Table, object: Object<'_>) -> Option<(&'a Owner, &'a Tally)> {
+    match object.has_many_holders() {
+        true => tally::held_by_caller(table, object),
+        false => {
+            let marks = marks_in(lock_at(table, object.address)?.1);
+            tally::of_holder(table, object.address, marks)
+        }
+    }
+}
+
+/// The lock at this address was destroyed, or its memory is initialised as another lock.
+pub(crate) fn rwlock_ended(address: u64) {
+    lock_ended(address);
+    lock_ended(address | READING);
 }

@@ -300,6 +300,8 @@ unsafe extern "C" fn end_of_thread(_: *mut c_void) {
         owner.token.store(0, Release);
     }
     if let Some(thread) = thread_of(table, token()) {
+        // A wait that the thread left by no return.
+        thread.waits_for.store(0, Relaxed);
         thread.end.store(Native::now(), Relaxed);
     }
 }

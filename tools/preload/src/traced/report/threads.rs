@@ -89,7 +89,11 @@ fn forget_ended(table: &Table, thread: &Thread) {
         (&thread.locked, &ended.locked),
         (&thread.contended, &ended.contended),
         (&thread.wait_ns, &ended.wait_ns),
+        (&thread.others, &ended.others),
     ]);
+    for pair in thread.other_ns.iter().zip(&ended.other_ns) {
+        merge(&[pair]);
+    }
     let longest = thread.wait_max.swap(0, Relaxed);
     ended.wait_max.fetch_max(longest, Relaxed);
     thread.waits_for.store(0, Relaxed);

@@ -1,0 +1,277 @@
+//! `kinlock run --report`: reader-writer locks, and what is no lock but waited for, of a program
+//! whose waits can be counted on paper.
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use support::{compiled, kinlock, list};
+use tempfile::TempDir;
+
+const SOURCE: &str = include_str!("programs/waits.c");
+const ALL: &[&str] = &["kinlock-mutex", "kinlock-spin", "pthread"];
+
+/// A folder with the program.
+struct Place(TempDir);
+
+/// What is said of a run: the text, and the process in JSON.
+struct Said {
+    text: String,
+    process: Value,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        compiled(folder.path(), "waits", "-O1 -g -pthread", SOURCE);
+        Place(folder)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn run(&self, flags: &[&str], mode: &[&str]) -> Said {
+        let mut command = kinlock();
+        command.args(["run", "--report"]).args(flags);
+        command.arg("--json").arg(self.file("json")).arg("--");
+        let output = command.arg(self.file("waits")).args(mode).output().unwrap();
+        let is_killed = mode == ["waiting"];
+        assert!(output.status.success() != is_killed, "{output:?}");
+        let expected: &[u8] = if is_killed { b"" } else { b"done\n" };
+        assert_eq!(output.stdout, expected, "{flags:?} {mode:?}");
+        let json = fs::read_to_string(self.file("json")).unwrap();
+        let report: Value = serde_json::from_str(&json).unwrap();
+        let process = report["processes"][0].clone();
+        assert_eq!(list(&report["processes"]).len(), 1, "{report:#}");
+        // The program is correct.
+        assert!(
+            list(&process["misuses"]).is_empty(),
+            "{flags:?} {mode:?}: {process:#}"
+        );
+        Said {
+            text: String::from_utf8(output.stderr).unwrap(),
+            process,
+        }
+    }
+}
+
+impl Said {
+    /// One side of the lock `cache`.
+    fn cache(&self, side: &str) -> &Value {
+        let mut locks = list(&self.process["locks"]).iter();
+        let found = locks.find(|lock| lock["name"] == "cache" && lock["side"] == side);
+        found.unwrap_or_else(|| panic!("no {side} of cache: {:#}", self.process))
+    }
+
+    /// What is no lock.
+    fn waited(&self, name: &str) -> &Value {
+        let mut waits = list(&self.process["waits"]).iter();
+        let found = waits.find(|waited| waited["name"] == name);
+        found.unwrap_or_else(|| panic!("no {name}: {:#}", self.process))
+    }
+
+    /// How long threads waited for what is no lock of this kind, in ms.
+    fn other_ms(&self, kind: &str) -> u64 {
+        let threads = list(&self.process["threads"]).iter();
+        let all = threads.chain([&self.process["ended_threads"]]);
+        all.map(|thread| ns(&thread["other_waits"][format!("{kind}_ns")]))
+            .sum::<u64>()
+            / 1_000_000
+    }
+}
+
+fn ns(value: &Value) -> u64 {
+    value
+        .as_u64()
+        .unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+fn total_ms(of: &Value) -> u64 {
+    ns(&of["wait"]["total_ns"]) / 1_000_000
+}
+
+fn has(of: &Value, expected: &[(&str, u64)], about: &str) {
+    for (field, number) in expected {
+        assert_eq!(of[field], *number, "{about}: {field} of {of:#}");
+    }
+}
+
+/// The function of the program that waited for it longest.
+fn waiter(of: &Value) -> &str {
+    let frames = list(&list(&of["callers"])[0]["frames"]);
+    frames[0]["function"].as_str().unwrap()
+}
+
+#[test]
+fn readers_and_writers_are_told_apart() {
+    let place = Place::new();
+    for lock in ALL {
+        let said = place.run(&["--lock", lock], &["rwlock"]);
+        let (reads, writes) = (said.cache("read"), said.cache("write"));
+        // Three that waited, two of the main thread, and five that are one hold.
+        has(reads, &[("locked", 10), ("contended", 3)], lock);
+        has(reads, &[("threads", 2), ("changed_owner", 0)], lock);
+        has(
+            writes,
+            &[("locked", 5), ("contended", 2), ("threads", 2)],
+            lock,
+        );
+        has(writes, &[("tries", 1), ("failed_tries", 1)], lock);
+        has(&reads["behind_writers"], &[("count", 3)], lock);
+        has(&reads["behind_readers"], &[("count", 0)], lock);
+        has(&writes["behind_readers"], &[("count", 2)], lock);
+        has(&writes["behind_writers"], &[("count", 0)], lock);
+        assert!(total_ms(reads) >= 90, "{lock}: {reads:#}");
+        assert!(total_ms(writes) >= 60, "{lock}: {writes:#}");
+        assert_eq!(
+            [waiter(reads), waiter(writes)],
+            ["looks_up", "updates"],
+            "{lock}"
+        );
+        // One hold of 20 ms by five acquisitions, not five holds.
+        assert_eq!(reads["hold"]["count"], 6, "{lock}: {reads:#}");
+        assert!(list(&reads["holders"]).is_empty(), "{lock}");
+        assert_eq!(reads["kind"], "rwlock", "{lock}");
+        for expected in ["cache to read", "cache to write", "took 1 lock 15 times"] {
+            let text = said.text.replace('\n', " ");
+            assert!(text.contains(expected), "{lock}: {expected}: {text}");
+        }
+        assert!(said.text.contains("behind a writer (3 times)"), "{lock}");
+        assert!(said.text.contains("behind readers (2 times)"), "{lock}");
+    }
+}
+
+#[test]
+fn a_starved_writer_is_seen() {
+    let place = Place::new();
+    // The C library lets all of these readers go ahead.
+    let said = place.run(&["--rwlock", "glibc"], &["starved", "40"]);
+    let (reads, writes) = (said.cache("read"), said.cache("write"));
+    has(reads, &[("locked", 41), ("contended", 0)], "glibc");
+    has(writes, &[("locked", 1), ("contended", 1)], "glibc");
+    has(&writes["behind_readers"], &[("count", 1)], "glibc");
+    assert!(ns(&writes["wait"]["max_ns"]) >= 80_000_000, "{writes:#}");
+    assert_eq!(waiter(writes), "updates");
+    // Ours has each of them wait for the writer first.
+    let said = place.run(&[], &["starved", "3"]);
+    let (reads, writes) = (said.cache("read"), said.cache("write"));
+    has(reads, &[("locked", 4), ("contended", 3)], "ours");
+    has(&reads["behind_readers"], &[("count", 3)], "ours");
+    has(&writes["behind_readers"], &[("count", 1)], "ours");
+    // A writer that gives up has its row, though it never had the lock.
+    for kind in ["ours", "glibc"] {
+        let said = place.run(&["--rwlock", kind], &["gives-up"]);
+        let writes = said.cache("write");
+        has(writes, &[("locked", 0), ("contended", 1)], kind);
+        has(writes, &[("timeouts", 1)], kind);
+        assert!(total_ms(writes) >= 20, "{kind}: {writes:#}");
+    }
+}
+
+#[test]
+fn waits_for_work_are_no_waits_for_locks() {
+    let place = Place::new();
+    for lock in ALL {
+        let said = place.run(&["--lock", lock], &["condvar"]);
+        let jobs = said.waited("jobs");
+        // Five for work, three with a limit, and one that was cancelled; a wait may end for no
+        // reason.
+        let waited = ns(&jobs["waited"]);
+        let cancelled = u64::from(*lock != "pthread");
+        assert!(waited >= 8 + cancelled, "{lock}: {jobs:#}");
+        has(jobs, &[("timeouts", 3), ("calls", waited)], lock);
+        assert_eq!(jobs["kind"], "condition variable", "{lock}");
+        assert_eq!(
+            (&jobs["is_ended"], waiter(jobs)),
+            (&true.into(), "idles"),
+            "{lock}"
+        );
+        assert!(total_ms(jobs) >= 100, "{lock}: {jobs:#}");
+        assert!(said.other_ms("condvar") >= 100, "{lock}");
+        // The locks are told apart from that, and come first.
+        let locks = list(&said.process["locks"]);
+        let names: Vec<_> = locks.iter().map(|lock| &lock["name"]).collect();
+        assert_eq!(names, ["jobs_lock"], "{lock}");
+        let threads = list(&said.process["threads"]).iter();
+        let for_locks: u64 = threads.map(|thread| ns(&thread["wait_ns"])).sum();
+        assert!(for_locks <= ns(&locks[0]["wait"]["total_ns"]), "{lock}");
+        let at = |what: &str| {
+            let found = said.text.find(what);
+            found.unwrap_or_else(|| panic!("{lock}: no {what}: {}", said.text))
+        };
+        assert!(at("1 jobs_lock") < at("no lock, but waited for"), "{lock}");
+        assert!(
+            at("no lock, but waited for") < at("1 jobs (ended)"),
+            "{lock}"
+        );
+        assert!(said.text.replace('\n', " ").contains("Threads also waited"));
+    }
+}
+
+#[test]
+fn barriers_semaphores_and_joins_are_there() {
+    let place = Place::new();
+    for lock in ALL {
+        let said = place.run(&["--lock", lock], &["barrier"]);
+        let barrier = said.waited("round_end");
+        // In each of ten rounds the last of three threads does not wait.
+        has(
+            barrier,
+            &[("calls", 30), ("waited", 20), ("threads", 3)],
+            lock,
+        );
+        assert_eq!(barrier["kind"], "barrier", "{lock}");
+        assert_eq!(waiter(barrier), "rounds", "{lock}");
+
+        let said = place.run(&["--lock", lock], &["semaphore"]);
+        let tickets = said.waited("tickets");
+        // Six found it free, four waited, one gave up, and one was cancelled.
+        has(
+            tickets,
+            &[("calls", 12), ("waited", 6), ("timeouts", 1)],
+            lock,
+        );
+        assert_eq!(waiter(tickets), "takes_a_ticket", "{lock}");
+        assert!(total_ms(tickets) >= 40, "{lock}: {tickets:#}");
+        assert!(said.other_ms("semaphore") >= 40, "{lock}");
+
+        let said = place.run(&["--lock", lock], &["join"]);
+        let joins = said.waited("pthread_join");
+        has(
+            joins,
+            &[("calls", 4), ("waited", 4), ("address", 0), ("threads", 1)],
+            lock,
+        );
+        assert_eq!(joins["kind"], "join", "{lock}");
+        assert_eq!(waiter(joins), "waits_for_ends", "{lock}");
+        assert!(
+            said.text.contains("no lock was taken"),
+            "{lock}: {}",
+            said.text
+        );
+    }
+}
+
+#[test]
+fn threads_have_a_column_for_each_kind_of_wait() {
+    let place = Place::new();
+    let said = place.run(&["--by", "thread"], &["semaphore"]);
+    for column in ["other waits", "semaphores", "joins", "waits for"] {
+        assert!(said.text.contains(column), "{column}: {}", said.text);
+    }
+    assert!(!said.text.contains("barriers"), "{}", said.text);
+    // What a thread waits for when the process is killed.
+    let said = place.run(&[], &["waiting"]);
+    let tickets = said.waited("tickets");
+    has(tickets, &[("waited", 0)], "waiting");
+    assert_eq!(list(&tickets["waiting"]).len(), 1);
+    let waiting: Vec<_> = list(&said.process["threads"])
+        .iter()
+        .filter(|thread| thread["waits_for"] != 0)
+        .collect();
+    assert_eq!(waiting.len(), 1, "{:#}", said.process);
+    assert!(ns(&waiting[0]["waits_for_ns"]) > 0, "{:#}", said.process);
+}
