@@ -34,6 +34,7 @@ enum Verb {
     Bench(bench::Args),
     Compare(compare::Args),
     Record(record::Args),
+    Report(run::report::window::Args),
     Run(run::Args),
     Topology(topology::Args),
     /// Be busy until the process that started it ends.
@@ -61,6 +62,7 @@ pub fn run() -> ExitCode {
         Verb::Bench(args) => bench::run(&args),
         Verb::Compare(args) => compare::run(&args),
         Verb::Record(args) => record::run(&args),
+        Verb::Report(args) => run::report::window::run(&args),
         Verb::Run(args) => run::run(&args),
         Verb::Topology(args) => topology::run(args),
         Verb::Hog { parent } => background::be_busy(parent).map(|()| Outcome::Done),

@@ -65,6 +65,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     variables.extend(variables::of_lock(args.lock, &library::find()?)?);
     variables.push(("KINLOCK_REPORT", folder.prefix().into()));
     variables.push(("KINLOCK_RECORD", "1".into()));
+    variables.extend(variables::without_standby());
     let about = about(&args.command);
     let duties = Duties {
         on_request: None,

@@ -1,16 +1,48 @@
 //! Which locks the process runs on, and whether they are traced.
 //!
 //! The mode is chosen once, by the first call that the library intercepts
-//! ([`choice`](crate::dispatch::choice)), and does not change afterwards. It is one word, so that a
-//! fast path tests with a single load that nothing but the usual case applies.
+//! ([`choice`](crate::dispatch::choice)), and does not change afterwards, but for one bit: in a
+//! process that [stands by](kinlock_report::Switch), the command sets and clears [`REPORTS`]. The
+//! mode is one word, so that a fast path tests with a single load that nothing but the usual case
+//! applies.
+//!
+//! No lock's state depends on that bit. So a lock may be taken while it is set, and released after
+//! it was cleared, and the other way round.
 
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use kinlock_report::{PAGE, Switch};
 
-/// The mode of the process for everything but reader-writer locks. 0 is the usual one: our mutex,
-/// untraced.
-pub(crate) static MODE: AtomicU32 = AtomicU32::new(UNDECIDED);
-/// The mode of reader-writer locks. 0 is the usual one: our lock, untraced.
-pub(crate) static RWLOCK_MODE: AtomicU32 = AtomicU32::new(UNDECIDED);
+/// The mode, on a page of its own, in whose place a file can be mapped.
+#[repr(C, align(4096))]
+pub(crate) struct SwitchPage {
+    pub(crate) switch: Switch,
+    room: [u8; PAGE - size_of::<Switch>()],
+}
+
+const _: () = assert!(size_of::<SwitchPage>() == PAGE);
+
+/// The modes of the process. 0 is the usual one, of both: our locks, untraced.
+pub(crate) static PAGE_OF_MODES: SwitchPage = SwitchPage {
+    switch: Switch {
+        magic: AtomicU64::new(0),
+        mode: AtomicU32::new(UNDECIDED),
+        rwlock_mode: AtomicU32::new(UNDECIDED),
+        window: AtomicU32::new(0),
+        errno: AtomicU32::new(0),
+    },
+    room: [0; PAGE - size_of::<Switch>()],
+};
+
+/// The mode of the process for everything but reader-writer locks.
+pub(crate) static MODE: &AtomicU32 = &PAGE_OF_MODES.switch.mode;
+/// The mode of reader-writer locks.
+pub(crate) static RWLOCK_MODE: &AtomicU32 = &PAGE_OF_MODES.switch.rwlock_mode;
+
+/// The number of the window that is measured, or was last; 0: there has been none.
+#[inline]
+pub(crate) fn window() -> u32 {
+    PAGE_OF_MODES.switch.window.load(Relaxed)
+}
 
 /// No call has been intercepted yet.
 pub(crate) const UNDECIDED: u32 = 1 << 31;
@@ -22,7 +54,7 @@ pub(crate) const SPINS: u32 = 1 << 29;
 pub(crate) const DELEGATES: u32 = 1 << 28;
 /// There is a contention report. With no other bit set: a report on our mutex, which has a fast
 /// path of its own.
-pub(crate) const REPORTS: u32 = 1 << 27;
+pub(crate) use kinlock_report::REPORTS;
 /// The report notes the order of locks, too.
 pub(crate) const ORDERS: u32 = 1 << 26;
 
@@ -79,13 +111,13 @@ impl Mode {
 /// The mode, if one has been chosen: if a call has been intercepted.
 #[inline]
 pub(crate) fn chosen() -> Option<Mode> {
-    of(&MODE)
+    of(MODE)
 }
 
 /// The same for reader-writer locks.
 #[inline]
 pub(crate) fn chosen_for_rwlocks() -> Option<Mode> {
-    of(&RWLOCK_MODE)
+    of(RWLOCK_MODE)
 }
 
 #[inline]

@@ -3,12 +3,13 @@
 //! No function that takes a lock relies on the beginning having run: constructors of other
 //! libraries run before it, and take locks.
 
+use crate::dispatch::choice;
 use crate::environment;
 use crate::libc::real;
 use crate::mode;
 use crate::posix::spin;
 use crate::traced::counts;
-use crate::traced::report::make;
+use crate::traced::report::{make, switch};
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -54,6 +55,13 @@ extern "C" fn begin() {
         make::look_up();
         // SAFETY: as above.
         unsafe { libc::pthread_atfork(None, None, Some(make::forget_in_child)) };
+        if choice::stands_by() {
+            // The page of the mode is replaced by one that has it.
+            choice::mode();
+            switch::begin();
+            // SAFETY: as above.
+            unsafe { libc::pthread_atfork(None, None, Some(switch::begin_in_child)) };
+        }
     }
 }
 
@@ -66,11 +74,13 @@ unsafe extern "C" {
 extern "C" fn end_quickly(_: *mut c_void) {
     counts::write();
     make::finish();
+    switch::finish();
 }
 
 extern "C" fn end() {
     counts::write();
     make::finish();
+    switch::finish();
     let warns = WARNS.load(Relaxed);
     // SAFETY: invariant 11.
     let is_meant = warns == 1 || warns == unsafe { libc::getpid() };
@@ -95,6 +105,7 @@ static END: extern "C" fn() = end;
 extern "C" fn _exit(status: c_int) -> ! {
     counts::write();
     make::finish();
+    switch::finish();
     loop {
         // SAFETY: invariant 11.
         unsafe { libc::syscall(libc::SYS_exit_group, status) };

@@ -39,6 +39,7 @@ same_answers! {
     objects_shared_by_processes: "processes.c", ALL;
     spinlocks: "spin.c", ALL;
     threads_of_c11: "c11.c", ALL;
+    barriers_semaphores_and_joins: "awaited.c", ALL;
     old_versions_of_symbols: "versions.c", ALL;
     unlocked_by_another_thread: "foreign.c", ALL;
     read_locks_unlocked_by_another_thread_or_by_nobody:
@@ -46,6 +47,32 @@ same_answers! {
     threads_of_cxx: "cxx.cc", ALL;
     // The spinlock reads its word after the release.
     memory_that_goes_at_once: "gone.c", &["kinlock-mutex", "pthread"];
+}
+
+/// They are replaced for the report alone.
+#[test]
+fn barriers_semaphores_and_joins_under_a_report() {
+    let program = Program::of("awaited.c");
+    let answer = |variables: &[(&str, &str)]| {
+        let output = program.command().envs(variables.iter().copied()).output();
+        let output = output.expect("it starts");
+        assert!(output.status.success(), "{variables:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let expected = answer(&[]);
+    let library = library();
+    let library = library.to_str().expect("a path");
+    for (lock, standby) in ALL.iter().flat_map(|lock| [(lock, "0"), (lock, "1")]) {
+        let prefix = common::scratch("report");
+        let report = prefix.to_str().expect("a path");
+        let variables = [
+            ("LD_PRELOAD", library),
+            ("KINLOCK_LOCK", lock),
+            ("KINLOCK_REPORT", report),
+            ("KINLOCK_STANDBY", standby),
+        ];
+        assert_eq!(answer(&variables), expected, "{lock}, {standby}");
+    }
 }
 
 #[test]

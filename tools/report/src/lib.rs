@@ -67,7 +67,7 @@
 //! | | `ended_threads` | as in `Thread` | any |
 //! | | `present` | a bit per page | any |
 //! | | `no_memory` | refusals by the kernel | any |
-//! | | `is_ordered` | number | maker |
+//! | | `is_ordered`, `window` | numbers | maker |
 //! | | `misuses`, `orders_used`, `orders_freed` | entries | any |
 //! | | `dropped_misuses`, `dropped_orders` | calls | any |
 //! | | `dropped_locks`, `dropped_threads`, `dropped_held` | acquisitions | any |
@@ -125,6 +125,10 @@
 //! | | `from_stack`, `modes`, `thread`, `gates` | as named | any |
 //! | [`Shared`] | `magic`, `is_over` | numbers | the command |
 //! | | `without_table`, `errno` | processes, `errno` | any process |
+//! | [`Switch`] | `magic` | number | maker |
+//! | | `mode`, `rwlock_mode` | bits | maker; [`REPORTS`] by the command |
+//! | | `window` | number | the command |
+//! | | `errno` | `errno` | any process; cleared by the command |
 
 #![no_std]
 
@@ -311,6 +315,35 @@ pub struct Shared {
 /// The shared page's file is named like the tables' files, with this in place of the process.
 pub const SHARED: &str = ".shared";
 
+/// Set in the [mode](Switch::mode) of a process while it fills its table.
+pub const REPORTS: u32 = 1 << 27;
+
+/// By what a process that stands by is told to fill its table: a page of it that is also a file.
+///
+/// The library tests the mode with each operation of a lock, and it lies in this page. So the
+/// command switches measuring on and off by changing a bit of the file, and nobody has to look for
+/// that. The children of a fork share the page of their parent.
+///
+/// What is measured between the two is a *window*. The first operation in a window clears the
+/// table, or makes it, and stores the number of the window [there](Header::window).
+#[repr(C)]
+pub struct Switch {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// The mode of everything but reader-writer locks. Its bits are the library's, but for
+    /// [`REPORTS`], which the command sets and clears.
+    pub mode: AtomicU32,
+    /// The mode of reader-writer locks, likewise.
+    pub rwlock_mode: AtomicU32,
+    /// The number of the last window, which the command has increased before it set the bits.
+    pub window: AtomicU32,
+    /// Why a process had no table in the last window, as an `errno`; 0: none lacked one.
+    pub errno: AtomicU32,
+}
+
+/// The file of a switch is named like those of tables, with this before the process.
+pub const SWITCH: &str = ".switch";
+
 /// The beginning of the file.
 #[repr(C)]
 pub struct Header {
@@ -383,6 +416,8 @@ pub struct Header {
     pub dropped_held: AtomicU64,
     /// Waits for what is no lock, for which there was no entry.
     pub dropped_waits: AtomicU64,
+    /// The [window](Switch) that is measured; 0: the process does not stand by.
+    pub window: AtomicU32,
 }
 
 /// A shared object.
@@ -725,7 +760,7 @@ impl Use {
 const _: () = {
     use core::mem::offset_of;
     assert!(MAGIC == u64::from_le_bytes(*b"kinloc10"));
-    assert!(size_of::<Header>() == 2368 && offset_of!(Header, program) == 2220);
+    assert!(size_of::<Header>() == 2376 && offset_of!(Header, program) == 2220);
     assert!(size_of::<Module>() == 576 && size_of::<Thread>() == 128);
     assert!(size_of::<Lock>() == 1280 && offset_of!(Lock, locked) == 624);
     assert!(size_of::<Stack>() == 144 && size_of::<Use>() == 56);

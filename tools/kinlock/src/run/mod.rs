@@ -49,6 +49,7 @@ use self::variables::{Knobs, Lock, RwLocks, Variable, quoted};
 ///   kinlock run --report -- program            # where do threads wait, and for which locks?
 ///   kinlock run --report --lock pthread -- program     # the same of the C library's own locks
 ///   kinlock run --report --folded waits.txt -- program # then: flamegraph.pl waits.txt > waits.svg
+///   kinlock run --standby -- redis-server --io-threads 4     # then: kinlock report PID
 ///   kinlock run --lock pthread --counts counts.json -- redis-server --io-threads 4
 ///   (eval "$(kinlock run --print-env)"; exec redis-server --io-threads 4)
 #[derive(clap::Args)]
@@ -70,6 +71,10 @@ pub struct Args {
     counts: Option<PathBuf>,
     #[command(flatten)]
     report: report::Args,
+    /// Let `kinlock report PID` say what locks do while the program runs. Until then it runs as
+    /// without a report
+    #[arg(long, conflicts_with_all = ["report", "print_env"])]
+    standby: bool,
     /// Print the variables for a shell, and run nothing
     #[arg(long)]
     print_env: bool,
@@ -84,7 +89,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let session = Session::begin(&args.report, &args.command)?;
-    let is_watched = args.counts.is_some() || session.is_some();
+    let is_watched = args.counts.is_some() || session.is_some() || args.standby;
     let is_ours = args.lock != Lock::Pthread || args.rwlock == Some(RwLocks::Ours);
     let is_swapped = is_ours || is_watched;
     let program = args.command.split_first();
@@ -104,6 +109,10 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         counts = args.counts.as_deref().map(Counts::begin).transpose()?;
         let path = counts.as_ref().map(|counts| counts.path.clone());
         variables.extend(path.map(|path| ("KINLOCK_COUNTS", path.into())));
+    }
+    if args.standby {
+        variables.push(("KINLOCK_REPORT", report::for_standby()?.into()));
+        variables.push(("KINLOCK_STANDBY", "1".into()));
     }
     if args.print_env {
         let lines = variables.iter().map(|(name, value)| quoted(name, value));

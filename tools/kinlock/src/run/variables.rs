@@ -29,6 +29,12 @@ names! {
 
 pub type Variable = (&'static str, OsString);
 
+/// For a process that is measured from its beginning, though this command may have been started by
+/// one that stands by.
+pub fn without_standby() -> Option<Variable> {
+    env::var_os("KINLOCK_STANDBY").map(|_| ("KINLOCK_STANDBY", "0".into()))
+}
+
 /// The flags that become variables.
 #[derive(clap::Args)]
 pub struct Knobs {

@@ -30,6 +30,11 @@ pub(crate) fn rwlock_mode() -> Mode {
     })
 }
 
+/// Whether a report is only made when the command asks for it.
+pub(crate) fn stands_by() -> bool {
+    variable(b"KINLOCK_STANDBY") == Some(b"1")
+}
+
 #[cold]
 fn choose() -> Mode {
     let mut mode = match variable(b"KINLOCK_LOCK") {
@@ -93,6 +98,8 @@ fn choose() -> Mode {
                 4,
                 b"kinlock: ignoring KINLOCK_REPORT: the path is too long\n",
             );
+        } else if stands_by() {
+            make::stand_by(Mode(mode).lock_number());
         } else if let Begun::Done = make::begin(Mode(mode).lock_number()) {
             mode |= REPORTS;
             rwlocks |= REPORTS;

@@ -30,13 +30,15 @@ use std::time::Duration;
 use anyhow::Context;
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
-use kinlock_report::{MAGIC, PAGE, SHARED, Shared, Table};
+use kinlock_report::{MAGIC, PAGE, SHARED, SWITCH, Shared, Table};
 use tempfile::TempDir;
 
 /// How the folder is called.
 const NAME: &str = "kinlock-report-";
+/// How the folder of processes that stand by is called.
+const STANDBY: &str = "kinlock-standby-";
 /// How the tables are called.
-const TABLES: &str = "process";
+pub(super) const TABLES: &str = "process";
 /// A folder without an owner may be one that is being made, unless it is older.
 const OLD: Duration = Duration::from_secs(60);
 
@@ -193,13 +195,67 @@ impl Folder {
     }
 }
 
+/// Makes a folder for processes that stand by, and returns what the names of their files begin
+/// with. It stays when this process becomes the program.
+pub fn for_standby() -> anyhow::Result<PathBuf> {
+    let memory = Path::new("/dev/shm");
+    for parent in [memory, &std::env::temp_dir()] {
+        remove_left(parent);
+    }
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(STANDBY).disable_cleanup(true);
+    let place = builder.tempdir_in(memory).or_else(|_| builder.tempdir());
+    let place = place.context("cannot make a folder for the report")?;
+    Ok(place.path().join(TABLES))
+}
+
+/// Whether a file belongs to processes that stand by.
+pub fn is_for_standby(path: &Path) -> bool {
+    let parent = path.parent().and_then(Path::file_name);
+    parent.is_some_and(|name| name.as_bytes().starts_with(STANDBY.as_bytes()))
+}
+
+/// What tables said at one moment.
+#[derive(Default)]
+pub struct Snapshot {
+    /// With the time at which each was read.
+    images: Vec<(Image, u64)>,
+}
+
+impl Snapshot {
+    /// Adds what the table in a file says now.
+    pub fn add(&mut self, path: &Path) {
+        self.images
+            .extend(Image::read(path).map(|image| (image, Native::now())));
+    }
+
+    /// Calls `with` with each table, and the time at which it was read.
+    pub fn for_each(&self, mut with: impl FnMut(&Table, State, u64)) {
+        let mut scratch = Scratch::new();
+        for (image, at) in &self.images {
+            scratch.with(image, |table| with(table, image.state, *at));
+        }
+    }
+}
+
+/// Removes a file of processes that stand by, unless one of them has it mapped.
+pub fn remove_unused(path: &Path) {
+    if File::open(path).is_ok_and(|file| !is_written(&file)) {
+        // If it is another user's, it stays.
+        let _ = fs::remove_file(path);
+    }
+}
+
 fn locked(images: &Mutex<Vec<Image>>) -> MutexGuard<'_, Vec<Image>> {
     images.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn is_table(name: &OsStr) -> bool {
+pub(super) fn is_table(name: &OsStr) -> bool {
     let rest = name.as_bytes().strip_prefix(TABLES.as_bytes());
-    rest.is_some_and(|rest| rest.starts_with(b".") && rest != SHARED.as_bytes())
+    rest.is_some_and(|rest| {
+        let is_switch = rest.starts_with(SWITCH.as_bytes());
+        rest.starts_with(b".") && rest != SHARED.as_bytes() && !is_switch
+    })
 }
 
 /// Keeps what a table says, and removes it.
@@ -220,7 +276,11 @@ fn remove_left(parent: &Path) {
         return;
     };
     for entry in entries.flatten() {
-        let is_named = entry.file_name().as_bytes().starts_with(NAME.as_bytes());
+        let names = [NAME, STANDBY];
+        let name = entry.file_name();
+        let is_named = names
+            .iter()
+            .any(|named| name.as_bytes().starts_with(named.as_bytes()));
         // SAFETY: it has no preconditions.
         let own = unsafe { libc::geteuid() };
         let is_own = |folder: &fs::Metadata| folder.is_dir() && folder.uid() == own;
@@ -231,7 +291,12 @@ fn remove_left(parent: &Path) {
         let is_left = || {
             let folder = entry.metadata().ok()?;
             let lock = File::open(entry.path()).ok()?;
-            Some(is_own(&folder) && is_old(&folder) && lock_at_once(&lock))
+            let is_left = is_own(&folder) && is_old(&folder) && lock_at_once(&lock);
+            // No command holds a lock of the folder of processes that stand by: they map its files.
+            let mut files = fs::read_dir(entry.path()).ok()?.flatten();
+            let is_mapped =
+                |file: fs::DirEntry| File::open(file.path()).is_ok_and(|file| is_written(&file));
+            Some(is_left && !files.any(is_mapped))
         };
         if is_named && is_left() == Some(true) {
             let _ = fs::remove_dir_all(entry.path());
@@ -518,6 +583,7 @@ mod tests {
             ("process.1", true),
             ("process.12.3", true),
             ("process.shared", false),
+            ("process.switch.12", false),
             ("process", false),
             ("other.1", false),
         ] {

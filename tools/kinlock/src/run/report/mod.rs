@@ -12,6 +12,7 @@ mod read;
 pub mod recorded;
 mod symbols;
 mod view;
+pub mod window;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf, absolute};
@@ -27,9 +28,9 @@ use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use serde::Serialize;
 
-pub use self::folder::Folder;
+pub use self::folder::{Folder, for_standby};
 use self::symbols::Frame;
-use super::variables::Variable;
+use super::variables::{Variable, without_standby};
 
 names! {
     /// What a row of the report is.
@@ -108,7 +109,7 @@ pub struct Process {
     seconds: f64,
     /// Locality domains of the machine.
     domains: u32,
-    /// Threads that took locks.
+    /// Threads that took locks or waited.
     #[serde(rename = "threads_seen")]
     thread_count: u32,
     dropped: Dropped,
@@ -417,6 +418,7 @@ impl<'a> Session<'a> {
         if self.args.order {
             variables.push(("KINLOCK_ORDER", "1".into()));
         }
+        variables.extend(without_standby());
         variables
     }
 

@@ -42,6 +42,8 @@ pub(crate) struct Wait {
     stack: u32,
     /// Of a wait for a reader-writer lock: who held it when the wait began.
     behind: Behind,
+    /// The table that the stack is in.
+    tag: usize,
 }
 
 /// Who holds a reader-writer lock for which a thread is going to wait: the index in
@@ -62,12 +64,14 @@ impl Wait {
             weight: 0,
             stack: 0,
             behind: Behind::Readers,
+            tag: 0,
         };
         if let Some(table) = make::own_table() {
             if let Some(thread) = thread(table) {
                 thread.waits_since.store(wait.since, Relaxed);
                 thread.waits_for.store(address, Relaxed);
             }
+            wait.tag = memory::tag();
             let one_in = one_in(table);
             if one_in == 1 || Native::random() % one_in == 0 {
                 wait.weight = one_in;
@@ -107,8 +111,20 @@ impl Wait {
 
     /// The thread has waited: it has the lock, or its time limit has expired.
     pub(crate) fn end(self) -> Self {
-        let until = Native::now();
-        Wait { until, ..self }
+        let ended = Wait {
+            until: Native::now(),
+            ..self
+        };
+        match memory::table() {
+            // It began in another window, or before this one.
+            Some(table) if memory::tag() != self.tag => Wait {
+                since: self.since.max(table.header.begin.load(Relaxed)),
+                weight: 0,
+                stack: 0,
+                ..ended
+            },
+            _ => ended,
+        }
     }
 
     /// The wait was none: the lock's function returned an error at once.

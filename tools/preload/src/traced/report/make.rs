@@ -8,6 +8,12 @@
 //! - Lack of memory, or a limit on the size of files, must not end in a signal. A process that gets
 //!   no table runs on without one. It tells the command why, in a page that all processes share.
 //!
+//! # Windows
+//!
+//! A process that [stands by](kinlock_report::Switch) makes its table in the first window, and
+//! clears it in each later one. It stays where it is: a thread that was interrupted in the window
+//! before may still write to it, and spoil a number, but it finds memory there.
+//!
 //! # Forks
 //!
 //! The child of a fork has no table until it takes a lock. The word that says whether there is one
@@ -16,12 +22,14 @@
 
 use super::memory::{
     Errno, FAILED, FORK, HAS_DOMAINS, MADE, MAKING, NOT_MADE, TABLE, TAGS, errno, has_memory,
-    system_call, table,
+    is_of_window, is_page_present, system_call, table,
 };
 use super::threads::name_program;
-use super::{modules, order, record, tally};
+use super::{modules, order, record, switch, tally};
+use crate::mode::window;
 use crate::{environment, thread};
 use core::fmt::{self, Write};
+use core::mem::offset_of;
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
 use kinlock_core::platform::Platform;
@@ -47,10 +55,18 @@ pub(super) fn own_table() -> Option<&'static Table> {
 #[inline(never)]
 fn own_table_of_child() -> Option<&'static Table> {
     let locks = LOCKS.load(Relaxed);
-    if FORK.state.load(Relaxed) != FAILED && locks != UNKNOWN {
+    let has_failed = FORK.state.load(Relaxed) == FAILED && is_of_window();
+    // A process that stands by has none before the first window.
+    if !has_failed && locks != UNKNOWN && (window() != 0 || !switch::is_used()) {
         begin(locks);
     }
     table()
+}
+
+/// The process has no table yet, and makes one when it is told to. `locks`: which locks the program
+/// runs on.
+pub(crate) fn stand_by(locks: u32) {
+    LOCKS.store(locks, Relaxed);
 }
 
 /// As early as possible: looks up what may need a lock of the loader.
@@ -73,10 +89,10 @@ pub(crate) fn begin(locks: u32) -> Begun {
     let kept = Errno::keep();
     let begun = loop {
         match FORK.state.load(Acquire) {
-            MADE => break Begun::Done,
-            FAILED => break Begun::Failed,
+            MADE if is_of_window() => break Begun::Done,
+            FAILED if is_of_window() => break Begun::Failed,
             MAKING => wait_for_maker(),
-            _ => {
+            before => {
                 // Before other threads wait for this one, since this may wait for a lock of the
                 // loader.
                 modules::begin();
@@ -84,9 +100,12 @@ pub(crate) fn begin(locks: u32) -> Begun {
                 let _blocked = SignalsBlocked::new();
                 let state = FORK
                     .state
-                    .compare_exchange(NOT_MADE, MAKING, Acquire, Relaxed);
+                    .compare_exchange(before, MAKING, Acquire, Relaxed);
                 if state.is_ok() {
-                    let state = if make(locks) { MADE } else { FAILED };
+                    let state = match make(locks, before != NOT_MADE) {
+                        true => MADE,
+                        false => FAILED,
+                    };
                     FORK.state.store(state, Release);
                     wake_waiting();
                 }
@@ -174,6 +193,7 @@ fn clear_in_children() {
 pub(crate) extern "C" fn forget_in_child() {
     thread::forget_parent();
     FORK.tag.store(0, Relaxed);
+    FORK.window.store(0, Relaxed);
     FORK.state.store(NOT_MADE, Relaxed);
     let place = TABLE.load(Relaxed);
     if !place.is_null() {
@@ -191,41 +211,98 @@ pub(crate) fn finish() {
         name_program(&table.header);
         table.header.end.store(Native::now(), Relaxed);
     }
+    // What is measured now is to be read.
+    if switch::is_used() && !switch::is_on() && process() == PROCESS.load(Relaxed) {
+        TABLE_NAME.unlink();
+    }
 }
 
 const SIZE: usize = size_of::<Table>();
 
-fn process() -> libc::pid_t {
+pub(super) fn process() -> libc::pid_t {
     // SAFETY: invariant 11.
     unsafe { system_call!(libc::SYS_getpid) as libc::pid_t }
 }
 
-/// Makes a table. If that fails, tells the command why.
-fn make(locks: u32) -> bool {
+/// Makes a table, or clears it for a new window if the process has one. If that fails, tells the
+/// command why. `is_again`: this was called before, in this process.
+fn make(locks: u32, is_again: bool) -> bool {
     static TABLES: AtomicU32 = AtomicU32::new(0);
     LOCKS.store(locks, Relaxed);
-    thread::forget_parent();
-    tally::begin();
-    let shared = shared();
+    let window = window();
+    FORK.tag.store(0, Relaxed);
+    let shared = match switch::is_used() {
+        true => None,
+        false => shared(),
+    };
     if shared.is_some_and(|shared| shared.is_over.load(Relaxed) != 0) {
         return false;
     }
-    let table = match mapped() {
+    let made = match is_again && PROCESS.load(Relaxed) == process() {
+        true => cleared(),
+        false => {
+            thread::forget_parent();
+            tally::begin();
+            mapped()
+        }
+    };
+    let table = match made {
         Ok(table) => table,
         Err(error) => {
             if let Some(shared) = shared {
                 shared.errno.store(error as u32, Relaxed);
                 shared.without_table.fetch_add(1, Relaxed);
             }
+            switch::has_failed(error);
+            FORK.window.store(window, Relaxed);
             return false;
         }
     };
     PROCESS.store(process(), Relaxed);
-    fill_header(table, locks);
+    fill_header(table, locks, window);
     let number = TABLES.fetch_add(1, Relaxed);
     let tag = number % (TAGS as u32 - 2) + 1;
+    FORK.window.store(window, Relaxed);
     FORK.tag.store(tag, Release);
     true
+}
+
+/// The table of an earlier window, without what it said. It keeps its memory.
+///
+/// The kernel writes the zeros. Stores of words here would not be of the sizes of the table's
+/// fields, which a thread that was interrupted in the earlier window may still change.
+fn cleared() -> Result<&'static Table, libc::c_int> {
+    // SAFETY: invariant 5: it is the table, which is never unmapped.
+    let table = unsafe { TABLE.load(Relaxed).as_ref() }.ok_or(libc::ENOENT)?;
+    // SAFETY: invariant 4; the name ends with a zero byte.
+    let zeros = unsafe { system_call!(libc::SYS_memfd_create, c"".as_ptr(), libc::MFD_CLOEXEC) };
+    if zeros < 0 {
+        return Err(errno());
+    }
+    let zeros = zeros as libc::c_int;
+    let clear = |from: usize, to: usize| {
+        // SAFETY: invariant 5: memory of the table, which the kernel checks.
+        let read = unsafe {
+            let address = ptr::from_ref(table).addr() + from;
+            system_call!(libc::SYS_pread64, zeros, address, to - from, 0)
+        };
+        read == (to - from) as libc::c_long
+    };
+    // SAFETY: invariant 11; the file is ours.
+    let is_made = unsafe { system_call!(libc::SYS_ftruncate, zeros, PAGE) } == 0;
+    // All but which pages have memory.
+    let kept = offset_of!(Header, present);
+    let kept = kept..kept + size_of_val(&table.header.present);
+    let first = size_of::<Header>().div_ceil(PAGE) * PAGE;
+    let header = clear(0, kept.start) && clear(kept.end, first);
+    let pages = (first..SIZE).step_by(PAGE).all(|from| {
+        !is_page_present(&table.header, from / PAGE) || clear(from, (from + PAGE).min(SIZE))
+    });
+    close(zeros);
+    match is_made && header && pages {
+        true => Ok(table),
+        false => Err(libc::EIO),
+    }
 }
 
 /// The page that all processes share, if there is one.
@@ -235,8 +312,9 @@ fn shared() -> Option<&'static Shared> {
     if let Some(known) = unsafe { known.as_ref() } {
         return Some(known);
     }
-    let name = Name::new(format_args!("{SHARED}"))?;
-    let file = open(&name, libc::O_RDWR).ok()?;
+    static NAME: Name = Name::new();
+    NAME.set(format_args!("{SHARED}"))?;
+    let file = open(&NAME, libc::O_RDWR).ok()?;
     // SAFETY: invariant 11.
     let length = unsafe { system_call!(libc::SYS_lseek, file, 0, libc::SEEK_END) };
     let has_page = length >= PAGE as libc::c_long;
@@ -260,19 +338,7 @@ fn mapped() -> Result<&'static Table, libc::c_int> {
         return Err(libc::EFBIG);
     }
     let process = process();
-    let mut number = 0;
-    let (name, file) = loop {
-        let name = match number {
-            0 => Name::new(format_args!(".{process}")),
-            n => Name::new(format_args!(".{process}.{n}")),
-        };
-        let name = name.ok_or(libc::ENAMETOOLONG)?;
-        match open(&name, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL) {
-            Ok(file) => break (name, file),
-            Err(libc::EEXIST) if number < 1000 => number += 1,
-            Err(error) => return Err(error),
-        }
-    };
+    let file = TABLE_NAME.new_file(format_args!(".{process}"))?;
     let place = TABLE.load(Relaxed).addr();
     // SAFETY: invariant 11.
     let result = unsafe { system_call!(libc::SYS_ftruncate, file, SIZE as libc::off_t) };
@@ -292,14 +358,13 @@ fn mapped() -> Result<&'static Table, libc::c_int> {
         }
     });
     if filled.is_err() {
-        // SAFETY: invariant 4; the name ends with a zero byte.
-        unsafe { system_call!(libc::SYS_unlinkat, libc::AT_FDCWD, name.0, 0) };
+        TABLE_NAME.unlink();
     }
     filled
 }
 
 /// The limit on the size of a file: to make one larger ends in a signal.
-fn largest_file() -> u64 {
+pub(super) fn largest_file() -> u64 {
     let mut limit = [u64::MAX; 2];
     let none = ptr::null::<[u64; 2]>();
     // SAFETY: invariant 4.
@@ -315,24 +380,32 @@ fn largest_file() -> u64 {
     limit[0]
 }
 
-fn open(name: &Name, flags: libc::c_int) -> Result<libc::c_int, libc::c_int> {
+pub(super) fn open(name: &Name, flags: libc::c_int) -> Result<libc::c_int, libc::c_int> {
     let flags = flags | libc::O_CLOEXEC;
     // SAFETY: invariant 4; the name ends with a zero byte.
-    let file = unsafe { system_call!(libc::SYS_openat, libc::AT_FDCWD, name.0, flags, 0o600,) };
+    let file = unsafe {
+        system_call!(
+            libc::SYS_openat,
+            libc::AT_FDCWD,
+            name.address(),
+            flags,
+            0o600
+        )
+    };
     match file {
         0.. => Ok(file as libc::c_int),
         _ => Err(errno()),
     }
 }
 
-fn close(file: libc::c_int) {
+pub(super) fn close(file: libc::c_int) {
     // SAFETY: invariant 11; the file is ours.
     unsafe { system_call!(libc::SYS_close, file) };
 }
 
 /// Maps a file, or private memory if `file` is -1, at the address `place`, or anywhere if that is
 /// 0. The error is an `errno`.
-fn map(file: libc::c_int, size: usize, place: usize) -> Result<usize, libc::c_int> {
+pub(super) fn map(file: libc::c_int, size: usize, place: usize) -> Result<usize, libc::c_int> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let mut flags = match file {
         -1 => libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
@@ -342,7 +415,7 @@ fn map(file: libc::c_int, size: usize, place: usize) -> Result<usize, libc::c_in
         flags |= libc::MAP_FIXED;
     }
     // SAFETY: invariant 5: a new mapping, or one in the place of a table that no thread uses, since
-    // this is the child of a fork and has no table.
+    // this is the child of a fork and has no table, or one of the same contents.
     let at = unsafe { system_call!(libc::SYS_mmap, place, size, protection, flags, file, 0) };
     match at {
         -1 => Err(errno()),
@@ -350,7 +423,7 @@ fn map(file: libc::c_int, size: usize, place: usize) -> Result<usize, libc::c_in
     }
 }
 
-fn fill_header(table: &Table, locks: u32) {
+fn fill_header(table: &Table, locks: u32, window: u32) {
     let header = &table.header;
     for page in 0..size_of::<Header>().div_ceil(PAGE) {
         header.present[page / 64].fetch_or(1 << (page % 64), Relaxed);
@@ -363,6 +436,7 @@ fn fill_header(table: &Table, locks: u32) {
     record::begin(table);
     order::begin(table);
     header.locks.store(locks, Relaxed);
+    header.window.store(window, Relaxed);
     let domains = kinlock_linux::topology::domain_count();
     header.domains.store(domains as u32, Relaxed);
     HAS_DOMAINS.store(domains > 1, Relaxed);
@@ -370,38 +444,77 @@ fn fill_header(table: &Table, locks: u32) {
     header.magic.store(MAGIC, Release);
 }
 
-/// The name of a file. It is in a static buffer, since the stack may be as small as the C library
-/// permits. Only the thread that makes the table uses the buffer.
-struct Name(*const u8);
+/// The name of the table's file.
+static TABLE_NAME: Name = Name::new();
 
-static NAME: [AtomicU8; environment::ROOM + 32] =
-    [const { AtomicU8::new(0) }; environment::ROOM + 32];
+/// The name of a file. Names are static, since the stack may be as small as the C library permits.
+/// Only the thread that makes the file changes its name.
+pub(super) struct Name([AtomicU8; environment::ROOM + 32]);
 
 impl Name {
-    /// The path of the report with something appended. `None` if it is too long.
-    fn new(suffix: fmt::Arguments<'_>) -> Option<Self> {
-        let mut end = End(0);
+    pub(super) const fn new() -> Self {
+        Name([const { AtomicU8::new(0) }; environment::ROOM + 32])
+    }
+
+    fn address(&self) -> *const u8 {
+        self.0.as_ptr().cast()
+    }
+
+    /// Makes it the path of the report with something appended. `None` if it is too long.
+    fn set(&self, suffix: fmt::Arguments<'_>) -> Option<()> {
+        let mut end = End { of: self, at: 0 };
         for byte in environment::REPORT_PATH.bytes() {
             end.push(byte).ok()?;
         }
         end.write_fmt(suffix).ok()?;
-        end.push(0).ok()?;
-        Some(Name(NAME.as_ptr().cast()))
+        end.push(0).ok()
+    }
+
+    /// Makes a file of this name. If a process of the same number had one, before an `exec`, a
+    /// number is appended. The error is an `errno`.
+    pub(super) fn new_file(&self, suffix: fmt::Arguments<'_>) -> Result<libc::c_int, libc::c_int> {
+        let mut number = 0;
+        loop {
+            let set = match number {
+                0 => self.set(format_args!("{suffix}")),
+                n => self.set(format_args!("{suffix}.{n}")),
+            };
+            set.ok_or(libc::ENAMETOOLONG)?;
+            match open(self, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL) {
+                Err(libc::EEXIST) if number < 1000 => number += 1,
+                other => return other,
+            }
+        }
+    }
+
+    /// Removes the file, if one was made.
+    pub(super) fn unlink(&self) {
+        if self.0[0].load(Relaxed) != 0 {
+            // SAFETY: invariant 4; the name ends with a zero byte.
+            unsafe { system_call!(libc::SYS_unlinkat, libc::AT_FDCWD, self.address(), 0) };
+        }
     }
 }
 
-/// The end of the name in the buffer so far.
-struct End(usize);
+/// The end of a name so far.
+struct End<'a> {
+    of: &'a Name,
+    at: usize,
+}
 
-impl End {
+impl End<'_> {
     fn push(&mut self, byte: u8) -> fmt::Result {
-        NAME.get(self.0).ok_or(fmt::Error)?.store(byte, Relaxed);
-        self.0 += 1;
+        self.of
+            .0
+            .get(self.at)
+            .ok_or(fmt::Error)?
+            .store(byte, Relaxed);
+        self.at += 1;
         Ok(())
     }
 }
 
-impl Write for End {
+impl Write for End<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         text.bytes().try_for_each(|byte| self.push(byte))
     }

@@ -4,6 +4,7 @@
 //! program cannot have replaced, and `errno` is restored. If there is none, that must not end in a
 //! signal.
 
+use crate::mode::window;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
 use kinlock_report::{Header, PAGE, Table};
@@ -30,19 +31,22 @@ pub(super) fn has_domains() -> bool {
 /// A page that the kernel clears in the child of a fork.
 #[repr(C, align(4096))]
 pub(super) struct ForkPage {
-    /// A number that tells the table from the tables of the processes that this one was forked
-    /// from: 1 to 126; 0: there is no table.
+    /// A number that tells the table from what it was in other windows, and from the tables of the
+    /// processes that this one was forked from: below [`TAGS`]; 0: there is no table.
     pub(super) tag: AtomicU32,
+    /// The window that the table is of, or for which it could not be made.
+    pub(super) window: AtomicU32,
     /// [`NOT_MADE`], then [`MAKING`], then [`MADE`] or [`FAILED`]; in the child of a fork
     /// [`NOT_MADE`] again.
     pub(super) state: AtomicU32,
-    room: [u32; 1022],
+    room: [u32; 1021],
 }
 
 pub(super) static FORK: ForkPage = ForkPage {
     tag: AtomicU32::new(0),
+    window: AtomicU32::new(0),
     state: AtomicU32::new(NOT_MADE),
-    room: [0; 1022],
+    room: [0; 1021],
 };
 
 const _: () = assert!(size_of::<ForkPage>() == PAGE);
@@ -56,21 +60,30 @@ pub(super) const MADE: u32 = 2;
 /// There will be no table in this process.
 pub(super) const FAILED: u32 = 3;
 
-/// Tells the table from those of parent processes, of which a thread may still have addresses; 0:
-/// there is no table. It is below [`TAGS`].
+/// Tells the table from those of parent processes and of earlier windows, of which a thread may
+/// still have addresses; 0: there is no table of this window. It is below [`TAGS`].
 #[inline]
 pub(super) fn tag() -> usize {
-    FORK.tag.load(Relaxed) as usize
+    match is_of_window() {
+        true => FORK.tag.load(Relaxed) as usize,
+        false => 0,
+    }
 }
 
-/// The number of tags. The entries of which threads store addresses are aligned to it, so a tag
-/// fits into the low bits of such an address.
-pub(super) const TAGS: usize = 128;
+/// Whether no new window has begun since the table was made or cleared.
+#[inline]
+pub(super) fn is_of_window() -> bool {
+    FORK.window.load(Relaxed) == window()
+}
 
-/// The table, if there is one.
+/// The number of tags.
+pub(super) const TAGS: usize = 1 << 15;
+
+/// The table, if there is one of this window.
 #[inline]
 pub(super) fn table() -> Option<&'static Table> {
-    if FORK.tag.load(Acquire) == 0 {
+    // Acquire pairs with the release in `make.rs` that stores the tag, last of all.
+    if FORK.tag.load(Acquire) == 0 || !is_of_window() {
         return None;
     }
     // SAFETY: invariant 5: it is null or the table, which is never unmapped. Zeros are valid.
@@ -86,7 +99,7 @@ fn page_of(table: &Table, address: usize) -> usize {
 }
 
 #[inline]
-fn is_page_present(header: &Header, page: usize) -> bool {
+pub(super) fn is_page_present(header: &Header, page: usize) -> bool {
     header.present[page / 64].load(Relaxed) & 1 << (page % 64) != 0
 }
 

@@ -30,6 +30,7 @@
 //! | `acquisition.rs` | what happens to a lock: taken, waited for, released, ended |
 //! | `misuse.rs` | calls that misuse a lock |
 //! | `make.rs` | makes the table, at the first lock of a process |
+//! | `switch.rs` | standing by: the page with the mode becomes a file |
 //! | `order.rs` | which lock is taken while which other one is held |
 //! | `held.rs` | what the calling thread holds |
 //! | `tally.rs` | what the calling thread did to each lock |
@@ -60,6 +61,7 @@ pub(crate) mod order;
 mod record;
 mod rwlock;
 mod stack;
+pub(crate) mod switch;
 mod tally;
 mod threads;
 mod unwind;

@@ -75,13 +75,15 @@ pub(super) fn taken(table: &Table, object: Object<'_>, asked: bool) {
     );
 }
 
-/// The stack of an acquisition that orders may need; 0: none does.
+/// The stack of an acquisition that orders of `lock` may need; 0: none does.
 fn stack_of_first(table: &Table, object: Object<'_>, lock: &Lock) -> u32 {
     if lock.kind.load(Relaxed) & OUTER != 0 {
         lock.kind.fetch_and(!OUTER, Relaxed);
         return stack_of(table, &unwind::capture());
     }
-    let tally = tally::own_of(object.address, lock.serial.load(Relaxed));
+    // Of a reader-writer lock, the tally is that of the side.
+    let serial = lock_at(table, object.address).map_or(0, |(_, side)| side.serial.load(Relaxed));
+    let tally = tally::own_of(object.address, serial);
     let measured = tally.filter(|tally| tally.since.load(Relaxed) > HELD);
     measured.map_or(0, |tally| taken_by(table, tally))
 }
@@ -104,18 +106,14 @@ pub(super) fn asks_rwlock(table: &Table, address: u64, mode: u32) {
     }
 }
 
-/// It has one. Returns the lock's serial number, and the stack if orders may need it.
-pub(super) fn taken_rwlock(table: &Table, address: u64) -> [u32; 2] {
+/// It has one: this side of it. Returns the lock's serial number, and the stack if orders may need
+/// it.
+pub(super) fn taken_rwlock(table: &Table, address: u64, side: Object<'_>) -> [u32; 2] {
     let Some((_, lock)) = rwlock(table, address) else {
         return [0, 0];
     };
-    let is_outer = lock.kind.fetch_and(!OUTER, Relaxed) & OUTER != 0;
-    let is_new = lock.first.load(Relaxed) == 0;
-    let stack = match is_outer || is_new {
-        true => stack_of(table, &unwind::capture()),
-        false => 0,
-    };
-    if is_new {
+    let stack = stack_of_first(table, side, lock);
+    if lock.first.load(Relaxed) == 0 {
         lock.first.store(stack, Relaxed);
     }
     [lock.serial.load(Relaxed), stack]

@@ -84,7 +84,7 @@ pub(crate) fn rwlock_acquisition(access: RwAccess, outcome: Outcome) {
     };
     let RwAccess { address, mode } = access;
     let [serial, stack] = match order::is_on() {
-        true => order::taken_rwlock(table, address),
+        true => order::taken_rwlock(table, address, side(access)),
         false => [0, 0],
     };
     held::push(table, address, serial, stack, mode);

@@ -18,11 +18,13 @@ use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use kinlock_report::{OWNERS, Owner, TALLIES, Table, Tally, Waits};
 
-/// The bits of an [`Owner`]'s address that hold the tag of its table. By the tag, the child of a
-/// fork recognises addresses from its parent's table.
-const TAG: usize = TAGS - 1;
+/// From which bit on the address of an [`Owner`] has the tag of its table. By the tag, the child of
+/// a fork recognises addresses from its parent's table, and a thread those of an earlier window. No
+/// address that the kernel gives without being asked for a higher one has these bits.
+const TAG_SHIFT: u32 = 48;
+const ADDRESS: usize = (1 << TAG_SHIFT) - 1;
 
-const _: () = assert!(align_of::<Owner>() >= TAGS);
+const _: () = assert!(TAGS <= 1 << (usize::BITS - TAG_SHIFT));
 
 /// What the calling thread has stored: the address of its tallies together with the tag of the
 /// table that they are in; 0: nothing yet; the tag alone: the table has no room for its tallies.
@@ -37,8 +39,8 @@ fn kept() -> usize {
 fn own() -> Option<&'static Owner> {
     let kept = kept();
     // SAFETY: invariant 5: the tag says that it is an address in this table.
-    (kept > TAG && kept & TAG == memory::tag())
-        .then(|| unsafe { &*ptr::with_exposed_provenance(kept & !TAG) })
+    (kept & ADDRESS != 0 && kept >> TAG_SHIFT == memory::tag())
+        .then(|| unsafe { &*ptr::with_exposed_provenance(kept & ADDRESS) })
 }
 
 fn keep(address: usize) {
@@ -78,7 +80,7 @@ pub(super) fn owner(table: &Table) -> Option<&'static Owner> {
 /// The calling thread's tallies; `Some(None)`: it has not needed any yet; `None`: there was no room
 /// for them.
 pub(super) fn known_owner() -> Option<Option<&'static Owner>> {
-    (kept() == 0 || kept() != memory::tag()).then(own)
+    (kept() == 0 || kept() != memory::tag() << TAG_SHIFT).then(own)
 }
 
 /// The calling thread's tally of a lock, if it has one.
@@ -230,8 +232,9 @@ fn place(token: u32, step: usize) -> usize {
 #[cold]
 #[inline(never)]
 fn new_owner(table: &Table) -> Option<&'static Owner> {
-    let tag = memory::tag();
-    if kept() == tag {
+    let tag = memory::tag() << TAG_SHIFT;
+    // A table that is of no window any more has no room for any.
+    if kept() == tag || tag == 0 {
         return None;
     }
     let token = token();
@@ -253,6 +256,7 @@ fn new_owner(table: &Table) -> Option<&'static Owner> {
         owner.held_lost.store(0, Relaxed);
     }
     let address = taken.map_or(0, |owner| ptr::from_ref(owner).expose_provenance());
+    let address = if address > ADDRESS { 0 } else { address };
     keep(address | tag);
     await_end();
     own()

@@ -1,0 +1,406 @@
+//! `kinlock report`: what the locks of a process that stands by do, for a while.
+//!
+//! The process was started by `kinlock run --standby`. The page in which the preloaded library has
+//! its mode is a file, which this command finds among the process's mappings. It sets a bit in it,
+//! waits, reads the table, and clears the bit: nothing is sent to the process, and nothing in it is
+//! stopped.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. The file is mapped as long as the mapping exists, and is a page long: the library has made it
+//!    so, and nobody shortens it. Its fields are atomics, for which all values are valid.
+//! 2. Numbers only.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use kinlock_cli::args::named;
+use kinlock_cli::outcome::Outcome;
+use kinlock_cli::report::write::Outputs;
+use kinlock_cli::report::write_json;
+use kinlock_measure::interrupt;
+use kinlock_report::{MAGIC, PAGE, REPORTS, SWITCH, Switch};
+use memmap2::MmapMut;
+
+use super::folder::{Snapshot, TABLES, is_for_standby, is_table, remove_unused};
+use super::{Process, Report, View, folded, name_packages, read, view};
+
+/// Say what the locks of a running process do
+///
+/// The process has to stand by: `kinlock run --standby` has started it, or one that started it. It
+/// runs at full speed until this command switches measuring on, and from then on a few percent
+/// slower until it switches that off again. No signal is sent, and nothing is stopped.
+///
+/// What was begun before is not in the report: a thread that waits already is seen when it waits
+/// again, and a lock that is held already when it is taken again. Ctrl-C ends the measurement early.
+///
+/// Exit status: 0 done, 2 bad input, such as a process that does not stand by.
+///
+/// Examples:
+///   kinlock run --standby -- redis-server --io-threads 4 &
+///   kinlock report $(pidof redis-server) --seconds 10
+///   kinlock report $(pidof nginx | tr ' ' '\n' | tail -1) --all    # the process and its descendants
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Args {
+    /// The number of the process
+    #[arg(value_name = "PID")]
+    pid: u32,
+    /// How long to measure
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    seconds: Duration,
+    /// Also measure the processes that it has started, and those that these have started
+    #[arg(long)]
+    all: bool,
+    /// Write the whole report as JSON; - is stdout
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write where threads waited, and for how many nanoseconds, as folded stacks: the input of
+    /// flame graph tools
+    #[arg(long, value_name = "FILE")]
+    folded: Option<PathBuf>,
+    /// A row of the report is a lock, a caller or a thread
+    #[arg(long, value_name = "lock|caller|thread", default_value = "lock",
+        value_parser = named::<View>)]
+    by: View,
+    /// Rows of the report at most, the longest wait first
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    max: usize,
+    /// Leave out locks that were found taken less often
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    min_contended: u64,
+}
+
+/// The longest measurement.
+const LONGEST: f64 = 86_400.0;
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number > 0.0 && number <= LONGEST => Ok(Duration::from_secs_f64(number)),
+        Ok(_) => Err(format!("it has to be above 0, and {LONGEST} at most")),
+        Err(_) => Err("it has to be a number".to_owned()),
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let mut outputs = Outputs::private();
+    outputs.add(args.json.as_deref(), |report, out| write_json(report, out))?;
+    outputs.add(args.folded.as_deref(), folded::write)?;
+    let (by, max, least) = (args.by, args.max, args.min_contended);
+    outputs.for_people(move |report, out| view::Options { by, max, least }.write(report, out));
+    let mut targets = targets(args)?;
+    interrupt::listen();
+    for target in targets.values_mut() {
+        target.switch.begin_window();
+    }
+    wait(args.seconds, &targets);
+    let mut report = Report {
+        command: Vec::new(),
+        status: None,
+        without_table: 0,
+        without_table_reason: None,
+        still_running: Vec::new(),
+        processes: Vec::new(),
+    };
+    // They are read before measuring ends, since a release after that would not be seen, and given
+    // names after it, since that takes time.
+    for target in targets.values_mut() {
+        target.read();
+        target.switch.end_window();
+    }
+    for target in targets.values() {
+        report.processes.extend(target.processes());
+        if let Some(error) = target.switch.error() {
+            report.without_table += 1;
+            report.without_table_reason = Some(error.to_string());
+        }
+    }
+    name_packages(&mut report.processes);
+    let waited = |process: &Process| std::cmp::Reverse(process.wait_ns());
+    report
+        .processes
+        .sort_by_key(|process| (waited(process), process.pid));
+    for target in targets.into_values() {
+        target.close();
+    }
+    outputs.write(&report)?;
+    Ok(Outcome::Done)
+}
+
+/// Processes that have one switch: a program and children that it has forked.
+struct Target {
+    switch: OpenSwitch,
+    pids: Vec<u32>,
+    path: PathBuf,
+    /// What their tables said, and where these are.
+    snapshot: Snapshot,
+    tables: Vec<PathBuf>,
+}
+
+/// The processes to be measured, by the path of their switch.
+fn targets(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
+    let mut targets: BTreeMap<PathBuf, Target> = BTreeMap::new();
+    let own = switch_of(args.pid)?;
+    let pids = match args.all {
+        true => descendants(args.pid),
+        false => Vec::new(),
+    };
+    // One of these that does not stand by, or has ended, is none to be measured.
+    let others = pids
+        .into_iter()
+        .filter_map(|pid| Some((pid, switch_of(pid).ok()??)));
+    let own = own.map(|path| (args.pid, path));
+    for (pid, path) in own.into_iter().chain(others) {
+        if let Some(known) = targets.get_mut(&path) {
+            known.pids.push(pid);
+            continue;
+        }
+        let target = Target {
+            switch: OpenSwitch::open(&path)?,
+            pids: vec![pid],
+            path: path.clone(),
+            snapshot: Snapshot::default(),
+            tables: Vec::new(),
+        };
+        targets.insert(path, target);
+    }
+    if targets.is_empty() {
+        let who = match args.all {
+            true => format!(
+                "neither process {} nor any that it started stands",
+                args.pid
+            ),
+            false => format!("process {} does not stand", args.pid),
+        };
+        bail!("{who} by: start the program with `kinlock run --standby -- PROGRAM`");
+    }
+    Ok(targets)
+}
+
+/// The file that a process has mapped as its switch. An error if there is no such process, or it is
+/// another user's.
+fn switch_of(pid: u32) -> anyhow::Result<Option<PathBuf>> {
+    let mapped = mapped(pid)?;
+    let is_switch = |path: &PathBuf| {
+        let name = path.file_name().map(|name| name.to_string_lossy());
+        let rest = name.as_deref().and_then(|name| name.strip_prefix(TABLES));
+        rest.is_some_and(|rest| rest.starts_with(SWITCH))
+    };
+    Ok(mapped.into_iter().find(is_switch))
+}
+
+/// The files of processes that stand by which a process has mapped.
+fn mapped(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
+    let maps = match fs::read_to_string(format!("/proc/{pid}/maps")) {
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!("there is no process {pid}"),
+        other => other.with_context(|| format!("cannot look at process {pid}"))?,
+    };
+    let paths = maps.lines().filter_map(|line| {
+        let path = Path::new(&line[line.find('/')?..]);
+        is_for_standby(path).then(|| seen_from_here(pid, path))
+    });
+    let mut paths: Vec<_> = paths.collect();
+    paths.dedup();
+    Ok(paths)
+}
+
+/// A path of another process. In a container its root is another one.
+fn seen_from_here(pid: u32, path: &Path) -> PathBuf {
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let is_other = fs::read_link(&root).is_ok_and(|root| root != Path::new("/"));
+    match path.exists() && !is_other {
+        true => path.to_owned(),
+        false => root.join(path.strip_prefix("/").unwrap_or(path)),
+    }
+}
+
+/// The processes that a process has started, and that these have started.
+fn descendants(of: u32) -> Vec<u32> {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let parents: Vec<(u32, u32)> = all
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            // The name before it may contain anything.
+            let rest = &stat[stat.rfind(')')? + 1..];
+            Some((pid, rest.split_whitespace().nth(1)?.parse().ok()?))
+        })
+        .collect();
+    let mut found = vec![of];
+    let mut at = 0;
+    while let Some(&parent) = found.get(at) {
+        let children = parents.iter().filter(|(_, of)| *of == parent);
+        let new: Vec<u32> = children.map(|(pid, _)| *pid).collect();
+        found.extend(new.into_iter().filter(|pid| *pid != of));
+        at += 1;
+    }
+    found.split_off(1)
+}
+
+/// Waits for this time, or until a signal comes or all processes have ended.
+fn wait(duration: Duration, targets: &BTreeMap<PathBuf, Target>) {
+    const LOOK: Duration = Duration::from_millis(50);
+    let begin = Instant::now();
+    let runs = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat
+            .rsplit(')')
+            .next()
+            .and_then(|rest| rest.split_whitespace().next());
+        !matches!(state, None | Some("Z" | "X"))
+    };
+    while let Some(left) = duration.checked_sub(begin.elapsed()) {
+        let any_runs = targets.values().flat_map(|target| &target.pids).any(runs);
+        if left.is_zero() || !any_runs || interrupt::noted().is_some() {
+            break;
+        }
+        std::thread::sleep(left.min(LOOK));
+    }
+}
+
+impl Target {
+    /// Reads the tables.
+    fn read(&mut self) {
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        let files = fs::read_dir(folder).into_iter().flatten().flatten();
+        let tables = files.filter(|file| is_table(&file.file_name()));
+        let tables: Vec<_> = tables.map(|file| file.path()).collect();
+        // Numbers of processes differ between namespaces, and are used again: a process that runs
+        // has its table mapped.
+        let mapped_by = |pid: &u32| mapped(*pid).unwrap_or_default();
+        let mapped: Vec<PathBuf> = self.pids.iter().flat_map(mapped_by).collect();
+        self.tables = tables_of(tables, &mapped, &self.pids);
+        for path in &self.tables {
+            self.snapshot.add(path);
+        }
+    }
+
+    /// What the processes did in this window.
+    fn processes(&self) -> Vec<Process> {
+        let mut found = Vec::new();
+        self.snapshot.for_each(|table, state, at| {
+            if table.header.window.load(Relaxed) == self.switch.window() {
+                found.push(read::process(table, state, at));
+            }
+        });
+        found
+    }
+
+    /// Removes what is left of processes that have ended meanwhile: they could not, since this
+    /// command used it.
+    fn close(self) {
+        let Target {
+            switch,
+            path,
+            tables,
+            ..
+        } = self;
+        drop(switch);
+        for path in tables.iter().chain([&path]) {
+            remove_unused(path);
+        }
+    }
+}
+
+/// Of the tables in a folder those that are mapped by some processes, and those of processes with
+/// these numbers that have ended.
+fn tables_of(all: Vec<PathBuf>, mapped: &[PathBuf], pids: &[u32]) -> Vec<PathBuf> {
+    let is_of_ended = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let number = name
+            .split('.')
+            .nth(1)
+            .and_then(|number| number.parse().ok());
+        number.is_some_and(|number: u32| {
+            pids.contains(&number) && !Path::new(&format!("/proc/{number}/maps")).exists()
+        })
+    };
+    let is_one = |path: &PathBuf| mapped.contains(path) || is_of_ended(path);
+    all.into_iter().filter(is_one).collect()
+}
+
+/// The switch of some processes, which no other command uses.
+struct OpenSwitch {
+    page: MmapMut,
+    /// Measuring is on.
+    is_on: bool,
+    _file: File,
+}
+
+impl OpenSwitch {
+    fn open(path: &Path) -> anyhow::Result<Self> {
+        let cannot = || format!("cannot switch measuring on: {}", path.display());
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = file.with_context(cannot)?;
+        if file.metadata().with_context(cannot)?.len() != PAGE as u64 {
+            bail!("{}: it is no switch", cannot());
+        }
+        // SAFETY: invariant 2.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            bail!("another `kinlock report` measures this process");
+        }
+        // SAFETY: invariant 1.
+        let page = unsafe { MmapMut::map_mut(&file) }.with_context(cannot)?;
+        let switch = OpenSwitch {
+            page,
+            is_on: false,
+            _file: file,
+        };
+        if switch.get().magic.load(Acquire) != MAGIC {
+            bail!("the process runs with the library of another version of kinlock");
+        }
+        Ok(switch)
+    }
+
+    fn get(&self) -> &Switch {
+        // SAFETY: invariant 1.
+        unsafe { &*self.page.as_ptr().cast() }
+    }
+
+    fn window(&self) -> u32 {
+        self.get().window.load(Relaxed)
+    }
+
+    /// Measuring begins.
+    fn begin_window(&mut self) {
+        self.is_on = true;
+        let switch = self.get();
+        switch.errno.store(0, Relaxed);
+        // Before the bits are set: the process clears what it has of an earlier window. 0 is none.
+        if switch.window.fetch_add(1, SeqCst) == u32::MAX {
+            switch.window.fetch_add(1, SeqCst);
+        }
+        for mode in [&switch.mode, &switch.rwlock_mode] {
+            mode.fetch_or(REPORTS, SeqCst);
+        }
+    }
+
+    /// Measuring ends.
+    fn end_window(&mut self) {
+        if std::mem::take(&mut self.is_on) {
+            let switch = self.get();
+            for mode in [&switch.mode, &switch.rwlock_mode] {
+                mode.fetch_and(!REPORTS, SeqCst);
+            }
+        }
+    }
+
+    /// Why a process had no table.
+    fn error(&self) -> Option<std::io::Error> {
+        let error = self.get().errno.load(Relaxed);
+        (error != 0).then(|| std::io::Error::from_raw_os_error(error as i32))
+    }
+}
+
+impl Drop for OpenSwitch {
+    fn drop(&mut self) {
+        self.end_window();
+    }
+}

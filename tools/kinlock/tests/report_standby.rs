@@ -1,0 +1,311 @@
+//! `kinlock run --standby` and `kinlock report`: measuring is switched on and off while a program
+//! runs, and neither its locks nor the numbers suffer from that.
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use kinlock_report::{REPORTS, Switch};
+use serde_json::Value;
+use support::{compiled, kinlock, list};
+use tempfile::TempDir;
+
+const SOURCE: &str = include_str!("programs/server.c");
+const ALL: &[&str] = &["kinlock-mutex", "kinlock-spin", "pthread"];
+
+struct Place(TempDir);
+
+/// A server that runs.
+struct Server {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Lines<BufReader<ChildStdout>>,
+    /// What it says first: the number of itself or of its child.
+    said: u32,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        compiled(folder.path(), "server", "-O1 -g -w -pthread", SOURCE);
+        Place(folder)
+    }
+
+    fn start(&self, flags: &[&str], mode: &str) -> Server {
+        let mut command = kinlock();
+        command.arg("run").args(flags).arg("--");
+        command.arg(self.0.path().join("server")).arg(mode);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let said = output.next().unwrap().unwrap().parse().unwrap();
+        Server {
+            input: child.stdin.take(),
+            child,
+            output,
+            said,
+        }
+    }
+}
+
+impl Server {
+    fn does(&mut self, line: &str) {
+        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+        assert_eq!(self.output.next().unwrap().unwrap(), "done");
+    }
+
+    /// Ends it. Returns what it says at last.
+    fn end(mut self) -> Option<String> {
+        drop(self.input.take());
+        let last = self.output.next().map(|line| line.unwrap());
+        assert!(self.child.wait().unwrap().success());
+        last
+    }
+
+    /// The file that the process has mapped as its switch.
+    fn switch(&self) -> PathBuf {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.child.id())).unwrap();
+        let line = maps.lines().find(|line| line.contains("process.switch."));
+        let line = line.unwrap_or_else(|| panic!("it does not stand by: {maps}"));
+        PathBuf::from(&line[line.find('/').unwrap()..])
+    }
+
+    /// Begins a measurement that ends when it is told to.
+    fn measure(&self) -> Measurement {
+        let mut command = report(self.child.id(), &["--seconds", "300"]);
+        let command = command.stdout(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let switch = self.switch();
+        until("measuring is on", || is_on(&switch));
+        Measurement(child)
+    }
+}
+
+struct Measurement(Child);
+
+impl Measurement {
+    /// Ends it. Returns the only process of the report, if there is one.
+    fn end(self) -> Option<Value> {
+        // SAFETY: it is our child, which has not been waited for.
+        unsafe { libc::kill(self.0.id() as libc::pid_t, libc::SIGINT) };
+        let output = self.0.wait_with_output().unwrap();
+        let report = json(&output);
+        let processes = list(&report["processes"]);
+        assert!(processes.len() < 2, "{report:#}");
+        processes.first().cloned()
+    }
+}
+
+fn report(pid: u32, flags: &[&str]) -> Command {
+    let mut command = kinlock();
+    command.arg("report").arg(pid.to_string()).args(flags);
+    command.args(["--json", "-"]);
+    command
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+}
+
+fn is_on(switch: &Path) -> bool {
+    let page = fs::read(switch).unwrap();
+    let word = |at: usize| u32::from_ne_bytes(page[at..at + 4].try_into().unwrap());
+    let modes = [offset_of!(Switch, mode), offset_of!(Switch, rwlock_mode)];
+    modes.iter().all(|&at| word(at) & REPORTS != 0)
+}
+
+/// Waits for something for a while: otherwise it will not happen.
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is() {
+        assert!(begin.elapsed() < Duration::from_secs(300), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The names of the locks of a process that were taken, with how often.
+fn locked(process: &Value) -> Vec<(&str, u64)> {
+    let locks = list(&process["locks"]).iter();
+    let all = locks.map(|lock| {
+        (
+            lock["name"].as_str().unwrap(),
+            lock["locked"].as_u64().unwrap(),
+        )
+    });
+    all.filter(|lock| lock.1 > 0).collect()
+}
+
+#[test]
+fn each_measurement_has_what_was_done_in_it() {
+    let place = Place::new();
+    for lock in ALL {
+        let mut server = place.start(&["--standby", "--lock", lock], "obeys");
+        server.does("3");
+        for times in [5, 7, 1] {
+            let measurement = server.measure();
+            server.does(&times.to_string());
+            let process = measurement.end().unwrap();
+            assert_eq!(locked(&process), [("accounts", times)], "{lock}");
+            assert_eq!(process["lock"], *lock);
+            assert!(!is_on(&server.switch()), "{lock}");
+            server.does("11");
+        }
+        // Nothing was done.
+        let measurement = server.measure();
+        assert!(measurement.end().is_none(), "{lock}");
+        let folder = server.switch().parent().unwrap().to_owned();
+        server.end();
+        let left: Vec<_> = fs::read_dir(&folder).unwrap().collect();
+        assert!(left.is_empty(), "{lock}: {left:?}");
+        fs::remove_dir(folder).unwrap();
+    }
+}
+
+#[test]
+fn locks_may_be_held_across_the_switch() {
+    let place = Place::new();
+    for lock in ALL {
+        let mut server = place.start(&["--standby", "--lock", lock], "obeys");
+        let no_alarm = |process: &Value| {
+            assert!(list(&process["misuses"]).is_empty(), "{lock}: {process:#}");
+        };
+        // Taken before, released in it.
+        server.does("take");
+        let measurement = server.measure();
+        server.does("2");
+        server.does("release");
+        let process = measurement.end().unwrap();
+        no_alarm(&process);
+        assert_eq!(locked(&process), [("accounts", 2)], "{lock}");
+        // Taken in it, released after it.
+        let measurement = server.measure();
+        server.does("take");
+        let process = measurement.end().unwrap();
+        no_alarm(&process);
+        let mut taken = locked(&process);
+        taken.sort_unstable();
+        let names = ["across", "checked", "nested", "read_across", "spin"];
+        let times = [1, 1, 1, 2, 1];
+        let expected: Vec<_> = names.into_iter().zip(times).collect();
+        let statics: Vec<_> = taken
+            .iter()
+            .filter(|l| !l.0.starts_with("written"))
+            .collect();
+        assert_eq!(statics, expected.iter().collect::<Vec<_>>(), "{lock}");
+        let held = list(&process["locks"]).iter();
+        assert!(
+            held.clone().all(|lock| lock["held_by"] == server.said),
+            "{lock}"
+        );
+        server.does("release");
+        // Taken in one, released in the next, and taken again.
+        let measurement = server.measure();
+        server.does("take");
+        no_alarm(&measurement.end().unwrap());
+        let measurement = server.measure();
+        server.does("release");
+        server.does("take");
+        server.does("release");
+        let process = measurement.end().unwrap();
+        no_alarm(&process);
+        let held = list(&process["locks"]).iter();
+        assert!(
+            held.clone().all(|lock| lock["held_by"].is_null()),
+            "{process:#}"
+        );
+        assert_eq!(locked(&process).len(), 6, "{lock}: {process:#}");
+        server.end();
+    }
+}
+
+#[test]
+fn switching_under_load_loses_nothing() {
+    let place = Place::new();
+    for lock in ALL {
+        let server = place.start(&["--standby", "--lock", lock], "");
+        for _ in 0..5 {
+            let output = report(server.child.id(), &["--seconds", "0.03"]).output();
+            let report = json(&output.unwrap());
+            for process in list(&report["processes"]) {
+                assert!(list(&process["misuses"]).is_empty(), "{lock}: {process:#}");
+                assert_eq!(process["dropped"]["locks"], 0, "{lock}: {process:#}");
+            }
+        }
+        assert_eq!(server.end().as_deref(), Some("right"), "{lock}");
+    }
+}
+
+#[test]
+fn forked_processes_are_told_apart() {
+    let place = Place::new();
+    let server = place.start(&["--standby"], "forks");
+    let pids = |flags: &[&str], count: usize| {
+        let mut pids = Vec::new();
+        // Until each of them has taken a lock meanwhile.
+        until("all are there", || {
+            let output = report(server.child.id(), flags).output().unwrap();
+            let report = json(&output);
+            let processes = list(&report["processes"]).iter();
+            pids = processes.map(|p| p["pid"].as_u64().unwrap()).collect();
+            pids.sort_unstable();
+            pids.len() == count
+        });
+        pids
+    };
+    let (parent, child) = (u64::from(server.child.id()), u64::from(server.said));
+    assert_eq!(pids(&["--seconds", "0.3"], 1), [parent]);
+    let mut both = vec![parent, child];
+    both.sort_unstable();
+    assert_eq!(pids(&["--all", "--seconds", "0.3"], 2), both);
+    assert_eq!(server.end().as_deref(), Some("right"));
+}
+
+#[test]
+fn bad_input_is_refused() {
+    let place = Place::new();
+    let refused = |output: Output, expected: &str| {
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+        assert!(message.contains(expected), "{message}");
+    };
+    let bare = place.start(&[], "obeys");
+    let own = bare.child.id();
+    refused(
+        report(own, &[]).output().unwrap(),
+        "does not stand by: start the program with `kinlock run --standby",
+    );
+    refused(
+        report(own, &["--all"]).output().unwrap(),
+        "nor any that it started",
+    );
+    refused(
+        report(u32::MAX, &[]).output().unwrap(),
+        "there is no process",
+    );
+    for seconds in ["0", "-1", "x", "inf"] {
+        let flag = format!("--seconds={seconds}");
+        refused(report(own, &[&flag]).output().unwrap(), "it has to be");
+    }
+    let server = place.start(&["--standby"], "obeys");
+    let measurement = server.measure();
+    refused(
+        report(server.child.id(), &[]).output().unwrap(),
+        "another `kinlock report` measures this process",
+    );
+    assert!(measurement.end().is_none());
+    bare.end();
+    // Measuring from the beginning, and standing by.
+    let mut command = kinlock();
+    let output = command
+        .args(["run", "--standby", "--report", "--", "true"])
+        .output();
+    refused(output.unwrap(), "cannot be used with");
+    server.end();
+}
