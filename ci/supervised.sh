@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A program finds the same world under `kinlock run`, `run --counts`, `run --report` and `record` as
-# without them, and its parent finds the same program: signals, masks, descriptors, statuses, stops,
-# PID 1, /dev/shm, limits.
+# A program finds the same world under `kinlock run`, `run --counts`, `run --report`, `record` and,
+# where its files could matter, `run --standby` as without them, and its parent finds the same
+# program: signals, masks, descriptors, statuses, stops, PID 1, /dev/shm, limits.
 #
 #   ci/supervised.sh [NAME]    only the cases whose name begins so
 #
@@ -26,15 +26,17 @@ failed=0
 run=("$KINLOCK" run --)
 counts=("$KINLOCK" run "--counts=$work/counts" --)
 report=("$KINLOCK" run "--report=$work/report" --)
+standby=("$KINLOCK" run --standby --)
 record=("$KINLOCK" record -o "$work/recorded.json" --)
 bare=()
 
-# Runs a case under each way. It prints what is to be the same as without kinlock.
+# Runs a case under each way, and under those that `more` names. It prints what is to be the same as
+# without kinlock.
 same() {
     local name=$1 way
     [[ $name == "$only"* ]] || return 0
     shift
-    for way in bare run counts report record; do
+    for way in bare run counts report record ${more:-}; do
         local -n command=$way
         # Nothing here takes long, but a machine may be busy.
         "$@" >"$name.$way" 2>"$name.$way.err" || echo "status $?" >>"$name.$way"
@@ -151,15 +153,15 @@ child_ignored() {
     limited ./probe status ./probe as ignore:17 -- "${command[@]}" ./probe locks
 }
 
-same nothing inherited
+more=standby same nothing inherited
 same ignored inherited ignore:13 ignore:17 ignore:1 ignore:10 ignore:40
 same blocked inherited block:12 block:15 block:17 block:37
 same pending inherited block:12 raise:12 block:15 raise:15 block:37 raise:37
 same closed inherited close:0 close:1 close:2
 same closed-input inherited close:0
-same descriptors inherited open:3 open:9 open:17
+more=standby same descriptors inherited open:3 open:9 open:17
 same process inherited umask:27 timer:1000 subreaper
-same environment inherited me:LISTEN_PID me:WATCHDOG_PID me:SYSTEMD_EXEC_PID
+more=standby same environment inherited me:LISTEN_PID me:WATCHDOG_PID me:SYSTEMD_EXEC_PID
 for signal in 9 11 15 6 2 13; do
     same "ended-by-$signal" ended ./probe raises "$signal"
 done
@@ -177,7 +179,7 @@ same stopped-quickly flickered
 same stopped-by-both mixed
 same stopped-then-once came_once
 prints timeout "report record" "signal 15" under_timeout
-same small-files small_files
+more=standby same small-files small_files
 prints closed-output "bare run counts report record" 8 closed_output
 if unshare --pid --fork --mount-proc --mount true 2>/dev/null; then
     prints first "bare run counts" "the orphan's parent is 1
@@ -186,7 +188,7 @@ status 4" first_process
     prints first-stays "report record" "the orphan's parent is 1
 zombies: 0
 status 137" first_process
-    same small-memory small_memory
+    more=standby same small-memory small_memory
 else
     echo "WARNING: no namespaces here: PID 1 and a small /dev/shm are NOT tested" >&2
 fi

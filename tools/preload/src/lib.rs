@@ -94,7 +94,8 @@
 //! 4. Pointers given to the system refer to live locals or statics of the type that it expects.
 //! 5. The report's table is a mapping of its size, made once, before its address is stored, and
 //!    replaced only in the child of a fork, where no thread uses it. Its fields are atomics. A page
-//!    of it is touched only once there is memory for it.
+//!    of it is touched only once there is memory for it. The page with the mode is replaced only by
+//!    one that has memory and the same mode.
 //! 6. A word of the stack is read only on a page that the thread's stack pointer is on, or that the
 //!    kernel has said can be read.
 //! 7. The loader knows a shared object's first and last address. The object is loaded while a

@@ -30,14 +30,21 @@ type Time = *const libc::timespec;
 
 /// Whether there is a report. A program that has none, and calls no other function of this library,
 /// is not one whose locks were replaced: so only a report has the mode chosen here.
+#[inline]
 fn reports() -> bool {
+    match chosen() {
+        Some(mode) => mode.reports(),
+        None => will_report(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn will_report() -> bool {
     const UNKNOWN: u32 = 0;
     const WANTED: u32 = 1;
     const NOT_WANTED: u32 = 2;
     static REPORT: AtomicU32 = AtomicU32::new(UNKNOWN);
-    if let Some(mode) = chosen() {
-        return mode.reports();
-    }
     if REPORT.load(Relaxed) == UNKNOWN {
         let is_wanted = environment::variable(b"KINLOCK_REPORT").is_some();
         let known = if is_wanted { WANTED } else { NOT_WANTED };
@@ -82,6 +89,16 @@ unsafe extern "C-unwind" fn pthread_barrier_wait(barrier: *const c_void) -> c_in
         // SAFETY: invariant 3.
         return unsafe { real::pthread_barrier_wait(barrier) };
     }
+    // SAFETY: invariant 3.
+    unsafe { reported_barrier_wait(barrier) }
+}
+
+/// # Safety
+///
+/// Invariant 3.
+#[cold]
+#[inline(never)]
+unsafe fn reported_barrier_wait(barrier: *const c_void) -> c_int {
     let awaited = Awaited {
         address: barrier as u64,
         kind: BARRIER,
@@ -128,6 +145,7 @@ impl Function {
     /// # Safety
     ///
     /// Invariant 3.
+    #[inline]
     unsafe fn call(self) -> c_int {
         // SAFETY: invariant 3.
         unsafe {
@@ -189,16 +207,27 @@ unsafe extern "C-unwind" {
     ) -> c_int;
 }
 
-/// Makes a call, and reports its wait.
+/// Makes a call, and reports its wait if there is a report.
 ///
 /// # Safety
 ///
 /// Invariant 3.
+#[inline]
 unsafe fn wait(address: u64, kind: u32, function: Function) -> c_int {
     if !reports() {
         // SAFETY: as this function demands.
         return unsafe { function.call() };
     }
+    // SAFETY: as this function demands.
+    unsafe { reported_wait(address, kind, function) }
+}
+
+/// # Safety
+///
+/// Invariant 3.
+#[cold]
+#[inline(never)]
+unsafe fn reported_wait(address: u64, kind: u32, function: Function) -> c_int {
     let mut with = Call {
         awaited: Awaited { address, kind },
         function,

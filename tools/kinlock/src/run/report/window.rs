@@ -38,14 +38,15 @@ use super::{Process, Report, View, folded, name_packages, read, view};
 /// slower until it switches that off again. No signal is sent, and nothing is stopped.
 ///
 /// What was begun before is not in the report: a thread that waits already is seen when it waits
-/// again, and a lock that is held already when it is taken again. Ctrl-C ends the measurement early.
+/// again, and a lock that is held already when it is taken again. Ctrl-C ends the measurement
+/// early.
 ///
 /// Exit status: 0 done, 2 bad input, such as a process that does not stand by.
 ///
 /// Examples:
 ///   kinlock run --standby -- redis-server --io-threads 4 &
 ///   kinlock report $(pidof redis-server) --seconds 10
-///   kinlock report $(pidof nginx | tr ' ' '\n' | tail -1) --all    # the process and its descendants
+///   kinlock report $(cat /run/nginx.pid) --all      # the process and its descendants
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {

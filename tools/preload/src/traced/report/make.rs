@@ -66,6 +66,7 @@ fn own_table_of_child() -> Option<&'static Table> {
 /// The process has no table yet, and makes one when it is told to. `locks`: which locks the program
 /// runs on.
 pub(crate) fn stand_by(locks: u32) {
+    switch::expect();
     LOCKS.store(locks, Relaxed);
 }
 

@@ -10,18 +10,25 @@ use super::make::{Name, close, largest_file, map, open, process};
 use super::memory::{Errno, has_memory, system_call};
 use crate::mode::PAGE_OF_MODES;
 use core::ptr;
-use core::sync::atomic::{AtomicI32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::*};
 use kinlock_report::{MAGIC, PAGE, REPORTS, SWITCH, Switch};
 
 /// The process that has the file mapped as its own, or as the child of a fork. 0: none has. A child
 /// of `vfork` shares the memory, but has another number.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 static NAME: Name = Name::new();
+/// The environment asks for standing by, whether or not there is a file.
+static STANDS_BY: AtomicBool = AtomicBool::new(false);
 
 /// Whether the process stands by.
 #[inline]
 pub(super) fn is_used() -> bool {
-    PROCESS.load(Relaxed) != 0
+    STANDS_BY.load(Relaxed)
+}
+
+/// The process is to stand by. Its page is not a file yet.
+pub(super) fn expect() {
+    STANDS_BY.store(true, Relaxed);
 }
 
 /// Whether it is measured now.
@@ -36,7 +43,7 @@ pub(super) fn has_failed(error: libc::c_int) {
     }
 }
 
-/// The process is to stand by, and its mode has been chosen.
+/// Makes the file. The mode has been chosen.
 pub(crate) fn begin() {
     let kept = Errno::keep();
     // SAFETY: invariant 11.
@@ -90,14 +97,15 @@ fn fill(copy: usize) {
 
 /// In the child of a fork.
 pub(crate) extern "C" fn begin_in_child() {
-    if is_used() {
+    if PROCESS.load(Relaxed) != 0 {
         PROCESS.store(process(), Relaxed);
     }
 }
 
 /// The process ends by itself: removes the file if no other process has it mapped.
 pub(crate) fn finish() {
-    if !is_used() || process() != PROCESS.load(Relaxed) {
+    let has_file = PROCESS.load(Relaxed) != 0;
+    if !has_file || process() != PROCESS.load(Relaxed) {
         return;
     }
     let kept = Errno::keep();
