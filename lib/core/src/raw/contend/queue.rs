@@ -3,11 +3,11 @@
 
 use super::cna_queue;
 use super::patience::Patience;
+use super::wait::Wait;
 use crate::platform::Platform;
 use crate::raw::cna::Head;
 use crate::raw::osq::Osq;
 use crate::raw::waiter::Waiter;
-use crate::tuning::Tuning;
 
 /// How waiters queue. A lock has the same two bytes for each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,23 +54,29 @@ impl<'a, P: Platform> Headship<'a, P> {
         kind: QueueKind,
         queue: &'a Osq<P>,
         node: Waiter<P>,
-        tuning: Tuning,
+        wait: &Wait,
         sleeps: bool,
-        deadline: u64,
         patience: &mut Patience,
         stuck: impl Fn() -> bool,
     ) -> Option<Self> {
         let place = match kind {
             QueueKind::Unqueued => Place::Unqueued { _node: Some(node) },
             QueueKind::Osq => {
-                let first = queue.join_with(&node, sleeps, deadline, patience, stuck);
+                let first = queue.join_with(&node, sleeps, wait.deadline, patience, stuck);
                 first.then_some(Place::Osq { queue, node })?
             }
             QueueKind::Cna => {
                 // Of the OSQ only the tail, which the two kinds have in common.
                 let tail = queue.tail();
-                let (head, node) =
-                    cna_queue::join(tail, node, tuning, sleeps, deadline, patience, stuck)?;
+                let (head, node) = cna_queue::join(
+                    tail,
+                    node,
+                    wait.tuning,
+                    sleeps,
+                    wait.deadline,
+                    patience,
+                    stuck,
+                )?;
                 Place::Cna { head, tail, node }
             }
         };

@@ -336,18 +336,12 @@ fn a_kept_lock_is_not_taken_unless_it_is_idle() {
 fn head<'a>(kind: QueueKind, queue: &'a Osq<Native>) -> Headship<'a, Native> {
     let node = Native::waiters().take_node().expect("a slot is free");
     let mut patience = Patience::ENDLESS;
-    let tuning = Tuning::DEFAULT;
-    Headship::wait(
-        kind,
-        queue,
-        node,
-        tuning,
-        true,
-        NEVER,
-        &mut patience,
-        || false,
-    )
-    .expect("no deadline")
+    let wait = Wait {
+        deadline: NEVER,
+        tuning: Tuning::DEFAULT,
+        trial: false,
+    };
+    Headship::wait(kind, queue, node, &wait, true, &mut patience, || false).expect("no deadline")
 }
 
 /// The waiter at the front requests after its share of a round. Others wait behind it, asleep.

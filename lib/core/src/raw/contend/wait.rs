@@ -176,17 +176,7 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
         false => Patience::ENDLESS,
     };
     let stuck = || target.sight(target.look()).unclaimed;
-    let (tuning, until) = (wait.tuning, wait.deadline);
-    let front = Headship::wait(
-        kind,
-        queue,
-        node,
-        tuning,
-        T::PARKS,
-        until,
-        &mut patience,
-        stuck,
-    );
+    let front = Headship::wait(kind, queue, node, wait, T::PARKS, &mut patience, stuck);
     if front.is_none() && !expired(wait.deadline, P::now) {
         target.lose_patience();
         return Some(Headship::without_node());
