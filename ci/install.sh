@@ -48,6 +48,7 @@ done
 for package in gcc-mingw-w64-x86-64-posix g++-mingw-w64-x86-64-posix wine64; do
     need "$package" "ci/fallback.sh will not test for Windows" dpkg -s "$package"
 done
+need dpkg-dev "ci/c-project.sh will fail" command -v dpkg-source
 need debian-archive-keyring "ci/glibc.sh will fail" \
     test -f /usr/share/keyrings/debian-archive-keyring.gpg
 for program in qemu-system-x86:qemu-system-x86_64 qemu-system-arm:qemu-system-aarch64 cpio; do
@@ -63,10 +64,9 @@ done
 
 rustup component add rustfmt clippy >/dev/null 2>&1 ||
     missing "rustfmt, clippy" "ci/fmt.sh and ci/clippy.sh will fail"
-rustup target add aarch64-unknown-linux-gnu x86_64-unknown-none >/dev/null 2>&1 ||
-    missing "the aarch64 and bare-metal targets" "ci/features.sh will fail"
-rustup target add x86_64-unknown-linux-musl >/dev/null 2>&1 ||
-    missing "the target for musl" "the row musl of ci/systems.sh will fail"
+rustup target add aarch64-unknown-linux-gnu x86_64-unknown-none x86_64-unknown-linux-musl \
+    >/dev/null 2>&1 ||
+    missing "the aarch64, bare-metal and musl targets" "ci/features.sh, ci/musl.sh or ci/systems.sh will fail"
 msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 rustup toolchain list | grep -q "^$msrv" ||
     rustup toolchain install "$msrv" --profile minimal >/dev/null 2>&1 ||

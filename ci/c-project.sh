@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# A real C project on the C library: nng, a messaging library, as Debian has it, built as it is and
+# with lib/c/examples/nng.patch, which puts kinlock_mutex_t and kinlock_cond_t in place of those of
+# pthreads. Its own tests pass both times. Builds some 400 files, in two minutes of an idle machine.
+#
+# `ci/c-project.sh --measure PAIRS` runs nng's own benchmarks as well, both builds in turn, PAIRS
+# times, and prints medians. The machine should be idle for that.
+#   KINLOCK_CACHE    where the source is kept [~/.cache/kinlock-nng]
+#   KINLOCK_MIRROR   where Debian's packages are [where this machine has its own from]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export LC_ALL=C
+
+fail() { echo "ci/c-project.sh: $*" >&2; exit 1; }
+
+pairs=0
+case ${1:-} in
+"") ;;
+--measure) pairs=${2:?how many pairs} ;;
+*) fail "usage: ci/c-project.sh [--measure PAIRS]" ;;
+esac
+for tool in apt-get dpkg-source cmake patch python3 nm; do
+    command -v "$tool" >/dev/null || fail "$tool is missing; ci/install.sh installs what it can"
+done
+
+# ---- the source -------------------------------------------------------------
+
+version=1.5.2
+cache=${KINLOCK_CACHE:-$HOME/.cache/kinlock-nng}
+if ! [ -d "$cache/nng-$version" ]; then
+    mirror=${KINLOCK_MIRROR:-$(apt-get indextargets --format '$(REPO_URI) $(ORIGIN)' |
+        sed -n '/security/! s/ Debian$//p' | head -1)}
+    [ -n "$mirror" ] || fail "this machine has no packages of Debian's: say where by KINLOCK_MIRROR"
+    keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+    [ -f "$keyring" ] || fail "$keyring is missing: install debian-archive-keyring"
+    state=$cache/state
+    mkdir -p "$state"/{lists,archives}/partial
+    echo "deb-src [signed-by=$keyring] $mirror bookworm main" >"$state/sources"
+    apt=(apt-get -qq -o Dir::Etc::SourceList="$state/sources" -o Dir::Etc::SourceParts=/dev/null
+        -o Dir::State="$state" -o Dir::Cache="$state" -o APT::Sandbox::User=root
+        -o Acquire::Retries=3)
+    "${apt[@]}" update >&2 && (cd "$cache" && "${apt[@]}" source nng) >&2 ||
+        fail "cannot fetch the source of nng from $mirror"
+    [ -d "$cache/nng-$version" ] || fail "bookworm has another version of nng than $version"
+    rm -rf "$state"
+fi
+
+# ---- both builds ------------------------------------------------------------
+
+work=$(realpath -m "${CARGO_TARGET_DIR:-target}")/c-project
+mkdir -p "$work"
+make --silent -C lib/c install DESTDIR="$work/tree" PREFIX=/usr
+if ! cmp -s lib/c/examples/nng.patch "$work/source/kinlock.patch"; then
+    rm -rf "$work/source"
+    cp -r "$cache/nng-$version" "$work/source"
+    patch --quiet -d "$work/source" -p1 <lib/c/examples/nng.patch
+    cp lib/c/examples/nng.patch "$work/source/kinlock.patch"
+fi
+
+# build NAME SOURCE
+build() {
+    cmake -S "$2" -B "$work/$1" -DCMAKE_BUILD_TYPE=Release -DNNG_TESTS=ON -DNNG_TOOLS=ON \
+        -Dkinlock_DIR="$work/tree/usr/lib/cmake/kinlock" >"$work/$1.log" 2>&1 &&
+        cmake --build "$work/$1" -j"$(nproc)" >>"$work/$1.log" 2>&1 ||
+        { tail -n 40 "$work/$1.log" >&2; fail "nng $1 kinlock does not build"; }
+}
+build without "$cache/nng-$version"
+build with "$work/source"
+plain=$(nm -D --undefined-only "$work/without/src/tools/perf/inproc_thr")
+patched=$(nm -D --undefined-only "$work/with/src/tools/perf/inproc_thr")
+[[ $plain = *pthread_cond_wait* ]] || fail "nng does not use what the patch replaces"
+[[ $patched = *kinlock_mutex_lock@KINLOCK_1* ]] || fail "the patched nng does not use kinlock"
+[[ $patched != *pthread_cond_wait* ]] || fail "the patched nng uses what the patch replaces"
+
+# ---- nng's own tests --------------------------------------------------------
+
+# One after the other, since they use fixed ports. A test that fails is tried three times: some
+# measure time. Which pass: one name a line.
+passing() {
+    (cd "$work/$1" && ctest --timeout 300 --repeat until-pass:3) >"$work/$1.tests" 2>&1 || true
+    sed -n 's,^ *\([0-9]*/[0-9]*\)\{0\,1\} *Test  *#[0-9]*: \([^ ]*\) \.* *Passed.*,\2,p' "$work/$1.tests" |
+        sort -u >"$work/$1.passed"
+}
+passing without
+passing with
+count=$(wc -l <"$work/without.passed")
+[ "$count" -ge 80 ] || { tail -n 30 "$work/without.tests" >&2
+    fail "only $count of nng's tests pass as it is"; }
+if lost=$(comm -23 "$work/without.passed" "$work/with.passed") && [ -n "$lost" ]; then
+    tail -n 30 "$work/with.tests" >&2
+    fail "tests that pass without kinlock only:" $lost
+fi
+echo "nng $version: $count of its tests pass as it is, $(wc -l <"$work/with.passed") with kinlock"
+
+# ---- its benchmarks ---------------------------------------------------------
+
+[ "$pairs" -gt 0 ] || exit 0
+exec python3 - "$work" "$pairs" <<'END'
+import random, re, statistics, subprocess, sys
+work, pairs = sys.argv[1], int(sys.argv[2])
+# What, the arguments, the figure, and whether more of it is better.
+benchmarks = [
+    ("messages per second, one direction", ["inproc_thr", "64", "200000"], r"throughput: (\d+) \[msg", True),
+    ("microseconds per round trip", ["inproc_lat", "64", "20000"], r"latency: ([\d.]+) \[us", False),
+]
+for what, (program, *arguments), figure, more in benchmarks:
+    found = {"without": [], "with": []}
+    for _ in range(pairs):
+        order = list(found)
+        random.shuffle(order)
+        for build in order:
+            run = subprocess.run([f"{work}/{build}/src/tools/perf/{program}", *arguments],
+                                 capture_output=True, text=True, check=True, timeout=600)
+            found[build].append(float(re.search(figure, run.stdout).group(1)))
+    ratios = [new / old if more else old / new for new, old in zip(found["with"], found["without"])]
+    print(f"{what}: {statistics.median(found['without']):.4g} without, "
+          f"{statistics.median(found['with']):.4g} with kinlock; better by "
+          f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f} in {pairs} pairs)")
+END
