@@ -173,13 +173,12 @@ def page():
         f"{len(report['seeds'])} seeds; in the pictures rings are published numbers, and bands reach over these seeds.",
         "Nothing here was measured by us.",
         "",
-        "A **bold** cell misses its target: 25 % for a throughput, a time or an observation, 10 % for a "
-        "ratio, which must",
-        "also have the same lock ahead. What is better than published misses as what is worse does. Below each table",
-        f"stands what is known of the causes. {met} of {targets} targets are met, counting each simulation "
-        "once. The median",
-        f"error of the {len(sizes)} speed-ups of CNA, all rows, is {middle:.1f} %. The "
-        "[numbers](reproduced.json) have the deviations, too;",
+        "A **bold** cell misses its target: 25 % for a throughput, a time or an observation, 10 %",
+        "for a ratio, which must also have the same lock ahead. What is better than published",
+        "misses as what is worse does. Below each table stands what is known of the causes.",
+        f"{met} of {targets} targets are met, counting each simulation once. The median error of the",
+        f"{len(sizes)} speed-ups of CNA, all rows, is {middle:.1f} %. The [numbers](reproduced.json) have",
+        "the deviations, too;",
         "[how far to trust them](../../guide/simulator.md#4-how-far-to-trust-it) is in the guide.",
     ]
     for name, table in tables.items():

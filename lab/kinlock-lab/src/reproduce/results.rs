@@ -135,7 +135,7 @@ impl TableEntry {
         let runs: Vec<_> = samples
             .chunks(table.columns.len() * variants.len())
             .collect();
-        for (number, row) in plan.rows.iter().enumerate() {
+        for row in &plan.rows {
             let mut threads = plan.runs.iter().map(|(threads, _)| *threads);
             let run = threads.position(|threads| threads == row.threads);
             let run = runs[run.expect("every row is simulated")];
@@ -144,9 +144,9 @@ impl TableEntry {
                 let value = |sample| (sample, times * plan.value(sample));
                 let values: Vec<_> = by_column[index].iter().map(value).collect();
                 let mut entry = RowEntry::new(row, index, name, &values);
-                // The scale makes this one fit.
-                let is_forced = scale.is_some() && number == 0 && index == 0;
-                if !is_forced {
+                // The scale makes the first number of the table fit, whether that is shown or not.
+                let is_first = index == 0 && row.threads == plan.runs[0].0;
+                if !(is_first && scale.is_some() && row.published[0] == plan.scale_to) {
                     let small_is_good = matches!(table.measure, Measure::Bursts);
                     entry.judge(small_is_good, number_is_met);
                 }
