@@ -15,23 +15,26 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/lib/debian.sh
 
-# row: what runs it. A boot: architecture, release with the kernel, its version, flavour, machine.
+# row: what runs it. A boot: architecture, release with the kernel, its version, flavour, machine,
+# and how IDs are to be had under that kernel. Linux has concurrency IDs from 6.3 on, and 7.0 does
+# not restart sequences on aarch64.
 declare -A rows=(
     [glibc]="glibc"
-    [linux-5.10]="boot amd64 bullseye 5.10 cloud-amd64 four"
-    [linux-6.1]="boot amd64 bookworm 6.1 cloud-amd64 memoryless"
-    [linux-6.1-rt]="boot amd64 bookworm 6.1 rt-amd64 one"
-    [linux-6.12]="boot amd64 trixie 6.12 cloud-amd64 holes"
-    [linux-7]="boot amd64 trixie-backports 7 cloud-amd64 sixteen"
-    [interleaved]="boot amd64 trixie 6.12 cloud-amd64 interleaved"
-    [memory-only]="boot amd64 trixie 6.12 cloud-amd64 memory-only"
-    [aarch64-linux-6.12]="boot arm64 trixie 6.12 cloud-arm64 four"
-    [aarch64-linux-7]="boot arm64 trixie-backports 7 cloud-arm64 two"
+    [linux-5.10]="boot amd64 bullseye 5.10 cloud-amd64 four leases"
+    [linux-6.1]="boot amd64 bookworm 6.1 cloud-amd64 memoryless leases"
+    [linux-6.1-rt]="boot amd64 bookworm 6.1 rt-amd64 one leases"
+    [linux-6.12]="boot amd64 trixie 6.12 cloud-amd64 holes sequences"
+    [linux-7]="boot amd64 trixie-backports 7 cloud-amd64 sixteen sequences"
+    [interleaved]="boot amd64 trixie 6.12 cloud-amd64 interleaved sequences"
+    [memory-only]="boot amd64 trixie 6.12 cloud-amd64 memory-only sequences"
+    [aarch64-linux-6.12]="boot arm64 trixie 6.12 cloud-arm64 four sequences"
+    [aarch64-linux-7.0]="boot arm64 trixie-backports 7.0 cloud-arm64 two leases"
+    [aarch64-linux-7]="boot arm64 trixie-backports 7 cloud-arm64 two sequences"
     [aarch64-user]="aarch64_user"
     [musl]="musl"
 )
 order=(linux-5.10 linux-6.1 linux-6.1-rt linux-6.12 linux-7 interleaved memory-only aarch64-linux-6.12
-    aarch64-linux-7 aarch64-user musl glibc)
+    aarch64-linux-7.0 aarch64-linux-7 aarch64-user musl glibc)
 
 # What `kinlock topology` must find: the CPUs of each node, "-" for a node without memory; whether
 # `auto` reorders queues by node, which is to say CNA.
@@ -39,7 +42,7 @@ declare -A expected=(
     [four]="0: 0-1, 1: 2-3, 2: 4-5, 3: 6-7; online 0-7; auto on"
     [two]="0: 0-1, 1: 2-3; online 0-3; auto on"
     [memoryless]="0: 0-1, 1: 2-3, 2: 4-5, 3-: 6-7; online 0-7; auto on"
-    [holes]="0: 0-1, 1: 4-5, 2: 6-7; online 0-1,4-7; auto on"
+    [holes]="0: 0-1, 1-: none, 2: 4-5, 3: 6-7; online 0-1,4-7; auto on"
     [interleaved]="0: 0,2,4,6, 1: 1,3,5,7; online 0-7; auto on"
     [memory-only]="0: 0-1, 1: 2-3, 2: none; online 0-3; auto on"
     [one]="0: 0; online 0; auto off"
@@ -130,9 +133,9 @@ build() {
     mkdir "$programs.new"
     if [ "$1" = amd64 ]; then
         [ "$(uname -m)" = x86_64 ] || fail "the commands for amd64 are built on x86_64 only"
+        [ -n "${KINLOCK:-}" ] || cargo build --release --quiet -p kinlock-preload
         . ci/lib/command.sh
         from=$(dirname "$kinlock")
-        [ -e "$from/libkinlock_preload.so" ] || cargo build --release --quiet -p kinlock-preload
     else
         cc=aarch64-linux-gnu-gcc
         need "$cc"
@@ -278,10 +281,11 @@ boot() {
     build "$architecture"
     initramfs "$architecture" "$name" "$work/initrd"
     machine "$name"
+    : >"$log.raw"
     timeout -k 5 900 "${command[@]}" "${shape[@]}" -nographic -no-reboot -nodefaults -serial stdio -net none \
         -kernel "$image" -initrd "$work/initrd" \
         -append "console=$console loglevel=3 panic=-1 mitigations=off tsc=nowatchdog" </dev/null \
-        >"$log.raw" 2>&1 &
+        >>"$log.raw" 2>&1 &
     emulator=$!
     trap 'kill "$emulator"; exit 143' TERM
     # Not every machine can switch itself off.
@@ -291,13 +295,15 @@ boot() {
     kill "$emulator" 2>/dev/null || true
     wait "$emulator" || true
     tr -d '\r' <"$log.raw" >"$log"
-    grep -aoE 'KERNEL .*|^(ok|FAILED|\|).*' "$log" | sed "s/^/  /" || true
+    grep -aoE 'KERNEL .*|^(ok|FAILED|\||IDS).*' "$log" | sed "s/^/  /" || true
     if ! grep -qax END "$log"; then
         echo "  FAILED: the machine did not come to its end:"
         tail -n 15 "$log"
         failures=1
     fi
     ! grep -qa '^FAILED' "$log" || failures=1
+    got=$(sed -n 's/^IDS //p' "$log")
+    [ "$got" = "$6" ] || { echo "  FAILED: IDs by ${got:-nothing}, expected $6"; failures=1; }
     got=$(found "$log" 2>/dev/null || echo nothing)
     if [ "$got" != "${expected[$name]}" ]; then
         echo "  FAILED: topology: $got"
@@ -315,9 +321,12 @@ glibc() { ci/glibc.sh; }
 
 aarch64_user() {
     need qemu-aarch64 aarch64-linux-gnu-gcc
+    # The emulator does not emulate the children of a program, which these tests need.
+    local skipped=(--skip a_domain_of_another_copy_is_refused_where_copies_cannot_meet)
     CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
-        cargo test --quiet --target aarch64-unknown-linux-gnu --lib -p kinlock-core -p kinlock-ids -p kinlock-linux
+        cargo test --quiet --target aarch64-unknown-linux-gnu --lib -p kinlock-core -p kinlock-ids -p kinlock-linux \
+        -- "${skipped[@]}"
 }
 
 musl() {

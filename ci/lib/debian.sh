@@ -19,7 +19,7 @@ debian_lists() {
         -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null
         -o Dir::State="$state" -o Dir::State::status="$state/status" -o Dir::Cache="$state"
         -o APT::Architecture="$architecture" -o APT::Architectures="$architecture" -o APT::Sandbox::User=root
-        -o Acquire::Retries=3 -o Acquire::Languages=none)
+        -o Acquire::Retries=3 -o Acquire::Languages=none -o APT::Update::Error-Mode=any)
     apt-get "${apt[@]}" update >&2 || fail "cannot read the lists of $release ($architecture) from $mirror"
 }
 

@@ -61,6 +61,7 @@ echo TOPOLOGY ends
 torture locks --threads 4 --hang 200 --locks kinlock-mutex,kinlock-spin,kinlock-rwlock \
     --scenarios basics,condvar,timed,signals
 torture ids --scenarios leases,sequences
+if grep -q 'rseq/sequences/exclusion' /tmp/output; then echo IDS sequences; else echo IDS leases; fi
 same codes
 same cancel
 echo END
