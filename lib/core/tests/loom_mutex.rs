@@ -73,7 +73,6 @@ config! {
     LostWakeup: queue OSQ, defect MutexLostWakeup, trials 0;
     DoubleHandOff: queue OSQ, defect MutexDoubleHandOff, trials 0;
     LeakyCancel: queue OSQ, defect MutexLeakyCancel, trials 0;
-    SilentEnd: queue QueueKind::Unqueued, defect MutexSilentEnd, trials 0;
 }
 
 type Two<C> = Split<<C as Model>::On>;
@@ -423,7 +422,5 @@ mod broken {
         joined_double_hand_off: One, DoubleHandOff, 2, 3, once => "Causality violation";
         leaky_cancel: Two, LeakyCancel, 5, 2, all_withdraw => "the lock is still held";
         joined_leaky_cancel: One, LeakyCancel, 5, 2, all_withdraw => "the lock is still held";
-        silent_end: Two, SilentEnd, 3, 3, impatient => "deadlock";
-        joined_silent_end: One, SilentEnd, 3, 3, impatient => "deadlock";
     }
 }
