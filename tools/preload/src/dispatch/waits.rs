@@ -170,18 +170,14 @@ impl Function {
     /// The semaphore that may be taken at once, before the wait begins. The C library looks at the
     /// time limit first.
     fn semaphore(self) -> Option<*const c_void> {
-        let (semaphore, limit) = match self {
-            Semaphore(semaphore) => (semaphore, Limit::Never),
-            // SAFETY: invariant 3.
-            SemaphoreUntil(semaphore, until) => {
-                (semaphore, unsafe { Limit::at(libc::CLOCK_REALTIME, until) })
-            }
-            // SAFETY: invariant 3.
-            SemaphoreByClock(semaphore, clock, until) => {
-                (semaphore, unsafe { Limit::at(clock, until) })
-            }
-            _ => return None,
+        let (semaphore, clock, until) = match self {
+            Semaphore(semaphore) => return Some(semaphore),
+            SemaphoreUntil(semaphore, until) => (semaphore, libc::CLOCK_REALTIME, until),
+            SemaphoreByClock(semaphore, clock, until) => (semaphore, clock, until),
+            Join(..) | JoinUntil(..) | JoinByClock(..) | JoinOfC11(..) => return None,
         };
+        // SAFETY: invariant 3.
+        let limit = unsafe { Limit::at(clock, until) };
         (limit.check() == 0).then_some(semaphore)
     }
 

@@ -67,7 +67,7 @@ pub struct Args {
     /// acquisition then costs more
     #[arg(long, requires = "report")]
     order: bool,
-    /// Leave out locks that were found taken less often
+    /// Leave out locks that were found taken less often, and what else was waited for less often
     #[arg(long, value_name = "N", default_value_t = 0, requires = "report")]
     min_contended: u64,
 }

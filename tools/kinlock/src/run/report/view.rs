@@ -166,7 +166,8 @@ impl Options {
     /// What threads waited for that is no lock. Idle threads wait there, too: so these waits have a
     /// table of their own.
     fn waits(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
-        let mut all: Vec<&Waited> = process.waits.iter().filter(|w| is_waited_for(w)).collect();
+        let is_row = |waited: &&Waited| is_waited_for(waited) && waited.waited >= self.least;
+        let mut all: Vec<&Waited> = process.waits.iter().filter(is_row).collect();
         if all.is_empty() {
             return Ok(());
         }

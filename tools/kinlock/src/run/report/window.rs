@@ -73,7 +73,7 @@ pub struct Args {
     /// Rows of the report at most, the longest wait first
     #[arg(long, value_name = "N", default_value_t = 10)]
     max: usize,
-    /// Leave out locks that were found taken less often
+    /// Leave out locks that were found taken less often, and what else was waited for less often
     #[arg(long, value_name = "N", default_value_t = 0)]
     min_contended: u64,
 }
