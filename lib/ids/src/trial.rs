@@ -233,7 +233,7 @@ impl Drop for Blocked {
     }
 }
 
-#[cfg(all(test, not(miri)))]
+#[cfg(all(test, not(any(miri, loom))))]
 mod tests {
     use super::*;
 
