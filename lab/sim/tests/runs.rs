@@ -144,7 +144,7 @@ fn every_mutex_lets_its_threads_end() {
 
 #[test]
 fn waits_for_sections_last_as_long_as_a_holder_has_no_cpu() {
-    let longest = |threads, backend| {
+    let longest = |threads, backend: &str| {
         let run = Run {
             machine: machine::load("ivybridge-2s").unwrap(),
             cpus: Some(8),
@@ -156,8 +156,8 @@ fn waits_for_sections_last_as_long_as_a_holder_has_no_cpu() {
         assert!(outcome.per_thread[8..].iter().all(|&ops| ops == 0));
         outcome.waits.max()
     };
-    for backend in ["locked", "packed", "slots"] {
-        let backend = format!("invalidation-{backend}");
+    let backends = ["locked", "packed", "slots"];
+    for backend in backends.map(|name| format!("invalidation-{name}")) {
         let (alone, beside) = (longest(8, &backend), longest(16, &backend));
         assert!(
             alone < 100_000,
