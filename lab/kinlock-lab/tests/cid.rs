@@ -74,7 +74,8 @@ fn published_bursts_stand_beside_simulated_ones() {
     };
     assert_eq!(row("mm_cid")["published"], 26721.0);
     assert_eq!(row("speedup")["published"], 16.7);
-    assert_eq!(row("slowdown")["pass"], true);
+    // Half as much again as published, and a target has two sides.
+    assert_eq!(row("slowdown")["pass"], false);
     assert!(row("mm_cid")["ids"]["max_id"].as_u64().unwrap() < 24);
     assert!(row("task_owned")["published"].is_null());
     assert!(row("task_owned")["pass"].is_null());

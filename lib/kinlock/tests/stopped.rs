@@ -51,11 +51,10 @@ fn all_but_the_stopped_one_go_on(
         // It comes to the front, asks for the lock, and falls asleep. If it is slower, it is
         // stopped elsewhere, which must not matter either.
         thread::sleep(Duration::from_millis(20));
+        let thread = first.as_pthread_t();
         // SAFETY: the thread has not been joined.
-        assert_eq!(
-            unsafe { libc::pthread_kill(first.as_pthread_t(), libc::SIGUSR1) },
-            0
-        );
+        let sent = unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
+        assert_eq!(sent, 0);
         while !STOPPED.load(SeqCst) {
             thread::yield_now();
         }

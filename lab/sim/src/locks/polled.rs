@@ -76,14 +76,18 @@ impl Polled {
         let came = with(|w| w.now());
         let is_head = queue.join(me, until);
         let queued = with(|w| w.now());
-        self.spent[0].update(|sum| sum + queued - came);
+        self.spend(0, queued - came);
         if !is_head {
             return false;
         }
         let taken = self.poll(until);
-        self.spent[1].update(|sum| sum + with(|w| w.now()) - queued);
+        self.spend(1, with(|w| w.now()) - queued);
         queue.leave(me);
         taken
+    }
+
+    fn spend(&self, place: usize, cycles: u64) {
+        self.spent[place].set(self.spent[place].get() + cycles);
     }
 
     fn observed(&self) -> Vec<(&'static str, f64)> {

@@ -16,7 +16,7 @@ pub enum QueueKind {
     Unqueued,
     /// First in, first out, and waiters that give up leave; see [`osq`](crate::raw::osq).
     Osq,
-    /// Local waiters first as [tuned](Tuning::reorder), in the queue of the
+    /// Local waiters first as [tuned](crate::tuning::Tuning::reorder), in the queue of the
     /// [spinlock](crate::raw::qspinlock).
     Cna,
 }
