@@ -49,6 +49,7 @@ for package in gcc-mingw-w64-x86-64-posix g++-mingw-w64-x86-64-posix wine64; do
     need "$package" "ci/fallback.sh will not test for Windows" dpkg -s "$package"
 done
 need dpkg-dev "ci/c-project.sh will fail" command -v dpkg-source
+need chromium "ci/pages.sh will fail" command -v chromium
 need debian-archive-keyring "ci/glibc.sh will fail" \
     test -f /usr/share/keyrings/debian-archive-keyring.gpg
 for program in qemu-system-x86:qemu-system-x86_64 qemu-system-arm:qemu-system-aarch64 cpio; do

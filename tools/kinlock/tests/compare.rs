@@ -146,8 +146,9 @@ fn numbers_that_a_program_prints_are_compared_within_rounds() {
 #[test]
 fn every_form_of_the_report_says_the_same() {
     let place = Place::new(SPEEDS);
-    let files = "--csv r.csv --markdown r.md --plot r.svg --json r.json --rounds 5 --hogs 1";
-    let files: Vec<_> = files.split(' ').collect();
+    let files = "--csv r.csv --markdown r.md --plot r.svg --json r.json --html r.html --rounds 5 \
+                 --hogs 1";
+    let files: Vec<_> = files.split_whitespace().collect();
     let text = place.says(&[&SPEED[..], &files, &["--", "./program"]].concat());
     let sentence = "kinlock-mutex is 1.21x [1.21, 1.21] better than pthread (5 of 5 rounds)";
     contains(&text, sentence);
@@ -159,8 +160,49 @@ fn every_form_of_the_report_says_the_same() {
     assert_eq!(read("r.csv").lines().count(), 3);
     assert!(read("r.csv").contains("kinlock-mutex,5,1210.000000,1210.0"));
     assert!(read("r.svg").trim_end().ends_with("</svg>"));
+    contains(&read("r.html"), &format!("<li>{sentence}</li>"));
+    contains(
+        &read("r.html"),
+        "<th scope=\"row\">kinlock-mutex</th><td class=\"n\">1.21 k</td>",
+    );
+    assert_eq!(read("r.html").matches("<svg").count(), 1);
     let report: Value = serde_json::from_str(&read("r.json")).unwrap();
     assert_eq!(report["parameters"]["hogs"], 1);
+}
+
+/// A page shows a command line as it is, and is not written by half: it is there, or it is not.
+#[test]
+fn a_page_is_whole_and_runs_nothing() {
+    let hostile = "<script>alert(1)</script>";
+    let place = Place::new(SPEEDS);
+    let words = [
+        "--html",
+        "r.html",
+        "--rounds",
+        "1",
+        "--",
+        "./program",
+        hostile,
+    ];
+    place.says(&[&SPEED[..], &words].concat());
+    let page = fs::read_to_string(place.path().join("r.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    assert!(
+        !page.contains("<script") && page.contains("&lt;script&gt;alert(1)"),
+        "{page}"
+    );
+    // It is the only file that is left, and no other user can read the command line.
+    assert!(support::files(place.path()).contains(&"r.html".to_owned()));
+    assert!(
+        !support::files(place.path())
+            .iter()
+            .any(|name| name.starts_with(".kinlock"))
+    );
+    // What cannot be written is an error before the program runs.
+    let place = Place::new("touch ran");
+    let message = place.refuses(2, &["--html", "nowhere/r.html", "./program"]);
+    contains(&message, "cannot write nowhere/r.html");
+    assert!(!place.path().join("ran").exists());
 }
 
 /// Uses memory and CPU time, and sleeps, for a shorter time on our mutex.

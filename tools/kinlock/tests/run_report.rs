@@ -70,6 +70,61 @@ fn line_of(mark: &str) -> u64 {
     at.unwrap() as u64 + 1
 }
 
+/// The page has what the other forms have, and shows names as they are.
+#[test]
+fn the_page_has_the_rows_of_the_report() {
+    let place = Place::new();
+    let page = place.file("page.html");
+    let flags = ["--html", page.to_str().unwrap()];
+    let mut command = place.command(&flags, "");
+    command.arg("<script>alert(1)</script>");
+    assert_eq!(command.output().unwrap().status.code(), Some(7));
+    let page = fs::read_to_string(page).unwrap();
+    assert!(
+        !page.contains("<script") && page.contains("&lt;script&gt;alert(1)"),
+        "{page}"
+    );
+    for lock in locks(&place.json()).iter().take(10) {
+        let name = lock["name"].as_str().unwrap();
+        assert!(page.contains(&format!(" {name}")), "{name}: {page}");
+    }
+    for expected in [
+        "<h1>Locks of watched</h1>",
+        "Who waits for whom",
+        "Waits and holds",
+        "scope=\"colgroup\" colspan=\"4\" class=\"g\">wait</th>",
+        "worker_takes",
+    ] {
+        assert!(page.contains(expected), "{expected}: {page}");
+    }
+    // A histogram has all waits of its lock.
+    let report = place.json();
+    let waits = &lock(&report, "busy")["wait"]["histogram"];
+    let counts = list(waits).iter().map(|class| class[2].as_u64().unwrap());
+    assert_eq!(counts.sum::<u64>(), 5);
+    for class in list(waits) {
+        assert!(class[0].as_u64() < class[1].as_u64());
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_an_error_before_the_program_runs() {
+    let place = Place::new();
+    for (file, expected) in [
+        ("-", "stdout is the program's"),
+        ("/nowhere/x", "cannot write"),
+    ] {
+        let output = place.run(&["--html", file], "");
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(
+            message.contains(expected) && message.lines().count() == 1,
+            "{message}"
+        );
+        assert!(output.stdout.is_empty());
+    }
+}
+
 #[test]
 fn numbers_are_those_on_paper() {
     let place = Place::new();

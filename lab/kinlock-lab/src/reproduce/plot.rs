@@ -20,6 +20,11 @@ impl Pictures for Report {
                put before that",
         size,
         draw,
+        about: |_| {
+            let about = "Simulated values with their band, and published ones as rings. The \
+                         tables have their numbers.";
+            ["Published and simulated", about].map(str::to_owned)
+        },
     });
 }
 

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::ops::Range;
 
+use kinlock_cli::report::html::Page;
 use kinlock_cli::report::table::{Columns, Table};
 use kinlock_cli::report::units::three_digits;
 use kinlock_cli::report::{self, Flags};
@@ -61,6 +62,28 @@ impl report::Report for Report {
             writeln!(out)?;
         }
         Ok(())
+    }
+
+    fn page(&self) -> anyhow::Result<Page> {
+        let mut page = Page::new("kinlock-lab reproduce");
+        page.pictures_here();
+        for entry in &self.tables {
+            page.heading(2, entry.table);
+            page.paragraph(&format!(
+                "Published: {}.\nSimulated{}.",
+                entry.source,
+                simulated(entry)
+            ));
+            let table = table(entry);
+            page.table(entry.table, &table, 1..table.headings.len());
+            page.list(remarks(entry));
+        }
+        for (what, parameters) in parameters(self) {
+            let heading = format!("Parameters of {what}");
+            page.heading(2, &heading);
+            page.table(&heading, &by_origin(parameters), VALUE);
+        }
+        Ok(page)
     }
 
     fn csv(&self) -> Table {

@@ -61,6 +61,7 @@ pub fn open(destinations: &Destinations<Report>) -> anyhow::Result<Outputs<Part>
         ("--csv", &destinations.csv),
         ("--markdown", &destinations.markdown),
         ("--plot", &destinations.plot),
+        ("--html", &destinations.html),
     ];
     if let Some((flag, _)) = whole.iter().find(|(_, path)| path.is_some()) {
         bail!("{flag} needs all parts: give it with --merge, and --json with --shard");

@@ -21,6 +21,11 @@ impl Pictures for Report {
         help: "Draw throughput over threads; the name ends in .svg",
         size,
         draw,
+        about: |_| {
+            let about = "Throughput of each simulated lock over the number of threads, by \
+                         workload. The tables have its numbers.";
+            ["Simulated throughput", about].map(str::to_owned)
+        },
     });
 }
 

@@ -99,6 +99,10 @@ impl Cells for Report {
             .number("cpu_ns_per_op", 3, |e| e.cpu_ns_per_op.median)
     }
 
+    fn page_title(&self) -> String {
+        format!("kinlock-lab sim: {}", self.setup.machine.name)
+    }
+
     fn heading(&self) -> String {
         format!("simulated: {}", self.setup.machine.about)
     }

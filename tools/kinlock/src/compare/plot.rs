@@ -21,6 +21,12 @@ impl Pictures for Report {
         help: "Draw the ratios of all rounds, as SVG",
         size,
         draw: |report, _, area| draw(report, area),
+        about: |report| {
+            let to = report.results.first().map_or("", |entry| &entry.ratio.to);
+            let about = "A row for each lock: the dots are the rounds, the line is their median, \
+                         and the bar its interval. Right is better. The table has the numbers.";
+            [format!("Ratios over {to}"), about.to_owned()]
+        },
     });
 }
 

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use kinlock_cli::machine::Machine;
+use kinlock_cli::report::html::Page;
 use kinlock_cli::report::table::{Columns, Table, wrapped};
 use kinlock_cli::report::units::{grouped, rate, three_digits, time};
 use kinlock_cli::report::{self, Flags};
@@ -173,17 +174,22 @@ fn are_comparable(samples: &[(usize, Sample)], others: &[(usize, Sample)]) -> bo
         || pairs.all(|((_, own), (_, other))| own.status == other.status)
 }
 
+/// What is compared, as people read it.
+fn show(is_time: bool, value: f64) -> String {
+    match is_time {
+        true => time(1e9 * value),
+        false if value >= 1.0 => rate(value),
+        // Three digits of what may be seconds.
+        false => format!(
+            "{value:.*}",
+            (2.0 - value.log10().floor()).min(12.0) as usize
+        ),
+    }
+}
+
 impl Entry {
     fn show(&self, value: f64) -> String {
-        match self.is_time {
-            true => time(1e9 * value),
-            false if value >= 1.0 => rate(value),
-            // Three digits of what may be seconds.
-            false => format!(
-                "{value:.*}",
-                (2.0 - value.log10().floor()).min(12.0) as usize
-            ),
-        }
+        show(self.is_time, value)
     }
 
     fn values(&self) -> Vec<f64> {
@@ -286,6 +292,26 @@ impl Report {
         });
         let counted = self.counting.iter().map(Counting::words);
         locks.chain(self.confidence()).chain(counted).collect()
+    }
+
+    /// Adds a table of the runs under each lock to a page.
+    fn add_rounds(&self, page: &mut Page) {
+        for entry in &self.results {
+            let is_time = entry.is_time;
+            let columns = Columns::<(usize, &Round)>::new()
+                .add("round", |(number, _)| *number)
+                .add("place in it", |(_, round)| round.place + 1)
+                .add("value", move |(_, round)| show(is_time, round.value))
+                .add(format!("over {}", entry.ratio.to), |(_, round)| {
+                    format!("{:.3}", round.ratio)
+                })
+                .add("CPU time", |(_, round)| time(1e9 * round.usage.cpu_s()))
+                .add("switches", |(_, round)| grouped(round.usage.switches()))
+                .add("status", |(_, round)| round.status);
+            let rounds: Vec<_> = (1..).zip(&entry.rounds).collect();
+            let table = columns.of(&rounds);
+            page.table(&entry.lock, &table, 1..table.headings.len());
+        }
     }
 
     /// What the brackets mean.
@@ -393,6 +419,21 @@ impl report::Report for Report {
             writeln!(out, "- {line}")?;
         }
         Ok(())
+    }
+
+    fn page(&self) -> anyhow::Result<Page> {
+        let mut page = Page::new("kinlock compare");
+        page.command(&self.parameters.program);
+        page.paragraph(&format!("{}. {}", self.heading(), self.machine.summary()));
+        page.list(self.sentences());
+        let notes = self.warnings.iter();
+        page.list(notes.map(|warning| format!("Note: {warning}")));
+        page.pictures_here();
+        let table = self.table();
+        page.table("Each lock, the best first", &table, 1..table.headings.len());
+        page.heading(2, "Rounds");
+        page.folded("Each run of the program", |page| self.add_rounds(page));
+        Ok(page)
     }
 
     fn csv(&self) -> Table {

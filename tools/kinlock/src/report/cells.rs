@@ -8,6 +8,7 @@ use comfy_table::Cell;
 use kinlock_measure::stats::{Fairness, Summary};
 use serde::Serialize;
 
+use super::html::Page;
 use super::table::{Columns, Table, wrapped};
 use super::units::{rate, three_digits};
 use super::{Flags, Report};
@@ -29,6 +30,9 @@ pub trait Cells: Serialize + Sized + 'static {
 
     /// The columns for spreadsheets.
     fn csv_columns() -> Columns<Self::Entry>;
+
+    /// The title of the page.
+    fn page_title(&self) -> String;
 
     /// What stands over all tables on stdout.
     fn heading(&self) -> String;
@@ -63,6 +67,11 @@ pub trait Cells: Serialize + Sized + 'static {
 
     /// Writes what follows the tables on stdout.
     fn overview(&self, _out: &mut dyn Write) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// Adds to a page what all tables together say.
+    fn page_overview(&self, _page: &mut Page) -> anyhow::Result<()> {
         Ok(())
     }
 
@@ -211,6 +220,24 @@ fn table<R: Cells>(report: &R, cell: &[R::Entry]) -> Table {
     table
 }
 
+/// A page with more tables than this shows them when the reader asks for them.
+const MOST_TABLES: usize = 32;
+
+/// Adds the tables of all cells to a page.
+fn add_tables<R: Cells>(report: &R, page: &mut Page) {
+    let mut workload = "";
+    for cell in report.cells() {
+        let name = cell[0].usual().workload;
+        if std::mem::replace(&mut workload, name) != name {
+            page.heading(2, name);
+            page.paragraph(&report.about(name).unwrap_or_default());
+        }
+        let table = table(report, cell);
+        let right = R::right(table.headings.len());
+        page.table(&report.title(&cell[0]), &table, right);
+    }
+}
+
 impl<R: Cells> Report for R {
     const FLAGS: Flags = <R as Cells>::FLAGS;
 
@@ -246,6 +273,27 @@ impl<R: Cells> Report for R {
             writeln!(out, "- {warning}")?;
         }
         Ok(())
+    }
+
+    fn page(&self) -> anyhow::Result<Page> {
+        let mut page = Page::new(&self.page_title());
+        page.paragraph(&self.markdown_heading());
+        self.page_overview(&mut page)?;
+        page.list(
+            self.warnings()
+                .iter()
+                .map(|warning| format!("Note: {warning}")),
+        );
+        page.pictures_here();
+        match self.cells().count() {
+            cells if cells > MOST_TABLES => {
+                page.folded(&format!("All {cells} tables"), |page| {
+                    add_tables(self, page)
+                });
+            }
+            _ => add_tables(self, &mut page),
+        }
+        Ok(page)
     }
 
     fn csv(&self) -> Table {

@@ -1,6 +1,7 @@
 //! What the reports of all verbs have in common: forms, flags, files, tables, pictures, numbers.
 
 pub mod cells;
+pub mod html;
 pub mod plot;
 pub mod table;
 pub mod units;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use serde::Serialize;
 
+use self::html::{Page, Picture};
 use self::plot::{Area, Drawn};
 use self::table::Table;
 use self::write::Outputs;
@@ -36,6 +38,9 @@ pub trait Report: Serialize + Sized + 'static {
 
     /// Writes the tables in Markdown, for reports and issues.
     fn markdown(&self, out: &mut dyn Write) -> anyhow::Result<()>;
+
+    /// The page without the pictures, for browsers.
+    fn page(&self) -> anyhow::Result<Page>;
 
     /// One row per number or group of numbers, for spreadsheets.
     fn csv(&self) -> Table;
@@ -63,6 +68,8 @@ pub struct Plot<R> {
     pub size: fn(&R) -> (u32, u32),
     /// Draws the picture with that index.
     pub draw: fn(&R, usize, &Area) -> Drawn,
+    /// What it is and how to read it, for those who do not see it: a title and a sentence.
+    pub about: fn(&R) -> [String; 2],
 }
 
 /// The destinations of a report as given on the command line. `-` is stdout.
@@ -75,6 +82,8 @@ pub struct Destinations<R> {
     pub markdown: Option<PathBuf>,
     /// For its pictures.
     pub plot: Option<PathBuf>,
+    /// For all of it that people read, as a page.
+    pub html: Option<PathBuf>,
     report: PhantomData<R>,
 }
 
@@ -101,6 +110,10 @@ impl<R: Pictures> Destinations<R> {
         outputs.add(self.json.as_deref(), |report, out| write_json(report, out))?;
         outputs.add(self.csv.as_deref(), |report: &R, out| report.csv().csv(out))?;
         outputs.add(self.markdown.as_deref(), R::markdown)?;
+        let pictures = names.len();
+        outputs.add(self.html.as_deref(), move |report, out| {
+            write_page(report, pictures, out)
+        })?;
         if let (Some(path), Some(flag)) = (&self.plot, R::PLOT) {
             plot::check_name(path)?;
             let (size, draw) = (flag.size, flag.draw);
@@ -119,11 +132,31 @@ impl<R: Pictures> Destinations<R> {
     }
 }
 
+/// Writes a report as a page, with so many pictures.
+fn write_page<R: Pictures>(report: &R, count: usize, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut pictures = Vec::new();
+    if let Some(Plot {
+        size, draw, about, ..
+    }) = R::PLOT
+    {
+        for index in 0..count {
+            let [title, about] = about(report);
+            let picture =
+                Picture::draw(title, about, size(report), |area| draw(report, index, area));
+            pictures.push(picture?);
+        }
+    }
+    report.page()?.write(&pictures, out)
+}
+
 impl<R: Pictures> clap::Args for Destinations<R> {
     fn augment_args(command: Command) -> Command {
         let Flags { json, csv } = R::FLAGS;
         let markdown = "Write the tables as Markdown (- for stdout)";
+        let html = "Write one page for browsers that needs no other file: tables and pictures (- \
+                    for stdout)";
         let mut flags = vec![("json", json), ("csv", csv), ("markdown", markdown)];
+        flags.push(("html", html));
         flags.extend(R::PLOT.map(|plot| ("plot", plot.help)));
         command.args(flags.into_iter().map(|(name, help)| {
             Arg::new(name)
@@ -147,6 +180,7 @@ impl<R: Pictures> clap::FromArgMatches for Destinations<R> {
             csv: path("csv"),
             markdown: path("markdown"),
             plot: R::PLOT.and_then(|_| path("plot")),
+            html: path("html"),
             report: PhantomData,
         })
     }

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use comfy_table::{Attribute, Cell, Color};
 use kinlock_cli::report::cells::{Cells, best_first};
+use kinlock_cli::report::html::Page;
 use kinlock_cli::report::table::{Table, WIDTH, wrapped};
 use kinlock_cli::report::units::{rate, three_digits, time};
 use kinlock_measure::stats::geometric_mean;
@@ -28,6 +29,28 @@ pub fn write<S: Shown>(report: &Report<S>, out: &mut dyn Write) -> anyhow::Resul
     S::write_more(report, out)
 }
 
+/// Adds the same to a page, whose boxes have room for all columns.
+pub fn page<S: Shown>(report: &Report<S>, page: &mut Page) -> anyhow::Result<()> {
+    if cells(report).next().is_some() {
+        page.list(sentences(report));
+        let names = names(&report.results);
+        let table = table(&rows(report), &names, true);
+        page.table(&caption(report), &table, 1..table.headings.len());
+    }
+    let mut more = Vec::new();
+    S::write_more(report, &mut more)?;
+    page.lines(&String::from_utf8_lossy(&more));
+    Ok(())
+}
+
+/// What stands over the table.
+fn caption<S: Shown>(report: &Report<S>) -> String {
+    let rounds = report.extent.rounds_per_cell(report.parameters.rounds);
+    format!(
+        "Operations per second, median of {rounds} (* fastest, ~ noisy, ! unfair or long waits)"
+    )
+}
+
 /// The cells that have a row of their own.
 fn cells<S: Shown>(report: &Report<S>) -> impl Iterator<Item = &[Entry<S>]> {
     report.cells().filter(|cell| S::has_row(report, &cell[0]))
@@ -49,11 +72,7 @@ pub fn fast<'a, S: Shown>(
 }
 
 fn write_table<S: Shown>(report: &Report<S>, out: &mut dyn Write) -> anyhow::Result<()> {
-    let rounds = report.extent.rounds_per_cell(report.parameters.rounds);
-    writeln!(
-        out,
-        "Operations per second, median of {rounds} (* fastest, ~ noisy, ! unfair or long waits)"
-    )?;
+    writeln!(out, "{}", caption(report))?;
     let table = fitting(report);
     let painted = table.painted(1..table.headings.len(), |_, text| match text {
         _ if text.contains('!') => Cell::new(text).fg(Color::Red),

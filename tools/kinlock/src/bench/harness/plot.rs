@@ -25,6 +25,9 @@ const NAMES: i32 = 190;
 pub trait Pictured: Shown {
     /// The help of `--plot`.
     const PLOT: &'static str;
+    /// What the picture shows, for those who do not see it.
+    const ABOUT: &'static str =
+        "Throughput of each subject over the number of threads, or its time per operation";
     /// Whether the picture has curves over numbers of threads.
     const CURVES: bool = true;
 
@@ -41,6 +44,10 @@ impl<S: Pictured> Pictures for Report<S> {
         help: S::PLOT,
         size: S::size,
         draw: |report, _, area| S::draw(report, area),
+        about: |_| {
+            let title = format!("kinlock bench {}", S::NAME);
+            [title, format!("{}. The tables have its numbers.", S::ABOUT)]
+        },
     });
 }
 

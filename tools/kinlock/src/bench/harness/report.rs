@@ -7,6 +7,7 @@ use comfy_table::Cell;
 use kinlock_cli::args::Named;
 use kinlock_cli::report::Flags;
 use kinlock_cli::report::cells::{Cells, Compared};
+use kinlock_cli::report::html::Page;
 use kinlock_cli::report::table::Columns;
 use kinlock_measure::rounds::if_fewer;
 
@@ -33,6 +34,10 @@ impl<S: Shown> Cells for Report<S> {
 
     fn csv_columns() -> Columns<Entry<S>> {
         S::csv_columns()
+    }
+
+    fn page_title(&self) -> String {
+        format!("kinlock bench {}", S::NAME)
     }
 
     fn heading(&self) -> String {
@@ -76,6 +81,10 @@ impl<S: Shown> Cells for Report<S> {
 
     fn overview(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         overview::write(self, out)
+    }
+
+    fn page_overview(&self, page: &mut Page) -> anyhow::Result<()> {
+        overview::page(self, page)
     }
 
     fn warnings(&self) -> &[String] {

@@ -26,6 +26,9 @@ const MOST_SHOWN: f64 = 300.0;
 impl Pictured for Locks {
     const PLOT: &'static str =
         "Draw throughput over threads, and tail over throughput; the name ends in .svg";
+    const ABOUT: &'static str = "For each workload throughput over the number of threads, and the \
+                                 99.9 % wait against throughput; for the grid, our lock over the \
+                                 best peer's in each cell";
 
     fn size(report: &Report<Self>) -> (u32, u32) {
         size(report)

@@ -8,6 +8,7 @@ mod folded;
 mod folder;
 mod misuse;
 mod order;
+mod page;
 mod read;
 pub mod recorded;
 mod symbols;
@@ -56,6 +57,10 @@ pub struct Args {
     /// flame graph tools
     #[arg(long, value_name = "FILE", requires = "report")]
     folded: Option<PathBuf>,
+    /// Write the report as one page for browsers that needs no other file: who waits for whom, how
+    /// long waits and holds are, all tables
+    #[arg(long, value_name = "FILE", requires = "report")]
+    html: Option<PathBuf>,
     /// A row of the report is a lock, a caller or a thread
     #[arg(long, value_name = "lock|caller|thread", default_value = "lock",
         value_parser = named::<View>, requires = "report")]
@@ -285,6 +290,9 @@ pub struct Times {
     /// Up to half too long.
     p99_ns: u64,
     max_ns: u64,
+    /// How often a time was of which class: `[from, to, count]` in nanoseconds, `to` not included.
+    /// Classes without a time are left out. Counts are estimates.
+    histogram: Vec<[u64; 3]>,
 }
 
 /// What a lock did by way of some calls, innermost first.
@@ -379,6 +387,7 @@ impl<'a> Session<'a> {
             ("--report", text),
             ("--json", &args.json),
             ("--folded", &args.folded),
+            ("--html", &args.html),
         ];
         for (flag, path) in flags {
             if path.as_deref() == Some(Path::new("-")) {
@@ -408,7 +417,8 @@ impl<'a> Session<'a> {
 
     /// Open files that the outputs name by their numbers.
     pub fn descriptors(&self) -> Vec<i32> {
-        let paths = [&self.text, &self.args.json, &self.args.folded];
+        let args = self.args;
+        let paths = [&self.text, &args.json, &args.folded, &args.html];
         let named = paths.into_iter().flatten();
         named.filter_map(|path| descriptor(path)).collect()
     }
@@ -429,6 +439,9 @@ impl<'a> Session<'a> {
         })?;
         outputs.add(self.args.folded.as_deref(), folded::write)?;
         let (by, max, least) = (self.args.by, self.args.max, self.args.min_contended);
+        outputs.add(self.args.html.as_deref(), move |report, out| {
+            page::write(report, &view::Options { by, max, least }, out)
+        })?;
         outputs.add(self.text.as_deref(), move |report, out| {
             view::Options { by, max, least }.write(report, out)
         })?;

@@ -415,7 +415,18 @@ fn times(total: u64, count: u64, max: u64, classes: &[u64]) -> Times {
         avg_ns: total.checked_div(count).unwrap_or(0),
         p99_ns: percentile(classes, 0.99).min(max),
         max_ns: max,
+        histogram: histogram(classes),
     }
+}
+
+fn histogram(classes: &[u64]) -> Vec<[u64; 3]> {
+    let all = classes.iter().enumerate().filter(|(_, count)| **count > 0);
+    let range = |class: usize| [class.checked_sub(1).map_or(0, end_of), end_of(class)];
+    all.map(|(class, &count)| {
+        let [from, to] = range(class);
+        [from, to, count]
+    })
+    .collect()
 }
 
 /// The end of the class in which that part of the times ends.

@@ -24,15 +24,7 @@ const CALLERS: usize = 3;
 
 impl Options {
     pub fn write(&self, report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
-        if report.processes.is_empty() && report.without_table_reason.is_none() {
-            writeln!(
-                out,
-                "kinlock: no report: the program called no function of pthread locks, and none by \
-                 which threads wait for others"
-            )?;
-            return Ok(());
-        }
-        let (used, idle): (Vec<_>, Vec<_>) = report.processes.iter().partition(|p| took_any(p));
+        let used: Vec<_> = report.processes.iter().filter(|p| took_any(p)).collect();
         for process in used.iter().take(PROCESSES) {
             self.process(report, process, out)?;
         }
@@ -40,43 +32,7 @@ impl Options {
             let more = counted(more as u64, "more process", "more processes");
             writeln!(out, "\nkinlock: {more} waited less; --json has them")?;
         }
-        match &idle[..] {
-            [] => {}
-            [one] => writeln!(
-                out,
-                "\nkinlock: {} (process {}) took no lock",
-                one.program, one.pid
-            )?,
-            more => writeln!(
-                out,
-                "\nkinlock: {} processes took no lock",
-                grouped(more.len() as u64)
-            )?,
-        }
-        for process in report.still_running.iter().take(PROCESSES) {
-            writeln!(
-                out,
-                "\nkinlock: process {} ({}) still runs: what it does from now on is not in this \
-                 report",
-                process.pid, process.program
-            )?;
-        }
-        if let Some(more @ 1..) = report.still_running.len().checked_sub(PROCESSES) {
-            let more = counted(more as u64, "more process", "more processes");
-            writeln!(out, "\nkinlock: {more} still run; --json has them")?;
-        }
-        if let Some(reason) = &report.without_table_reason {
-            let number = match report.without_table {
-                0 => "no process is".to_owned(),
-                1 => "1 process is not".to_owned(),
-                n => format!("{} processes are not", grouped(n.into())),
-            };
-            writeln!(
-                out,
-                "\nkinlock: {number} in this report: no table could be made: {reason}"
-            )?;
-        }
-        Ok(())
+        write_rest(report, out)
     }
 
     fn process(
@@ -85,39 +41,7 @@ impl Options {
         process: &Process,
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
-        let until = match &report.status {
-            None => " until now",
-            Some(_) => "",
-        };
-        // Processes that have the same name are told apart by who started them.
-        let has_parent = report.processes.iter().any(|p| p.pid == process.parent);
-        let parent = match has_parent {
-            true => format!(", child of {}", process.parent),
-            false => String::new(),
-        };
-        let sum = |of: fn(&Lock) -> u64| process.locks.iter().map(of).sum::<u64>();
-        let (locked, timeouts) = (sum(|lock| lock.locked), sum(|lock| lock.timeouts));
-        let contended = sum(|lock| lock.contended);
-        let took = match locked + timeouts + contended {
-            0 => format!("took no lock in {}", time(1e9 * process.seconds)),
-            _ => format!(
-                "took {} {} in {}; {} were found taken, and waited {} for",
-                counted(lock_count(process), "lock", "locks"),
-                counted(locked, "time", "times"),
-                time(1e9 * process.seconds),
-                percent(contended as f64 / (locked + timeouts).max(1) as f64),
-                time(process.wait_ns() as f64),
-            ),
-        };
-        let sentence = format!(
-            "kinlock: locks of {} (process {}{parent}, {}){until}: {} {took}{}",
-            process.program,
-            process.pid,
-            process.lock,
-            counted(process.thread_count.into(), "thread", "threads"),
-            other_waits(&process.other_waits()),
-        );
-        writeln!(out, "\n{}\n", wrapped(&sentence, ""))?;
+        writeln!(out, "\n{}\n", wrapped(&summary(report, process), ""))?;
         match self.by {
             View::Lock => {
                 self.locks(process, out)?;
@@ -130,25 +54,13 @@ impl Options {
     }
 
     fn locks(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
-        let all = process
-            .locks
-            .iter()
-            .filter(|lock| lock.contended >= self.least);
-        let mut all: Vec<&Lock> = all.collect();
-        if all.is_empty() {
+        let mut rows = self.lock_rows(process);
+        if rows.is_empty() {
             return self.no_locks(process, out);
         }
-        all.sort_by_key(|lock| std::cmp::Reverse((lock.wait.total_ns, lock.locked)));
-        let left = all.len().saturating_sub(self.max);
-        all.truncate(self.max);
-        let rows: Vec<_> = all.into_iter().zip(1..).collect();
-        let cells = rows.iter().map(|&(lock, n)| {
-            let counts = [lock.locked, lock.contended, lock.changed_owner].map(grouped);
-            let first = [format!("{n} {}", name(lock))];
-            let times = [&lock.wait, &lock.hold].into_iter().flat_map(of_times);
-            first.into_iter().chain(counts).chain(times).collect()
-        });
-        print(&HEADINGS_OF_LOCKS, cells.collect(), out)?;
+        let left = rows.len().saturating_sub(self.max);
+        rows.truncate(self.max);
+        print(lock_table(&rows, name), out)?;
         if left > 0 {
             writeln!(
                 out,
@@ -163,29 +75,28 @@ impl Options {
         Ok(())
     }
 
+    /// The locks that are shown, with the numbers of their rows.
+    pub fn lock_rows<'a>(&self, process: &'a Process) -> Vec<(&'a Lock, usize)> {
+        let all = process
+            .locks
+            .iter()
+            .filter(|lock| lock.contended >= self.least);
+        let mut all: Vec<&Lock> = all.collect();
+        all.sort_by_key(|lock| std::cmp::Reverse((lock.wait.total_ns, lock.locked)));
+        all.into_iter().zip(1..).collect()
+    }
+
     /// What threads waited for that is no lock. Idle threads wait there, too: so these waits have a
     /// table of their own.
     fn waits(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
-        let is_row = |waited: &&Waited| is_waited_for(waited) && waited.waited >= self.least;
-        let mut all: Vec<&Waited> = process.waits.iter().filter(is_row).collect();
-        if all.is_empty() {
+        let mut rows = self.wait_rows(process);
+        if rows.is_empty() {
             return Ok(());
         }
-        all.sort_by_key(|waited| std::cmp::Reverse((waited.wait.total_ns, waited.calls)));
-        let left = all.len().saturating_sub(self.max);
-        all.truncate(self.max);
-        let rows: Vec<_> = all.into_iter().zip(1..).collect();
-        let cells = rows.iter().map(|&(waited, n)| {
-            let counts = [waited.calls, waited.waited, waited.timeouts].map(grouped);
-            let first = [
-                format!("{n} {}", name_of(waited)),
-                waited.kind.replace("condition variable", "condvar"),
-            ];
-            let times = of_times(&waited.wait);
-            first.into_iter().chain(counts).chain(times).collect()
-        });
+        let left = rows.len().saturating_sub(self.max);
+        rows.truncate(self.max);
         writeln!(out)?;
-        print(&HEADINGS_OF_WAITS, cells.collect(), out)?;
+        print(wait_table(&rows, name_of), out)?;
         if left > 0 {
             writeln!(out, "{left} more; --max {} shows them", self.max + left)?;
         }
@@ -196,7 +107,44 @@ impl Options {
         Ok(())
     }
 
+    /// What threads waited for that is no lock, with the numbers of the rows.
+    pub fn wait_rows<'a>(&self, process: &'a Process) -> Vec<(&'a Waited, usize)> {
+        let is_row = |waited: &&Waited| is_waited_for(waited) && waited.waited >= self.least;
+        let mut all: Vec<&Waited> = process.waits.iter().filter(is_row).collect();
+        all.sort_by_key(|waited| std::cmp::Reverse((waited.wait.total_ns, waited.calls)));
+        all.into_iter().zip(1..).collect()
+    }
+
     fn callers(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+        let mut table = self.caller_table(process);
+        if table.rows.is_empty() {
+            return match process
+                .locks
+                .iter()
+                .any(|lock| lock.contended >= self.least)
+            {
+                true => Ok(writeln!(
+                    out,
+                    "no callers: they need glibc 2.35 or later, and room in the table"
+                )?),
+                false => self.no_locks(process, out),
+            };
+        }
+        let left = table.rows.len().saturating_sub(self.max);
+        table.rows.truncate(self.max);
+        print(table, out)?;
+        if left > 0 {
+            writeln!(
+                out,
+                "{left} more callers; --max {} shows them",
+                self.max + left
+            )?;
+        }
+        Ok(())
+    }
+
+    /// A row for each function that takes locks.
+    pub fn caller_table(&self, process: &Process) -> Table {
         let mut by_place: BTreeMap<String, (Caller, Vec<&str>)> = BTreeMap::new();
         for lock in process
             .locks
@@ -216,97 +164,28 @@ impl Options {
                 }
             }
         }
-        if by_place.is_empty() {
-            return match process
-                .locks
-                .iter()
-                .any(|lock| lock.contended >= self.least)
-            {
-                true => Ok(writeln!(
-                    out,
-                    "no callers: they need glibc 2.35 or later, and room in the table"
-                )?),
-                false => self.no_locks(process, out),
-            };
-        }
         let mut rows: Vec<_> = by_place.into_iter().collect();
         rows.sort_by_key(|(_, (sum, _))| std::cmp::Reverse((sum.wait_ns, sum.hold_ns)));
-        let left = rows.len().saturating_sub(self.max);
-        rows.truncate(self.max);
         let cells = rows.into_iter().map(|(place, (sum, locks))| {
             let nanos = [sum.wait_ns, sum.wait_max_ns, sum.hold_ns].map(|n| time(n as f64));
             let [wait, max, hold] = nanos;
             let (count, held) = (grouped(sum.contended), grouped(sum.held));
             vec![place, locks.len().to_string(), count, wait, max, held, hold]
         });
-        print(&HEADINGS_OF_CALLERS, cells.collect(), out)?;
-        if left > 0 {
-            writeln!(
-                out,
-                "{left} more callers; --max {} shows them",
-                self.max + left
-            )?;
-        }
-        Ok(())
+        of_cells(&HEADINGS_OF_CALLERS, cells)
     }
 
     fn threads(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
-        let mut rows: Vec<_> = process.threads.iter().collect();
-        rows.sort_by_key(|thread| std::cmp::Reverse((thread.wait_ns, thread.locked)));
-        let left = rows.len().saturating_sub(self.max);
-        rows.truncate(self.max);
-        let ended = &process.ended_threads;
-        if process.threads.is_empty() && ended.count == 0 {
+        if process.threads.is_empty() && process.ended_threads.count == 0 {
             writeln!(out, "no thread found a place in the table")?;
             return Ok(());
         }
-        // A column for each kind of other waits that there are.
-        let sums = process.other_waits().kinds();
-        let kinds: Vec<usize> = (0..sums.len()).filter(|&at| sums[at].0 > 0).collect();
-        let by_kind = |waits: &OtherWaits| {
-            let all = waits.kinds();
-            let nanos: Vec<_> = kinds.iter().map(|&at| time(all[at].0 as f64)).collect();
-            nanos
-        };
-        let others = (ended.count > 0).then(|| {
-            let average = ended.wait_ns.checked_div(ended.contended).unwrap_or(0);
-            let mut row = vec![
-                format!("({} that ended)", grouped(ended.count)),
-                grouped(ended.locked),
-                grouped(ended.contended),
-                time(ended.wait_ns as f64),
-                time(average as f64),
-                time(ended.wait_max_ns as f64),
-            ];
-            row.extend(by_kind(&ended.other_waits));
-            row.push(String::new());
-            row
-        });
-        let cells = rows.into_iter().map(|thread| {
-            let average = thread.wait_ns.checked_div(thread.contended).unwrap_or(0);
-            let mut row = vec![
-                format!("{} {}", thread.id, thread.name),
-                grouped(thread.locked),
-                grouped(thread.contended),
-                time(thread.wait_ns as f64),
-                time(average as f64),
-                time(thread.wait_max_ns as f64),
-            ];
-            row.extend(by_kind(&thread.other_waits));
-            row.push(waits_for(process, thread.waits_key));
-            row
-        });
-        let cells = others.into_iter().chain(cells);
-        let short = ["condvars", "barriers", "semaphores", "joins"];
-        let mut headings = HEADINGS_OF_THREADS.to_vec();
-        let names: Vec<_> = kinds
-            .iter()
-            .zip(["other waits\n", "\n", "\n", "\n"])
-            .map(|(&at, above)| format!("{above}{}", short[at]))
-            .collect();
-        headings.extend(names.iter().map(String::as_str));
-        headings.push("waits for");
-        print(&headings, cells.collect(), out)?;
+        let mut table = thread_table(process);
+        // The row of those that ended comes on top.
+        let most = self.max + usize::from(process.ended_threads.count > 0);
+        let left = table.rows.len().saturating_sub(most);
+        table.rows.truncate(most);
+        print(table, out)?;
         if left > 0 {
             writeln!(
                 out,
@@ -318,9 +197,138 @@ impl Options {
     }
 }
 
+/// What is said of processes that have no rows.
+pub fn write_rest(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+    if report.processes.is_empty() && report.without_table_reason.is_none() {
+        writeln!(
+            out,
+            "kinlock: no report: the program called no function of pthread locks, and none by \
+             which threads wait for others"
+        )?;
+        return Ok(());
+    }
+    let idle: Vec<_> = report.processes.iter().filter(|p| !took_any(p)).collect();
+    match &idle[..] {
+        [] => {}
+        [one] => writeln!(
+            out,
+            "\nkinlock: {} (process {}) took no lock",
+            one.program, one.pid
+        )?,
+        more => writeln!(
+            out,
+            "\nkinlock: {} processes took no lock",
+            grouped(more.len() as u64)
+        )?,
+    }
+    for process in report.still_running.iter().take(PROCESSES) {
+        writeln!(
+            out,
+            "\nkinlock: process {} ({}) still runs: what it does from now on is not in this \
+             report",
+            process.pid, process.program
+        )?;
+    }
+    if let Some(more @ 1..) = report.still_running.len().checked_sub(PROCESSES) {
+        let more = counted(more as u64, "more process", "more processes");
+        writeln!(out, "\nkinlock: {more} still run; --json has them")?;
+    }
+    if let Some(reason) = &report.without_table_reason {
+        let number = match report.without_table {
+            0 => "no process is".to_owned(),
+            1 => "1 process is not".to_owned(),
+            n => format!("{} processes are not", grouped(n.into())),
+        };
+        writeln!(
+            out,
+            "\nkinlock: {number} in this report: no table could be made: {reason}"
+        )?;
+    }
+    Ok(())
+}
+
+/// A row for each lock, under this name.
+pub fn lock_table(rows: &[(&Lock, usize)], name: fn(&Lock) -> String) -> Table {
+    let cells = rows.iter().map(|&(lock, n)| {
+        let counts = [lock.locked, lock.contended, lock.changed_owner].map(grouped);
+        let first = [format!("{n} {}", name(lock))];
+        let times = [&lock.wait, &lock.hold].into_iter().flat_map(of_times);
+        first.into_iter().chain(counts).chain(times).collect()
+    });
+    of_cells(&HEADINGS_OF_LOCKS, cells)
+}
+
+/// A row for each of these, under this name.
+pub fn wait_table(rows: &[(&Waited, usize)], name: fn(&Waited) -> String) -> Table {
+    let cells = rows.iter().map(|&(waited, n)| {
+        let counts = [waited.calls, waited.waited, waited.timeouts].map(grouped);
+        let first = [
+            format!("{n} {}", name(waited)),
+            waited.kind.replace("condition variable", "condvar"),
+        ];
+        let times = of_times(&waited.wait);
+        first.into_iter().chain(counts).chain(times).collect()
+    });
+    of_cells(&HEADINGS_OF_WAITS, cells)
+}
+
+/// A row for each thread, and one for those that ended. There is a column for each kind of other
+/// waits that there are.
+pub fn thread_table(process: &Process) -> Table {
+    let mut rows: Vec<_> = process.threads.iter().collect();
+    rows.sort_by_key(|thread| std::cmp::Reverse((thread.wait_ns, thread.locked)));
+    let ended = &process.ended_threads;
+    let sums = process.other_waits().kinds();
+    let kinds: Vec<usize> = (0..sums.len()).filter(|&at| sums[at].0 > 0).collect();
+    let by_kind = |waits: &OtherWaits| {
+        let all = waits.kinds();
+        let nanos: Vec<_> = kinds.iter().map(|&at| time(all[at].0 as f64)).collect();
+        nanos
+    };
+    let others = (ended.count > 0).then(|| {
+        let average = ended.wait_ns.checked_div(ended.contended).unwrap_or(0);
+        let mut row = vec![
+            format!("({} that ended)", grouped(ended.count)),
+            grouped(ended.locked),
+            grouped(ended.contended),
+            time(ended.wait_ns as f64),
+            time(average as f64),
+            time(ended.wait_max_ns as f64),
+        ];
+        row.extend(by_kind(&ended.other_waits));
+        row.push(String::new());
+        row
+    });
+    let cells = rows.into_iter().map(|thread| {
+        let average = thread.wait_ns.checked_div(thread.contended).unwrap_or(0);
+        let mut row = vec![
+            format!("{} {}", thread.id, thread.name),
+            grouped(thread.locked),
+            grouped(thread.contended),
+            time(thread.wait_ns as f64),
+            time(average as f64),
+            time(thread.wait_max_ns as f64),
+        ];
+        row.extend(by_kind(&thread.other_waits));
+        row.push(waits_for(process, thread.waits_key));
+        row
+    });
+    let cells = others.into_iter().chain(cells);
+    let short = ["condvars", "barriers", "semaphores", "joins"];
+    let mut headings = HEADINGS_OF_THREADS.to_vec();
+    let names: Vec<_> = kinds
+        .iter()
+        .zip(["other waits\n", "\n", "\n", "\n"])
+        .map(|(&at, above)| format!("{above}{}", short[at]))
+        .collect();
+    headings.extend(names.iter().map(String::as_str));
+    headings.push("waits for");
+    of_cells(&headings, cells)
+}
+
 impl Options {
     /// Why there is no row.
-    fn no_locks(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+    pub fn no_locks(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
         let most = process.locks.iter().map(|lock| lock.contended).max();
         match most {
             None if process.dropped.locks == 0 => {
@@ -383,8 +391,44 @@ const HEADINGS_OF_WAITS: [&str; 9] = [
     "\nmax",
 ];
 
+/// What a process did, in one sentence.
+pub fn summary(report: &Report, process: &Process) -> String {
+    let until = match &report.status {
+        None => " until now",
+        Some(_) => "",
+    };
+    // Processes that have the same name are told apart by who started them.
+    let has_parent = report.processes.iter().any(|p| p.pid == process.parent);
+    let parent = match has_parent {
+        true => format!(", child of {}", process.parent),
+        false => String::new(),
+    };
+    let sum = |of: fn(&Lock) -> u64| process.locks.iter().map(of).sum::<u64>();
+    let (locked, timeouts) = (sum(|lock| lock.locked), sum(|lock| lock.timeouts));
+    let contended = sum(|lock| lock.contended);
+    let took = match locked + timeouts + contended {
+        0 => format!("took no lock in {}", time(1e9 * process.seconds)),
+        _ => format!(
+            "took {} {} in {}; {} were found taken, and waited {} for",
+            counted(lock_count(process), "lock", "locks"),
+            counted(locked, "time", "times"),
+            time(1e9 * process.seconds),
+            percent(contended as f64 / (locked + timeouts).max(1) as f64),
+            time(process.wait_ns() as f64),
+        ),
+    };
+    format!(
+        "kinlock: locks of {} (process {}{parent}, {}){until}: {} {took}{}",
+        process.program,
+        process.pid,
+        process.lock,
+        counted(process.thread_count.into(), "thread", "threads"),
+        other_waits(&process.other_waits()),
+    )
+}
+
 /// Whether there is anything to show of a process.
-fn took_any(process: &Process) -> bool {
+pub fn took_any(process: &Process) -> bool {
     let dropped = process.dropped.locks > 0;
     let is_to_be_told = |order: &LockOrder| order.has_cycles();
     dropped
@@ -442,12 +486,16 @@ fn waits_for(process: &Process, key: u64) -> String {
 
 /// The name of what is no lock.
 fn name_of(waited: &Waited) -> String {
-    let name = match waited.ended {
+    cut(&full_name_of(waited), NAME)
+}
+
+/// The name where there is room for it.
+pub fn full_name_of(waited: &Waited) -> String {
+    match waited.ended {
         0 => waited.name.clone(),
         1 => format!("{} (ended)", waited.name),
         n => format!("({n} that ended)"),
-    };
-    cut(&name, NAME)
+    }
 }
 
 pub fn counted(count: u64, one: &str, more: &str) -> String {
@@ -466,13 +514,18 @@ fn of_times(times: &Times) -> [String; 4] {
     })
 }
 
+fn of_cells(headings: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
+    Table {
+        headings: headings.iter().map(|&heading| heading.to_owned()).collect(),
+        rows: rows.collect(),
+    }
+}
+
 /// A table, unless it has no rows.
-fn print(headings: &[&str], rows: Vec<Vec<String>>, out: &mut dyn Write) -> anyhow::Result<()> {
-    if rows.is_empty() {
+fn print(table: Table, out: &mut dyn Write) -> anyhow::Result<()> {
+    if table.rows.is_empty() {
         return Ok(());
     }
-    let headings = headings.iter().map(|&heading| heading.to_owned()).collect();
-    let table = Table { headings, rows };
     let text = table.text(1..table.headings.len());
     writeln!(out, "{}", table.fitted(text))?;
     Ok(())
@@ -481,20 +534,33 @@ fn print(headings: &[&str], rows: Vec<Vec<String>>, out: &mut dyn Write) -> anyh
 /// The longest name in the table.
 const NAME: usize = 24;
 
-fn name(lock: &Lock) -> String {
-    let side = match lock.side {
-        Some("read") => " to read",
-        Some(_) => " to write",
-        None => "",
-    };
-    let room = NAME - side.len();
-    let name = match lock.ended {
+pub fn name(lock: &Lock) -> String {
+    let side = side(lock);
+    cut(&both_sides(lock), NAME - side.len()) + side
+}
+
+/// The name where there is room for it.
+pub fn full_name(lock: &Lock) -> String {
+    both_sides(lock) + side(lock)
+}
+
+/// The name that both sides of a reader-writer lock have.
+fn both_sides(lock: &Lock) -> String {
+    match lock.ended {
         0 if lock.others > 0 => format!("({} others)", grouped(lock.others)),
         0 => lock.name.clone(),
         1 => format!("{} (ended)", lock.name),
         n => format!("({n} that ended)"),
-    };
-    cut(&name, room) + side
+    }
+}
+
+/// What was done to this side of a reader-writer lock.
+fn side(lock: &Lock) -> &'static str {
+    match lock.side {
+        Some("read") => " to read",
+        Some(_) => " to write",
+        None => "",
+    }
 }
 
 fn cut(text: &str, length: usize) -> String {
@@ -547,7 +613,7 @@ fn begins_thread(frame: &Frame) -> bool {
 }
 
 /// What else there is to say of a lock.
-fn about(lock: &Lock, n: usize, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+pub fn about(lock: &Lock, n: usize, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut line = format!("{n} {}: {}", name(lock), lock.kind);
     if lock.threads > 1 {
         line += &format!(", {} threads", lock.threads);
@@ -625,7 +691,7 @@ fn write_waits(callers: &[Caller], total_ns: u64, out: &mut dyn Write) -> anyhow
 }
 
 /// What else there is to say of what is no lock.
-fn about_waited(
+pub fn about_waited(
     waited: &Waited,
     n: usize,
     process: &Process,
@@ -641,7 +707,7 @@ fn about_waited(
     Ok(())
 }
 
-fn notes(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+pub fn notes(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
     let (samples, locked) = process.locks.iter().fold((0, 0), |(s, l), lock| {
         (s + lock.hold_samples, l + lock.locked)
     });

@@ -1,0 +1,196 @@
+//! Flows in two steps: from some sources to nodes in the middle, and from those to some ends. A
+//! flow is as wide as what it stands for.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::{Area, COLOURS, Drawn, quiet_text, text};
+
+/// What flows from where to where.
+#[derive(Clone, Debug, Default)]
+pub struct Flows {
+    /// What stands over the three columns.
+    pub headings: [String; 3],
+    /// The names of sources, of nodes in the middle, and of ends, from top to bottom.
+    pub names: [Vec<String>; 3],
+    /// From a source to a node in the middle, by their numbers, and how much.
+    pub first: Vec<(usize, usize, f64)>,
+    /// From a node in the middle to an end.
+    pub second: Vec<(usize, usize, f64)>,
+}
+
+const WIDTH: i32 = 1000;
+const HEADINGS: i32 = 34;
+/// The height of all flows together.
+const FLOWS: f64 = 260.0;
+/// Between two nodes: a name has room beside the thinnest.
+const GAP: f64 = 18.0;
+const THINNEST: f64 = 3.0;
+const BELOW: i32 = 14;
+/// Where nodes begin, and how wide they are.
+const LEFT: [i32; 3] = [300, 470, 700];
+const NODE: i32 = 12;
+/// Characters of a name.
+const NAMES: [usize; 3] = [40, 24, 40];
+/// Points of a flow's edge.
+const STEPS: i32 = 16;
+
+/// A node: from where to where it reaches, and how much of it is taken by flows from the left and
+/// to the right.
+#[derive(Clone, Copy)]
+struct Node {
+    top: f64,
+    height: f64,
+    taken: [f64; 2],
+}
+
+impl Flows {
+    /// The width and the height of the picture.
+    pub fn size(&self) -> (u32, u32) {
+        let columns = self.nodes();
+        let ends = columns.iter().flatten().map(|node| node.top + node.height);
+        let lowest = ends.fold(0.0, f64::max);
+        (WIDTH as u32, (lowest as i32 + BELOW).max(HEADINGS) as u32)
+    }
+
+    /// What goes through a node of a column.
+    fn sum(&self, column: usize, node: usize) -> f64 {
+        let first = self
+            .first
+            .iter()
+            .map(|&(from, to, much)| [from, to, usize::MAX].map(|n| (n, much)));
+        let second = self
+            .second
+            .iter()
+            .map(|&(from, to, much)| [usize::MAX, from, to].map(|n| (n, much)));
+        let sum = |flows: &mut dyn Iterator<Item = [(usize, f64); 3]>| -> f64 {
+            let own = flows.map(|flow| flow[column]).filter(|flow| flow.0 == node);
+            own.map(|flow| flow.1).sum()
+        };
+        let [first, second] = [sum(&mut first.into_iter()), sum(&mut second.into_iter())];
+        first.max(second)
+    }
+
+    fn scale(&self) -> f64 {
+        let column = |column: usize| -> f64 {
+            let nodes = 0..self.names[column].len();
+            nodes.map(|node| self.sum(column, node)).sum()
+        };
+        let most = (0..3).map(column).fold(f64::MIN_POSITIVE, f64::max);
+        FLOWS / most
+    }
+
+    fn nodes(&self) -> [Vec<Node>; 3] {
+        let scale = self.scale();
+        [0, 1, 2].map(|column| {
+            let mut top = f64::from(HEADINGS) + 6.0;
+            let nodes = (0..self.names[column].len()).map(|node| {
+                let height = (scale * self.sum(column, node)).max(THINNEST);
+                let own = Node {
+                    top,
+                    height,
+                    taken: [0.0; 2],
+                };
+                top += height + GAP;
+                own
+            });
+            nodes.collect()
+        })
+    }
+
+    /// Draws it.
+    pub fn draw(&self, area: &Area) -> Drawn {
+        let mut nodes = self.nodes();
+        let scale = self.scale();
+        for (step, flows) in [&self.first, &self.second].into_iter().enumerate() {
+            for &(from, to, much) in flows {
+                let height = scale * much;
+                let middle = if step == 0 { to } else { from };
+                let colour = COLOURS[middle % COLOURS.len()];
+                let mut edge = |column: usize, node: usize, side: usize| {
+                    let node = &mut nodes[column][node];
+                    let top = node.top + node.taken[side];
+                    node.taken[side] += height;
+                    top
+                };
+                let begin = (LEFT[step] + NODE, edge(step, from, 1));
+                let end = (LEFT[step + 1], edge(step + 1, to, 0));
+                let outline = ribbon(begin, end, height.max(1.0));
+                area.draw(&Polygon::new(outline, colour.mix(0.35).filled()))?;
+            }
+        }
+        for (column, nodes) in nodes.iter().enumerate() {
+            let x = LEFT[column];
+            // The names of sources stand before them, the others behind.
+            let (at, side) = match column {
+                0 => (x - 6, HPos::Right),
+                _ => (x + NODE + 6, HPos::Left),
+            };
+            let heading = quiet_text(13).pos(Pos::new(side, VPos::Top));
+            area.draw(&Text::new(self.headings[column].clone(), (at, 8), heading))?;
+            for (index, node) in nodes.iter().enumerate() {
+                let colour = match column {
+                    1 => COLOURS[index % COLOURS.len()],
+                    _ => RGBColor(120, 120, 120),
+                };
+                let corners = [
+                    (x, node.top as i32),
+                    (x + NODE, (node.top + node.height).ceil() as i32),
+                ];
+                area.draw(&Rectangle::new(corners, colour.filled()))?;
+                let name = cut(&self.names[column][index], NAMES[column]);
+                let middle = (node.top + node.height / 2.0) as i32;
+                let style = text(13).pos(Pos::new(side, VPos::Center));
+                area.draw(&Text::new(name, (at, middle), style))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The outline of a flow between two points, of this height.
+fn ribbon(begin: (i32, f64), end: (i32, f64), height: f64) -> Vec<(i32, i32)> {
+    let edge = |below: f64| {
+        (0..=STEPS).map(move |step| {
+            let part = f64::from(step) / f64::from(STEPS);
+            let curve = part * part * (3.0 - 2.0 * part);
+            let x = f64::from(begin.0) + part * f64::from(end.0 - begin.0);
+            let y = begin.1 + curve * (end.1 - begin.1) + below;
+            (x.round() as i32, y.round() as i32)
+        })
+    };
+    let upper: Vec<_> = edge(0.0).collect();
+    let lower: Vec<_> = edge(height).collect();
+    upper.into_iter().chain(lower.into_iter().rev()).collect()
+}
+
+/// A text of at most so many characters.
+fn cut(text: &str, most: usize) -> String {
+    match text.chars().count() > most {
+        true => text.chars().take(most - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_as_high_as_what_goes_through_them() {
+        let names = |count: usize| vec!["name".to_owned(); count];
+        let flows = Flows {
+            names: [names(2), names(1), names(1)],
+            first: vec![(0, 0, 3.0), (1, 0, 1.0)],
+            second: vec![(0, 0, 2.0)],
+            ..Flows::default()
+        };
+        let heights = flows.nodes().map(|column| {
+            let heights = column.iter().map(|node| node.height.round());
+            heights.collect::<Vec<_>>()
+        });
+        assert_eq!(heights, [vec![195.0, 65.0], vec![260.0], vec![130.0]]);
+        let (_, height) = flows.size();
+        assert_eq!(height as i32, HEADINGS + 6 + 195 + 18 + 65 + BELOW);
+    }
+}

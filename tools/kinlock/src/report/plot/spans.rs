@@ -1,0 +1,63 @@
+//! Spans of time: a bar for each, over one axis of seconds, darker the more of it is of a kind.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::{Area, BOLD_LINES, COLOURS, Drawn, quiet_text, text};
+use crate::report::units::{percent, time};
+
+/// A bar.
+#[derive(Clone, Debug)]
+pub struct Span {
+    /// What stands before it.
+    pub name: String,
+    /// From when to when, in seconds.
+    pub range: [f64; 2],
+    /// How much of it is of the kind that is shown, 0 to 1.
+    pub share: f64,
+}
+
+const WIDTH: i32 = 860;
+const ROW: i32 = 20;
+const NAMES: i32 = 170;
+const NUMBERS: i32 = 60;
+const AXIS: i32 = 30;
+/// Parts of the axis.
+const PARTS: i32 = 4;
+
+/// The width and the height of a picture of so many bars.
+pub fn size(spans: usize) -> (u32, u32) {
+    (WIDTH as u32, (spans as i32 * ROW + AXIS + 8) as u32)
+}
+
+/// Draws them over an axis that ends at so many seconds.
+pub fn draw(area: &Area, spans: &[Span], seconds: f64) -> Drawn {
+    let width = f64::from(WIDTH - NAMES - NUMBERS);
+    let place = |at: f64| NAMES + (width * (at / seconds).clamp(0.0, 1.0)).round() as i32;
+    let bottom = spans.len() as i32 * ROW + 4;
+    for part in 0..=PARTS {
+        let at = seconds * f64::from(part) / f64::from(PARTS);
+        let line = vec![(place(at), 0), (place(at), bottom)];
+        area.draw(&PathElement::new(line, BOLD_LINES.stroke_width(1)))?;
+        let style = quiet_text(13).pos(Pos::new(HPos::Center, VPos::Top));
+        let label = if part == 0 {
+            "0".to_owned()
+        } else {
+            time(1e9 * at)
+        };
+        area.draw(&Text::new(label, (place(at), bottom + 6), style))?;
+    }
+    for (index, span) in spans.iter().enumerate() {
+        let y = index as i32 * ROW + 4;
+        let name: String = span.name.chars().take(22).collect();
+        area.draw(&Text::new(name, (14, y), text(13)))?;
+        let [from, to] = span.range.map(place);
+        let corners = [(from, y), (to.max(from + 1), y + ROW - 6)];
+        let colour = COLOURS[0].mix(0.15 + 0.85 * span.share.clamp(0.0, 1.0));
+        area.draw(&Rectangle::new(corners, colour.filled()))?;
+        let style = quiet_text(13);
+        let at = (WIDTH - NUMBERS + 8, y);
+        area.draw(&Text::new(percent(span.share), at, style))?;
+    }
+    Ok(())
+}

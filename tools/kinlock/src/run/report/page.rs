@@ -1,0 +1,305 @@
+//! The report as a page for browsers: the tables that people read on stderr, in full, and pictures
+//! of what they say. Rows and notes are those of [`view`](super::view): what is new there is new
+//! here.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use kinlock_cli::report::html::{Page, Picture};
+use kinlock_cli::report::plot::flows::Flows;
+use kinlock_cli::report::plot::histogram::{self, Histogram};
+use kinlock_cli::report::plot::spans::{self, Span};
+use kinlock_cli::report::table::Table;
+use kinlock_cli::report::units::grouped;
+
+use super::view::{self, Options, place};
+use super::{Lock, Process, Report};
+
+/// Rows that are shown at once, if `--max` does not ask for more; others are a click away.
+const ROWS: usize = 25;
+/// Rows of a table at most: a browser takes seconds for more.
+const MOST_ROWS: usize = 2000;
+/// Processes at most, and locks of a process that have a part of their own.
+const PROCESSES: usize = 16;
+const LOCKS: usize = 10;
+/// Locks and functions in the picture of who waits for whom. Others are summed up.
+const NODES: usize = 8;
+/// Threads in the picture of their lives.
+const LIVES: usize = 40;
+
+pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> anyhow::Result<()> {
+    let program = report.command.first().map_or("", |name| name.as_str());
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let mut page = Page::new(&format!("Locks of {name}"));
+    page.command(&report.command);
+    page.paragraph(&match &report.status {
+        Some(status) => format!("The program ended with {status}."),
+        None => "The program still runs: this is what it has done until now.".to_owned(),
+    });
+    let shown = report.processes.iter().filter(|p| view::took_any(p));
+    let shown: Vec<_> = shown.take(PROCESSES).collect();
+    if shown.len() < report.processes.len() {
+        page.paragraph(&format!(
+            "{} of {} processes are shown, those that waited longest; --json has all.",
+            shown.len(),
+            grouped(report.processes.len() as u64)
+        ));
+    }
+    for process in &shown {
+        add_process(report, process, options, &mut page)?;
+    }
+    let mut rest = Vec::new();
+    view::write_rest(report, &mut rest)?;
+    page.lines(&String::from_utf8_lossy(&rest));
+    page.write(&[], out)
+}
+
+fn add_process(
+    report: &Report,
+    process: &Process,
+    options: &Options,
+    page: &mut Page,
+) -> anyhow::Result<()> {
+    page.heading(2, &format!("{} (process {})", process.program, process.pid));
+    let summary = view::summary(report, process);
+    page.paragraph(&summary.replacen("kinlock: locks", "Locks", 1));
+    let locks = options.lock_rows(process);
+    let waited: Vec<_> = locks.iter().filter(|row| row.0.wait.count > 0).collect();
+    if let Some(flows) = flows(waited.iter().map(|row| row.0)) {
+        let about = "At the left the functions that waited, in the middle the locks that they \
+                     waited for, as wide as the waits are long. At the right the functions that \
+                     held those locks: each has the part of the lock's waits that it has of the \
+                     lock's hold times. Who held a lock in the very moment of a wait is not \
+                     recorded.";
+        page.picture(&Picture::draw(
+            "Who waits for whom",
+            about,
+            flows.size(),
+            |area| flows.draw(area),
+        )?);
+    }
+    page.heading(3, "Locks");
+    let max = options.max.max(ROWS);
+    add_table(
+        page,
+        "Locks, the longest wait first",
+        "locks",
+        view::lock_table(&locks, view::full_name),
+        max,
+    );
+    for &&(lock, number) in waited.iter().take(LOCKS) {
+        add_lock(lock, number, process, page)?;
+    }
+    let callers = options.caller_table(process);
+    if !callers.rows.is_empty() {
+        page.heading(3, "Callers");
+        let caption = "Functions that take locks, the longest wait first";
+        add_table(page, caption, "callers", callers, max);
+    }
+    let threads = view::thread_table(process);
+    if !threads.rows.is_empty() {
+        page.heading(3, "Threads");
+        if let Some(lives) = lives(process)? {
+            page.picture(&lives);
+        }
+        add_table(
+            page,
+            "Threads, the longest wait first",
+            "threads",
+            threads,
+            max,
+        );
+    }
+    let mut notes = Vec::new();
+    view::notes(process, &mut notes)?;
+    if !notes.is_empty() {
+        page.heading(3, "Notes");
+        page.lines(&String::from_utf8_lossy(&notes));
+    }
+    Ok(())
+}
+
+/// Adds a table, of which rows beyond `max` are shown when the reader asks for them.
+fn add_table(page: &mut Page, caption: &str, what: &str, mut table: Table, max: usize) {
+    let columns = 1..table.headings.len();
+    let all = table.rows.len();
+    table.rows.truncate(MOST_ROWS);
+    let rest = table.rows.split_off(max.min(table.rows.len()));
+    page.table(caption, &table, columns.clone());
+    if rest.is_empty() {
+        return;
+    }
+    let number = rest.len();
+    let more = Table {
+        headings: table.headings,
+        rows: rest,
+    };
+    let summary = format!("{} more {what}", grouped(number as u64));
+    page.folded(&summary, |page| page.table(&summary, &more, columns));
+    if all > MOST_ROWS {
+        let left = grouped((all - MOST_ROWS) as u64);
+        page.paragraph(&format!("{left} further {what} are only in --json."));
+    }
+}
+
+/// What there is to say of a lock, and its times.
+fn add_lock(lock: &Lock, number: usize, process: &Process, page: &mut Page) -> anyhow::Result<()> {
+    page.heading(4, &format!("{number} {}", view::full_name(lock)));
+    let mut about = Vec::new();
+    view::about(lock, number, process, &mut about)?;
+    page.lines(&String::from_utf8_lossy(&about));
+    let times = [("Waits", &lock.wait), ("Holds", &lock.hold)];
+    let times = times
+        .into_iter()
+        .filter(|(_, times)| !times.histogram.is_empty());
+    let histograms: Vec<_> = times
+        .map(|(what, times)| Histogram {
+            heading: format!("{what}: {}", grouped(times.count)),
+            classes: &times.histogram,
+        })
+        .collect();
+    if !histograms.is_empty() {
+        let about = "How often a time was of which length, over a logarithmic axis with two bars \
+                     for each doubling. Estimated from the times that were measured.";
+        page.picture(&Picture::draw(
+            "Waits and holds",
+            about,
+            histogram::size(histograms.len()),
+            |area| histogram::draw(area, &histograms),
+        )?);
+    }
+    Ok(())
+}
+
+/// Names in the order of what they stand for, with the others summed up.
+struct Names {
+    names: Vec<String>,
+    numbers: HashMap<String, usize>,
+}
+
+impl Names {
+    fn of(all: impl Iterator<Item = (String, f64)>, others: &str) -> Self {
+        let mut sums: HashMap<String, f64> = HashMap::new();
+        for (name, much) in all {
+            *sums.entry(name).or_default() += much;
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let left = sums.len().saturating_sub(NODES);
+        sums.truncate(NODES);
+        let mut names: Vec<_> = sums.into_iter().map(|(name, _)| name).collect();
+        let numbers = names.iter().cloned().zip(0..).collect();
+        if left > 0 {
+            names.push(format!("{left} other {others}"));
+        }
+        Self { names, numbers }
+    }
+
+    /// The number of a name, or of the others.
+    fn number(&self, name: &str) -> usize {
+        self.numbers.get(name).copied().unwrap_or(NODES)
+    }
+}
+
+/// Who waited for which locks, and who held them. `None` if callers are not known.
+fn flows<'a>(locks: impl Iterator<Item = &'a Lock>) -> Option<Flows> {
+    // From a function to a lock, or from a lock to a function.
+    let (mut waits, mut holds) = (Vec::new(), Vec::new());
+    for lock in locks {
+        // Different locks may have the same name.
+        let name = match lock.address {
+            0 => view::name(lock),
+            address if lock.name.starts_with("0x") => format!("{address:#x}"),
+            address => format!("{} {:03x}", lock.name, address & 0xfff),
+        };
+        let held: u64 = lock.callers.iter().map(|caller| caller.hold_ns).sum();
+        for caller in &lock.callers {
+            let place = place(&caller.frames);
+            let part = caller.hold_ns as f64 / held.max(1) as f64;
+            let own = [
+                (caller.wait_ns as f64, &mut waits),
+                (part * lock.wait.total_ns as f64, &mut holds),
+            ];
+            for (much, flows) in own {
+                if much > 0.0 {
+                    flows.push((place.clone(), name.clone(), much));
+                }
+            }
+        }
+    }
+    if waits.is_empty() {
+        return None;
+    }
+    let pairs = |flows: &[(String, String, f64)], of: fn(&(String, String, f64)) -> &String| {
+        let pairs = flows.iter().map(|flow| (of(flow).clone(), flow.2));
+        pairs.collect::<Vec<_>>().into_iter()
+    };
+    let waiters = Names::of(pairs(&waits, |flow| &flow.0), "functions");
+    let locks = Names::of(pairs(&waits, |flow| &flow.1), "locks");
+    let holders = Names::of(pairs(&holds, |flow| &flow.0), "functions");
+    let summed = |flows: Vec<(usize, usize, f64)>| {
+        let mut sums: HashMap<(usize, usize), f64> = HashMap::new();
+        for (from, to, much) in flows {
+            *sums.entry((from, to)).or_default() += much;
+        }
+        let mut sums: Vec<_> = sums
+            .into_iter()
+            .map(|((a, b), much)| (a, b, much))
+            .collect();
+        sums.sort_by_key(|flow| (flow.0, flow.1));
+        sums
+    };
+    let first = waits
+        .iter()
+        .map(|(place, lock, much)| (waiters.number(place), locks.number(lock), *much));
+    let second = holds
+        .iter()
+        .map(|(place, lock, much)| (locks.number(lock), holders.number(place), *much));
+    Some(Flows {
+        headings: ["waited", "for", "held by"].map(str::to_owned),
+        first: summed(first.collect()),
+        second: summed(second.collect()),
+        names: [waiters.names, locks.names, holders.names],
+    })
+}
+
+/// When threads lived, and what part of that they waited. `None` if there is nothing to compare.
+fn lives(process: &Process) -> anyhow::Result<Option<Picture>> {
+    let mut threads: Vec<_> = process
+        .threads
+        .iter()
+        .filter(|t| t.life[1] > t.life[0])
+        .collect();
+    if threads.len() < 2 {
+        return Ok(None);
+    }
+    threads.sort_by_key(|thread| std::cmp::Reverse((thread.wait_ns, thread.locked)));
+    let all = threads.len();
+    threads.truncate(LIVES);
+    threads.sort_by(|a, b| a.life[0].total_cmp(&b.life[0]).then(a.id.cmp(&b.id)));
+    let spans = threads.iter().map(|thread| Span {
+        name: format!("{} {}", thread.id, thread.name),
+        range: thread.life,
+        share: thread.wait_ns as f64 / (1e9 * (thread.life[1] - thread.life[0])),
+    });
+    let spans: Vec<_> = spans.collect();
+    let end = threads
+        .iter()
+        .map(|thread| thread.life[1])
+        .fold(process.seconds, f64::max);
+    let which = match all > LIVES {
+        true => format!("The {LIVES} of {all} threads that waited longest. "),
+        false => String::new(),
+    };
+    let about = format!(
+        "{which}A bar is a thread, from the first lock that it took to its end. It is the darker \
+         the larger the part of that time was in which it waited for locks, which stands behind it."
+    );
+    let drawn = Picture::draw(
+        "Threads over time",
+        about,
+        spans::size(spans.len()),
+        |area| spans::draw(area, &spans, end),
+    );
+    drawn.map(Some)
+}
