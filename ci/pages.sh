@@ -20,9 +20,12 @@ cc -g -O1 -pthread ci/lib/hostile.c -o "$out/hostile"
 "$kinlock" run --report="$out/report.txt" --order --html "$out/report.html" -- \
     "$out/hostile" 4 "$hostile"
 "$kinlock" compare --quiet --rounds 5 --warmup 0 --html "$out/compare.html" -- \
-    "$out/hostile" 2 "$hostile"
+    "$out/hostile" 2 "$hostile" >"$out/compare.txt"
+"$kinlock" compare --quiet --rounds 5 --warmup 0 --html "$out/scan.html" \
+    --scan "threads=1,2,4" --scan "text=$hostile,x" -- "$out/hostile" '{threads}' '{text}' \
+    >"$out/scan.txt"
 "$kinlock" bench --quiet --seconds 0.01 --rounds 2 --html "$out/bench.html" --workload counter,long \
     --threads 1,2 >"$out/bench.txt"
 # A page of bench has no text of the user's.
-python3 ci/lib/pages.py "${pictures[@]}" "$hostile" "$out"/{report,compare}.html
+python3 ci/lib/pages.py "${pictures[@]}" "$hostile" "$out"/{report,compare,scan}.html
 python3 ci/lib/pages.py "${pictures[@]}" "kinlock-mutex" "$out/bench.html"

@@ -205,6 +205,126 @@ fn a_page_is_whole_and_runs_nothing() {
     assert!(!place.path().join("ran").exists());
 }
 
+/// Prints a number that depends on its arguments, and another under our mutex.
+const SCALES: &str = "case $KINLOCK_LOCK in kinlock-mutex) f=3 ;; *) f=2 ;; esac
+echo speed: $((f * $1 * ${2:-1}))
+";
+
+#[test]
+fn a_scan_compares_at_each_value() {
+    let place = Place::new(SCALES);
+    let files = "--rounds 5 --csv r.csv --plot r.svg --html r.html --markdown r.md --json r.json";
+    let files: Vec<_> = files.split(' ').collect();
+    let scan = ["--scan", "threads=1,2,16", "--", "./program", "{threads}"];
+    let text = place.says(&[&SPEED[..], &files, &scan].concat());
+    contains(&text, "15 rounds in all, at 3 points");
+    contains(
+        &text,
+        "threads=16: kinlock-mutex is 1.50x [1.50, 1.50] better than pthread (5 of 5 rounds)",
+    );
+    // What holds at all points is said once, without them.
+    let once = "no call of the program was intercepted";
+    contains(&text, &format!("note: {once}"));
+    assert_eq!(text.matches(once).count(), 1);
+    let read = |name: &str| fs::read_to_string(place.path().join(name)).unwrap();
+    let report: Value = serde_json::from_str(&read("r.json")).unwrap();
+    let values: Vec<_> = list(&report["results"])
+        .iter()
+        .map(|entry| {
+            (
+                &entry["at"]["threads"],
+                &entry["lock"],
+                &entry["value"]["median"],
+            )
+        })
+        .map(|(at, lock, value)| format!("{at} {lock} {value}"))
+        .collect();
+    assert_eq!(values[0], r#""1" "kinlock-mutex" 3.0"#);
+    assert_eq!(values[5], r#""16" "pthread" 32.0"#);
+    assert_eq!(list(&report["points"]).len(), 3);
+    assert!(report["counting"].is_null());
+    assert!(read("r.csv").starts_with("threads,lock,rounds,value"));
+    assert!(read("r.csv").contains("\n16,pthread,5,32.0"));
+    assert!(read("r.md").contains("| 16 | pthread | 32.0 |"));
+    // One picture for all points, with their values on its axis.
+    for name in ["r.svg", "r.html"] {
+        assert_eq!(read(name).matches("<svg").count(), 1);
+        assert!(read(name).contains("times as good"), "{name}");
+    }
+}
+
+#[test]
+fn a_scan_fills_all_placeholders_also_of_what_prepares_a_run() {
+    let place = Place::new(&format!("[ -e made-$1-$2 ] || exit 9\n{SCALES}"));
+    let words = [
+        "--rounds", "1", "--warmup", "0", "--scan", "a=1,2", "--scan", "b=3,4",
+    ];
+    let program = [
+        "--prepare",
+        "touch made-{a}-{b}",
+        "--shell",
+        "./program {a} {b}",
+    ];
+    let text = place.says(&[&["--ignore-failure"], &SPEED[..], &words, &program].concat());
+    contains(&text, "a=2, b=3: kinlock-mutex: 1.50x of pthread");
+    let made = support::files(place.path());
+    for name in ["made-1-3", "made-1-4", "made-2-3", "made-2-4"] {
+        assert!(made.iter().any(|file| file == name), "{made:?}");
+    }
+}
+
+#[test]
+fn a_scan_that_cannot_be_is_one_line() {
+    let place = Place::new("touch ran");
+    for (words, expected) in [
+        (
+            &["--scan", "t=1,2", "./program"][..],
+            "{t} is neither in the program's command line",
+        ),
+        (&["--scan", "t=", "./program", "{t}"], "t has no values"),
+        (
+            &["--scan", "t=1,1", "./program", "{t}"],
+            "t has the value 1 twice",
+        ),
+        (&["--scan", "t", "./program", "{t}"], "write NAME=VALUE"),
+        (&["--until", "2", "./program"], "write a percentage"),
+        (
+            &["--until", "2%", "--rounds", "9", "./program"],
+            "cannot be used with",
+        ),
+        (&["--time-limit", "9", "./program"], "--until"),
+    ] {
+        contains(&place.refuses(2, words), expected);
+    }
+    assert!(!place.path().join("ran").exists());
+}
+
+#[test]
+fn rounds_go_on_until_the_interval_is_narrow() {
+    // A run of our mutex in the first rounds is far off: after ten rounds it is left out.
+    let odd = "case $KINLOCK_LOCK in
+        kinlock-mutex) echo x >>ours; [ $(wc -l <ours) = 3 ] && echo speed: 900 || echo speed: 15 ;;
+        *) echo speed: 10 ;;
+    esac";
+    let place = Place::new(odd);
+    let words = ["--until", "2%", "--warmup", "0", "./program"];
+    let report = place.json(&[&SPEED[..], &words].concat());
+    assert_eq!(report["extent"]["rounds_done"], 10);
+    assert_eq!(report["extent"]["rounds_asked"], 10);
+    assert_eq!(report["points"][0]["until"]["reached"], true);
+    let ratio = &report["results"][0]["ratio"];
+    assert_eq!((&ratio["low"], &ratio["high"]), (&1.5.into(), &1.5.into()));
+    assert!(ratio["confidence"].as_f64() >= Some(0.95));
+
+    // It is never narrow, and the time is over after the first look.
+    let wild = "echo x >>all; echo speed: $((10 + $(wc -l <all) * 37 % 11))";
+    let place = Place::new(wild);
+    let words = ["--until", "1%", "--time-limit", "0.001", "./program"];
+    let text = place.says(&[&SPEED[..], &words].concat());
+    contains(&text, "not as narrow as --until 1%: after 8 rounds in");
+    contains(&text, "at all looks together");
+}
+
 /// Uses memory and CPU time, and sleeps, for a shorter time on our mutex.
 const PROGRAM: &str = r#"
     #include <stdlib.h>

@@ -51,11 +51,24 @@ impl Rounds {
         rounds: usize,
         subjects: usize,
         order_rng: &mut Random,
+        sample: impl FnMut(Slot) -> anyhow::Result<S>,
+    ) -> anyhow::Result<Vec<Vec<Placed<S>>>> {
+        self.run_until(rounds, subjects, order_rng, sample, |_| false)
+    }
+
+    /// The same until `is_enough` says so of the samples after a round. Rounds that are not needed
+    /// then count as not asked for.
+    pub fn run_until<S>(
+        &mut self,
+        most: usize,
+        subjects: usize,
+        order_rng: &mut Random,
         mut sample: impl FnMut(Slot) -> anyhow::Result<S>,
+        mut is_enough: impl FnMut(&[Vec<Placed<S>>]) -> bool,
     ) -> anyhow::Result<Vec<Vec<Placed<S>>>> {
         let mut samples: Vec<_> = (0..subjects).map(|_| Vec::new()).collect();
         let mut order: Vec<usize> = (0..subjects).collect();
-        let rounds = if subjects == 0 { 0 } else { rounds };
+        let rounds = if subjects == 0 { 0 } else { most };
         for round in 0..rounds {
             if !self.go_on() {
                 break;
@@ -77,6 +90,10 @@ impl Rounds {
                 samples[subject].push((place, sample));
             }
             self.done += 1;
+            if is_enough(&samples) {
+                self.asked -= rounds - (round + 1);
+                break;
+            }
         }
         Ok(samples)
     }
@@ -205,6 +222,27 @@ mod tests {
         }
         let (samples, done) = run(&[(2, State::Over)]);
         assert_eq!((done, rounds_of(&samples)), (0, vec![vec![]; 3]));
+    }
+
+    #[test]
+    fn rounds_that_are_not_needed_were_not_asked_for() {
+        let mut rounds = Rounds {
+            state: || State::Going,
+            noted: || None,
+            ..Rounds::of(10)
+        };
+        let mut order = Random::stream(1, 2);
+        let sample = |slot: Slot| Ok(slot.round);
+        let enough = |samples: &[Vec<Placed<usize>>]| samples[0].len() == 3;
+        let samples = rounds.run_until(6, 2, &mut order, sample, enough).unwrap();
+        assert_eq!(rounds_of(&samples), vec![vec![0, 1, 2]; 2]);
+        // Another cell has four rounds more.
+        let Extent {
+            rounds_asked,
+            rounds_done,
+            ..
+        } = rounds.extent();
+        assert_eq!((rounds_asked, rounds_done), (7, 3));
     }
 
     #[test]

@@ -18,7 +18,7 @@ struct Line {
 }
 
 /// The counts of all processes of a run.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub struct Counting {
     /// Processes that left counts.
     pub processes: usize,

@@ -6,12 +6,16 @@
 
 mod child;
 mod contender;
+mod counters;
 mod counting;
 mod plot;
 mod report;
+mod scan;
+mod until;
 mod verdict;
 
 use std::ffi::OsString;
+use std::time::{Duration, Instant};
 
 use clap::builder::RangedU64ValueParser;
 use kinlock_cli::machine::Machine;
@@ -27,7 +31,9 @@ use regex_lite::Regex;
 use self::child::{Run, Usage};
 use self::contender::{Contender, Preload};
 use self::counting::Counting;
-use self::report::{Parameters, Report};
+use self::report::{Measured, Parameters, Point, Report};
+use self::scan::{At, Scan};
+use self::until::Until;
 use crate::run::library;
 use crate::run::program::Program;
 use crate::run::variables::{Knobs, Variable};
@@ -40,6 +46,8 @@ use crate::run::variables::{Knobs, Variable};
 /// contains the true one with a confidence of at least 95 % (six rounds or more), whatever their
 /// distribution is. First the program runs once on the C library's locks, to count how often they
 /// are found taken, and for how long threads wait: where both are little, no lock can change much.
+/// Where the kernel lets the processor's counters be read, each lock has one more run in the end,
+/// for its instructions and cache misses.
 ///
 /// The program's stdin is empty, and one that reads from the terminal fails. What it writes is not
 /// shown; if it fails, a file has it. SIGINT (Ctrl-C) and SIGTERM end the program, and the complete
@@ -51,6 +59,8 @@ use crate::run::variables::{Knobs, Variable};
 /// Examples:
 ///   kinlock compare -- kccachetest order -th 16 100000
 ///   kinlock compare --metric 'readrandom.* ([0-9]+) ops/sec' --rounds 12 -- db_bench --threads=16
+///   kinlock compare --scan threads=1,2,4,8 --plot scan.svg -- db_bench --threads={threads}
+///   kinlock compare --until 2% --html report.html -- kccachetest order -th 16 100000
 ///   kinlock compare --preload other=/opt/other.so --hogs 1 --shell 'xz -T2 <f >/dev/null'
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -73,6 +83,20 @@ pub struct Args {
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000),
     )]
     rounds: usize,
+    /// Instead of a number of rounds: go on until no interval reaches further than PERCENT from its
+    /// median ratio, as 2%. The intervals are looked at after 8, 10, 13, 17, ... rounds, 1000 at
+    /// most, and are so wide that all looks together hold with a confidence of at least 95 %
+    #[arg(long, value_name = "PERCENT", conflicts_with = "rounds")]
+    until: Option<Until>,
+    /// With --until: about how many seconds the rounds may take, at each point of a scan. The
+    /// report says if the intervals are not narrow by then
+    #[arg(long, value_name = "S", default_value_t = 600.0, requires = "until",
+        value_parser = kinlock_cli::args::seconds)]
+    time_limit: f64,
+    /// Compare at each of these values of a parameter, which stand where {NAME} does in PROG, its
+    /// arguments and --prepare; given several times, at all combinations
+    #[arg(long, value_name = "NAME=A,B")]
+    scan: Vec<Scan>,
     /// Rounds before those, which do not count
     #[arg(
         long,
@@ -125,16 +149,19 @@ pub struct Args {
 struct Session<'a> {
     args: &'a Args,
     contenders: Vec<Contender>,
+    bar: ProgressBar,
+}
+
+/// What is run at a point of a scan.
+struct Task {
+    at: At,
     program: Program,
     prepare: Option<Program>,
-    bar: ProgressBar,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let outputs = args.destinations.open()?;
-    let program = args.program()?;
-    program.check(args.knobs.forces())?;
-    let prepare = args.prepare.as_deref().map(Program::shell).transpose()?;
+    let tasks = args.tasks()?;
     let library = library::find()?;
     let mut contenders = contender::chosen(&args.locks, &args.reference, &args.preload, &library)?;
     let counter = Contender::counter(&library)?;
@@ -143,36 +170,57 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     }
     interrupt::listen();
     let machine = Machine::current();
-    let rounds_in_all = args.warmup + args.rounds;
+    let counters = counters::Open::new().map(drop);
+    let each = 1 + (args.warmup + args.least_rounds()) * contenders.len();
     let session = Session {
         args,
-        program,
-        prepare,
-        bar: progress::bar(args.quiet, 1 + rounds_in_all * contenders.len(), || {}),
+        bar: progress::bar(args.quiet, tasks.len() * each, || {}),
         contenders,
     };
     let hogs = Hogs::start(args.hogs)?;
-    let counting = session.count(&counter)?;
+    let parameters = Parameters::of(args);
     let mut order_rng = Random::stream(args.seed, u64::MAX);
-    let mut warm_up = Rounds::of(args.warmup);
-    session.rounds(&mut warm_up, "warm-up round", &mut order_rng)?;
-    let mut rounds = Rounds::of(args.rounds);
-    let samples = session.rounds(&mut rounds, "round", &mut order_rng)?;
+    let mut rounds = Rounds::of(tasks.len() * args.most_rounds());
+    let (mut points, mut results) = (Vec::new(), Vec::new());
+    for task in &tasks {
+        if !rounds.go_on() {
+            break;
+        }
+        let counting = session.count(task, &counter)?;
+        let mut warm_up = Rounds::of(args.warmup);
+        session.warm_up(task, &mut warm_up, &mut order_rng)?;
+        let (measured, until) = session.measure(task, &parameters, &mut rounds, &mut order_rng)?;
+        let mut own = report::results(&parameters, &task.at, &measured);
+        if counters.is_ok() && !own.is_empty() {
+            session.count_events(task, &mut own)?;
+        }
+        // A point without a complete round is not in the report.
+        if !own.is_empty() {
+            let at = task.at.clone();
+            points.push(Point {
+                at,
+                counting,
+                until,
+            });
+            results.extend(own);
+        }
+    }
     session.bar.finish_and_clear();
     let disturbed = hogs.end();
 
     let extent = rounds.extent();
     let nothing = extent.rounds_done == 0;
-    let names = session.contenders.into_iter().map(|one| one.name);
-    let measured: Vec<_> = names.zip(samples).collect();
-    let report = || {
-        let parameters = Parameters::of(args);
-        let results = report::results(&parameters, &measured);
-        Report::new(machine, parameters, extent, counting, results, disturbed)
-    };
+    let refused = counters.err().map(|error| counters::refused(&error));
     let written = match nothing {
         true => Ok(()),
-        false => outputs.write(&report()),
+        false => outputs.write(&Report::new(
+            machine,
+            parameters,
+            extent,
+            points,
+            results,
+            [disturbed, refused],
+        )),
     };
     if let Some(what) = extent.interruption() {
         let rest = if nothing { ": nothing to report" } else { "" };
@@ -186,11 +234,49 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 }
 
 impl Args {
-    fn program(&self) -> anyhow::Result<Program> {
-        match (self.shell, &self.command[..]) {
+    /// What is run at each point.
+    fn tasks(&self) -> anyhow::Result<Vec<Task>> {
+        let words = self.command.iter().chain(&self.prepare);
+        let points = scan::points(&self.scan, words.map(OsString::as_os_str))?;
+        let mut tasks: Vec<Task> = Vec::new();
+        for at in points {
+            let filled: Vec<_> = self.command.iter().map(|word| at.fill(word)).collect();
+            let prepare = self.prepare.as_deref().map(|line| at.fill(line));
+            let program = self.program(&filled)?;
+            // What is said of a program that runs all the same is said once.
+            if tasks.is_empty() || filled[0] != self.command[0] {
+                program.check(self.knobs.forces())?;
+            }
+            let prepare = prepare.as_deref().map(Program::shell).transpose()?;
+            tasks.push(Task {
+                at,
+                program,
+                prepare,
+            });
+        }
+        Ok(tasks)
+    }
+
+    fn program(&self, words: &[OsString]) -> anyhow::Result<Program> {
+        match (self.shell, words) {
             (true, [line]) => Ok(Program::shell(line)?),
             (true, _) => anyhow::bail!("--shell takes one line: quote it as a whole"),
             (false, words) => Ok(Program::find(&words[0], &words[1..])?),
+        }
+    }
+
+    /// Rounds of a point, at least and at most.
+    fn least_rounds(&self) -> usize {
+        match self.until {
+            Some(_) => until::looks().next().unwrap_or(0),
+            None => self.rounds,
+        }
+    }
+
+    fn most_rounds(&self) -> usize {
+        match self.until {
+            Some(_) => until::MOST,
+            None => self.rounds,
         }
     }
 
@@ -213,6 +299,7 @@ impl Args {
 }
 
 /// What remains of a run.
+#[derive(Clone, Copy)]
 struct Sample {
     /// What it is compared by.
     value: f64,
@@ -220,56 +307,133 @@ struct Sample {
     usage: Usage,
 }
 
+/// How rounds ended that go on until intervals are narrow.
+#[derive(Clone, Copy, serde::Serialize)]
+pub struct Ended {
+    /// The intervals became narrow enough.
+    pub reached: bool,
+    /// What the rounds took.
+    pub seconds: f64,
+}
+
+/// The samples of each contender, as the rounds have them; `None` if a run was given up.
+type Samples = [Vec<(usize, Option<Sample>)>];
+
 impl Session<'_> {
     /// Runs the program to count what its locks do; `None` if it was interrupted.
-    fn count(&self, counter: &Contender) -> anyhow::Result<Option<Counting>> {
+    fn count(&self, task: &Task, counter: &Contender) -> anyhow::Result<Option<Counting>> {
         let file = tempfile::NamedTempFile::new()?;
         let mut variables = counter.variables.clone();
         variables.push(("KINLOCK_COUNTS", file.path().into()));
-        let run = self.run(&variables, "the counting run")?;
+        let run = self.run(task, &variables, "the counting run")?;
         let text = std::fs::read_to_string(file.path())?;
         Ok(run.map(|run| Counting::of(&text, &run.usage)))
     }
 
-    /// The samples of each contender.
-    fn rounds(
-        &self,
-        rounds: &mut Rounds,
-        kind: &str,
-        order_rng: &mut Random,
-    ) -> anyhow::Result<Vec<Vec<(usize, Sample)>>> {
-        let asked = rounds.extent().rounds_asked;
-        let sample = |Slot { subject, round }| {
-            let contender = &self.contenders[subject];
-            let place = format!("{kind} {}, {}", round + 1, contender.name);
-            let Some(mut run) = self.run(&contender.variables, &place)? else {
-                return Ok(None);
+    /// Runs the program once more under each lock, for the processor's counters.
+    fn count_events(&self, task: &Task, entries: &mut [report::Entry]) -> anyhow::Result<()> {
+        for entry in entries {
+            let mut contenders = self.contenders.iter();
+            let contender = contenders.find(|contender| contender.name == entry.lock);
+            let contender = contender.expect("what was measured was under comparison");
+            let Ok(open) = counters::Open::new() else {
+                return Ok(());
             };
-            Ok(Some(Sample {
-                value: self.args.value(&mut run, &place)?,
-                status: run.shell_status(),
-                usage: run.usage,
-            }))
+            let place = format!("counting events, {}", contender.name);
+            match self.run(task, &contender.variables, &place)? {
+                Some(_) => entry.counters = Some(open.read()),
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn warm_up(
+        &self,
+        task: &Task,
+        rounds: &mut Rounds,
+        order_rng: &mut Random,
+    ) -> anyhow::Result<()> {
+        let sample = |slot| self.sample(task, "warm-up round", slot);
+        rounds.run(self.args.warmup, self.contenders.len(), order_rng, sample)?;
+        Ok(())
+    }
+
+    /// The samples of each contender, and how the rounds ended if that was left to them.
+    fn measure(
+        &self,
+        task: &Task,
+        parameters: &Parameters,
+        rounds: &mut Rounds,
+        order_rng: &mut Random,
+    ) -> anyhow::Result<(Vec<Measured>, Option<Ended>)> {
+        let begin = Instant::now();
+        let limit = Duration::from_secs_f64(self.args.time_limit);
+        let mut reached = false;
+        let is_enough = |samples: &Samples| {
+            let done = samples.first().map_or(0, Vec::len);
+            let Some(Until(reach)) = self.args.until else {
+                return false;
+            };
+            if until::looks().all(|look| look != done) {
+                return false;
+            }
+            let entries = report::results(parameters, &task.at, &self.named(samples));
+            // What cannot be compared does not become so by more rounds.
+            reached = entries
+                .iter()
+                .all(|entry| !entry.is_compared() || entry.ratio.reach() <= reach);
+            let goes_on = !reached && until::has_time(done, begin.elapsed(), limit);
+            if let Some(next) = until::looks().find(|&look| look > done && goes_on) {
+                self.bar
+                    .inc_length(((next - done) * self.contenders.len()) as u64);
+            }
+            !goes_on
         };
-        let samples = rounds.run(asked, self.contenders.len(), order_rng, sample)?;
-        // What was given up is in no complete round.
-        let some = |(place, sample): (usize, Option<Sample>)| Some((place, sample?));
-        let samples = samples.into_iter();
-        Ok(samples
-            .map(|of| of.into_iter().filter_map(some).collect())
-            .collect())
+        let sample = |slot| self.sample(task, "round", slot);
+        let (most, subjects) = (self.args.most_rounds(), self.contenders.len());
+        let samples = rounds.run_until(most, subjects, order_rng, sample, is_enough)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let until = self.args.until.map(|_| Ended { reached, seconds });
+        Ok((self.named(&samples), until))
+    }
+
+    /// With the names of the contenders. What was given up is in no complete round.
+    fn named(&self, samples: &Samples) -> Vec<Measured> {
+        let names = self.contenders.iter().map(|one| one.name.clone());
+        let some = |&(place, sample): &(usize, Option<Sample>)| Some((place, sample?));
+        let samples = samples
+            .iter()
+            .map(|of| of.iter().filter_map(some).collect());
+        names.zip(samples).collect()
+    }
+
+    fn sample(&self, task: &Task, kind: &str, slot: Slot) -> anyhow::Result<Option<Sample>> {
+        let Slot { subject, round } = slot;
+        let contender = &self.contenders[subject];
+        let place = task
+            .at
+            .about(format!("{kind} {}, {}", round + 1, contender.name));
+        let Some(mut run) = self.run(task, &contender.variables, &place)? else {
+            return Ok(None);
+        };
+        Ok(Some(Sample {
+            value: self.args.value(&mut run, &place)?,
+            status: run.shell_status(),
+            usage: run.usage,
+        }))
     }
 
     /// Runs the program once, after what prepares it; `None` if it was given up.
-    fn run(&self, variables: &[Variable], place: &str) -> anyhow::Result<Option<Run>> {
+    fn run(&self, task: &Task, variables: &[Variable], place: &str) -> anyhow::Result<Option<Run>> {
         self.bar.set_message(place.to_owned());
-        if let Some(prepare) = &self.prepare {
+        if let Some(prepare) = &task.prepare {
             match child::run(prepare, &[])? {
                 None => return Ok(None),
                 Some(run) => run.succeeded("--prepare", place)?,
             };
         }
-        let run = child::run(&self.program, variables)?;
+        let run = child::run(&task.program, variables)?;
         self.bar.inc(1);
         match run {
             Some(run) if !self.args.ignore_failure => {

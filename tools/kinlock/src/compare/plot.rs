@@ -1,12 +1,14 @@
 //! A picture of the ratios: a row for each lock, with a dot for each round and a bar for the
-//! interval of the median.
+//! interval of the median. Of a scan, curves over the values of its first parameter: what is
+//! compared at the left, the ratios at the right; a row for each combination of the others.
 
+use kinlock_cli::report::plot::curves::{self, Curve, Look};
 use kinlock_cli::report::plot::{Area, COLOURS, Drawn, quiet_text, styled, text};
 use kinlock_cli::report::{Pictures, Plot};
 use plotters::prelude::*;
 
 use super::report::{Entry, Report};
-use super::verdict::Verdict;
+use super::scan::Scan;
 
 const WIDTH: u32 = 860;
 const TITLE: u32 = 62;
@@ -18,19 +20,57 @@ const NAMES: u32 = 170;
 
 impl Pictures for Report {
     const PLOT: Option<Plot<Self>> = Some(Plot {
-        help: "Draw the ratios of all rounds, as SVG",
+        help: "Draw the ratios of all rounds, or with --scan the times and ratios over the values \
+               of a parameter; the name ends in .svg",
         size,
         draw: |report, _, area| draw(report, area),
-        about: |report| {
-            let to = report.results.first().map_or("", |entry| &entry.ratio.to);
-            let about = "A row for each lock: the dots are the rounds, the line is their median, \
-                         and the bar its interval. Right is better. The table has the numbers.";
-            [format!("Ratios over {to}"), about.to_owned()]
-        },
+        about,
     });
 }
 
+const SCAN_WIDTH: u32 = 1080;
+const PANEL: u32 = 340;
+
+fn about(report: &Report) -> [String; 2] {
+    let to = report.results.first().map_or("", |entry| &entry.ratio.to);
+    match report.parameters.scan.first() {
+        None => [
+            format!("Ratios over {to}"),
+            "A row for each lock: the dots are the rounds, the line is their median, and the bar \
+             its interval. Right is better. The table has the numbers."
+                .to_owned(),
+        ],
+        Some(scan) => [
+            format!("Over {}", scan.name),
+            format!(
+                "At the left what is compared, with the range of the rounds; at the right how many \
+                 times as good as {to} each lock is, with the interval. The table has the numbers."
+            ),
+        ],
+    }
+}
+
+/// What stands in each row of a scan's picture: the other parameters, and the entries.
+fn rows(report: &Report) -> Vec<(String, Vec<&Entry>)> {
+    let mut rows: Vec<(String, Vec<&Entry>)> = Vec::new();
+    for entry in &report.results {
+        let others = entry.at.0.iter().skip(1);
+        let others: Vec<_> = others
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let others = others.join(", ");
+        match rows.iter_mut().find(|(known, _)| *known == others) {
+            Some((_, entries)) => entries.push(entry),
+            None => rows.push((others, vec![entry])),
+        }
+    }
+    rows
+}
+
 fn size(report: &Report) -> (u32, u32) {
+    if !report.parameters.scan.is_empty() {
+        return (SCAN_WIDTH, TITLE + PANEL * rows(report).len() as u32);
+    }
     (WIDTH, TITLE + ROW * report.results.len() as u32 + BELOW)
 }
 
@@ -44,6 +84,9 @@ fn draw(report: &Report, area: &Area) -> Drawn {
         .take(100)
         .collect();
     title.draw(&Text::new(program, (14, 12), text(17)))?;
+    if let Some(scan) = report.parameters.scan.first() {
+        return draw_scan(report, scan, &title, rest);
+    }
     let to = report.results.first().map_or("", |entry| &entry.ratio.to);
     let rounds = report.extent.rounds_done;
     let about = format!(
@@ -72,12 +115,116 @@ fn draw(report: &Report, area: &Area) -> Drawn {
     for (index, entry) in report.results.iter().enumerate() {
         let middle = (ROW * index as u32 + ROW / 2) as i32;
         rest.draw(&Text::new(entry.lock.clone(), (14, middle - 8), text(14)))?;
-        if ![Verdict::Reference, Verdict::Failed].contains(&entry.verdict) {
+        if entry.is_compared() {
             let colour = COLOURS[index % COLOURS.len()];
             row(&mut chart, entry, index as f64 + 0.5, colour)?;
         }
     }
     Ok(())
+}
+
+/// The places of a parameter's values on the axis: they themselves if they are numbers, else one
+/// behind the other. As [`curves`] has them, places that differ by a factor of eight would have a
+/// logarithmic axis; so the first in a line is as far from 0 as the line is long.
+fn places(scan: &Scan) -> Vec<usize> {
+    let numbers = scan.values.iter().map(|value| value.parse().ok());
+    let numbers: Option<Vec<usize>> = numbers.map(|n| n.filter(|&n| n > 0)).collect();
+    let count = scan.values.len();
+    numbers.unwrap_or_else(|| (count..2 * count).collect())
+}
+
+fn draw_scan(report: &Report, scan: &Scan, title: &Area, mut rest: Area) -> Drawn {
+    let to = report.results.first().map_or("", |entry| &entry.ratio.to);
+    let better = match report.parameters.lower_is_better {
+        true => "lower is better",
+        false => "higher is better",
+    };
+    let about = format!(
+        "left: median and range of the rounds, {better}; right: over {to}, higher is better"
+    );
+    title.draw(&Text::new(about, (14, 38), quiet_text(14)))?;
+    let mut locks: Vec<&str> = Vec::new();
+    for entry in &report.results {
+        if !locks.contains(&&*entry.lock) {
+            locks.push(&entry.lock);
+        }
+    }
+    // The same colours in all panels, whichever lock is the best there.
+    locks.sort_unstable();
+    let places = places(scan);
+    let place = |entry: &Entry| {
+        let value = entry.at.value(&scan.name);
+        let at = scan.values.iter().position(|known| known == value);
+        places[at.unwrap_or(0)]
+    };
+    let label = |at: usize| {
+        let index = places.iter().position(|place| *place == at);
+        index.map_or(String::new(), |index| scan.values[index].clone())
+    };
+    let curves = |entries: &[&Entry], of: &dyn Fn(&Entry) -> Option<[f64; 3]>| -> Vec<Curve> {
+        let curve = |(index, lock): (usize, &&str)| {
+            let own = entries.iter().filter(|entry| entry.lock == **lock);
+            let points = own.filter_map(|entry| {
+                let [median, low, high] = of(entry)?;
+                Some(curves::Point {
+                    threads: place(entry),
+                    median,
+                    low,
+                    high,
+                })
+            });
+            let mut points: Vec<_> = points.collect();
+            points.sort_by_key(|point| point.threads);
+            Curve {
+                name: (*lock).to_owned(),
+                look: Look {
+                    colour: COLOURS[index % COLOURS.len()],
+                    thick: true,
+                },
+                points,
+                compared: Vec::new(),
+            }
+        };
+        locks.iter().enumerate().map(curve).collect()
+    };
+    for (others, entries) in rows(report) {
+        let (row, below) = rest.split_vertically(PANEL);
+        rest = below;
+        let (left, right) = row.split_horizontally(SCAN_WIDTH / 2);
+        let most = entries
+            .iter()
+            .map(|entry| entry.value.max)
+            .fold(0.0, f64::max);
+        let (unit, scale) = unit(report.parameters.metric.is_none(), most);
+        let values = curves(&entries, &|entry| {
+            Some(<[f64; 3]>::from(entry.value).map(|value| value * scale))
+        });
+        let axis = match others.is_empty() {
+            true => scan.name.clone(),
+            false => format!("{} ({others})", scan.name),
+        };
+        curves::draw_over(&left, &values, unit, &axis, label)?;
+        let ratios = curves(&entries, &|entry| {
+            let ratio = &entry.ratio;
+            let reference = entry.lock == ratio.to;
+            let own = [ratio.over_rounds.median, ratio.low, ratio.high];
+            (reference || entry.is_compared()).then_some(own)
+        });
+        curves::draw_over(&right, &ratios, "times as good", &axis, label)?;
+    }
+    Ok(())
+}
+
+/// The unit of what is compared, and by what it is multiplied for that.
+fn unit(is_time: bool, most: f64) -> (&'static str, f64) {
+    match is_time {
+        true if most < 0.001 => ("microseconds", 1e6),
+        true if most < 1.0 => ("milliseconds", 1e3),
+        true => ("seconds", 1.0),
+        false if most >= 2e6 => ("millions", 1e-6),
+        false if most >= 2e3 => ("thousands", 1e-3),
+        false => ("what the program prints", 1.0),
+    }
 }
 
 type Chart<'a, 'b> = ChartContext<

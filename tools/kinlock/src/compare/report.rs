@@ -12,9 +12,11 @@ use kinlock_measure::stats::{Summary, geometric_mean};
 use serde::Serialize;
 
 use super::child::Usage;
+use super::counters::Counters;
 use super::counting::Counting;
+use super::scan::{At, Scan};
 use super::verdict::{ENOUGH, Ratio, Verdict, far_values, trend};
-use super::{Args, Sample};
+use super::{Args, Ended, Sample};
 
 #[derive(Serialize)]
 pub struct Report {
@@ -24,17 +26,35 @@ pub struct Report {
     pub parameters: Parameters,
     pub extent: Extent,
     pub warnings: Vec<String>,
+    /// What there is to win; null if that run was interrupted, and for a scan: its points have it.
+    pub counting: Option<Counting>,
+    /// Where locks were compared; without a scan, one point without parameters.
+    pub points: Vec<Point>,
+    /// Point by point, the best of each first.
+    pub results: Vec<Entry>,
+}
+
+/// A point of a scan.
+#[derive(Serialize)]
+pub struct Point {
+    /// The values of the parameters.
+    pub at: At,
     /// What there is to win; null if that run was interrupted.
     pub counting: Option<Counting>,
-    /// The best first.
-    pub results: Vec<Entry>,
+    /// How the rounds ended with `--until`.
+    pub until: Option<Ended>,
 }
 
 #[derive(Serialize)]
 pub struct Parameters {
     pub program: Vec<String>,
     pub shell: bool,
-    pub rounds: usize,
+    /// Null if rounds went on until intervals were narrow.
+    pub rounds: Option<usize>,
+    /// How far an interval may reach from its median ratio.
+    pub until_percent: Option<f64>,
+    pub time_limit_s: Option<f64>,
+    pub scan: Vec<Scan>,
     pub warmup: usize,
     pub seed: u64,
     pub hogs: usize,
@@ -51,7 +71,10 @@ impl Parameters {
         Parameters {
             program: words.map(|word| word.display().to_string()).collect(),
             shell: args.shell,
-            rounds: args.rounds,
+            rounds: args.until.is_none().then_some(args.rounds),
+            until_percent: args.until.map(|until| 100.0 * until.0),
+            time_limit_s: args.until.map(|_| args.time_limit),
+            scan: args.scan.clone(),
             warmup: args.warmup,
             seed: args.seed,
             hogs: args.hogs,
@@ -81,6 +104,9 @@ impl Parameters {
 /// What a lock came to.
 #[derive(Serialize)]
 pub struct Entry {
+    /// The point of the scan.
+    #[serde(skip_serializing_if = "At::is_empty")]
+    pub at: At,
     pub lock: String,
     /// What is compared: the wall time in seconds, or the number that the program prints.
     pub value: Summary,
@@ -88,6 +114,8 @@ pub struct Entry {
     /// Null if it was below that of this command in a round.
     pub peak_kib: Option<Summary>,
     pub switches: Summary,
+    /// Of one run; null where the kernel has no counters for users.
+    pub counters: Option<Counters>,
     pub ratio: Ratio,
     pub verdict: Verdict,
     pub rounds: Vec<Round>,
@@ -112,10 +140,11 @@ pub struct Round {
 /// A lock with the samples of its rounds.
 pub type Measured = (String, Vec<(usize, Sample)>);
 
-/// What came out, the best first. The reference is the last of those that were measured, and all
-/// have at least one round.
-pub fn results(parameters: &Parameters, measured: &[Measured]) -> Vec<Entry> {
-    let Some((reference, others)) = measured.last() else {
+/// What came out at a point, the best first; nothing if no round is complete. The reference is the
+/// last of those that were measured.
+pub fn results(parameters: &Parameters, at: &At, measured: &[Measured]) -> Vec<Entry> {
+    let Some((reference, others)) = measured.last().filter(|(_, samples)| !samples.is_empty())
+    else {
         return Vec::new();
     };
     let entry = |(lock, samples): &Measured| {
@@ -134,9 +163,10 @@ pub fn results(parameters: &Parameters, measured: &[Measured]) -> Vec<Entry> {
         });
         let rounds: Vec<_> = rounds.collect();
         let ratios: Vec<_> = rounds.iter().map(|round| round.ratio).collect();
-        let ratio = match is_comparable {
-            true => Ratio::of(reference, &ratios),
-            false => Ratio::none(reference),
+        let ratio = match (is_comparable, parameters.until_percent) {
+            (true, None) => Ratio::of(reference, &ratios),
+            (true, Some(_)) => Ratio::looked_at(reference, &ratios),
+            (false, _) => Ratio::none(reference),
         };
         let of = |value: fn(&Round) -> f64| Summary::of(rounds.iter().map(value));
         let peaks = rounds
@@ -144,14 +174,16 @@ pub fn results(parameters: &Parameters, measured: &[Measured]) -> Vec<Entry> {
             .map(|round| Some(round.usage.peak_kib? as f64));
         let peaks: Option<Vec<_>> = peaks.collect();
         Entry {
+            at: at.clone(),
             lock: lock.clone(),
             value: of(|round| round.value),
             cpu_s: of(|round| round.usage.cpu_s()),
             peak_kib: peaks.map(Summary::of),
             switches: of(|round| round.usage.switches() as f64),
+            counters: None,
             verdict: match lock == reference {
                 true => Verdict::Reference,
-                false => ratio.verdict(rounds.len()),
+                false => ratio.verdict(),
             },
             ratio,
             rounds,
@@ -175,21 +207,36 @@ fn are_comparable(samples: &[(usize, Sample)], others: &[(usize, Sample)]) -> bo
 }
 
 /// What is compared, as people read it.
-fn show(is_time: bool, value: f64) -> String {
-    match is_time {
-        true => time(1e9 * value),
-        false if value >= 1.0 => rate(value),
-        // Three digits of what may be seconds.
-        false => format!(
-            "{value:.*}",
-            (2.0 - value.log10().floor()).min(12.0) as usize
-        ),
+#[derive(Clone, Copy)]
+pub struct Values {
+    is_time: bool,
+}
+
+impl Values {
+    pub fn show(self, value: f64) -> String {
+        match self.is_time {
+            true => time(1e9 * value),
+            false if value >= 1.0 => rate(value),
+            // Three digits of what may be seconds.
+            false => format!(
+                "{value:.*}",
+                (2.0 - value.log10().floor()).min(12.0) as usize
+            ),
+        }
     }
 }
 
 impl Entry {
+    /// Whether it has a ratio to another lock.
+    pub fn is_compared(&self) -> bool {
+        ![Verdict::Reference, Verdict::Failed].contains(&self.verdict)
+    }
+
     fn show(&self, value: f64) -> String {
-        show(self.is_time, value)
+        Values {
+            is_time: self.is_time,
+        }
+        .show(value)
     }
 
     fn values(&self) -> Vec<f64> {
@@ -202,26 +249,42 @@ impl Report {
         machine: Machine,
         parameters: Parameters,
         extent: Extent,
-        counting: Option<Counting>,
+        points: Vec<Point>,
         results: Vec<Entry>,
-        disturbed: Option<String>,
+        more: [Option<String>; 2],
     ) -> Self {
-        let counted = counting.as_ref().and_then(Counting::warning);
-        let few = (extent.rounds_done < ENOUGH)
-            .then(|| format!("fewer than {ENOUGH} rounds: nothing is claimed; try --rounds 10"));
-        let usual = [extent.interruption(), counted, few, disturbed];
-        let usual = usual
-            .into_iter()
-            .chain([machine.is_busy(), machine.is_scaled()]);
-        let mut warnings: Vec<_> = usual.flatten().collect();
-        warnings.extend(short(&parameters, &results));
-        warnings.extend(drift(&parameters, &results));
-        warnings.extend(
-            results
+        let mut warnings: Vec<_> = extent.interruption().into_iter().collect();
+        let mut of_points = Vec::new();
+        for (point, entries) in points.iter().zip(by_point(&results)) {
+            let counted = point.counting.as_ref().and_then(Counting::warning);
+            let rounds = entries.iter().map(|entry| entry.rounds.len()).min();
+            let few = rounds.filter(|&rounds| rounds < ENOUGH).map(|_| {
+                format!("fewer than {ENOUGH} rounds: nothing is claimed; try --rounds 10")
+            });
+            let wide = point
+                .until
+                .and_then(|until| wide(&parameters, until, entries));
+            let own = [
+                counted,
+                few,
+                wide,
+                short(&parameters, entries),
+                drift(&parameters, entries),
+            ];
+            let tails = entries
                 .iter()
-                .filter_map(|entry| heavy_tail(&parameters, entry)),
-        );
-        warnings.extend(results.iter().filter_map(failures));
+                .filter_map(|entry| heavy_tail(&parameters, entry));
+            let failures = entries.iter().filter_map(failures);
+            let own = own.into_iter().flatten().chain(tails).chain(failures);
+            of_points.extend(own.map(|warning| (&point.at, warning)));
+        }
+        warnings.extend(told_once(of_points, points.len()));
+        let machines = [machine.is_busy(), machine.is_scaled()];
+        warnings.extend(machines.into_iter().chain(more).flatten());
+        let counting = match &points[..] {
+            [point] if point.at.is_empty() => point.counting.clone(),
+            _ => None,
+        };
         Report {
             kind: "measured",
             machine,
@@ -230,12 +293,18 @@ impl Report {
             extent,
             warnings,
             counting,
+            points,
             results,
         }
     }
 
-    /// The program, what is compared, how often, and where.
+    /// The program, what is compared, and how often.
     fn heading(&self) -> String {
+        format!("{}: {}", self.parameters.program.join(" "), self.about())
+    }
+
+    /// What is compared, and how often.
+    fn about(&self) -> String {
         let parameters = &self.parameters;
         let what = match (&parameters.metric, parameters.lower_is_better) {
             (None, _) => "wall time".to_owned(),
@@ -244,20 +313,22 @@ impl Report {
         };
         let (done, hogs) = (self.extent.rounds_done, parameters.hogs);
         let plural = if done == 1 { "" } else { "s" };
+        let in_all = match self.points.len() {
+            0 | 1 => String::new(),
+            n => format!(" in all, at {n} points"),
+        };
         let hogs = match hogs {
             0 => String::new(),
             1 => ", beside another busy process".to_owned(),
             n => format!(", beside {n} other busy processes"),
         };
-        format!(
-            "{}: {what}, {done} round{plural}{hogs}",
-            parameters.program.join(" ")
-        )
+        format!("{what}, {done} round{plural}{in_all}{hogs}")
     }
 
     fn table(&self) -> Table {
         let to = self.results.first().map_or("", |entry| &entry.ratio.to);
-        let columns = Columns::new()
+        let mut columns = self.columns_of_points();
+        columns = columns
             .add("lock", |e: &Entry| e.lock.clone())
             .add("median", |e| e.show(e.value.median))
             .add("range", |e| {
@@ -268,9 +339,9 @@ impl Report {
                 Verdict::Failed => "failed".to_owned(),
                 _ => e.ratio.words(),
             })
-            .add("wins", |e| match e.verdict {
-                Verdict::Reference | Verdict::Failed => String::new(),
-                _ => format!("{}/{}", e.ratio.wins, e.rounds.len()),
+            .add("wins", |e| match e.is_compared() {
+                true => format!("{}/{}", e.ratio.wins, e.rounds.len()),
+                false => String::new(),
             })
             .add("CPU time", |e| time(1e9 * e.cpu_s.median))
             .add("switches", |e| grouped(e.switches.median.round() as u64))
@@ -278,30 +349,67 @@ impl Report {
                 Some(peak) => format!("{} MiB", three_digits(peak.median / 1024.0)),
                 None => "small".to_owned(),
             });
+        let shown = |count: Option<u64>| count.map_or("-".to_owned(), |n| rate(n as f64));
+        if self.results.iter().any(|entry| entry.counters.is_some()) {
+            columns = columns
+                .add("instructions", move |e| {
+                    shown(e.counters.and_then(|counters| counters.instructions))
+                })
+                .add("cache misses", move |e| {
+                    shown(e.counters.and_then(|counters| counters.cache_misses))
+                });
+        }
         columns.of(&self.results)
     }
 
-    /// A sentence for each lock, and one about what there is to win.
+    /// A column for each parameter of a scan.
+    fn columns_of_points(&self) -> Columns<Entry> {
+        let scans = self.parameters.scan.iter();
+        scans.fold(Columns::new(), |columns, scan| {
+            let name = scan.name.clone();
+            columns.add(&scan.name, move |e: &Entry| e.at.value(&name).to_owned())
+        })
+    }
+
+    /// The columns that numbers are in.
+    fn right(&self) -> std::ops::Range<usize> {
+        1 + self.parameters.scan.len()..usize::MAX
+    }
+
+    /// A sentence for each lock, and one about what there is to win, at each point.
     fn sentences(&self) -> Vec<String> {
         let words = self.parameters.words();
-        let others = self.results.iter();
-        let others = others.filter(|entry| entry.verdict != Verdict::Reference);
-        let locks = others.map(|entry| {
-            let rounds = entry.rounds.len();
-            entry.ratio.sentence(&entry.lock, rounds, words)
+        let mut sentences = Vec::new();
+        for (point, entries) in self.points.iter().zip(by_point(&self.results)) {
+            let others = entries
+                .iter()
+                .filter(|entry| entry.verdict != Verdict::Reference);
+            let locks = others.map(|entry| {
+                let rounds = entry.rounds.len();
+                entry.ratio.sentence(&entry.lock, rounds, words)
+            });
+            sentences.extend(locks.map(|sentence| point.at.about(sentence)));
+        }
+        sentences.extend(self.confidence());
+        let counted = self.points.iter().filter_map(|point| {
+            let counting = point.counting.as_ref()?;
+            Some((&point.at, counting.words()))
         });
-        let counted = self.counting.iter().map(Counting::words);
-        locks.chain(self.confidence()).chain(counted).collect()
+        sentences.extend(told_once(counted.collect(), self.points.len()));
+        sentences
     }
 
     /// Adds a table of the runs under each lock to a page.
     fn add_rounds(&self, page: &mut Page) {
         for entry in &self.results {
-            let is_time = entry.is_time;
             let columns = Columns::<(usize, &Round)>::new()
                 .add("round", |(number, _)| *number)
-                .add("place in it", |(_, round)| round.place + 1)
-                .add("value", move |(_, round)| show(is_time, round.value))
+                .add("place in it", |(_, round)| round.place + 1);
+            let values = Values {
+                is_time: entry.is_time,
+            };
+            let columns = columns
+                .add("value", move |(_, round)| values.show(round.value))
                 .add(format!("over {}", entry.ratio.to), |(_, round)| {
                     format!("{:.3}", round.ratio)
                 })
@@ -310,20 +418,68 @@ impl Report {
                 .add("status", |(_, round)| round.status);
             let rounds: Vec<_> = (1..).zip(&entry.rounds).collect();
             let table = columns.of(&rounds);
-            page.table(&entry.lock, &table, 1..table.headings.len());
+            let lock = entry.at.about(entry.lock.clone());
+            page.table(&lock, &table, 1..table.headings.len());
         }
     }
 
     /// What the brackets mean.
     fn confidence(&self) -> Option<String> {
-        let ratio = &self.results.first()?.ratio;
-        let percent = 100.0 * ratio.confidence;
-        (self.extent.rounds_done >= ENOUGH).then(|| {
-            format!(
-                "In brackets: where the true median ratio is, with a confidence of {percent:.0} %."
-            )
-        })
+        let claims = self.results.iter().map(|entry| &entry.ratio);
+        let claims = claims.filter(|ratio| ratio.claims);
+        let confidence = claims.map(|ratio| ratio.confidence).reduce(f64::min)?;
+        let percent = 100.0 * confidence;
+        let looks = match self.parameters.until_percent {
+            Some(_) => ", at all looks together",
+            None => "",
+        };
+        let each = match self.points.len() {
+            0 | 1 => "",
+            _ => ", for each interval by itself",
+        };
+        Some(format!(
+            "In brackets: where the true median ratio is, with a confidence of {percent:.0} \
+             %{looks}{each}."
+        ))
     }
+}
+
+/// Sentences about points: one that is the same for all `points` stands once, without them.
+fn told_once(all: Vec<(&At, String)>, points: usize) -> Vec<String> {
+    let mut told: Vec<(Vec<&At>, String)> = Vec::new();
+    for (at, sentence) in all {
+        match told.iter_mut().find(|(_, known)| *known == sentence) {
+            Some((places, _)) => places.push(at),
+            None => told.push((vec![at], sentence)),
+        }
+    }
+    let told = told
+        .into_iter()
+        .flat_map(|(places, sentence)| match places.len() {
+            n if n == points => vec![sentence],
+            _ => places.iter().map(|at| at.about(sentence.clone())).collect(),
+        });
+    told.collect()
+}
+
+/// The entries of each point.
+pub fn by_point(results: &[Entry]) -> impl Iterator<Item = &[Entry]> {
+    results.chunk_by(|a, b| a.at == b.at)
+}
+
+/// A warning if the intervals are not as narrow as was asked for.
+fn wide(parameters: &Parameters, until: Ended, results: &[Entry]) -> Option<String> {
+    let wanted = parameters.until_percent.filter(|_| !until.reached)?;
+    let compared = results.iter().filter(|entry| entry.is_compared());
+    let widest = compared.max_by(|a, b| a.ratio.reach().total_cmp(&b.ratio.reach()))?;
+    let (rounds, seconds) = (widest.rounds.len(), time(1e9 * until.seconds));
+    Some(format!(
+        "not as narrow as --until {wanted}%: after {rounds} rounds in {seconds} the interval of {} \
+         reaches {:.1} % from its median ratio; a longer --time-limit, a quieter machine or longer \
+         runs narrow it",
+        widest.lock,
+        100.0 * widest.ratio.reach()
+    ))
 }
 
 /// A warning if starting processes is much of what was measured.
@@ -394,7 +550,7 @@ impl report::Report for Report {
 
     fn text(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let table = self.table();
-        let text = table.fitted(table.text(1..table.headings.len()));
+        let text = table.fitted(table.text(self.right()));
         writeln!(
             out,
             "{}\n{}\n\n{text}\n",
@@ -413,7 +569,7 @@ impl report::Report for Report {
     fn markdown(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         writeln!(out, "{}. {}\n", self.heading(), self.machine.summary())?;
         let table = self.table();
-        table.markdown(1..table.headings.len(), out)?;
+        table.markdown(self.right(), out)?;
         writeln!(out)?;
         for line in self.sentences().iter().chain(&self.warnings) {
             writeln!(out, "- {line}")?;
@@ -424,20 +580,25 @@ impl report::Report for Report {
     fn page(&self) -> anyhow::Result<Page> {
         let mut page = Page::new("kinlock compare");
         page.command(&self.parameters.program);
-        page.paragraph(&format!("{}. {}", self.heading(), self.machine.summary()));
+        let machine = self.machine.summary();
+        page.paragraph(&format!("Compared: {}.\nOn {machine}.", self.about()));
         page.list(self.sentences());
-        let notes = self.warnings.iter();
-        page.list(notes.map(|warning| format!("Note: {warning}")));
+        page.list(
+            self.warnings
+                .iter()
+                .map(|warning| format!("Note: {warning}")),
+        );
         page.pictures_here();
         let table = self.table();
-        page.table("Each lock, the best first", &table, 1..table.headings.len());
+        page.table("Each lock, the best first", &table, self.right());
         page.heading(2, "Rounds");
         page.folded("Each run of the program", |page| self.add_rounds(page));
         Ok(page)
     }
 
     fn csv(&self) -> Table {
-        let columns = Columns::new()
+        let columns = self
+            .columns_of_points()
             .add("lock", |e: &Entry| e.lock.clone())
             .add("rounds", |e| e.rounds.len())
             .band("value", ["min", "max"], 6, |e| e.value.into())
@@ -452,6 +613,14 @@ impl report::Report for Report {
             .add("peak_kib", |e| {
                 let peak = e.peak_kib.map(|peak| format!("{:.0}", peak.median));
                 peak.unwrap_or_default()
+            })
+            .add("instructions", |e| {
+                let count = e.counters.and_then(|counters| counters.instructions);
+                count.map(|count| count.to_string()).unwrap_or_default()
+            })
+            .add("cache_misses", |e| {
+                let count = e.counters.and_then(|counters| counters.cache_misses);
+                count.map(|count| count.to_string()).unwrap_or_default()
             });
         columns.of(&self.results)
     }

@@ -1,5 +1,6 @@
 //! Tables, in every form: with aligned columns for stdout, in Markdown, as CSV.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::Write;
 use std::ops::Range;
@@ -79,19 +80,27 @@ impl Table {
         });
         writeln!(out, "|{}", rules.collect::<String>())?;
         for row in &self.rows {
-            writeln!(out, "| {} |", row.join(" | "))?;
+            let cells: Vec<_> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            writeln!(out, "| {} |", cells.join(" | "))?;
         }
         Ok(())
     }
 
-    /// Writes it as CSV. No field needs quoting: names are words without commas, the rest are
-    /// numbers.
+    /// Writes it as CSV.
     pub fn csv(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        writeln!(out, "{}", self.headings.join(","))?;
-        for row in &self.rows {
-            writeln!(out, "{}", row.join(","))?;
+        for row in [&self.headings].into_iter().chain(&self.rows) {
+            let fields: Vec<_> = row.iter().map(|field| quoted(field)).collect();
+            writeln!(out, "{}", fields.join(","))?;
         }
         Ok(())
+    }
+}
+
+/// A field of CSV, quoted if it has to be (RFC 4180).
+fn quoted(field: &str) -> Cow<'_, str> {
+    match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")).into(),
+        false => field.into(),
     }
 }
 
@@ -178,5 +187,24 @@ impl<E> Columns<E> {
             headings: self.0.iter().map(|(heading, _)| heading.clone()).collect(),
             rows: entries.into_iter().map(row).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_with_a_meaning_are_quoted() {
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        let table = Table {
+            headings: words(&["a", "b"]),
+            rows: vec![words(&["x|y", "1,\"2\""])],
+        };
+        let (mut csv, mut markdown) = (Vec::new(), Vec::new());
+        table.csv(&mut csv).unwrap();
+        table.markdown(1..2, &mut markdown).unwrap();
+        assert_eq!(csv, b"a,b\nx|y,\"1,\"\"2\"\"\"\n");
+        assert!(markdown.ends_with(b"| x\\|y | 1,\"2\" |\n"));
     }
 }

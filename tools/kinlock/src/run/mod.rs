@@ -48,6 +48,7 @@ use self::variables::{Knobs, Lock, RwLocks, Variable, quoted};
 ///   kinlock run -- xz -T4 --keep file
 ///   kinlock run --report -- program            # where do threads wait, and for which locks?
 ///   kinlock run --report --lock pthread -- program     # the same of the C library's own locks
+///   kinlock run --report --html report.html -- program    # ... as a page, with pictures
 ///   kinlock run --report --folded waits.txt -- program # then: flamegraph.pl waits.txt > waits.svg
 ///   kinlock run --standby -- redis-server --io-threads 4     # then: kinlock report PID
 ///   kinlock run --lock pthread --counts counts.json -- redis-server --io-threads 4
