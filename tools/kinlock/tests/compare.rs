@@ -522,10 +522,20 @@ impl Terminal {
 fn what_prepares_a_run_comes_before_each() {
     let place = Place::new("rm here && echo run >>runs");
     let words = ["--rounds", "2", "--prepare", "[ ! -e here ] && touch here"];
-    place.says(&[&words[..], &["--shell", "./program; true"]].concat());
+    let report = place.json(&[&words[..], &["--shell", "./program; true"]].concat());
     let runs = fs::read_to_string(place.path().join("runs")).unwrap();
+    // Where the kernel has counters for users, each lock has one more run.
+    let entries = list(&report["results"]).iter();
+    let counted = entries.filter(|entry| !entry["counters"].is_null()).count();
     // Counting, a warm-up round, two rounds, of two locks.
-    assert_eq!(runs.lines().count(), 1 + 2 * (1 + 2));
+    assert_eq!(runs.lines().count(), 1 + 2 * (1 + 2) + counted);
+    let refused = report["warnings"]
+        .to_string()
+        .contains("no hardware counters");
+    assert_eq!(
+        (counted, refused),
+        if refused { (0, true) } else { (2, false) }
+    );
     let message = place.refuses(1, &["--prepare", "echo no; exit 9", "./program"]);
     contains(
         &message,

@@ -171,6 +171,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     interrupt::listen();
     let machine = Machine::current();
     let counters = counters::Open::new().map(drop);
+    let mut notes: Vec<String> = Vec::new();
     let each = 1 + (args.warmup + args.least_rounds()) * contenders.len();
     let session = Session {
         args,
@@ -192,7 +193,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         let (measured, until) = session.measure(task, &parameters, &mut rounds, &mut order_rng)?;
         let mut own = report::results(&parameters, &task.at, &measured);
         if counters.is_ok() && !own.is_empty() {
-            session.count_events(task, &mut own)?;
+            notes.extend(session.count_events(task, &mut own));
         }
         // A point without a complete round is not in the report.
         if !own.is_empty() {
@@ -206,20 +207,15 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         }
     }
     session.bar.finish_and_clear();
-    let disturbed = hogs.end();
+    notes.extend(hogs.end());
+    notes.extend(counters.err().map(|error| counters::refused(&error)));
 
     let extent = rounds.extent();
     let nothing = extent.rounds_done == 0;
-    let refused = counters.err().map(|error| counters::refused(&error));
     let written = match nothing {
         true => Ok(()),
         false => outputs.write(&Report::new(
-            machine,
-            parameters,
-            extent,
-            points,
-            results,
-            [disturbed, refused],
+            machine, parameters, extent, points, results, notes,
         )),
     };
     if let Some(what) = extent.interruption() {
@@ -330,22 +326,26 @@ impl Session<'_> {
         Ok(run.map(|run| Counting::of(&text, &run.usage)))
     }
 
-    /// Runs the program once more under each lock, for the processor's counters.
-    fn count_events(&self, task: &Task, entries: &mut [report::Entry]) -> anyhow::Result<()> {
+    /// Runs the program once more under each lock, for the processor's counters. The rounds are not
+    /// lost if that fails: a note says why there are no counters.
+    fn count_events(&self, task: &Task, entries: &mut [report::Entry]) -> Option<String> {
         for entry in entries {
             let mut contenders = self.contenders.iter();
             let contender = contenders.find(|contender| contender.name == entry.lock);
             let contender = contender.expect("what was measured was under comparison");
-            let Ok(open) = counters::Open::new() else {
-                return Ok(());
+            let open = match counters::Open::new() {
+                Ok(open) => open,
+                Err(error) => return Some(counters::refused(&error)),
             };
-            let place = format!("counting events, {}", contender.name);
-            match self.run(task, &contender.variables, &place)? {
-                Some(_) => entry.counters = Some(open.read()),
-                None => return Ok(()),
+            let place = format!("the run for counters, {}", contender.name);
+            match self.run(task, &contender.variables, &task.at.about(place)) {
+                Ok(Some(_)) => entry.counters = Some(open.read()),
+                // It was interrupted.
+                Ok(None) => return None,
+                Err(error) => return Some(format!("no hardware counters: {error:#}")),
             }
         }
-        Ok(())
+        None
     }
 
     fn warm_up(

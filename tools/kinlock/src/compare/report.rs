@@ -251,7 +251,7 @@ impl Report {
         extent: Extent,
         points: Vec<Point>,
         results: Vec<Entry>,
-        more: [Option<String>; 2],
+        notes: Vec<String>,
     ) -> Self {
         let mut warnings: Vec<_> = extent.interruption().into_iter().collect();
         let mut of_points = Vec::new();
@@ -280,7 +280,7 @@ impl Report {
         }
         warnings.extend(told_once(of_points, points.len()));
         let machines = [machine.is_busy(), machine.is_scaled()];
-        warnings.extend(machines.into_iter().chain(more).flatten());
+        warnings.extend(machines.into_iter().flatten().chain(notes));
         let counting = match &points[..] {
             [point] if point.at.is_empty() => point.counting.clone(),
             _ => None,
