@@ -336,7 +336,7 @@ mod tests {
         let mut page = Page::new(HOSTILE);
         page.heading(2, HOSTILE);
         page.paragraph(HOSTILE);
-        page.command(&[hostile.clone()]);
+        page.command(std::slice::from_ref(&hostile));
         page.list([HOSTILE]);
         page.lines(HOSTILE);
         let table = Table {

@@ -1,4 +1,5 @@
-//! Spans of time: a bar for each, over one axis of seconds, darker the more of it is of a kind.
+//! Spans of time: a bar for each, over one axis of seconds. Its colour is the stronger the more of
+//! it is of a kind.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};

@@ -206,12 +206,8 @@ fn flows<'a>(locks: impl Iterator<Item = &'a Lock>) -> Option<Flows> {
     // From a function to a lock, or from a lock to a function.
     let (mut waits, mut holds) = (Vec::new(), Vec::new());
     for lock in locks {
-        // Different locks may have the same name.
-        let name = match lock.address {
-            0 => view::name(lock),
-            address if lock.name.starts_with("0x") => format!("{address:#x}"),
-            address => format!("{} {:03x}", lock.name, address & 0xfff),
-        };
+        // Locks of the same name, as those that followed each other at one place, are one.
+        let name = view::full_name(lock);
         let held: u64 = lock.callers.iter().map(|caller| caller.hold_ns).sum();
         for caller in &lock.callers {
             let place = place(&caller.frames);
@@ -292,8 +288,9 @@ fn lives(process: &Process) -> anyhow::Result<Option<Picture>> {
         false => String::new(),
     };
     let about = format!(
-        "{which}A bar is a thread, from the first lock that it took to its end. It is the darker \
-         the larger the part of that time was in which it waited for locks, which stands behind it."
+        "{which}A bar is a thread, from the first lock that it took to its end. Its colour is the \
+         stronger the larger the part of that time was in which it waited for locks, which stands \
+         behind it."
     );
     let drawn = Picture::draw(
         "Threads over time",
