@@ -1,6 +1,6 @@
 //! A report as one page that a browser shows without anything else: no script, no font, no other
 //! file. Tables scroll in boxes of their own, so that the page is as wide as its window. Pictures
-//! are those of `--plot`, drawn by [`plot`](super::plot) and shown in the page's colours.
+//! are those of `--plot`, drawn by [`plot`] and shown in the page's colours.
 //!
 //! All text goes through [`escaped`]: names of locks and functions and command lines come from
 //! programs, which may be hostile.
