@@ -77,7 +77,12 @@ impl Server {
 
     /// Begins a measurement that ends when it is told to.
     fn measure(&self) -> Measurement {
-        let mut command = report(self.child.id(), &["--seconds", "300"]);
+        self.measure_with(&[])
+    }
+
+    fn measure_with(&self, flags: &[&str]) -> Measurement {
+        let all = [&["--seconds", "300"], flags].concat();
+        let mut command = report(self.child.id(), &all);
         let command = command.stdout(Stdio::piped());
         let child = command.spawn().unwrap();
         let switch = self.switch();
@@ -165,6 +170,30 @@ fn each_measurement_has_what_was_done_in_it() {
         assert!(left.is_empty(), "{lock}: {left:?}");
         fs::remove_dir(folder).unwrap();
     }
+}
+
+#[test]
+fn a_measurement_can_be_a_page() {
+    let place = Place::new();
+    let mut server = place.start(&["--standby"], "obeys");
+    let file = place.0.path().join("page.html");
+    let page = |server: &mut Server, takes: &str| {
+        let measurement = server.measure_with(&["--html", file.to_str().unwrap()]);
+        server.does(takes);
+        measurement.end();
+        fs::read_to_string(&file).unwrap()
+    };
+    let text = page(&mut server, "5");
+    for expected in [
+        "<h1>Locks of server</h1>",
+        "in a program that ran already",
+        "1 accounts</th><td class=\"n\">5</td>",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let text = page(&mut server, "0");
+    assert!(text.contains("<h1>Locks of a process</h1>"), "{text}");
+    server.end();
 }
 
 #[test]

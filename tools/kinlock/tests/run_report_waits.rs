@@ -255,6 +255,63 @@ fn barriers_semaphores_and_joins_are_there() {
     }
 }
 
+/// What the picture of who waits for whom says.
+fn picture(page: &str) -> &str {
+    let begin = page.find("<b>Who waits for whom.</b>").expect(page);
+    let end = page[begin..].find("</figure>").unwrap();
+    &page[begin..begin + end]
+}
+
+#[test]
+fn the_page_has_all_that_threads_wait_for() {
+    let place = Place::new();
+    let page = |flags: &[&str], mode: &[&str]| {
+        let file = place.file("page.html");
+        let all = [&["--html", file.to_str().unwrap()], flags].concat();
+        place.run(&all, mode);
+        fs::read_to_string(file).unwrap()
+    };
+    let has = |page: &str, expected: &[&str]| {
+        for expected in expected {
+            assert!(page.contains(expected), "{expected}: {page}");
+        }
+    };
+    let text = page(&[], &["rwlock"]);
+    has(
+        &text,
+        &[
+            "1 cache to read</th>",
+            "2 cache to write</th>",
+            "behind a writer (3 times)",
+            "behind readers (2 times)",
+        ],
+    );
+    has(picture(&text), &["cache to read", "cache to write"]);
+    // Writers that wait behind readers wait for what reads.
+    let text = page(&["--rwlock", "glibc"], &["starved", "40"]);
+    has(picture(&text), &["updates (", "cache to write", "starve ("]);
+    let text = page(&[], &["condvar"]);
+    has(
+        &text,
+        &[
+            "<h3>Other waits</h3>",
+            "1 jobs (ended)</th><td class=\"n\">condvar</td>",
+            "<h4>1 jobs (ended)</h4>",
+            "idles (waits.c:",
+            "<b>Waits.</b>",
+            "class=\"g\">other waits</th>",
+            ">condvars</th>",
+            ">joins</th>",
+        ],
+    );
+    // Without a lock.
+    let text = page(&[], &["join"]);
+    has(&text, &["no lock was taken", "1 pthread_join</th>"]);
+    // A wait that has not ended.
+    let text = page(&[], &["waiting"]);
+    has(&text, &["<h4>1 tickets</h4>", "waiting: ", "tickets</td>"]);
+}
+
 #[test]
 fn threads_have_a_column_for_each_kind_of_wait() {
     let place = Place::new();

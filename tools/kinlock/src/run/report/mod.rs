@@ -337,7 +337,7 @@ pub struct Thread {
     /// The address in the entry of that.
     #[serde(skip)]
     waits_key: u64,
-    /// From its first lock to its end, in seconds of the process.
+    /// From its first lock or wait to its end, in seconds of the process.
     #[serde(skip)]
     life: [f64; 2],
 }

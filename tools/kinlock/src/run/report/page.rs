@@ -13,7 +13,7 @@ use kinlock_cli::report::table::Table;
 use kinlock_cli::report::units::grouped;
 
 use super::view::{self, Options, place};
-use super::{Lock, Process, Report};
+use super::{Lock, Process, Report, Times};
 
 /// Rows that are shown at once, if `--max` does not ask for more; others are a click away.
 const ROWS: usize = 25;
@@ -28,14 +28,25 @@ const NODES: usize = 8;
 const LIVES: usize = 40;
 
 pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> anyhow::Result<()> {
-    let program = report.command.first().map_or("", |name| name.as_str());
-    let name = program.rsplit('/').next().unwrap_or(program);
-    let mut page = Page::new(&format!("Locks of {name}"));
-    page.command(&report.command);
-    page.paragraph(&match &report.status {
-        Some(status) => format!("The program ended with {status}."),
-        None => "The program still runs: this is what it has done until now.".to_owned(),
-    });
+    // The verb `report` looks at processes that others have started: it has no command.
+    let measured = report.processes.first();
+    let program = match report.command.first() {
+        Some(program) => program.rsplit('/').next().unwrap_or(program),
+        None => measured.map_or("a process", |process| &process.program),
+    };
+    let mut page = Page::new(&format!("Locks of {program}"));
+    if report.command.is_empty() {
+        page.paragraph(
+            "Measured for a while in a program that ran already. What was begun before is not in \
+             this page.",
+        );
+    } else {
+        page.command(&report.command);
+        page.paragraph(&match &report.status {
+            Some(status) => format!("The program ended with {status}."),
+            None => "The program still runs: this is what it has done until now.".to_owned(),
+        });
+    }
     let shown = report.processes.iter().filter(|p| view::took_any(p));
     let shown: Vec<_> = shown.take(PROCESSES).collect();
     if shown.len() < report.processes.len() {
@@ -48,9 +59,7 @@ pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> anyhow:
     for process in &shown {
         add_process(report, process, options, &mut page)?;
     }
-    let mut rest = Vec::new();
-    view::write_rest(report, &mut rest)?;
-    page.lines(&String::from_utf8_lossy(&rest));
+    add_lines(&mut page, |out| view::write_rest(report, out))?;
     page.write(&[], out)
 }
 
@@ -64,13 +73,15 @@ fn add_process(
     let summary = view::summary(report, process);
     page.paragraph(&summary.replacen("kinlock: locks", "Locks", 1));
     let locks = options.lock_rows(process);
-    let waited: Vec<_> = locks.iter().filter(|row| row.0.wait.count > 0).collect();
-    if let Some(flows) = flows(waited.iter().map(|row| row.0)) {
+    let is_waited_for = |lock: &Lock| lock.wait.count > 0 || !lock.waiting.is_empty();
+    let waited: Vec<_> = locks.iter().filter(|row| is_waited_for(row.0)).collect();
+    if let Some(flows) = flows(waited.iter().map(|row| row.0), process) {
         let about = "At the left the functions that waited, in the middle the locks that they \
                      waited for, as wide as the waits are long. At the right the functions that \
                      held those locks: each has the part of the lock's waits that it has of the \
-                     lock's hold times. Who held a lock in the very moment of a wait is not \
-                     recorded.";
+                     lock's hold times. Waits for a reader-writer lock are divided by whether \
+                     readers or a writer held it. Who held a lock in the very moment of a wait is \
+                     not recorded.";
         page.picture(&Picture::draw(
             "Who waits for whom",
             about,
@@ -80,15 +91,28 @@ fn add_process(
     }
     page.heading(3, "Locks");
     let max = options.max.max(ROWS);
-    add_table(
-        page,
-        "Locks, the longest wait first",
-        "locks",
-        view::lock_table(&locks, view::full_name),
-        max,
-    );
+    if locks.is_empty() {
+        add_lines(page, |out| options.no_locks(process, out))?;
+    } else {
+        let table = view::lock_table(&locks, view::full_name);
+        add_table(page, "Locks, the longest wait first", "locks", table, max);
+    }
     for &&(lock, number) in waited.iter().take(LOCKS) {
-        add_lock(lock, number, process, page)?;
+        page.heading(4, &format!("{number} {}", view::full_name(lock)));
+        add_lines(page, |out| view::about(lock, number, process, out))?;
+        add_times(page, &[("Waits", &lock.wait), ("Holds", &lock.hold)])?;
+    }
+    let waits = options.wait_rows(process);
+    if !waits.is_empty() {
+        page.heading(3, "Other waits");
+        let table = view::wait_table(&waits, view::full_name_of);
+        let caption = "What else threads waited for, the longest wait first";
+        add_table(page, caption, "rows", table, max);
+    }
+    for &(waited, number) in waits.iter().take(LOCKS) {
+        page.heading(4, &format!("{number} {}", view::full_name_of(waited)));
+        add_lines(page, |out| view::about_waited(waited, number, process, out))?;
+        add_times(page, &[("Waits", &waited.wait)])?;
     }
     let callers = options.caller_table(process);
     if !callers.rows.is_empty() {
@@ -142,32 +166,39 @@ fn add_table(page: &mut Page, caption: &str, what: &str, mut table: Table, max: 
     }
 }
 
-/// What there is to say of a lock, and its times.
-fn add_lock(lock: &Lock, number: usize, process: &Process, page: &mut Page) -> anyhow::Result<()> {
-    page.heading(4, &format!("{number} {}", view::full_name(lock)));
-    let mut about = Vec::new();
-    view::about(lock, number, process, &mut about)?;
-    page.lines(&String::from_utf8_lossy(&about));
-    let times = [("Waits", &lock.wait), ("Holds", &lock.hold)];
-    let times = times
-        .into_iter()
-        .filter(|(_, times)| !times.histogram.is_empty());
-    let histograms: Vec<_> = times
-        .map(|(what, times)| Histogram {
-            heading: format!("{what}: {}", grouped(times.count)),
-            classes: &times.histogram,
-        })
-        .collect();
-    if !histograms.is_empty() {
-        let about = "How often a time was of which length, over a logarithmic axis with two bars \
-                     for each doubling. Estimated from the times that were measured.";
-        page.picture(&Picture::draw(
-            "Waits and holds",
-            about,
-            histogram::size(histograms.len()),
-            |area| histogram::draw(area, &histograms),
-        )?);
+/// Adds what is written for the terminal.
+fn add_lines(
+    page: &mut Page,
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut lines = Vec::new();
+    write(&mut lines)?;
+    page.lines(&String::from_utf8_lossy(&lines));
+    Ok(())
+}
+
+/// Adds a picture of these times, unless there are none.
+fn add_times(page: &mut Page, times: &[(&str, &Times)]) -> anyhow::Result<()> {
+    let known = times.iter().filter(|times| !times.1.histogram.is_empty());
+    let known: Vec<_> = known.collect();
+    let histograms = known.iter().map(|(what, times)| Histogram {
+        heading: format!("{what}: {}", grouped(times.count)),
+        classes: &times.histogram,
+    });
+    let histograms: Vec<_> = histograms.collect();
+    if histograms.is_empty() {
+        return Ok(());
     }
+    let names: Vec<_> = known.iter().map(|times| times.0).collect();
+    let title = names.join(" and ").replace("and H", "and h");
+    let about = "How often a time was of which length, over a logarithmic axis with two bars for \
+                 each doubling. Estimated from the times that were measured.";
+    page.picture(&Picture::draw(
+        title,
+        about,
+        histogram::size(histograms.len()),
+        |area| histogram::draw(area, &histograms),
+    )?);
     Ok(())
 }
 
@@ -201,28 +232,47 @@ impl Names {
     }
 }
 
+/// Behind which rows of the table threads waited for a lock, with their parts of its waits: behind
+/// itself, or behind the sides of a reader-writer lock that were held.
+fn behind<'a>(lock: &'a Lock, process: &'a Process) -> Vec<(&'a Lock, f64)> {
+    if lock.side.is_none() {
+        return vec![(lock, 1.0)];
+    }
+    let (readers, writers) = (lock.behind_readers.wait_ns, lock.behind_writers.wait_ns);
+    let sides = process.locks.iter().filter(|other| {
+        other.side.is_some() && [other.address, other.ended] == [lock.address, lock.ended]
+    });
+    let parts = sides.map(|side| {
+        let own = if side.side == Some("read") {
+            readers
+        } else {
+            writers
+        };
+        (side, own as f64 / (readers + writers).max(1) as f64)
+    });
+    parts.filter(|part| part.1 > 0.0).collect()
+}
+
 /// Who waited for which locks, and who held them. `None` if callers are not known.
-fn flows<'a>(locks: impl Iterator<Item = &'a Lock>) -> Option<Flows> {
+fn flows<'a>(locks: impl Iterator<Item = &'a Lock>, process: &'a Process) -> Option<Flows> {
     // From a function to a lock, or from a lock to a function.
     let (mut waits, mut holds) = (Vec::new(), Vec::new());
     for lock in locks {
         // Locks of the same name, as those that followed each other at one place, are one.
         let name = view::full_name(lock);
-        let held: u64 = lock.callers.iter().map(|caller| caller.hold_ns).sum();
-        for caller in &lock.callers {
-            let place = place(&caller.frames);
-            let part = caller.hold_ns as f64 / held.max(1) as f64;
-            let own = [
-                (caller.wait_ns as f64, &mut waits),
-                (part * lock.wait.total_ns as f64, &mut holds),
-            ];
-            for (much, flows) in own {
-                if much > 0.0 {
-                    flows.push((place.clone(), name.clone(), much));
-                }
+        for caller in lock.callers.iter().filter(|caller| caller.wait_ns > 0) {
+            waits.push((place(&caller.frames), name.clone(), caller.wait_ns as f64));
+        }
+        for (side, part) in behind(lock, process) {
+            let held: u64 = side.callers.iter().map(|caller| caller.hold_ns).sum();
+            for caller in side.callers.iter().filter(|caller| caller.hold_ns > 0) {
+                let part = part * caller.hold_ns as f64 / held as f64;
+                let much = part * lock.wait.total_ns as f64;
+                holds.push((place(&caller.frames), name.clone(), much));
             }
         }
     }
+    holds.retain(|flow| flow.2 > 0.0);
     if waits.is_empty() {
         return None;
     }
@@ -288,7 +338,7 @@ fn lives(process: &Process) -> anyhow::Result<Option<Picture>> {
         false => String::new(),
     };
     let about = format!(
-        "{which}A bar is a thread, from the first lock that it took to its end. Its colour is the \
+        "{which}A bar is a thread, from its first lock or wait to its end. Its colour is the \
          stronger the larger the part of that time was in which it waited for locks, which stands \
          behind it."
     );

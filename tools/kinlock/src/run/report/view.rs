@@ -534,7 +534,7 @@ fn print(table: Table, out: &mut dyn Write) -> anyhow::Result<()> {
 /// The longest name in the table.
 const NAME: usize = 24;
 
-pub fn name(lock: &Lock) -> String {
+fn name(lock: &Lock) -> String {
     let side = side(lock);
     cut(&both_sides(lock), NAME - side.len()) + side
 }

@@ -29,7 +29,7 @@ use kinlock_report::{MAGIC, PAGE, REPORTS, SWITCH, Switch};
 use memmap2::MmapMut;
 
 use super::folder::{Snapshot, TABLES, is_for_standby, is_table, remove_unused};
-use super::{Process, Report, View, folded, name_packages, read, view};
+use super::{Process, Report, View, folded, name_packages, page, read, view};
 
 /// Say what the locks of a running process do
 ///
@@ -66,6 +66,10 @@ pub struct Args {
     /// flame graph tools
     #[arg(long, value_name = "FILE")]
     folded: Option<PathBuf>,
+    /// Write the report as one page for browsers that needs no other file: who waits for whom, how
+    /// long waits and holds are, all tables
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// A row of the report is a lock, a caller or a thread
     #[arg(long, value_name = "lock|caller|thread", default_value = "lock",
         value_parser = named::<View>)]
@@ -95,6 +99,9 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     outputs.add(args.json.as_deref(), |report, out| write_json(report, out))?;
     outputs.add(args.folded.as_deref(), folded::write)?;
     let (by, max, least) = (args.by, args.max, args.min_contended);
+    outputs.add(args.html.as_deref(), move |report, out| {
+        page::write(report, &view::Options { by, max, least }, out)
+    })?;
     outputs.for_people(move |report, out| view::Options { by, max, least }.write(report, out));
     let mut targets = targets(args)?;
     interrupt::listen();
