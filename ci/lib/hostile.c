@@ -9,7 +9,7 @@
 /* An assembler's name may be any text. */
 pthread_mutex_t lock __asm__("\"<script>hostile=1</script>\"") = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t other = PTHREAD_MUTEX_INITIALIZER;
-pthread_cond_t ended __asm__("\"ended<script>hostile=1</script>\"") = PTHREAD_COND_INITIALIZER;
+pthread_cond_t ended __asm__("\"<script>hostile=2</script>\"") = PTHREAD_COND_INITIALIZER;
 pthread_rwlock_t cache = PTHREAD_RWLOCK_INITIALIZER;
 static int running;
 

@@ -280,8 +280,8 @@ fn the_page_has_all_that_threads_wait_for() {
     has(
         &text,
         &[
-            "1 cache to read</th>",
-            "2 cache to write</th>",
+            " cache to read</th>",
+            " cache to write</th>",
             "behind a writer (3 times)",
             "behind readers (2 times)",
         ],
