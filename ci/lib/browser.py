@@ -16,7 +16,7 @@ import tempfile
 import time
 
 NAMES = ["chromium", "chromium-browser", "google-chrome"]
-# After so many seconds something does not happen any more.
+# In seconds: what has not happened by then is taken never to happen.
 PATIENCE = 300
 
 

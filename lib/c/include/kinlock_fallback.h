@@ -674,7 +674,7 @@ enum {
     KINLOCK_FALLBACK_UPGRADE
 };
 
-/* Whether the lock can be had in that way now. `waits`: the caller is one of those that wait. */
+/* Whether the lock can be had in that way now. `waits`: the caller already waits for it. */
 KINLOCK_FALLBACK_INLINE int kinlock_fallback_can(const kinlock_rwlock_t *lock, int way, int waits)
     KINLOCK_NOEXCEPT
 {

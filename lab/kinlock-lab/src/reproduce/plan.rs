@@ -148,7 +148,8 @@ pub fn error_pct(published: f64, simulated: f64) -> f64 {
     100.0 * (simulated / published - 1.0)
 }
 
-/// Which lock is ahead: -1 the first, 1 the second, 0 neither by more than so many percent.
+/// Which lock is ahead: -1 the first, 1 the second, 0 neither, if they differ by less than this
+/// percentage.
 fn ahead(ratio: f64, nothing: f64) -> i8 {
     let percent = 100.0 * (ratio - 1.0);
     (percent > nothing) as i8 - (percent < -nothing) as i8

@@ -14,7 +14,7 @@ use crate::world::{Placement, with};
 use kinlock_core::platform::{Atomic, Ordering::Relaxed};
 use std::rc::Rc;
 
-/// One operation in so many waits.
+/// One operation in this number waits.
 const WAITS_ONE_IN: u64 = 16;
 const OTHER_WORK: Constant = Constant::assumed(
     10_000.0,

@@ -116,7 +116,7 @@ static void *write_once(void *unused)
     return unused;
 }
 
-/* Returns when so many threads wait for the lock. */
+/* Returns when this number of threads waits for the lock. */
 static void until_waiting(uint32_t readers, uint32_t writers)
 {
     int all = 0;

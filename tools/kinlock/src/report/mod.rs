@@ -132,7 +132,7 @@ impl<R: Pictures> Destinations<R> {
     }
 }
 
-/// Writes a report as a page, with so many pictures.
+/// Writes a report as a page, with this number of pictures.
 fn write_page<R: Pictures>(report: &R, count: usize, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut pictures = Vec::new();
     if let Some(Plot {

@@ -164,7 +164,7 @@ fn ribbon(begin: (i32, f64), end: (i32, f64), height: f64) -> Vec<(i32, i32)> {
     upper.into_iter().chain(lower.into_iter().rev()).collect()
 }
 
-/// A text of at most so many characters.
+/// A text, cut to this number of characters.
 fn cut(text: &str, most: usize) -> String {
     match text.chars().count() > most {
         true => text.chars().take(most - 1).chain(['…']).collect(),

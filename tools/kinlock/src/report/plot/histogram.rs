@@ -23,7 +23,7 @@ const MARGIN: i32 = 24;
 /// Shorter times are drawn as this: a logarithmic axis has no zero.
 const SHORTEST: f64 = 16.0;
 
-/// The width and the height of a picture of so many histograms.
+/// The width and the height of a picture of this number of histograms.
 pub fn size(histograms: usize) -> (u32, u32) {
     (WIDTH, (histograms as i32 * (HEADING + BARS) + AXIS) as u32)
 }

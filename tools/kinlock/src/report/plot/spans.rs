@@ -26,12 +26,12 @@ const AXIS: i32 = 30;
 /// Parts of the axis.
 const PARTS: i32 = 4;
 
-/// The width and the height of a picture of so many bars.
+/// The width and the height of a picture of this number of bars.
 pub fn size(spans: usize) -> (u32, u32) {
     (WIDTH as u32, (spans as i32 * ROW + AXIS + 8) as u32)
 }
 
-/// Draws them over an axis that ends at so many seconds.
+/// Draws them over an axis that ends at this time, in seconds.
 pub fn draw(area: &Area, spans: &[Span], seconds: f64) -> Drawn {
     let width = f64::from(WIDTH - NAMES - NUMBERS);
     let place = |at: f64| NAMES + (width * (at / seconds).clamp(0.0, 1.0)).round() as i32;

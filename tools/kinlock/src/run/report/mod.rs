@@ -12,6 +12,7 @@ mod page;
 mod read;
 pub mod recorded;
 mod symbols;
+mod tables;
 mod view;
 pub mod window;
 

@@ -12,6 +12,7 @@ use kinlock_cli::report::plot::spans::{self, Span};
 use kinlock_cli::report::table::Table;
 use kinlock_cli::report::units::grouped;
 
+use super::tables;
 use super::view::{self, Options, place};
 use super::{Lock, Process, Report, Times};
 
@@ -94,23 +95,23 @@ fn add_process(
     if locks.is_empty() {
         add_lines(page, |out| options.no_locks(process, out))?;
     } else {
-        let table = view::lock_table(&locks, view::full_name);
+        let table = tables::lock_table(&locks, tables::full_name);
         add_table(page, "Locks, the longest wait first", "locks", table, max);
     }
     for &&(lock, number) in waited.iter().take(LOCKS) {
-        page.heading(4, &format!("{number} {}", view::full_name(lock)));
+        page.heading(4, &format!("{number} {}", tables::full_name(lock)));
         add_lines(page, |out| view::about(lock, number, process, out))?;
         add_times(page, &[("Waits", &lock.wait), ("Holds", &lock.hold)])?;
     }
     let waits = options.wait_rows(process);
     if !waits.is_empty() {
         page.heading(3, "Other waits");
-        let table = view::wait_table(&waits, view::full_name_of);
+        let table = tables::wait_table(&waits, tables::full_name_of);
         let caption = "What else threads waited for, the longest wait first";
         add_table(page, caption, "rows", table, max);
     }
     for &(waited, number) in waits.iter().take(LOCKS) {
-        page.heading(4, &format!("{number} {}", view::full_name_of(waited)));
+        page.heading(4, &format!("{number} {}", tables::full_name_of(waited)));
         add_lines(page, |out| view::about_waited(waited, number, process, out))?;
         add_times(page, &[("Waits", &waited.wait)])?;
     }
@@ -120,7 +121,7 @@ fn add_process(
         let caption = "Functions that take locks, the longest wait first";
         add_table(page, caption, "callers", callers, max);
     }
-    let threads = view::thread_table(process);
+    let threads = tables::thread_table(process);
     if !threads.rows.is_empty() {
         page.heading(3, "Threads");
         if let Some(lives) = lives(process)? {
@@ -259,7 +260,7 @@ fn flows<'a>(locks: impl Iterator<Item = &'a Lock>, process: &'a Process) -> Opt
     let (mut waits, mut holds) = (Vec::new(), Vec::new());
     for lock in locks {
         // Locks of the same name, as those that followed each other at one place, are one.
-        let name = view::full_name(lock);
+        let name = tables::full_name(lock);
         for caller in lock.callers.iter().filter(|caller| caller.wait_ns > 0) {
             waits.push((place(&caller.frames), name.clone(), caller.wait_ns as f64));
         }

@@ -63,7 +63,7 @@ mod tests {
         pair[1] += 1;
     }
 
-    /// All threads at once, each so many rounds.
+    /// All threads at once, each this number of rounds.
     fn in_threads(rounds: u64, run: impl Fn(u64) + Sync) {
         let start = Barrier::new(THREADS as usize);
         scope(|s| {

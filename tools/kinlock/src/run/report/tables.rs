@@ -1,0 +1,266 @@
+//! The rows of the report, with their headings: for the terminal and for the page.
+
+use std::collections::BTreeMap;
+
+use kinlock_cli::report::table::Table;
+use kinlock_cli::report::units::{grouped, time};
+
+use super::view::{Options, place};
+use super::{Caller, Lock, OtherWaits, Process, Times, Waited};
+
+const HEADINGS_OF_LOCKS: [&str; 12] = [
+    "lock",
+    "locked",
+    "contended",
+    "changed\nowner",
+    "wait\ntotal",
+    "\navg",
+    "\np99",
+    "\nmax",
+    "hold\ntotal",
+    "\navg",
+    "\np99",
+    "\nmax",
+];
+const HEADINGS_OF_CALLERS: [&str; 7] = [
+    "caller",
+    "locks",
+    "contended",
+    "wait\ntotal",
+    "\nmax",
+    "held",
+    "hold\ntotal",
+];
+/// Columns for other waits, and for what the thread waits for, follow.
+const HEADINGS_OF_THREADS: [&str; 6] = [
+    "thread",
+    "locked",
+    "contended",
+    "wait\ntotal",
+    "\navg",
+    "\nmax",
+];
+const HEADINGS_OF_WAITS: [&str; 9] = [
+    "no lock, but waited for",
+    "kind",
+    "calls",
+    "waited",
+    "timed\nout",
+    "wait\ntotal",
+    "\navg",
+    "\np99",
+    "\nmax",
+];
+
+/// The longest name in the table.
+const NAME: usize = 24;
+
+impl Options {
+    /// The locks that are shown, with the numbers of their rows.
+    pub fn lock_rows<'a>(&self, process: &'a Process) -> Vec<(&'a Lock, usize)> {
+        let all = process
+            .locks
+            .iter()
+            .filter(|lock| lock.contended >= self.least);
+        let mut all: Vec<&Lock> = all.collect();
+        all.sort_by_key(|lock| std::cmp::Reverse((lock.wait.total_ns, lock.locked)));
+        all.into_iter().zip(1..).collect()
+    }
+
+    /// What threads waited for that is no lock, with the numbers of the rows.
+    pub fn wait_rows<'a>(&self, process: &'a Process) -> Vec<(&'a Waited, usize)> {
+        let is_row = |waited: &&Waited| is_waited_for(waited) && waited.waited >= self.least;
+        let mut all: Vec<&Waited> = process.waits.iter().filter(is_row).collect();
+        all.sort_by_key(|waited| std::cmp::Reverse((waited.wait.total_ns, waited.calls)));
+        all.into_iter().zip(1..).collect()
+    }
+
+    /// A row for each function that takes locks.
+    pub fn caller_table(&self, process: &Process) -> Table {
+        let mut by_place: BTreeMap<String, (Caller, Vec<&str>)> = BTreeMap::new();
+        for lock in process
+            .locks
+            .iter()
+            .filter(|lock| lock.contended >= self.least)
+        {
+            for caller in &lock.callers {
+                let key = place(&caller.frames);
+                match by_place.get_mut(&key) {
+                    Some((sum, _)) => sum.add(caller),
+                    None => drop(by_place.insert(key.clone(), (caller.clone(), Vec::new()))),
+                }
+                let locks = by_place.get_mut(&key).map(|(_, locks)| locks);
+                // Both sides of a reader-writer lock have its name.
+                if let Some(locks) = locks.filter(|locks| !locks.contains(&&*lock.name)) {
+                    locks.push(&lock.name);
+                }
+            }
+        }
+        let mut rows: Vec<_> = by_place.into_iter().collect();
+        rows.sort_by_key(|(_, (sum, _))| std::cmp::Reverse((sum.wait_ns, sum.hold_ns)));
+        let cells = rows.into_iter().map(|(place, (sum, locks))| {
+            let nanos = [sum.wait_ns, sum.wait_max_ns, sum.hold_ns].map(|n| time(n as f64));
+            let [wait, max, hold] = nanos;
+            let (count, held) = (grouped(sum.contended), grouped(sum.held));
+            vec![place, locks.len().to_string(), count, wait, max, held, hold]
+        });
+        of_cells(&HEADINGS_OF_CALLERS, cells)
+    }
+}
+
+/// A row for each lock, under this name.
+pub fn lock_table(rows: &[(&Lock, usize)], name: fn(&Lock) -> String) -> Table {
+    let cells = rows.iter().map(|&(lock, n)| {
+        let counts = [lock.locked, lock.contended, lock.changed_owner].map(grouped);
+        let first = [format!("{n} {}", name(lock))];
+        let times = [&lock.wait, &lock.hold].into_iter().flat_map(of_times);
+        first.into_iter().chain(counts).chain(times).collect()
+    });
+    of_cells(&HEADINGS_OF_LOCKS, cells)
+}
+
+/// A row for each of these, under this name.
+pub fn wait_table(rows: &[(&Waited, usize)], name: fn(&Waited) -> String) -> Table {
+    let cells = rows.iter().map(|&(waited, n)| {
+        let counts = [waited.calls, waited.waited, waited.timeouts].map(grouped);
+        let first = [
+            format!("{n} {}", name(waited)),
+            waited.kind.replace("condition variable", "condvar"),
+        ];
+        let times = of_times(&waited.wait);
+        first.into_iter().chain(counts).chain(times).collect()
+    });
+    of_cells(&HEADINGS_OF_WAITS, cells)
+}
+
+/// A row for each thread, and one for those that ended. There is a column for each kind of other
+/// waits that there are.
+pub fn thread_table(process: &Process) -> Table {
+    let mut rows: Vec<_> = process.threads.iter().collect();
+    rows.sort_by_key(|thread| std::cmp::Reverse((thread.wait_ns, thread.locked)));
+    let ended = &process.ended_threads;
+    let sums = process.other_waits().kinds();
+    let kinds: Vec<usize> = (0..sums.len()).filter(|&at| sums[at].0 > 0).collect();
+    let by_kind = |waits: &OtherWaits| {
+        let all = waits.kinds();
+        let nanos: Vec<_> = kinds.iter().map(|&at| time(all[at].0 as f64)).collect();
+        nanos
+    };
+    // What threads that ended and those that run have in common.
+    let row = |name, locked, contended: u64, wait_ns: u64, wait_max_ns: u64, waits, now| {
+        let average = wait_ns.checked_div(contended).unwrap_or(0);
+        let nanos = [wait_ns, average, wait_max_ns].map(|nanos| time(nanos as f64));
+        let mut row = vec![name, grouped(locked), grouped(contended)];
+        row.extend(nanos);
+        row.extend(by_kind(waits));
+        row.push(now);
+        row
+    };
+    let others = (ended.count > 0).then(|| {
+        let name = format!("({} that ended)", grouped(ended.count));
+        let (locked, contended) = (ended.locked, ended.contended);
+        let (wait, max) = (ended.wait_ns, ended.wait_max_ns);
+        let now = String::new();
+        row(name, locked, contended, wait, max, &ended.other_waits, now)
+    });
+    let cells = rows.into_iter().map(|thread| {
+        let name = format!("{} {}", thread.id, thread.name);
+        let (locked, contended) = (thread.locked, thread.contended);
+        let (wait, max) = (thread.wait_ns, thread.wait_max_ns);
+        let now = waits_for(process, thread.waits_key);
+        row(name, locked, contended, wait, max, &thread.other_waits, now)
+    });
+    let cells = others.into_iter().chain(cells);
+    let short = ["condvars", "barriers", "semaphores", "joins"];
+    let mut headings = HEADINGS_OF_THREADS.to_vec();
+    let names: Vec<_> = kinds
+        .iter()
+        .zip(["other waits\n", "\n", "\n", "\n"])
+        .map(|(&at, above)| format!("{above}{}", short[at]))
+        .collect();
+    headings.extend(names.iter().map(String::as_str));
+    headings.push("waits for");
+    of_cells(&headings, cells)
+}
+
+/// Whether any thread has waited for it, or waits.
+pub fn is_waited_for(waited: &Waited) -> bool {
+    waited.waited > 0 || !waited.waiting.is_empty()
+}
+
+/// The name of what threads with this key wait for.
+fn waits_for(process: &Process, key: u64) -> String {
+    if key == 0 {
+        return String::new();
+    }
+    let lock = process.locks.iter().find(|lock| lock.key == key);
+    let waited = || process.waits.iter().find(|waited| waited.key == key);
+    let name = lock.map(name).or_else(|| waited().map(name_of));
+    name.unwrap_or_default()
+}
+
+pub fn name(lock: &Lock) -> String {
+    let side = side(lock);
+    cut(&both_sides(lock), NAME - side.len()) + side
+}
+
+/// The name where there is room for it.
+pub fn full_name(lock: &Lock) -> String {
+    both_sides(lock) + side(lock)
+}
+
+/// The name that both sides of a reader-writer lock have.
+fn both_sides(lock: &Lock) -> String {
+    match lock.ended {
+        0 if lock.others > 0 => format!("({} others)", grouped(lock.others)),
+        0 => lock.name.clone(),
+        1 => format!("{} (ended)", lock.name),
+        n => format!("({n} that ended)"),
+    }
+}
+
+/// What was done to this side of a reader-writer lock.
+fn side(lock: &Lock) -> &'static str {
+    match lock.side {
+        Some("read") => " to read",
+        Some(_) => " to write",
+        None => "",
+    }
+}
+
+/// The name of what is no lock.
+pub fn name_of(waited: &Waited) -> String {
+    cut(&full_name_of(waited), NAME)
+}
+
+/// The name where there is room for it.
+pub fn full_name_of(waited: &Waited) -> String {
+    match waited.ended {
+        0 => waited.name.clone(),
+        1 => format!("{} (ended)", waited.name),
+        n => format!("({n} that ended)"),
+    }
+}
+
+pub fn cut(text: &str, length: usize) -> String {
+    match text.chars().count() > length {
+        true => text.chars().take(length - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+/// Four cells.
+fn of_times(times: &Times) -> [String; 4] {
+    let all = [times.total_ns, times.avg_ns, times.p99_ns, times.max_ns];
+    all.map(|nanos| match times.count {
+        0 => "-".to_owned(),
+        _ => time(nanos as f64).replace(' ', ""),
+    })
+}
+
+fn of_cells(headings: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
+    Table {
+        headings: headings.iter().map(|&heading| heading.to_owned()).collect(),
+        rows: rows.collect(),
+    }
+}
