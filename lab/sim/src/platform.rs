@@ -201,10 +201,6 @@ impl Spinning for Sim {
     }
 }
 
-/// How long waiters have [patience](Parking::patience) in a simulation, in nanoseconds: as on
-/// hardware.
-pub(crate) const PATIENCE_NS: u64 = 10_000_000;
-
 impl Parking for Sim {
     const CAN_PARK: bool = true;
 

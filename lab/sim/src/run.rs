@@ -12,6 +12,7 @@ use crate::world::{Disturbance, Placement, Setup, Stuck, World, with};
 use hdrhistogram::Histogram;
 use kinlock_core::config::Tuning;
 use kinlock_core::events::Event;
+use kinlock_core::platform::PATIENCE_NS;
 use kinlock_linux::topology::DomainKind;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -179,7 +180,7 @@ impl Run {
             limit: end + self.cycles(seconds + 1.0) * 10,
             max_accesses: u64::MAX,
             disturbance: self.disturbance.clone(),
-            patience: platform::PATIENCE_NS,
+            patience: PATIENCE_NS,
             factors: self.factors.clone(),
             trace: self.trace.then_some(start..end),
         }

@@ -223,6 +223,10 @@ pub trait Spinning {
     }
 }
 
+/// The usual [patience](Parking::patience), in nanoseconds: five rounds of the default
+/// [quantum](crate::tuning::Quantum), so that few waiters leave a queue that moves.
+pub const PATIENCE_NS: u64 = 10_000_000;
+
 /// A part of a platform: sleeping.
 pub trait Parking {
     /// Whether threads can sleep. If not, waiters only spin, and [`park_in`](Self::park_in) is
@@ -233,10 +237,9 @@ pub trait Parking {
     /// depends: the one at the front of its queue, or one to which the lock was handed over. That
     /// one may be stopped, or have no CPU for as long as others compute.
     ///
-    /// In nanoseconds; [`NEVER`]: all waiters run. The usual 10 ms are five rounds of the default
-    /// [quantum](crate::tuning::Quantum), so that few waiters leave a queue that moves.
+    /// In nanoseconds; [`NEVER`]: all waiters run.
     fn patience() -> u64 {
-        10_000_000
+        PATIENCE_NS
     }
 
     /// Puts the thread to sleep on the four bytes at `key` while they equal `expected`, as a member

@@ -56,7 +56,7 @@ macro_rules! config {
 config!(
     Correct: None, Blind: CondvarBlindSleep, Late: CondvarLateCount,
     Careless: CondvarCarelessClear, Chainless: CondvarBrokenChain,
-    Lingering: CondvarLingeringSpinner
+    Swallowing: CondvarSwallowedWake, Lingering: CondvarLingeringSpinner
 );
 
 /// A broadcast wakes one waiter at once and moves the others, so that two waiters suffice for both.
@@ -380,6 +380,12 @@ mod broken {
 
     #[test]
     #[ignore = "must fail; run by are_caught"]
+    fn swallowed_wake() {
+        explore::<Swallowing>("", 2, 3, 1, one_gives_up);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
     fn lingering_spinner() {
         explore::<Lingering>("", 2, 2, 1, spinning!(one_for_one));
     }
@@ -391,6 +397,7 @@ mod broken {
             ("broken::late_count", "deadlock"),
             ("broken::careless_clear", "deadlock"),
             ("broken::broken_chain", "deadlock"),
+            ("broken::swallowed_wake", "deadlock"),
             ("broken::lingering_spinner", "deadlock"),
         ]);
     }

@@ -69,11 +69,11 @@
 //!   costs each lock and each unlock a second try, so about one unlock in 1024, by chance, forgets
 //!   it. If others still want the lock, and none of them was in the queue at that unlock, the lock
 //!   is shared until the next trial, although it should be kept.
-//! * (i) A requester that does not run must not keep the lock from others for ever. The pickup is
-//!   whose compare-and-swap clears the flag. The requester that comes too late finds neither
-//!   `HANDOFF` nor `PICKUP`, and requests again; or it finds the request of another waiter, and
-//!   takes that for its own. Then two threads wait for one pickup. So whoever ends a request by
-//!   other means than handing over wakes all that sleep as requesters, and so does a hand-off.
+//! * (i) A requester that does not run must not keep the lock from others for as long as it does
+//!   not. The waiter whose compare-and-swap clears `PICKUP` has the lock. A requester that comes
+//!   too late finds neither `HANDOFF` nor `PICKUP`, and requests again. Or it finds the request of
+//!   another waiter, and takes that for its own: then two threads wait for one pickup. So a thread
+//!   that ends a request wakes all that sleep as requesters, and so does a hand-off.
 //!
 //! # Why no sleeper is forgotten
 //!
@@ -96,7 +96,7 @@
 //! 4. *A hand-off to a requester that falls asleep.* Setting `REQUESTER_SLEEPS` and handing over
 //!    change the same byte by read-modify-writes. Either the hand-off finds the flag and unparks,
 //!    or the requester finds `PICKUP` before it parks, since the kernel compares the word. It sets
-//!    the flag only while a request stands, and whoever ends that clears the flag, too.
+//!    the flag only while a request stands, and a thread that ends the request clears the flag.
 
 mod fair;
 mod wait;

@@ -314,7 +314,7 @@ fn sleep<P: Platform>(
                 patience.or(until),
                 || state.load(Relaxed),
             );
-            if state.load(Relaxed) == PARKED && patience.is_lost::<P>(&stuck) {
+            if patience.is_lost::<P>(&stuck) {
                 break;
             }
         }

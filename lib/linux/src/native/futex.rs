@@ -36,7 +36,7 @@ mod kernel {
     const POLL_NS: u32 = 1_000_000;
 
     /// Whether threads may sleep on words. A filter of system calls may refuse one of the two
-    /// operations: without the one that wakes, a sleeper would sleep for ever. Asked at the first
+    /// operations: without the one that wakes, nothing would end a sleep. Asked at the first
     /// sleep of the process; a filter that is installed after that is not seen.
     fn may_sleep() -> bool {
         match SLEEP.load(Relaxed) {

@@ -5,17 +5,18 @@ use crate::platform::{NEVER, Platform};
 /// What the patience grows by for each thread of the process that has ever queued, in nanoseconds.
 /// It is longer than a turn lasts in a long queue, if the critical sections are short.
 const PER_THREAD_NS: u64 = 100_000;
-/// Each look comes when the wait is about twice as long as at the look before. A waiter that has
-/// never found anything wrong loses its patience at this look all the same: the lock may be taken
-/// whenever it looks, and the one at the front may still not run.
+/// From look to look it takes twice as long as before. A waiter that has never found anything wrong
+/// loses its patience at this look all the same: the lock may be taken each time that it looks, and
+/// the one at the front may still not run.
 const LOOKS: u32 = 3;
 
 /// The patience of a waiter, which begins with the wait.
 #[derive(Debug)]
 pub(in crate::raw) struct Patience {
-    /// How long the wait has lasted at the next look; [`NEVER`]: there is none.
+    /// How long it is from the look before, or from the beginning, to the next look; [`NEVER`]:
+    /// there is none.
     length: u64,
-    /// When that is.
+    /// When the next look is due.
     end: u64,
     looks: u32,
 }

@@ -69,7 +69,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// A request has ended without a pickup. That leaves the flags `before`.
     ///
     /// A waiter that was too late for its pickup may stand beside one that has made another request
-    /// since, and take that for its own. So both are woken, by whoever ends it.
+    /// since, and take that for its own. So the thread that ends it wakes both.
     fn request_ended(&self, before: u8) {
         if before & REQUESTER_SLEEPS != 0 && P::DEFECT != Defect::MutexSilentEnd {
             wake::<P>(self.key(), REQUESTER);
@@ -338,11 +338,12 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, 
         // waiter may need this CPU to come and take it, so this one sleeps for a moment. If not,
         // the next unlock hands the lock over, and a later one wakes this waiter.
         let spin = SPIN_NS.min(left);
-        let (mut patience, first) = match self.patience.take() {
+        // Only the first time: later, a look is enough.
+        let (mut patience, polled) = match self.patience.take() {
             Some(patience) => (patience, 0),
             None => (Patience::begin::<P>(), spin),
         };
-        if mutex.word.wait_until_free(first) {
+        if mutex.word.wait_until_free(polled) {
             self.timed_sleep(spin);
             // It has not come for it, and this waiter's unlock will hand the lock over.
             return match mutex.try_lock() {
@@ -355,7 +356,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, 
         let due = pickup();
         mutex.sleep(&mut self.slept, SLEEPERS, patience.or(wait.deadline));
         if patience.is_lost::<P>(|| due && pickup()) && mutex.pick_up() {
-            // Whoever handed it over may not have woken that waiter yet.
+            // The thread that handed it over may not have woken that waiter yet.
             wake::<P>(mutex.key(), REQUESTER);
             return Next::End(Some(()));
         }

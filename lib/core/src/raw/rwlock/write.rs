@@ -91,10 +91,15 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             let spin_ns = SPIN_NS.min(left(deadline, P::now));
             let done = |seen| free(seen) || !is_requested::<P>(seen);
             if !self.state.wait_for(spin_ns, done) {
-                // Others would pass a waiter whose request has been ended for as long as it sleeps.
-                self.sleep_at_front(want, deadline, is_requested::<P>);
+                self.sleep_in_turn(want, deadline);
             }
         }
+    }
+
+    /// Others would pass a waiter whose request has been ended for as long as it sleeps. So it does
+    /// not sleep without one.
+    pub(super) fn sleep_in_turn(&self, want: Want, until: u64) {
+        self.sleep_at_front(want, until, is_requested::<P>);
     }
 
     /// As long as the lock cannot be taken and `sleeps` says so.

@@ -120,6 +120,43 @@ both_layouts! {
         assert_eq!(mutex.queue.last(), 0);
     }
 
+    /// As before, and the stopped one has taken the only wake-up that an unlock sent: another
+    /// waiter sleeps on the word, and no flag says so.
+    fn going_on_in_its_place_includes_the_wake_up_that_it_owes<L>() {
+        let mutex = with::<Sound, L>(HELD, 0);
+        let front = Native::waiters().take_node().expect("a slot is free");
+        assert!(mutex.queue.join(&front, true, NEVER), "nobody else queues");
+        let (done, finished) = mpsc::channel();
+        thread::scope(|s| {
+            s.spawn(|| {
+                mutex.sleep(&mut false, SLEEPERS, NEVER);
+                done.send(()).expect("the test listens");
+            });
+            while mutex.word.flags(Relaxed) & SLEEPERS == 0 {
+                thread::yield_now();
+            }
+            thread::sleep(Duration::from_millis(30));
+            mutex.word.clear(SLEEPERS);
+            let head = mutex.queue.last();
+            let waiter = s.spawn(|| {
+                mutex.lock();
+                unlock(&mutex);
+            });
+            while mutex.queue.last() == head {
+                thread::yield_now();
+            }
+            unlock(&mutex);
+            waiter.join().expect("it got the lock");
+            let woken = finished.recv_timeout(Duration::from_secs(300));
+            // So that the test can end.
+            if woken.is_err() {
+                Native::unpark_in(mutex.key(), 1, OTHERS);
+            }
+            assert!(woken.is_ok());
+        });
+        mutex.queue.leave(&front);
+    }
+
     /// The lock was handed over to a requester that is stopped. Two waiters come, of which one
     /// stands behind the other.
     fn a_lock_is_picked_up_in_place_of_a_requester_that_does_not_run<L>() {

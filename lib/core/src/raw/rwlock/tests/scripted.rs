@@ -100,6 +100,11 @@ pub(super) fn in_a_sleep(after: u32, others: impl FnOnce() + 'static) {
     IN_A_SLEEP.set(Some((after, Box::new(others))));
 }
 
+/// Advances the clock.
+pub(super) fn pass_time(nanos: u64) {
+    NOW.set(NOW.get() + nanos);
+}
+
 /// How often the table was asked for.
 pub(super) fn looks() -> u32 {
     LOOKS.get()

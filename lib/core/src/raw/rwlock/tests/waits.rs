@@ -1,6 +1,6 @@
 //! How long waits last, on a clock of the test's own.
 
-use super::scripted::{Scripted, ScriptedLock, end, in_a_sleep, lock, sleeps, word};
+use super::scripted::{Scripted, ScriptedLock, end, in_a_sleep, lock, pass_time, sleeps, word};
 use super::*;
 
 /// The usual quantum.
@@ -67,25 +67,53 @@ fn a_reader_passes_a_front_that_does_not_come_for_a_free_lock() {
     let limit = Scripted::now() + 5 * patience;
     assert!(!lock.read_until(limit, false));
     assert_eq!(word(lock) & !READERS_SLEEP, READER | REQUEST);
+    // The lock becomes free just before the reader looks: that waiter may be on its way.
+    let begun = sleeps().len();
+    in_a_sleep(0, move || {
+        end(lock, ScriptedLock::unlock_read);
+        pass_time(2 * patience);
+    });
+    lock.read();
+    assert_eq!(
+        sleeps().len(),
+        begun + 2,
+        "it sleeps again before it passes"
+    );
+    assert_eq!(word(lock), READER);
 }
 
-/// Others would pass it for as long as it sleeps.
 #[test]
 fn a_writer_whose_request_was_ended_does_not_sleep_without_one() {
     let lock = lock::<Usual, SOUND>();
     lock.state.set(2 * READER);
     let begun = sleeps().len();
-    in_a_sleep(1, || {
-        assert_ne!(word(lock) & REQUEST, 0);
-        lock.state.clear(REQUEST);
-        in_a_sleep(0, || {
-            end(lock, ScriptedLock::unlock_read);
-            end(lock, ScriptedLock::unlock_read);
-        });
-    });
-    lock.write();
-    let last = sleeps()[begun..].last().expect("it has slept").word;
-    assert_ne!(last & REQUEST, 0);
+    lock.sleep_in_turn(Want::Write, NEVER);
+    assert_eq!(sleeps().len(), begun);
+    lock.state.set(REQUEST);
+    lock.sleep_in_turn(Want::Write, Scripted::now() + MICRO);
+    assert_eq!(sleeps().len(), begun + 1);
+}
+
+/// It finds the lock taken each time that it looks, which does not mean that the front runs.
+#[test]
+fn a_writer_leaves_at_its_last_look_although_the_lock_is_held() {
+    let lock = lock::<Usual, SOUND>();
+    let front = Sabotaged::<Scripted, SOUND>::waiters().take_node();
+    let front = front.expect("a slot is free");
+    assert!(lock.writers.join(&front, true, NEVER), "nobody else queues");
+    lock.state.set(2 * READER);
+    let (begun, start) = (sleeps().len(), Scripted::now());
+    assert!(!lock.write_until(start + 100 * Scripted::patience()));
+    let asked = sleeps()[begun..]
+        .iter()
+        .find(|sleep| sleep.word & REQUEST != 0)
+        .map(|s| s.at);
+    let asked = asked.expect("it asked to go next") - start;
+    assert!(
+        asked > 7 * Scripted::patience(),
+        "{asked}: the holders may have been at work"
+    );
+    lock.writers.leave(&front);
 }
 
 #[test]
