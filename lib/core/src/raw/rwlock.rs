@@ -17,59 +17,57 @@
 //!
 //! # Transitions
 //!
-//! `state` is (flags, count); `f` = any other flags; letters refer to the notes below. `W` is
-//! `WRITER`, `U` is `UPGRADABLE`. A *free* word has neither, and the count 0.
+//! Of a lock that is not biased; the table of the module `bias` has those that set, heed and end
+//! the bias. `state` is (flags, count); `F` = any other flags; small letters refer to the notes
+//! below. `W` is `WRITER`, `U` is `UPGRADABLE`. A *free* word has neither, and the count 0. All are
+//! compare-and-swaps, but for those that say otherwise.
 //!
-//! | who | from | to | how |
+//! | who | from | to | then |
 //! | --- | --- | --- | --- |
-//! | reader enters | (f, n), no `W`, `REQUEST`, `UPGRADING` | (f, n + 1) | compare-and-swap (a) |
-//! | ... after a look that found such a word | (f, n) | (f, n + 1) | fetch-and-add (g) |
-//! | ... and sets the bias | (f, n), likewise | (f + BIASED, n + 1) | compare-and-swap |
-//! | ... passing writers | (f, n), no `W` or `REVOKING` | (f, n + 1) | compare-and-swap |
-//! | reader leaves | (f, n + 1) | (f, n) | fetch-and-add, then unpark (b) |
-//! | ... in place of another one (h) | (f, -1) | (f, 0) | compare-and-swap, then an entry goes |
-//! | reader waits for a writer | (f + W, n) | (f + W, n + 1) | compare-and-swap: *registers* (c) |
-//! | ... and gives up | (f + W, n + 1) | (f + W, n) | compare-and-swap |
-//! | reader is announced | (f + BIASED, n) | the same | its entry, then a look |
-//! | writer enters | free | (f + W, 0) | compare-and-swap |
-//! | ... a biased lock | (f + BIASED, 0) | (f + W + REVOKING, 0) | compare-and-swap (d) |
-//! | ... once none is announced | (f + W + REVOKING, 0) | (f + W, 0) | compare-and-swap |
-//! | ... or gives up before | (f + W + REVOKING, n) | (f + BIASED, n) | compare-and-swap |
-//! | writer leaves | (f + W, n) | (f, n) | compare-and-swap, unpark all readers (e) |
-//! | ... as a reader | (f + W, n) | (f, n + 1) | the same |
-//! | front falls asleep | (f, n), not free | (f + FRONT_SLEEPS, n) | compare-and-swap, park |
-//! | front asks to go next | (f, n) | (f + REQUEST, n) | compare-and-swap |
-//! | ... and enters | free + REQUEST | (f + W, 0) | compare-and-swap, unpark readers (f) |
-//! | ... or gives up | (f + REQUEST, n) | (f, n) | compare-and-swap, unpark readers |
-//! | upgradable reader enters | (f, n), no `W`, `U`, not full (i) | (f + U, n) | compare-and-swap |
-//! | ... becomes a writer | (f + U, 0) | (f + W, 0) | compare-and-swap |
-//! | ... is to, but n > 0 | (f + U, n) | (f + U + UPGRADING, n) | fetch-or, wait for n = 0 |
+//! | reader enters | (F, n), no `W`, `REQUEST`, `UPGRADING` (a) | (F, n + 1) | (b) |
+//! | ... passing writers | (F, n), no `W` | (F, n + 1) | (b) |
+//! | ... registers with a writer | (F + W, n) | (F + W, n + 1) | waits (c) |
+//! | ... and gives up | (F + W, n + 1) | (F + W, n) | |
+//! | ... falls asleep | (F, n), cannot enter | (F + READERS_SLEEP, n) | parks |
+//! | reader leaves | (F, n + 1) | (F, n), by fetch-and-add | the last one unparks (d) |
+//! | ... seeing `W` or `WATCHED` | (F, n + 1) | (F, n), without `WATCHED` | the same |
+//! | writer enters | free, no `REQUEST` | (F + W, 0) | |
+//! | writer leaves | (F + W, n) | (F, n), no sleepers, no `WATCHED` | unparks (e) |
+//! | ... as a reader | (F + W, n) | (F, n + 1), likewise | the same |
+//! | ... as an upgradable reader | (F + W, n) | (F + U, n), likewise | the same |
+//! | upgradable reader enters | (F, n), no `W`, `U`, `REQUEST` (a) | (F + U, n) | |
+//! | ... leaves | (F + U, n) | (F, n), no `WATCHED` | unparks the front |
+//! | ... as a reader | (F + U, n) | (F, n + 1), likewise | the same |
+//! | ... becomes a writer | (F + U, 0) | (F + W, 0) | unparks readers |
+//! | ... is to, but n > 0 | (F + U, n) | (F + U + UPGRADING, n) | waits for n = 0 |
+//! | ... and gives up | (F + U + UPGRADING, n) | (F + U, n), by fetch-and | unparks readers |
+//! | front falls asleep | (F, n), cannot enter | (F + FRONT_SLEEPS, n) | parks |
+//! | front begins a watch | (F, n) | (F + WATCHED, n), by fetch-or | |
+//! | front asks to go next | (F, n) | (F + REQUEST, n) | |
+//! | ... and enters | as without `REQUEST` | the same, without `REQUEST` | unparks readers (f) |
+//! | ... or gives up | (F + REQUEST, n) | (F, n) | unparks readers and fronts |
+//! | ... or does not come | free + REQUEST | (F, 0), by a reader (g) | the same |
+//! | holder leaves fairly | with `FRONT_SLEEPS` | as above, + REQUEST | |
 //!
 //! Notes:
 //!
-//! * (a) Who enters a free lock clears `FRONT_SLEEPS`: see (b). One that enters by (g) may leave
-//!   it, and then the last reader sends a wake-up too many.
-//! * (b) The last one unparks the upgrading reader, or the front. It does not clear the flag, since
-//!   the lock may be gone. The flag on a free lock means that a wake-up has been sent.
-//! * (c) It holds the lock from the moment in which `W` goes. The next writer may find the count 0
-//!   before this reader has run: where another thread has released an announced reader by the
-//!   count, an entry stands for this one. That writer has `REVOKING` set until this reader has
-//!   left, and nobody registers for a writer with `REVOKING`. So a registered reader that sees it
-//!   holds the lock, and must not wait.
-//! * (d) The writer then looks at the lock's entries in the table, and waits until all are empty.
-//!   A thread that already reads may pass it meanwhile, and is counted.
-//! * (e) Unparks the front instead, if no reader is registered. Clears the flags in the same step.
+//! * (a) Nor is the lock full. A writer and an upgradable reader may become a counted one without a
+//!   look, so while one of them holds the lock a place is kept for it. A full lock registers
+//!   nobody, either.
+//! * (b) Who enters a free lock clears `FRONT_SLEEPS`: see (d). On slow paths a reader that has
+//!   found such a word enters, passes or registers by a fetch-and-add, since among many readers a
+//!   compare-and-swap would fail. The word before tells whether it holds the lock, or has
+//!   registered since a writer has come. It may enter although a waiter has just asked to go next:
+//!   that waits for all that are counted. Each reader does that once at most, since it looks
+//!   before. It may leave `FRONT_SLEEPS`, and then the last reader sends a wake-up too many.
+//! * (c) It holds the lock from the moment in which `W` goes.
+//! * (d) The upgrading reader, or the front. It does not clear the flag, since the lock may be
+//!   gone. The flag on a free lock means that a wake-up has been sent.
+//! * (e) The front, unless it stays as an upgradable reader; and the readers, unless none is
+//!   registered and another waiter goes next.
 //! * (f) They could not register before, and now they can.
-//! * (g) Where a compare-and-swap has failed: among many readers it would fail again. The word
-//!   before tells whether the reader holds the lock, or has registered since a writer has come. It
-//!   may enter although a waiter has just asked to go next, or a writer has just begun to wait for
-//!   announced readers: both wait for all that are counted. Each reader does that once at most,
-//!   since it looks before.
-//! * (h) It has looked at flags that changed before its fetch-and-add. It is announced by now, as
-//!   others have left in place of each other. Below zero no writer enters, so the count can be
-//!   taken back. Another reader may enter meanwhile and so take it; then nothing is left to do.
-//! * (i) Nobody enters or registers in a full lock. A writer and an upgradable reader may become a
-//!   counted one without a look, so while one of them holds the lock a place is kept for it.
+//! * (g) After its patience: the waiter at the front may not run. When it does, it finds that its
+//!   request has gone, and asks again.
 //!
 //! # Why neither side starves
 //!
@@ -86,33 +84,11 @@
 //!    `Quantum::FAIR` that is usual.
 //! 3. *Writers* are first in, first out, apart from those that barge before the front's request.
 //!
-//! # Why no reader is unseen
-//!
-//! A reader writes its entry and then looks at the word. A writer takes the lock, which ends the
-//! bias, and then looks at the entries. Both are sequentially consistent: the reader sees that the
-//! bias is over and takes its entry back, or the writer sees the entry and waits.
-//!
-//! Only a reader that enters sets the bias, in the same step: no writer holds the lock. A writer
-//! that gives up while readers are announced sets it again, in the step in which it leaves. So
-//! while a reader is announced, `BIASED` or `WRITER` is set.
-//!
-//! Readers of one lock are alike. A reader that leaves empties its thread's entry if that names the
-//! lock, else subtracts one from the count, else empties any entry that names the lock. There
-//! remain as many entries and counts as readers: those that hold the lock, that are registered, and
-//! that have announced themselves too late and will step back. So one that leaves finds something
-//! to end as soon as the others stand still for one look at the count and at the entries. After a
-//! thousand looks it gives up: somebody has released once too often. That release has done nothing
-//! then, unless it has ended another reader.
-//!
-//! Code without a table, on a lock that others have made biased, cannot see their readers. It takes
-//! the lock for reading, and counts that. For writing it waits until the bias is over, with a time
-//! limit, and otherwise ends the process: [`Platform::on_foreign_readers`].
-//!
 //! # Memory
 //!
 //! Each release changes `state` or an entry once, and then only uses the address. So the lock may
 //! be freed by a thread that has taken it for writing. There is one exception: a reader that leaves
-//! in place of another one (h) looks at `state` a second time. That takes a guard that another
+//! in place of another one looks at `state` a second time. That takes a guard that another
 //! thread has released, and a preemption between the look at the flags and the fetch-and-add.
 //!
 //! # Fork

@@ -1,6 +1,70 @@
 //! The read-biased state: readers announce themselves in a table, and write no shared line.
 //!
-//! Source: BRAVO (Dice and Kogan, USENIX ATC 2019).
+//! Source: BRAVO (Dice and Kogan, USENIX ATC 2019), which wraps a lock of any kind. Here bias and
+//! lock share the word. So a look at one word tells a reader whether to announce or to count
+//! itself, and a writer takes a lock that is not biased by one compare-and-swap.
+//!
+//! # Transitions
+//!
+//! In the notation of the [table of the lock](super#transitions). All other transitions leave
+//! `BIASED` and `REVOKING` as they are. A reader of a biased lock that finds its entry in use, or
+//! has no row in the table, enters by its count as there.
+//!
+//! | who | from | to | how |
+//! | --- | --- | --- | --- |
+//! | reader enters and sets the bias (a) | (F, n) | (F + BIASED, n + 1) | compare-and-swap |
+//! | reader is announced | (F + BIASED, n) (b) | the same | its entry, then a look |
+//! | ... or is too late | any other | the same | ends a reader (c), then its slow path |
+//! | reader leaves that is announced | any | the same | ends a reader (c) |
+//! | writer or front enters | (F + BIASED, 0) | (F + W + REVOKING, 0) | compare-and-swap (d) |
+//! | upgradable reader becomes a writer | (F + U + BIASED, 0) | (F + W + REVOKING, 0) | the same |
+//! | ... once none is announced | (F + W + REVOKING, 0) | (F + W, 0) | compare-and-swap |
+//! | ... a writer gives up before | (F + W + REVOKING, n) | (F + BIASED, n) | compare-and-swap |
+//! | ... an upgraded one does | (F + W + REVOKING, n) | (F + U + BIASED, n) | the same |
+//! | reader passes a revoking writer | (F + W + REVOKING, n) | the same, n + 1 | as in (d) |
+//! | reader leaves for another (e) | (F, -k) | (F, 1 - k) | its entry goes afterwards |
+//!
+//! Notes:
+//!
+//! * (a) If a reader might [enter](super#transitions), no waiter sleeps at the front, a place is
+//!   left, and the time is over for which the last revocation has forbidden the bias.
+//! * (b) Without `REQUEST` and `UPGRADING`.
+//! * (c) Its thread's entry, or if another reader has emptied that one: one of the count, or any
+//!   entry of the lock.
+//! * (d) The writer then looks at the lock's entries in the table, and waits until all are empty. A
+//!   thread that already reads may pass it meanwhile, and is counted. A reader may have registered
+//!   with the writer before; if another thread has released an announced reader by the count, an
+//!   entry stands for the registered one, which holds the lock since that writer has gone. The next
+//!   writer finds the count 0 and has `REVOKING` until that reader has left, and nobody registers
+//!   for a writer with `REVOKING`. So a registered reader that sees the flag holds the lock, and
+//!   must not wait.
+//! * (e) A reader looks at the flags before it subtracts itself from the count. If the bias was set
+//!   in between and others have left in its place, the count goes below zero, and this reader is
+//!   announced. Below zero no writer enters, so the subtraction can be taken back, and the entry
+//!   emptied instead. Another reader may enter meanwhile and so take it; then nothing is left to
+//!   do. Who brings the count back to 0 wakes those that the wrong count has misled.
+//!
+//! # Why no reader is unseen
+//!
+//! A reader writes its entry and then looks at the word. A writer takes the lock, which ends the
+//! bias, and then looks at the entries. Both are sequentially consistent: the reader sees that the
+//! bias is over and takes its entry back, or the writer sees the entry and waits.
+//!
+//! A reader that enters sets the bias, in the same step: no writer holds the lock. A writer
+//! that gives up while readers are announced sets it again, in the step in which it leaves. So
+//! while a reader is announced, `BIASED` or `WRITER` is set.
+//!
+//! Readers of one lock are alike. A reader that leaves empties its thread's entry if that names the
+//! lock, else subtracts one from the count, else empties any entry that names the lock. There
+//! remain as many entries and counts as readers: those that hold the lock, that are registered, and
+//! that have announced themselves too late and will step back. So one that leaves finds something
+//! to end as soon as the others stand still for one look at the count and at the entries. After a
+//! thousand looks it gives up: somebody has released once too often. That release has done nothing
+//! then, unless it has ended another reader.
+//!
+//! Code without a table, on a lock that others have made biased, cannot see their readers. It takes
+//! the lock for reading, and counts that. For writing it waits until the bias is over, with a time
+//! limit, and otherwise ends the process: [`Platform::on_foreign_readers`].
 
 use super::*;
 use crate::raw::contend::constants::SPIN_NS;
