@@ -6,10 +6,11 @@ A quote is marked by a comment behind the paragraph or table that has it:
     <!-- quoted from docs/results/published/reproduced.json:
          1.02 = cna-locktorture : 4 : speedup : simulated -->
 
-The number has to stand in that paragraph, and to be what the file has there, rounded to as many
-digits. Keys of docs/results/published/reproduced.json: table, row, column, and `published`,
-`simulated` or `error_pct`; or a table, or `all`, and `met` or `targets`. Keys of the other files
-in docs/results: the run, the workload, the number of threads, the lock, and the names of fields.
+One comment for each file. The number has to stand in that paragraph, and to be what the file has
+there, rounded to as many digits. Keys of docs/results/published/reproduced.json: table, row,
+column, and `published`, `simulated` or `error_pct`; or a table, or `all`, and `met` or `targets`.
+Keys of the other files in docs/results: the run, the workload, the number of threads, the lock,
+and the names of fields.
 """
 
 import json
@@ -46,7 +47,8 @@ def wrong(path, text):
     """What is wrong with the quotes of a document, and how many there are."""
     errors, quotes = [], 0
     for mark in MARK.finditer(text):
-        before = text[: mark.start()].rstrip().split("\n\n")[-1]
+        # Marks of several files may follow each other.
+        before = MARK.sub("", text[: mark.start()]).rstrip().split("\n\n")[-1]
         body = " ".join(mark[2].split())
         found = QUOTE.findall(body)
         if not found:
