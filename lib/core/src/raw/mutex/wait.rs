@@ -109,7 +109,8 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             self.word.set(flag, SeqCst);
         } else {
             // A request that has ended ends no sleep. So the flag comes and goes with the request.
-            let marked = |flags| is_requested::<P>(flags).then_some(flags | flag);
+            let stands = |flags| is_requested::<P>(flags) || P::DEFECT == Defect::MutexLostWakeup;
+            let marked = |flags| stands(flags).then_some(flags | flag);
             if self.word.fetch_update(SeqCst, marked).is_err() {
                 return;
             }
