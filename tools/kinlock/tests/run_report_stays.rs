@@ -255,6 +255,25 @@ fn a_full_file_system_is_a_line_in_the_report() {
     }
 }
 
+/// Memory ends in the middle of anything: of a thread's tallies, of a lock, of a path.
+#[test]
+fn a_full_file_system_ends_no_process() {
+    let place = Place::new();
+    for size in ["8m", "16m", "24m"] {
+        let command = place.command(&["crowded", "80"]);
+        let Some(mut command) = in_memory_of(size, &command) else {
+            return;
+        };
+        let output = command.output().unwrap();
+        assert_eq!(text(&output.stdout), "over\n", "{size}: {output:?}");
+        assert!(output.status.success(), "{size}: {output:?}");
+        // All children are there, or the report says how many are not.
+        let report = place.json();
+        let processes = list(&report["processes"]).len() as u64;
+        assert_eq!(processes + report["without_table"].as_u64().unwrap(), 80);
+    }
+}
+
 #[test]
 fn a_limit_on_file_sizes_is_a_line_in_the_report() {
     let place = Place::new();

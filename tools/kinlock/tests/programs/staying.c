@@ -27,6 +27,48 @@ static void *take_many(void *times)
     return NULL;
 }
 
+static pthread_mutex_t many[100];
+
+static void *take_each(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 100; i++) {
+        pthread_mutex_lock(many + i);
+        if (i == 0)
+            usleep(100);
+        pthread_mutex_unlock(many + i);
+    }
+    return NULL;
+}
+
+/* Children that need much memory for their tables, all at the same time. Says how each one that did
+   not end by itself has ended. */
+static void crowded(int processes)
+{
+    int ends[2], status;
+    char byte;
+    pthread_t threads[10];
+    if (pipe(ends) != 0)
+        abort();
+    for (int i = 0; i < processes; i++)
+        if (fork() == 0) {
+            close(ends[1]);
+            for (int t = 0; t < 10; t++)
+                if (pthread_create(threads + t, NULL, take_each, NULL) != 0)
+                    abort();
+            for (int t = 0; t < 10; t++)
+                pthread_join(threads[t], NULL);
+            /* Its table stays until the others have theirs. */
+            _exit(read(ends[0], &byte, 1) != 0);
+        }
+    close(ends[0]);
+    sleep(1);
+    close(ends[1]);
+    while (wait(&status) > 0)
+        if (status != 0)
+            printf("status %#x\n", status);
+}
+
 /* The first lock of the process is taken by all of them at about the same time. */
 static void together(int threads)
 {
@@ -146,6 +188,8 @@ int main(int count, char **words)
     int n = count > 2 ? atoi(words[2]) : 0;
     if (strcmp(mode, "together") == 0)
         together(n);
+    if (strcmp(mode, "crowded") == 0)
+        crowded(n), puts("over");
     if (strcmp(mode, "at-once") == 0)
         children(n, 1), puts("over");
     if (strcmp(mode, "in-turn") == 0) {

@@ -115,7 +115,7 @@ impl<'a, K: Fn(usize) -> &'a AtomicU64, P: Fn(usize) -> bool> Array<'a, K, P> {
             if !provide(table, place) {
                 return None;
             }
-            let at = self.new_entry(key).or_else(|| self.any_freed(key))?;
+            let at = self.new_entry(key).or_else(|| self.any_freed(table, key))?;
             fill(at);
             let taken = place.compare_exchange(seen, at as u32 + 1, Release, Relaxed);
             if taken.is_ok() {
@@ -152,14 +152,16 @@ impl<'a, K: Fn(usize) -> &'a AtomicU64, P: Fn(usize) -> bool> Array<'a, K, P> {
     }
 
     /// An entry that has become free, anywhere in the array.
-    fn any_freed(&self, key: u64) -> Option<usize> {
+    fn any_freed(&self, table: &Table, key: u64) -> Option<usize> {
         if self.freed.load(Relaxed) == 0 {
             return None;
         }
         let used = (self.used.load(Relaxed) as usize).min(self.size);
         let first = (self.hash_of)(key) as usize;
         let all = (0..used).map(|step| (first + step) % used);
-        let mut free = all.filter(|&at| (self.key_at)(at).load(Relaxed) == FREED);
+        // An entry that got no memory counts as used if two threads have asked at the same time.
+        let is_freed = |key: &AtomicU64| is_present(table, key) && key.load(Relaxed) == FREED;
+        let mut free = all.filter(|&at| is_freed((self.key_at)(at)));
         free.find(|&at| self.takes_freed(at, key))
     }
 

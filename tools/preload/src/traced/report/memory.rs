@@ -103,10 +103,20 @@ pub(super) fn is_page_present(header: &Header, page: usize) -> bool {
     header.present[page / 64].load(Relaxed) & 1 << (page % 64) != 0
 }
 
-/// Whether the first byte of a part of the table may be touched. If not, the part counts as zeros.
+/// Whether a part of the table may be touched. If not, the part counts as zeros.
+///
+/// Its pages may have been asked for one by one, and its first page may be there for the sake of
+/// the part before it.
 #[inline]
 pub(super) fn is_present<T>(table: &Table, part: &T) -> bool {
-    is_page_present(&table.header, page_of(table, ptr::from_ref(part).addr()))
+    let begin = ptr::from_ref(part).addr();
+    let first = page_of(table, begin);
+    // What is no larger than its alignment lies on one page.
+    let last = match size_of::<T>() <= align_of::<T>() {
+        true => first,
+        false => page_of(table, begin + size_of::<T>() - 1),
+    };
+    (first..=last).all(|page| is_page_present(&table.header, page))
 }
 
 /// The number of refusals after which the kernel is not asked for memory any more.

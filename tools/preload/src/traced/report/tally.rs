@@ -209,6 +209,10 @@ pub(super) fn of_holder<'a>(
     marks: Marks<'_>,
 ) -> Option<(&'a Owner, &'a Tally)> {
     let (serial, last) = (marks.serial.load(Relaxed), marks.last.load(Relaxed));
+    // A thread for which there was no room has noted nothing.
+    if last == 0 {
+        return None;
+    }
     let owner = match last == token() {
         true => own()?,
         false => {
