@@ -11,8 +11,9 @@ children=${1:-999}
 functions=${2:-600000}
 threads=10
 locks=100
-# What containers have is 64 MiB. A thousand processes with a table each need more.
-shm=256m
+# A thousand tables, all at the same time, take half a MiB each. With less memory than that (64 MiB
+# in most containers) the report says how many processes it lacks.
+shm=1g
 
 command -v gcc >/dev/null || { echo "gcc is missing; see ci/install.sh" >&2; exit 1; }
 cargo build --release --quiet
@@ -114,10 +115,10 @@ mount -t tmpfs -o size="$SHM" tmpfs /dev/shm
     done
 ) &
 watcher=$!
+trap 'kill "$watcher"' EXIT
 END_FILE="$WORK/end" "$KINLOCK" run --report --json "$WORK/report.json" -- \
     "$WORK/tree" "$CHILDREN" 2>"$WORK/report.txt"
 date +%s.%N >"$WORK/reported"
-kill "$watcher"
 find /dev/shm -mindepth 1 >"$WORK/left"
 S
 SHM=$shm WORK=$work KINLOCK=$kinlock CHILDREN=$children \
