@@ -35,7 +35,8 @@ fn places_of_thread(table: &Table, token: u32) -> impl Iterator<Item = &Thread> 
 
 /// The entry of a thread, if it has one.
 pub(super) fn thread_of(table: &Table, token: u32) -> Option<&Thread> {
-    let mut places = places_of_thread(table, token).take_while(|thread| is_present(table, *thread));
+    // One that got no memory is passed over: the thread has taken the next one then.
+    let mut places = places_of_thread(table, token).filter(|thread| is_present(table, *thread));
     places.find(|thread| thread.token.load(Relaxed) == token)
 }
 
