@@ -16,6 +16,7 @@ locks=100
 shm=1g
 
 command -v gcc >/dev/null || { echo "gcc is missing; see ci/install.sh" >&2; exit 1; }
+unshare -m true || { echo "a mount needs root, or the right to unshare" >&2; exit 1; }
 cargo build --release --quiet
 kinlock=$(realpath "${CARGO_TARGET_DIR:-target}/release/kinlock")
 work=$(mktemp -d)

@@ -45,10 +45,10 @@ static void *take_each(void *unused)
    not end by itself has ended. */
 static void crowded(int processes)
 {
-    int ends[2], status;
+    int ready[2], ends[2], status;
     char byte;
     pthread_t threads[10];
-    if (pipe(ends) != 0)
+    if (pipe(ready) != 0 || pipe(ends) != 0)
         abort();
     for (int i = 0; i < processes; i++)
         if (fork() == 0) {
@@ -58,11 +58,13 @@ static void crowded(int processes)
                     abort();
             for (int t = 0; t < 10; t++)
                 pthread_join(threads[t], NULL);
-            /* Its table stays until the others have theirs. */
+            /* Its table stays until the others have theirs, or have ended. */
+            close(ready[1]);
             _exit(read(ends[0], &byte, 1) != 0);
         }
-    close(ends[0]);
-    sleep(1);
+    close(ready[1]);
+    if (read(ready[0], &byte, 1) != 0)
+        abort();
     close(ends[1]);
     while (wait(&status) > 0)
         if (status != 0)

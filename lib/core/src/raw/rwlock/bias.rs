@@ -59,8 +59,8 @@
 //! remain as many entries and counts as readers: those that hold the lock, that are registered, and
 //! that have announced themselves too late and will step back. So one that leaves finds something
 //! to end as soon as the others stand still for one look at the count and at the entries. After a
-//! thousand looks it gives up: somebody has released once too often. That release has done nothing
-//! then, unless it has ended another reader.
+//! thousand looks it gives up: there was one release too many. That release has done nothing then,
+//! unless it has ended another reader.
 //!
 //! Code without a table, on a lock that others have made biased, cannot see their readers. It takes
 //! the lock for reading, and counts that. For writing it waits until the bias is over, with a time
