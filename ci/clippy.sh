@@ -12,5 +12,7 @@ cargo clippy --manifest-path $facade --all-targets --features deadlock_detection
 cargo clippy --manifest-path lib/parking-lot-core/Cargo.toml --all-targets \
     --features deadlock_detection -- -D warnings
 cargo clippy -p kinlock --all-targets --features deadlock_detection,arc_lock -- -D warnings
+cargo clippy -p kinlock -p kinlock-recorder --features kinlock/report --all-targets -- -D warnings
+cargo clippy -p kinlock --features report,deadlock_detection -- -D warnings
 RUSTFLAGS="--cfg loom" cargo clippy -p kinlock-core -p kinlock-ids -p kinlock-invalidation \
     --target-dir target/loom --tests -- -D warnings

@@ -5,6 +5,7 @@ libraries=(-p kinlock-core -p kinlock-linux -p kinlock -p kinlock-ids -p kinlock
 cargo check -p kinlock --no-default-features --target x86_64-unknown-none
 cargo check "${libraries[@]}" --target aarch64-unknown-linux-gnu
 cargo check -p kinlock --target aarch64-unknown-linux-gnu --no-default-features
+cargo check -p kinlock --target aarch64-unknown-linux-gnu --features report
 # Guards that are sent, which the usual tests cannot do.
 cargo test -p kinlock --features send_guard,arc_lock --test legal_uses
 # Restartable sequences are assembled only where they are used, as the unit tests do. No kernel
@@ -25,7 +26,7 @@ fi
 cargo build --release -p kinlock-core --example bare_metal --target x86_64-unknown-none
 msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 if rustup toolchain list | grep -q "^$msrv"; then
-    cargo "+$msrv" check "${libraries[@]}" --target-dir target/msrv
+    cargo "+$msrv" check "${libraries[@]}" --features kinlock/report --target-dir target/msrv
 else
     echo "!!!! Rust $msrv is not installed: the minimum version was NOT checked" >&2
 fi

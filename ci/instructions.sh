@@ -9,6 +9,8 @@ set -euo pipefail
 
 declare -A limit=([kinlock-spin]=18 [kinlock-mutex]=13 [kinlock-mutex-joined]=16
     [kinlock-rwlock-read]=26 [kinlock-rwlock-write]=8 [kinlock-rwlock-biased]=38)
+# With the feature `report`, whose two tests and the calls behind them need registers.
+declare -A reporting=([kinlock-mutex]=19 [kinlock-rwlock-read]=33 [kinlock-rwlock-write]=15)
 
 if [ "$(uname -m)" != x86_64 ]; then
     echo "!!!! the limits are for x86_64: instructions were NOT counted on $(uname -m)" >&2
@@ -39,19 +41,26 @@ per_turn() {
 
 empty=$(per_turn none)
 failed=0
-for lock in kinlock-spin kinlock-mutex kinlock-mutex-joined \
-    kinlock-rwlock-read kinlock-rwlock-write kinlock-rwlock-biased std-mutex; do
-    found=$((($(per_turn "$lock") - empty + 50) / 100))
-    allowed=${limit[$lock]:-}
-    printf '%-20s %3d instructions per lock and unlock%s\n' "$lock" "$found" \
-        "${allowed:+, limit $allowed}"
-    [ -n "$allowed" ] || continue
-    if [ "$found" -gt "$allowed" ]; then
-        echo "$lock: more instructions than the $allowed stated in $0" >&2
+# check LOCK LIMIT NOTE: an empty limit only prints.
+check() {
+    local found
+    found=$((($(per_turn "$1") - empty + 50) / 100))
+    printf '%-20s %3d instructions per lock and unlock%s%s\n' "$1" "$found" "${2:+, limit $2}" "$3"
+    [ -n "$2" ] || return 0
+    if [ "$found" -gt "$2" ]; then
+        echo "$1: more instructions than the $2 stated in $0" >&2
         failed=1
-    elif [ "$found" -lt "$allowed" ]; then
-        echo "$lock: fewer instructions: lower the limit in $0, which says $allowed" >&2
+    elif [ "$found" -lt "$2" ]; then
+        echo "$1: fewer instructions: lower the limit in $0, which says $2" >&2
         failed=1
     fi
+}
+for lock in kinlock-spin kinlock-mutex kinlock-mutex-joined \
+    kinlock-rwlock-read kinlock-rwlock-write kinlock-rwlock-biased std-mutex; do
+    check "$lock" "${limit[$lock]:-}" ""
+done
+cargo build --release --quiet -p kinlock --example uncontended --features report
+for lock in kinlock-mutex kinlock-rwlock-read kinlock-rwlock-write; do
+    check "$lock" "${reporting[$lock]}" ", with the feature report while nobody listens"
 done
 exit $failed

@@ -5,7 +5,7 @@
 # is uploaded.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-public=(kinlock-core kinlock-linux kinlock kinlock-ids kinlock-invalidation)
+public=(kinlock-core kinlock-linux kinlock-report kinlock-recorder kinlock kinlock-ids kinlock-invalidation)
 
 cargo metadata --format-version 1 --no-deps --locked | python3 -c '
 import json, sys

@@ -85,6 +85,7 @@
 //!    so no code of this thread reaches the data through it.
 
 use crate::mutex::MutexGuard;
+use crate::report::{Place, here};
 use kinlock_core::platform::{NEVER, Parked, Platform};
 use kinlock_core::raw::condvar::{Partner, QueuedCondvar};
 use kinlock_linux::Native;
@@ -173,13 +174,15 @@ impl Condvar {
     ///
     /// With `debug_assertions`, this and every other function that waits panics if it notices that
     /// another thread waits here with another mutex. The guard stays valid.
+    #[cfg_attr(feature = "report", track_caller)]
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
-        self.wait_by(guard, || Some(NEVER));
+        self.wait_by(guard, || Some(NEVER), here());
     }
 
     /// Waits while `condition` returns `true`. Evaluates it first, and after each wake-up.
     ///
     /// If `condition` panics, the thread still holds the mutex.
+    #[cfg_attr(feature = "report", track_caller)]
     pub fn wait_while<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -200,15 +203,17 @@ impl Condvar {
     /// let mut guard = mutex.lock();
     /// assert!(condvar.wait_for(&mut guard, Duration::ZERO).timed_out());
     /// ```
+    #[cfg_attr(feature = "report", track_caller)]
     pub fn wait_for<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
         timeout: Duration,
     ) -> WaitTimeoutResult {
-        self.wait_by(guard, until(timeout))
+        self.wait_by(guard, until(timeout), here())
     }
 
     /// As [`wait`](Self::wait), until `deadline` at the latest.
+    #[cfg_attr(feature = "report", track_caller)]
     pub fn wait_until<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -221,28 +226,33 @@ impl Condvar {
     ///
     /// That clock may be set during the wait, and the kernel then looks at the limit again. A jump
     /// forward past `deadline` ends the wait, a jump backward prolongs it.
+    #[cfg_attr(feature = "report", track_caller)]
     pub fn wait_until_system<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
         deadline: SystemTime,
     ) -> WaitTimeoutResult {
-        self.wait_by_clock(guard, until_system(deadline), since_1970(deadline))
+        let end = since_1970(deadline);
+        self.wait_by_clock(guard, until_system(deadline), end, here())
     }
 
     /// Waits while `condition` returns `true`, for at most `timeout` in total.
     ///
     /// After a timeout `condition` is not evaluated again: it may have become `false` just then.
+    #[cfg_attr(feature = "report", track_caller)]
     pub fn wait_while_for<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
         condition: impl FnMut(&mut T) -> bool,
         timeout: Duration,
     ) -> WaitTimeoutResult {
-        let mut until = until(timeout);
-        wait_while(guard, condition, |guard| self.wait_by(guard, &mut until))
+        let (mut until, place) = (until(timeout), here());
+        let wait = |guard: &mut MutexGuard<'_, T>| self.wait_by(guard, &mut until, place);
+        wait_while(guard, condition, wait)
     }
 
     /// As [`wait_while_for`](Self::wait_while_for), until `deadline` at the latest.
+    #[cfg_attr(feature = "report", track_caller)]
     pub fn wait_while_until<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -255,28 +265,39 @@ impl Condvar {
 
     /// As [`wait_while_for`](Self::wait_while_for), until the time of day is `deadline` or later;
     /// see [`wait_until_system`](Self::wait_until_system).
+    #[cfg_attr(feature = "report", track_caller)]
     pub fn wait_while_until_system<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
         condition: impl FnMut(&mut T) -> bool,
         deadline: SystemTime,
     ) -> WaitTimeoutResult {
-        wait_while(guard, condition, |guard| {
-            self.wait_until_system(guard, deadline)
-        })
+        let (end, place) = (since_1970(deadline), here());
+        let wait = |guard: &mut MutexGuard<'_, T>| {
+            self.wait_by_clock(guard, until_system(deadline), end, place)
+        };
+        wait_while(guard, condition, wait)
     }
 
     fn wait_by<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
         until: impl FnMut() -> Option<u64>,
+        place: Place,
     ) -> WaitTimeoutResult {
         // SAFETY: invariant 2: only the wait below uses the raw mutex.
-        let mutex = unsafe { &MutexGuard::mutex(guard).raw().0 };
+        let raw = unsafe { MutexGuard::mutex(guard).raw() };
+        let mutex = &raw.0;
         #[cfg(feature = "deadlock_detection")]
         let mutex = &crate::deadlock::Noted(mutex);
+        #[cfg(feature = "report")]
+        let mutex = &crate::report::Reporting::new(mutex, raw, self, place);
+        #[cfg(not(feature = "report"))]
+        let Place = place;
         // SAFETY: invariants 1 and 2.
         let notified = unsafe { self.0.wait_by(mutex, until) };
+        #[cfg(feature = "report")]
+        mutex.ended(notified);
         WaitTimeoutResult(!notified)
     }
 
@@ -287,14 +308,22 @@ impl Condvar {
         guard: &mut MutexGuard<'_, T>,
         until: impl FnMut() -> Option<u64>,
         end: u64,
+        place: Place,
     ) -> WaitTimeoutResult {
         // SAFETY: invariant 2: only the wait below uses the raw mutex.
-        let mutex = unsafe { &MutexGuard::mutex(guard).raw().0 };
+        let raw = unsafe { MutexGuard::mutex(guard).raw() };
+        let mutex = &raw.0;
         #[cfg(feature = "deadlock_detection")]
         let mutex = &crate::deadlock::Noted(mutex);
-        let mutex = ByTimeOfDay { mutex, end };
+        #[cfg(feature = "report")]
+        let mutex = &crate::report::Reporting::new(mutex, raw, self, place);
+        #[cfg(not(feature = "report"))]
+        let Place = place;
+        let by_clock = ByTimeOfDay { mutex, end };
         // SAFETY: invariants 1 and 2.
-        let notified = unsafe { self.0.wait_by(&mutex, until) };
+        let notified = unsafe { self.0.wait_by(&by_clock, until) };
+        #[cfg(feature = "report")]
+        mutex.ended(notified);
         WaitTimeoutResult(!notified)
     }
 }

@@ -34,6 +34,10 @@
 //! * `arc_lock`, `serde`, `owning_ref`: the features of [`lock_api`] with these names.
 //! * `send_guard`: guards may be sent to other threads. The child of a fork must not use an
 //!   [`RwLock`] whose read guards other threads have dropped; see the module [`rwlock`].
+//! * `report`: the command `kinlock run --report` says what the locks of the program do, of static
+//!   programs, too. A [`Mutex`], [`FairMutex`], `ReentrantMutex`, [`RwLock`] and `Condvar` is named
+//!   by the variable or the address, and the line, at which it was first taken; not reported are
+//!   [`SpinLock`] and [`Once`]. A function of a lock tests one word more while nobody listens.
 //! * `deadlock_detection`: `deadlock::check_deadlock` finds threads that wait for each other.
 //!
 //! # Several copies in one process
@@ -63,6 +67,7 @@ pub mod mutex;
 pub mod once;
 #[cfg(feature = "std")]
 pub mod reentrant;
+mod report;
 pub mod rwlock;
 pub mod spin;
 #[cfg(feature = "std")]

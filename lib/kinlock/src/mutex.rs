@@ -86,6 +86,7 @@ mod held;
 
 use crate::deadlock::{self, Acquiring, Kind, acquire};
 use crate::machine::{AsConfigured, InOrder, Native};
+use crate::report::{releasing, taking};
 use kinlock_core::raw::mutex::QueuedMutex;
 use kinlock_core::raw::qspinlock::QueuedSpinLock;
 
@@ -157,6 +158,47 @@ macro_rules! raw_mutex {
             pub const fn new() -> Self {
                 <Self as lock_api::RawMutex>::INIT
             }
+
+            /// Takes the lock, and returns `true`.
+            #[inline]
+            #[cfg_attr(debug_assertions, track_caller)]
+            fn take(&self) -> bool {
+                held::forbid_relock(self);
+                acquire!(
+                    Acquiring::begin(&self.0, Kind::Exclusive),
+                    until,
+                    self.0.lock_until(until),
+                    self.0.lock()
+                );
+                held::remember(self);
+                true
+            }
+
+            /// Takes the lock if no thread holds it.
+            #[inline]
+            fn take_if_free(&self) -> bool {
+                self.noted(self.0.try_lock())
+            }
+
+            #[inline]
+            fn noted(&self, taken: bool) -> bool {
+                if taken {
+                    deadlock::acquired(&self.0, Kind::Exclusive);
+                    held::remember(self);
+                }
+                taken
+            }
+        }
+
+        #[cfg(feature = "report")]
+        impl crate::report::Reported for $name {
+            fn is_held(&self) -> bool {
+                self.0.is_locked()
+            }
+
+            fn is_held_by_writer(&self) -> bool {
+                self.0.is_locked()
+            }
         }
 
         impl Default for $name {
@@ -183,31 +225,21 @@ macro_rules! raw_mutex {
             type GuardMarker = GuardMarker;
 
             #[inline]
-            #[cfg_attr(debug_assertions, track_caller)]
+            #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
             fn lock(&self) {
-                held::forbid_relock(self);
-                acquire!(
-                    Acquiring::begin(&self.0, Kind::Exclusive),
-                    until,
-                    self.0.lock_until(until),
-                    self.0.lock()
-                );
-                held::remember(self);
+                taking!(self, Mutex, Endless, self.take_if_free(), self.take());
             }
 
             #[inline]
+            #[cfg_attr(feature = "report", track_caller)]
             fn try_lock(&self) -> bool {
-                let taken = self.0.try_lock();
-                if taken {
-                    deadlock::acquired(&self.0, Kind::Exclusive);
-                    held::remember(self);
-                }
-                taken
+                taking!(self, Mutex, Not, self.take_if_free(), self.take_if_free())
             }
 
             #[inline]
             #[cfg_attr(debug_assertions, track_caller)]
             unsafe fn unlock(&self) {
+                releasing!(self, Mutex);
                 held::forget(self);
                 deadlock::releasing(&self.0);
                 // SAFETY: the caller holds the lock, as this function demands.
@@ -225,6 +257,7 @@ macro_rules! raw_mutex {
             $(#[$fair_doc])*
             #[cfg_attr(debug_assertions, track_caller)]
             unsafe fn unlock_fair(&self) {
+                releasing!(self, Mutex);
                 held::forget(self);
                 deadlock::releasing(&self.0);
                 // SAFETY: the caller holds the lock, as this function demands.
@@ -239,16 +272,16 @@ macro_rules! raw_mutex {
             type Instant = std::time::Instant;
 
             /// Gives up after `timeout`. A zero timeout tries once.
+            #[cfg_attr(feature = "report", track_caller)]
             fn try_lock_for(&self, timeout: Self::Duration) -> bool {
-                let taken = self.0.lock_until(kinlock_linux::native::deadline(timeout));
-                if taken {
-                    deadlock::acquired(&self.0, Kind::Exclusive);
-                    held::remember(self);
-                }
-                taken
+                taking!(self, Mutex, Limited, self.take_if_free(), {
+                    let until = kinlock_linux::native::deadline(timeout);
+                    self.noted(self.0.lock_until(until))
+                })
             }
 
             /// Gives up at the moment `timeout`. A moment in the past tries once.
+            #[cfg_attr(feature = "report", track_caller)]
             fn try_lock_until(&self, timeout: Self::Instant) -> bool {
                 self.try_lock_for(timeout.saturating_duration_since(Self::Instant::now()))
             }

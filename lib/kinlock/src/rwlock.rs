@@ -88,6 +88,7 @@
 use crate::deadlock::{self, Acquiring, Kind, acquire};
 use crate::machine::{AsConfigured, Native};
 use crate::mutex::GuardMarker;
+use crate::report::{downgraded, releasing, taking};
 use kinlock_core::raw::rwlock::QueuedRwLock;
 #[cfg(feature = "std")]
 use {
@@ -167,6 +168,50 @@ impl RawRwLock {
         // SAFETY: as this function demands.
         unsafe { self.0.reset_in_child() };
     }
+
+    /// Begins to read if that needs no wait; `again`: ahead of writers that wait.
+    #[inline]
+    fn try_read(&self, again: bool) -> bool {
+        deadlock::tried(&self.0, Kind::Shared, self.0.try_read(again))
+    }
+
+    #[inline]
+    fn try_write(&self) -> bool {
+        deadlock::tried(&self.0, Kind::Exclusive, self.0.try_write())
+    }
+
+    #[inline]
+    fn try_upgradable(&self) -> bool {
+        deadlock::tried(&self.0, Kind::Upgradable, self.0.try_upgradable())
+    }
+
+    /// # Safety
+    ///
+    /// The caller is the upgradable reader.
+    #[inline]
+    unsafe fn try_upgrade_now(&self) -> bool {
+        // SAFETY: as this function demands.
+        self.upgraded(unsafe { self.0.try_upgrade() })
+    }
+
+    #[inline]
+    fn upgraded(&self, is_writer: bool) -> bool {
+        if is_writer {
+            deadlock::changed(&self.0, Kind::Exclusive);
+        }
+        is_writer
+    }
+}
+
+#[cfg(feature = "report")]
+impl crate::report::Reported for RawRwLock {
+    fn is_held(&self) -> bool {
+        self.0.is_locked()
+    }
+
+    fn is_held_by_writer(&self) -> bool {
+        self.0.is_locked_exclusive()
+    }
 }
 
 impl Default for RawRwLock {
@@ -185,45 +230,56 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     type GuardMarker = GuardMarker;
 
     #[inline]
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
     fn lock_shared(&self) {
-        acquire!(
-            Acquiring::begin(&self.0, Kind::Shared),
-            until,
-            self.0.read_until(until, false),
-            self.0.read()
-        );
+        taking!(self, Read, Endless, self.try_read(false), {
+            acquire!(
+                Acquiring::begin(&self.0, Kind::Shared),
+                until,
+                self.0.read_until(until, false),
+                self.0.read()
+            );
+            true
+        });
     }
 
     #[inline]
+    #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_shared(&self) -> bool {
-        deadlock::tried(&self.0, Kind::Shared, self.0.try_read(false))
+        taking!(self, Read, Not, self.try_read(false), self.try_read(false))
     }
 
     #[inline]
     unsafe fn unlock_shared(&self) {
+        releasing!(self, Read);
         deadlock::releasing(&self.0);
         // SAFETY: the caller reads, as this function demands.
         unsafe { self.0.unlock_read() }
     }
 
     #[inline]
+    #[cfg_attr(feature = "report", track_caller)]
     fn lock_exclusive(&self) {
-        acquire!(
-            Acquiring::begin(&self.0, Kind::Exclusive),
-            until,
-            self.0.write_until(until),
-            self.0.write()
-        );
+        taking!(self, Write, Endless, self.try_write(), {
+            acquire!(
+                Acquiring::begin(&self.0, Kind::Exclusive),
+                until,
+                self.0.write_until(until),
+                self.0.write()
+            );
+            true
+        });
     }
 
     #[inline]
+    #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_exclusive(&self) -> bool {
-        deadlock::tried(&self.0, Kind::Exclusive, self.0.try_write())
+        taking!(self, Write, Not, self.try_write(), self.try_write())
     }
 
     #[inline]
     unsafe fn unlock_exclusive(&self) {
+        releasing!(self, Write);
         deadlock::releasing(&self.0);
         // SAFETY: the caller writes, as this function demands.
         unsafe { self.0.unlock_write() }
@@ -244,6 +300,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 unsafe impl lock_api::RawRwLockFair for RawRwLock {
     #[inline]
     unsafe fn unlock_shared_fair(&self) {
+        releasing!(self, Read);
         deadlock::releasing(&self.0);
         // SAFETY: the caller reads, as this function demands.
         unsafe { self.0.unlock_read_fair() }
@@ -251,6 +308,7 @@ unsafe impl lock_api::RawRwLockFair for RawRwLock {
 
     #[inline]
     unsafe fn unlock_exclusive_fair(&self) {
+        releasing!(self, Write);
         deadlock::releasing(&self.0);
         // SAFETY: the caller writes, as this function demands.
         unsafe { self.0.unlock_write_fair() }
@@ -260,75 +318,104 @@ unsafe impl lock_api::RawRwLockFair for RawRwLock {
 // SAFETY: invariant 1; no writer enters in between, since the word changes once.
 unsafe impl lock_api::RawRwLockDowngrade for RawRwLock {
     #[inline]
+    #[cfg_attr(feature = "report", track_caller)]
     unsafe fn downgrade(&self) {
+        releasing!(self, Write);
         // SAFETY: the caller writes, as this function demands.
         unsafe { self.0.downgrade() }
         deadlock::changed(&self.0, Kind::Shared);
+        downgraded!(self);
     }
 }
 
 // SAFETY: invariant 1; a reader that passes waiting writers does not wait for them.
 unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
     #[inline]
+    #[cfg_attr(feature = "report", track_caller)]
     fn lock_shared_recursive(&self) {
-        acquire!(
-            Acquiring::begin(&self.0, Kind::Shared),
-            until,
-            self.0.read_until(until, true),
-            self.0.read_passing()
-        );
+        taking!(self, ReadAgain, Endless, self.try_read(true), {
+            acquire!(
+                Acquiring::begin(&self.0, Kind::Shared),
+                until,
+                self.0.read_until(until, true),
+                self.0.read_passing()
+            );
+            true
+        });
     }
 
     #[inline]
+    #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_shared_recursive(&self) -> bool {
-        deadlock::tried(&self.0, Kind::Shared, self.0.try_read(true))
+        taking!(
+            self,
+            ReadAgain,
+            Not,
+            self.try_read(true),
+            self.try_read(true)
+        )
     }
 }
 
 // SAFETY: invariant 1; there is one upgradable reader at a time.
 unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
     #[inline]
+    #[cfg_attr(feature = "report", track_caller)]
     fn lock_upgradable(&self) {
-        acquire!(
-            Acquiring::begin(&self.0, Kind::Upgradable),
-            until,
-            self.0.upgradable_until(until),
-            self.0.upgradable()
-        );
+        taking!(self, Read, Endless, self.try_upgradable(), {
+            acquire!(
+                Acquiring::begin(&self.0, Kind::Upgradable),
+                until,
+                self.0.upgradable_until(until),
+                self.0.upgradable()
+            );
+            true
+        });
     }
 
     #[inline]
+    #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_upgradable(&self) -> bool {
-        deadlock::tried(&self.0, Kind::Upgradable, self.0.try_upgradable())
+        taking!(
+            self,
+            Read,
+            Not,
+            self.try_upgradable(),
+            self.try_upgradable()
+        )
     }
 
     #[inline]
     unsafe fn unlock_upgradable(&self) {
+        releasing!(self, Read);
         deadlock::releasing(&self.0);
         // SAFETY: the caller is the upgradable reader, as this function demands.
         unsafe { self.0.unlock_upgradable() }
     }
 
     #[inline]
+    #[cfg_attr(feature = "report", track_caller)]
     unsafe fn upgrade(&self) {
-        acquire!(
-            Acquiring::upgrade(&self.0),
-            until,
-            // SAFETY: the caller is the upgradable reader, as this function demands.
-            unsafe { self.0.upgrade_until(until) },
-            // SAFETY: as above.
-            unsafe { self.0.upgrade() }
-        );
+        // SAFETY: the caller is the upgradable reader, as this function demands.
+        taking!(self, Upgrade, Endless, unsafe { self.try_upgrade_now() }, {
+            acquire!(
+                Acquiring::upgrade(&self.0),
+                until,
+                // SAFETY: as above.
+                unsafe { self.0.upgrade_until(until) },
+                // SAFETY: as above.
+                unsafe { self.0.upgrade() }
+            );
+            true
+        });
     }
 
     #[inline]
+    #[cfg_attr(feature = "report", track_caller)]
     unsafe fn try_upgrade(&self) -> bool {
         // SAFETY: the caller is the upgradable reader, as this function demands.
-        let upgraded = unsafe { self.0.try_upgrade() };
-        if upgraded {
-            deadlock::changed(&self.0, Kind::Exclusive);
-        }
-        upgraded
+        let attempt = || unsafe { self.try_upgrade_now() };
+        taking!(self, Upgrade, Not, attempt(), attempt())
     }
 }
 
@@ -336,6 +423,7 @@ unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
 unsafe impl lock_api::RawRwLockUpgradeFair for RawRwLock {
     #[inline]
     unsafe fn unlock_upgradable_fair(&self) {
+        releasing!(self, Read);
         deadlock::releasing(&self.0);
         // SAFETY: the caller is the upgradable reader, as this function demands.
         unsafe { self.0.unlock_upgradable_fair() }
@@ -352,10 +440,13 @@ unsafe impl lock_api::RawRwLockUpgradeDowngrade for RawRwLock {
     }
 
     #[inline]
+    #[cfg_attr(feature = "report", track_caller)]
     unsafe fn downgrade_to_upgradable(&self) {
+        releasing!(self, Write);
         // SAFETY: the caller writes, as this function demands.
         unsafe { self.0.downgrade_to_upgradable() }
         deadlock::changed(&self.0, Kind::Upgradable);
+        downgraded!(self);
     }
 }
 
@@ -366,29 +457,31 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
     type Instant = Instant;
 
     /// Gives up after `timeout`. A zero timeout tries once.
+    #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_shared_for(&self, timeout: Duration) -> bool {
-        deadlock::tried(
-            &self.0,
-            Kind::Shared,
-            self.0.read_until(deadline(timeout), false),
-        )
+        taking!(self, Read, Limited, self.try_read(false), {
+            let taken = self.0.read_until(deadline(timeout), false);
+            deadlock::tried(&self.0, Kind::Shared, taken)
+        })
     }
 
     /// Gives up at the moment `timeout`. A moment in the past tries once.
+    #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_shared_until(&self, timeout: Instant) -> bool {
         self.try_lock_shared_for(left(timeout))
     }
 
     /// Gives up after `timeout`. A zero timeout tries once.
+    #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_exclusive_for(&self, timeout: Duration) -> bool {
-        deadlock::tried(
-            &self.0,
-            Kind::Exclusive,
-            self.0.write_until(deadline(timeout)),
-        )
+        taking!(self, Write, Limited, self.try_write(), {
+            let taken = self.0.write_until(deadline(timeout));
+            deadlock::tried(&self.0, Kind::Exclusive, taken)
+        })
     }
 
     /// Gives up at the moment `timeout`. A moment in the past tries once.
+    #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_exclusive_until(&self, timeout: Instant) -> bool {
         self.try_lock_exclusive_for(left(timeout))
     }
@@ -397,14 +490,15 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
 // SAFETY: as `RawRwLockRecursive` and `RawRwLockTimed`.
 #[cfg(feature = "std")]
 unsafe impl lock_api::RawRwLockRecursiveTimed for RawRwLock {
+    #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_shared_recursive_for(&self, timeout: Duration) -> bool {
-        deadlock::tried(
-            &self.0,
-            Kind::Shared,
-            self.0.read_until(deadline(timeout), true),
-        )
+        taking!(self, ReadAgain, Limited, self.try_read(true), {
+            let taken = self.0.read_until(deadline(timeout), true);
+            deadlock::tried(&self.0, Kind::Shared, taken)
+        })
     }
 
+    #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_shared_recursive_until(&self, timeout: Instant) -> bool {
         self.try_lock_shared_recursive_for(left(timeout))
     }
@@ -413,27 +507,29 @@ unsafe impl lock_api::RawRwLockRecursiveTimed for RawRwLock {
 // SAFETY: as `RawRwLockUpgrade` and `RawRwLockTimed`.
 #[cfg(feature = "std")]
 unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
+    #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_upgradable_for(&self, timeout: Duration) -> bool {
-        deadlock::tried(
-            &self.0,
-            Kind::Upgradable,
-            self.0.upgradable_until(deadline(timeout)),
-        )
+        taking!(self, Read, Limited, self.try_upgradable(), {
+            let taken = self.0.upgradable_until(deadline(timeout));
+            deadlock::tried(&self.0, Kind::Upgradable, taken)
+        })
     }
 
+    #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_upgradable_until(&self, timeout: Instant) -> bool {
         self.try_lock_upgradable_for(left(timeout))
     }
 
+    #[cfg_attr(feature = "report", track_caller)]
     unsafe fn try_upgrade_for(&self, timeout: Duration) -> bool {
         // SAFETY: the caller is the upgradable reader, as this function demands.
-        let upgraded = unsafe { self.0.upgrade_until(deadline(timeout)) };
-        if upgraded {
-            deadlock::changed(&self.0, Kind::Exclusive);
-        }
-        upgraded
+        taking!(self, Upgrade, Limited, unsafe { self.try_upgrade_now() }, {
+            // SAFETY: as above.
+            self.upgraded(unsafe { self.0.upgrade_until(deadline(timeout)) })
+        })
     }
 
+    #[cfg_attr(feature = "report", track_caller)]
     unsafe fn try_upgrade_until(&self, timeout: Instant) -> bool {
         // SAFETY: the caller is the upgradable reader, as this function demands.
         unsafe { self.try_upgrade_for(left(timeout)) }

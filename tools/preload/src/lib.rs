@@ -14,8 +14,9 @@
 //!   the C library) and whether the call is *traced*.
 //! - `posix/`: what POSIX says of objects that are ours: kinds, error codes, time limits and
 //!   cancellation. It runs on the locks of `kinlock_core`.
-//! - `traced/`: the counts and the contention report. This layer knows a lock by its address, and
-//!   neither takes nor releases one. `posix/` and `traced/` do not know each other.
+//! - `traced/`: the counts, and the calls of `kinlock_recorder`, which notes what the contention
+//!   report says. This layer knows a lock by its address, and neither takes nor releases one.
+//!   `posix/` and `traced/` do not know each other.
 //! - `libc/`: the C library's own functions, for delegated objects, and its layouts.
 //! - `mode.rs`, `environment.rs`, `thread.rs`, `time.rs`: the mode of the process, its environment,
 //!   what belongs to a thread, and time limits.
@@ -37,7 +38,7 @@
 //!
 //! A recursive or error-checking mutex goes from 1 to `Mutex::lock_owned` in `posix/mutex.rs`,
 //! which compares the owner, and on to 3. A mutex that is reported on goes from 1 to
-//! `lock_reported` in `dispatch/mutex.rs`, which tells `traced/report/acquisition.rs`,
+//! `lock_reported` in `dispatch/mutex.rs`, which tells `kinlock_recorder` (`acquisition.rs`),
 //! and on to 3.
 //!
 //! All other calls take the cold path: the first call of the process, time limits, `trylock` of a
@@ -92,25 +93,14 @@
 //! 3. Functions of the C library are called as it declares them. Pointers that the program passes
 //!    are handed on to them unread, or checked for null and read as POSIX says.
 //! 4. Pointers given to the system refer to live locals or statics of the type that it expects.
-//! 5. The report's table is a mapping of its size, made once, before its address is stored, and
-//!    replaced only in the child of a fork, where no thread uses it. Its fields are atomics. A page
-//!    of it is touched only once there is memory for it. The page with the mode is replaced only by
-//!    one that has memory and the same mode.
-//! 6. A word of the stack is read only on a page that the thread's stack pointer is on, or that the
-//!    kernel has said can be read.
-//! 7. The loader knows a shared object's first and last address. The object is loaded while a
-//!    function of it is on the stack, and from its unwinding data to its end it can be read.
-//! 8. `thread.rs` and `errno` give pointers to thread-locals of the calling thread, and no
+//! 5. `thread.rs` and `errno` give pointers to thread-locals of the calling thread, and no
 //!    reference to one outlives the expression.
-//! 9. Memory of a loaded object is read where the kernel has said that each page can be read.
-//! 10. `kinlock_id` is a thread-local of this library in the static block that the loader gives
-//!     each thread, so that its distance from the thread pointer is a constant of the process.
-//! 11. Calls that get only numbers, or addresses that the kernel checks, have no preconditions and
-//!     change no memory that Rust refers to.
-//! 12. The environment, the names of the program and the version of the C library are strings that
-//!     live as long as the process; POSIX forbids the program to change the environment while
-//!     another thread reads it. The loader's description of an object lives as long as the object
-//!     is loaded.
+//! 6. Calls that get only numbers, or addresses that the kernel checks, have no preconditions and
+//!    change no memory that Rust refers to.
+//! 7. The environment, the names of the program and the version of the C library are strings that
+//!    live as long as the process; POSIX forbids the program to change the environment while
+//!    another thread reads it. The loader's description of an object lives as long as the object
+//!    is loaded.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("this library replaces functions of the GNU C library on Linux");

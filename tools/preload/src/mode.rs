@@ -9,40 +9,16 @@
 //! No lock's state depends on that bit. So a lock may be taken while it is set, and released after
 //! it was cleared, and the other way round.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use kinlock_report::{PAGE, Switch};
-
-/// The mode, on a page of its own, in whose place a file can be mapped.
-#[repr(C, align(4096))]
-pub(crate) struct SwitchPage {
-    pub(crate) switch: Switch,
-    room: [u8; PAGE - size_of::<Switch>()],
-}
-
-const _: () = assert!(size_of::<SwitchPage>() == PAGE);
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use kinlock_recorder::mode::SwitchPage;
 
 /// The modes of the process. 0 is the usual one, of both: our locks, untraced.
-pub(crate) static PAGE_OF_MODES: SwitchPage = SwitchPage {
-    switch: Switch {
-        magic: AtomicU64::new(0),
-        mode: AtomicU32::new(UNDECIDED),
-        rwlock_mode: AtomicU32::new(UNDECIDED),
-        window: AtomicU32::new(0),
-        errno: AtomicU32::new(0),
-    },
-    room: [0; PAGE - size_of::<Switch>()],
-};
+pub(crate) static PAGE_OF_MODES: SwitchPage = SwitchPage::new(UNDECIDED);
 
 /// The mode of the process for everything but reader-writer locks.
 pub(crate) static MODE: &AtomicU32 = &PAGE_OF_MODES.switch.mode;
 /// The mode of reader-writer locks.
 pub(crate) static RWLOCK_MODE: &AtomicU32 = &PAGE_OF_MODES.switch.rwlock_mode;
-
-/// The number of the window that is measured, or was last; 0: there has been none.
-#[inline]
-pub(crate) fn window() -> u32 {
-    PAGE_OF_MODES.switch.window.load(Relaxed)
-}
 
 /// No call has been intercepted yet.
 pub(crate) const UNDECIDED: u32 = 1 << 31;

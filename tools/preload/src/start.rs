@@ -52,6 +52,7 @@ extern "C" fn begin() {
         unsafe { libc::pthread_atfork(None, None, Some(counts::begin_in_child)) };
     }
     if reports {
+        choice::find_callers();
         make::look_up();
         // SAFETY: as above.
         unsafe { libc::pthread_atfork(None, None, Some(make::forget_in_child)) };
@@ -82,7 +83,7 @@ extern "C" fn end() {
     make::finish();
     switch::finish();
     let warns = WARNS.load(Relaxed);
-    // SAFETY: invariant 11.
+    // SAFETY: invariant 6.
     let is_meant = warns == 1 || warns == unsafe { libc::getpid() };
     if is_meant && mode::chosen().is_none() {
         environment::write_stderr(
@@ -107,7 +108,7 @@ extern "C" fn _exit(status: c_int) -> ! {
     make::finish();
     switch::finish();
     loop {
-        // SAFETY: invariant 11.
+        // SAFETY: invariant 6.
         unsafe { libc::syscall(libc::SYS_exit_group, status) };
     }
 }

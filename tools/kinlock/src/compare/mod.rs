@@ -241,7 +241,7 @@ impl Args {
             let program = self.program(&filled)?;
             // What is said of a program that runs all the same is said once.
             if tasks.is_empty() || filled[0] != self.command[0] {
-                program.check(self.knobs.forces())?;
+                program.check(self.knobs.forces(), false)?;
             }
             let prepare = prepare.as_deref().map(Program::shell).transpose()?;
             tasks.push(Task {

@@ -15,7 +15,13 @@ use super::platforms;
 const FILE: &str = "libkinlock_preload.so";
 const PACKAGE: &str = "kinlock-preload";
 /// The folders of the library's crate, and of those that it is made of.
-const CRATES: [&str; 4] = ["tools/preload", "lib/core", "lib/linux", "tools/report"];
+const CRATES: [&str; 5] = [
+    "tools/preload",
+    "lib/core",
+    "lib/linux",
+    "lib/recorder",
+    "lib/report",
+];
 
 /// What to preload: the [path](platforms) of the library that is named by `KINLOCK_PRELOAD`, or
 /// installed, or that of the checkout that the command itself was built in. A library with another

@@ -97,7 +97,8 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let program = program.map(|(name, args)| Program::find(name, args));
     let program = program.transpose()?;
     if let Some(program) = program.as_ref().filter(|_| is_swapped) {
-        program.check(args.knobs.forces())?;
+        let is_reported = session.is_some() || args.standby;
+        program.check(args.knobs.forces(), is_reported)?;
     }
     let mut variables = args.knobs.variables();
     let mut counts = None;

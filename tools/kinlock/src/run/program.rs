@@ -93,12 +93,16 @@ impl Program {
     }
 
     /// Refuses a program that a preloaded library does not reach, or that it would break; if
-    /// `force`, says so and lets it run.
-    pub fn check(&self, force: bool) -> Result<(), Failure> {
+    /// `force`, says so and lets it run. `is_reported`: a program that records by itself is let
+    /// run, too.
+    pub fn check(&self, force: bool, is_reported: bool) -> Result<(), Failure> {
         match self.obstacle() {
             Ok(None) => {}
+            Ok(Some(Obstacle { records: true, .. })) if is_reported => {}
             // What it starts has the environment that it has.
-            Ok(Some(Obstacle { what, passes: true })) => tell(&format!(
+            Ok(Some(Obstacle {
+                what, passes: true, ..
+            })) => tell(&format!(
                 "kinlock: {}: {what}; programs that it starts get the library",
                 self.name()
             )),
@@ -215,6 +219,8 @@ struct Obstacle {
     what: String,
     /// Whether it only concerns the program itself, and not those that it may start.
     passes: bool,
+    /// Whether the program needs no library for a report, since it records what its locks do.
+    records: bool,
 }
 
 impl From<String> for Obstacle {
@@ -222,6 +228,7 @@ impl From<String> for Obstacle {
         Obstacle {
             what,
             passes: false,
+            records: false,
         }
     }
 }
@@ -310,11 +317,15 @@ fn obstacle(path: &Path) -> Option<Obstacle> {
         return Some(Obstacle {
             what: "it is statically linked, so that nothing can be preloaded".to_owned(),
             passes: !parts.starts_none,
+            records: parts.records,
         });
     };
     if let Some(library) = other_c_library(&linker) {
-        let what = format!("it is linked with {library}, and the library with glibc");
-        return Some(what.into());
+        return Some(Obstacle {
+            what: format!("it is linked with {library}, and the library with glibc"),
+            passes: false,
+            records: parts.records,
+        });
     }
     let sanitizer = parts.sanitizer?;
     let what = format!("it was built with {sanitizer}, which has to see the C library's locks");
@@ -376,7 +387,12 @@ struct Parts {
     sanitizer: Option<&'static str>,
     /// Whether its symbols are there, and no function that starts programs is one of them.
     starts_none: bool,
+    /// Whether it has the note of the crate `kinlock` with the feature `report`.
+    records: bool,
 }
+
+/// Where that note is.
+const NOTE: &[u8] = b".note.kinlock";
 
 /// Functions that only programs under a sanitizer have.
 const SANITIZERS: [(&[u8], &str); 4] = [
@@ -414,9 +430,11 @@ impl Parts {
             linker,
             sanitizer: None,
             starts_none: false,
+            records: false,
         };
         // The kernel does without sections, and so do programs.
         if let Ok(sections) = header.sections(endian, data) {
+            parts.records = sections.section_by_name(endian, NOTE).is_some();
             parts.note_symbols(&sections, endian, data);
         }
         Ok(parts)

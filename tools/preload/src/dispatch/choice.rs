@@ -4,12 +4,13 @@
 //! this library's own constructor runs. Nothing here allocates.
 
 use crate::environment::{COUNTS_PATH, REPORT_PATH, complain, keep_path, variable};
-use crate::libc::{self as c_library, layout};
+use crate::libc::{self as c_library, layout, lookup};
 use crate::mode::{
-    COUNTS, DELEGATES, MODE, Mode, ORDERS, REPORTS, RWLOCK_MODE, SPINS, chosen, chosen_for_rwlocks,
+    COUNTS, DELEGATES, MODE, Mode, ORDERS, PAGE_OF_MODES, REPORTS, RWLOCK_MODE, SPINS, chosen,
+    chosen_for_rwlocks,
 };
 use crate::traced::report::make::{self, Begun};
-use crate::traced::report::order;
+use crate::traced::report::{self, order};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// The first glibc whose condition variables have today's layout. With an older one every object
@@ -33,6 +34,13 @@ pub(crate) fn rwlock_mode() -> Mode {
 /// Whether a report is only made when the command asks for it.
 pub(crate) fn stands_by() -> bool {
     variable(b"KINLOCK_STANDBY") == Some(b"1")
+}
+
+/// Tells the recorder how to find shared objects.
+pub(crate) fn find_callers() {
+    let finder = lookup::anywhere(c"_dl_find_object", c"GLIBC_2.35");
+    // SAFETY: invariant 3: it is that function.
+    unsafe { report::modules::find_by(finder) };
 }
 
 #[cold]
@@ -93,6 +101,8 @@ fn choose() -> Mode {
         }
     }
     if let Some(path) = variable(b"KINLOCK_REPORT") {
+        report::mode::use_page(&PAGE_OF_MODES);
+        find_callers();
         if !keep_path(&REPORT_PATH, path) {
             complain(
                 4,

@@ -159,6 +159,7 @@ fn awaited(condvar: &Condvar) -> Awaited {
     Awaited {
         address: condvar.address() as u64,
         kind: CONDVAR,
+        place: None,
     }
 }
 

@@ -212,7 +212,9 @@ fn object(mutex: &Mutex, mode: Mode) -> Object<'_> {
         address: mutex.address() as u64,
         marks: marks(mutex, mode),
         kind,
+        place: None,
         is_nested: mode.reports() && kind & KINDS == RECURSIVE && mutex.is_callers(),
+        travels: false,
     }
 }
 
@@ -245,7 +247,9 @@ fn reported(mutex: &Mutex) -> Object<'_> {
         address: mutex.address() as u64,
         marks: Some(own_marks(mutex)),
         kind: 0,
+        place: None,
         is_nested: false,
+        travels: false,
     }
 }
 

@@ -59,7 +59,9 @@ fn object(spinlock: &Spinlock) -> Object<'_> {
         address: spinlock.address() as u64,
         marks: None,
         kind: kinlock_report::SPIN,
+        place: None,
         is_nested: false,
+        travels: false,
     }
 }
 

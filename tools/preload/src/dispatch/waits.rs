@@ -102,6 +102,7 @@ unsafe fn reported_barrier_wait(barrier: *const c_void) -> c_int {
     let awaited = Awaited {
         address: barrier as u64,
         kind: BARRIER,
+        place: None,
     };
     let wait = awaited.begin();
     // SAFETY: invariant 3.
@@ -191,7 +192,7 @@ impl Function {
 }
 
 fn errno() -> c_int {
-    // SAFETY: invariant 8.
+    // SAFETY: invariant 5.
     unsafe { *libc::__errno_location() }
 }
 
@@ -225,7 +226,11 @@ unsafe fn wait(address: u64, kind: u32, function: Function) -> c_int {
 #[inline(never)]
 unsafe fn reported_wait(address: u64, kind: u32, function: Function) -> c_int {
     let mut with = Call {
-        awaited: Awaited { address, kind },
+        awaited: Awaited {
+            address,
+            kind,
+            place: None,
+        },
         function,
         wait: Cell::new(None),
     };
@@ -247,7 +252,7 @@ unsafe extern "C-unwind" fn call(with: *mut c_void) -> c_int {
             with.awaited.passed();
             return 0;
         }
-        // SAFETY: invariant 8.
+        // SAFETY: invariant 5.
         unsafe { *libc::__errno_location() = before };
     }
     with.wait.set(Some(with.awaited.begin()));

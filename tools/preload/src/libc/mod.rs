@@ -21,7 +21,7 @@ use core::ffi::CStr;
 
 /// The version of the C library: 2 and 36, for example.
 pub(crate) fn version() -> (u32, u32) {
-    // SAFETY: invariant 12.
+    // SAFETY: invariant 7.
     let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
     let mut numbers = version.to_bytes().split(|byte| !byte.is_ascii_digit());
     let mut next = || {

@@ -112,13 +112,13 @@ impl RwLock {
     #[inline]
     pub(crate) fn count_read(&self) -> c_int {
         let held = read_locks();
-        // SAFETY: invariant 8.
+        // SAFETY: invariant 5.
         unsafe { *held += 1 };
         0
     }
 
     fn read_until(&self, limit: Limit) -> bool {
-        // SAFETY: invariant 8.
+        // SAFETY: invariant 5.
         let holds_read_lock = unsafe { *read_locks() } != 0;
         let overtakes = self.is_recursive();
         if overtakes && !holds_read_lock {
@@ -183,7 +183,7 @@ impl RwLock {
             return unsafe { self.word.unlock_write() };
         }
         let held = read_locks();
-        // SAFETY: invariant 8. Saturating: another thread may have taken this read lock.
+        // SAFETY: invariant 5. Saturating: another thread may have taken this read lock.
         unsafe { *held = (*held).saturating_sub(1) };
         // SAFETY: invariant 2.
         unsafe { self.word.unlock_read() };

@@ -130,7 +130,7 @@ fn waits_or_signals(mode: Mode, count: Count, is_delegated: bool) {
 
 /// The calling process counts from here on.
 pub(crate) fn begin() {
-    // SAFETY: invariant 11.
+    // SAFETY: invariant 6.
     PROCESS.store(unsafe { libc::getpid() }, Relaxed);
 }
 
@@ -145,7 +145,7 @@ pub(crate) extern "C" fn begin_in_child() {
 
 /// Appends the counts to their file.
 pub(crate) fn write() {
-    // SAFETY: invariant 11.
+    // SAFETY: invariant 6.
     let process = unsafe { libc::getpid() };
     let Some(mode) = mode::chosen().filter(|mode| mode.counts()) else {
         return;

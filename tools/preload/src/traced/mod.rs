@@ -10,22 +10,16 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `counts.rs` | adds up calls, and writes one line per process (`KINLOCK_COUNTS`) |
-//! | `report/` | fills the table that the command reads (`KINLOCK_REPORT`) |
+//! | `kinlock_recorder` | fills the table that the command reads (`KINLOCK_REPORT`) |
 
 pub(crate) mod counts;
-pub(crate) mod report;
+pub(crate) use kinlock_recorder as report;
 
 use self::counts::Access;
-use self::report::{Behind, Object, Outcome, RwAccess, Wait};
+use self::report::{Behind, Object, Outcome, RwAccess, Wait, is_taken};
 use crate::mode::Mode;
 use core::ffi::c_int;
 use kinlock_report::READS;
-
-/// Whether a function that takes a lock has succeeded. With `EOWNERDEAD`, of a robust mutex, the
-/// thread holds the lock, too.
-pub(crate) fn is_taken(result: c_int) -> bool {
-    result == 0 || result == libc::EOWNERDEAD
-}
 
 /// One acquisition of a mutex or spinlock that is counted or reported.
 pub(crate) struct Acquisition<'a> {
@@ -127,6 +121,8 @@ impl RwAcquisition {
     fn reported(&self) -> RwAccess {
         RwAccess {
             address: self.address,
+            place: None,
+            travels: false,
             mode: u32::from(self.access == Access::Read) * READS,
         }
     }

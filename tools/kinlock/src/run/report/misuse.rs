@@ -1,5 +1,6 @@
 //! Misuse and order of locks: what the table says of them, and how people read it.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -104,12 +105,15 @@ fn words(misuse: u32) -> Option<[&'static str; 2]> {
     })
 }
 
-fn name(address: u64, symbols: &mut Symbols) -> String {
-    let name = symbols.variable(address);
-    name.unwrap_or_else(|| format!("{address:#x}"))
+/// What the locks of the table are called, by address.
+pub type Names = HashMap<u64, String>;
+
+fn name(address: u64, names: &Names, symbols: &mut Symbols) -> String {
+    let known = names.get(&address).cloned();
+    known.unwrap_or_else(|| super::read::name(address, None, symbols))
 }
 
-pub fn misuses(table: &Table, symbols: &mut Symbols) -> Vec<Misuse> {
+pub fn misuses(table: &Table, names: &Names, symbols: &mut Symbols) -> Vec<Misuse> {
     let mut found: Vec<Misuse> = Vec::new();
     for from in used(&table.misuses, &table.header.misuses) {
         let Some([what, sentence]) = words(from.kind.load(Acquire)) else {
@@ -128,7 +132,7 @@ pub fn misuses(table: &Table, symbols: &mut Symbols) -> Vec<Misuse> {
         found.push(Misuse {
             what,
             sentence,
-            lock: name(address, symbols),
+            lock: name(address, names, symbols),
             address,
             kind: kind(get32(&from.lock_kind)),
             count: get(&from.count),
@@ -143,7 +147,7 @@ pub fn misuses(table: &Table, symbols: &mut Symbols) -> Vec<Misuse> {
 }
 
 /// `None` if it was not asked for.
-pub fn order(table: &Table, symbols: &mut Symbols) -> Option<LockOrder> {
+pub fn order(table: &Table, names: &Names, symbols: &mut Symbols) -> Option<LockOrder> {
     let header = &table.header;
     if get32(&header.is_ordered) == 0 {
         return None;
@@ -174,9 +178,9 @@ pub fn order(table: &Table, symbols: &mut Symbols) -> Option<LockOrder> {
             .map(|at| {
                 let order = all[at];
                 Step {
-                    held: name(get(&order.from_address), symbols),
+                    held: name(get(&order.from_address), names, symbols),
                     held_kind: kind(get32(&order.from_kind)),
-                    wanted: name(get(&order.to_address), symbols),
+                    wanted: name(get(&order.to_address), names, symbols),
                     wanted_kind: kind(get32(&order.to_kind)),
                     thread: get32(&order.id),
                     several_threads: get32(&order.thread) == SEVERAL,

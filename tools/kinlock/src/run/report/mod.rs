@@ -11,6 +11,7 @@ mod order;
 mod page;
 mod read;
 pub mod recorded;
+mod rust;
 mod symbols;
 mod tables;
 mod view;
@@ -245,6 +246,12 @@ pub struct Lock {
     holders: Vec<u32>,
     /// Threads that wait for it.
     waiting: Vec<u32>,
+    /// The type of what it guards, if a function is named by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<String>,
+    /// The line at which it was first taken, if the program tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<String>,
     /// Calls by which it was first taken, innermost first.
     first: Vec<Frame>,
     callers: Vec<Caller>,

@@ -1,6 +1,6 @@
 //! What the table says that a process left, or is filling.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
@@ -15,7 +15,7 @@ use super::folder::State;
 use super::symbols::{Frame, Module, Symbols};
 use super::{
     Behind, Caller, Dropped, EndedThreads, Lock, OtherWaits, Process, Stripped, Thread, Times,
-    Waited, misuse, recorded,
+    Waited, misuse, recorded, rust,
 };
 
 pub fn get(number: &AtomicU64) -> u64 {
@@ -75,6 +75,7 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
         .into_iter()
         .map(|(index, _)| waited(table, index, &uses, &mut symbols));
     let mut waits: Vec<_> = waits.collect();
+    tell_apart(&mut locks);
     for lock in &mut locks {
         lock.waiting = waiting(lock.key);
     }
@@ -82,13 +83,15 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
         waited.waiting = waiting(waited.key);
     }
     let ended = &header.ended_threads;
-    let misuses = misuse::misuses(table, &mut symbols);
-    let order = misuse::order(table, &mut symbols);
+    let named = locks.iter().map(|lock| (lock.address, lock.name.clone()));
+    let names = named.collect();
+    let misuses = misuse::misuses(table, &names, &mut symbols);
+    let order = misuse::order(table, &names, &mut symbols);
     Process {
         pid: get32(&header.process),
         parent: get32(&header.parent),
         program: text(&header.program),
-        lock: ["kinlock-mutex", "kinlock-spin", "pthread"]
+        lock: ["kinlock-mutex", "kinlock-spin", "pthread", "crate kinlock"]
             .get(get32(&header.locks) as usize)
             .copied()
             .unwrap_or("unknown"),
@@ -278,13 +281,15 @@ fn waited(
     let kind = kind(get32(&from.kind));
     let name = match address {
         0 => "pthread_join".to_owned(),
-        _ => symbols
-            .variable(address)
-            .unwrap_or_else(|| format!("{address:#x}")),
+        _ => name(address, place(table, from).as_deref(), symbols),
     };
     let own_uses = uses.get(&(index as u32 + 1)).map_or(&[][..], |uses| uses);
     let known = [&from.contended, &from.wait_ns].map(get);
     let [waited, wait_ns] = known;
+    let mut callers = callers(table, own_uses, known, symbols);
+    callers
+        .iter_mut()
+        .for_each(|caller| rust::without_own(&mut caller.frames));
     Waited {
         name,
         address,
@@ -298,7 +303,7 @@ fn waited(
         threads: threads_of(from),
         wait: times(wait_ns, waited, get(&from.wait_max), &counts(&from.waits)),
         waiting: Vec::new(),
-        callers: callers(table, own_uses, known, symbols),
+        callers,
     }
 }
 
@@ -333,9 +338,10 @@ fn lock(
         true => [0, get(&from.ended)],
         false => [get(&from.ended), 0],
     };
+    let place = place(table, from);
     let name = match are_others {
-        true => None,
-        false => symbols.variable(address),
+        true => format!("{others} others"),
+        false => name(address, place.as_deref(), symbols),
     };
     let by_token = |token: u32| {
         let thread = threads.iter().find(|thread| thread.number == token);
@@ -349,11 +355,15 @@ fn lock(
     let own_uses = uses.get(&(index as u32 + 1)).map_or(&[][..], |uses| uses);
     let wait_ns = get(&from.wait_ns) + sum.wait_ns;
     let (waits, holds) = (counts(&from.waits), counts(&from.holds));
+    let mut first = stack(table, get32(&from.first), symbols);
+    let mut callers = callers(table, own_uses, [contended, wait_ns], symbols);
+    let data = rust::data(&first, &callers);
+    rust::without_own(&mut first);
+    callers
+        .iter_mut()
+        .for_each(|caller| rust::without_own(&mut caller.frames));
     Lock {
-        name: name.unwrap_or_else(|| match are_others {
-            true => format!("{others} others"),
-            false => format!("{address:#x}"),
-        }),
+        name,
         address,
         key: match is_ended || are_others {
             true => 0,
@@ -392,8 +402,48 @@ fn lock(
         held_by: holders.first().copied(),
         holders,
         waiting: Vec::new(),
-        first: stack(table, get32(&from.first), symbols),
-        callers: callers(table, own_uses, [contended, wait_ns], symbols),
+        data,
+        place,
+        first,
+        callers,
+    }
+}
+
+/// `path:line`, where the program first took a lock, if it tells.
+fn place(table: &Table, lock: &Entry) -> Option<String> {
+    let number = get32(&lock.place) as usize;
+    let place = table.places.get(number.checked_sub(1)?)?;
+    let path = text(&place.path);
+    (!path.is_empty()).then(|| format!("{path}:{}", get32(&place.line)))
+}
+
+/// What a lock is called: as its variable is, or by the line that first took it, or by where it is.
+pub fn name(address: u64, place: Option<&str>, symbols: &mut Symbols) -> String {
+    let line = || place.map(|place| file_and_line(place).to_owned());
+    symbols
+        .variable(address)
+        .or_else(line)
+        .or_else(|| symbols.offset(address))
+        .unwrap_or_else(|| format!("{address:#x}"))
+}
+
+/// A place without the folders.
+fn file_and_line(place: &str) -> &str {
+    place.rsplit('/').next().unwrap_or(place)
+}
+
+/// Locks that are called by the same line are told apart by their addresses.
+fn tell_apart(locks: &mut [Lock]) {
+    let mut addresses: HashMap<String, BTreeSet<u64>> = HashMap::new();
+    for lock in &*locks {
+        let known = addresses.entry(lock.name.clone());
+        known.or_default().insert(lock.address);
+    }
+    for lock in locks {
+        let is_line = lock.place.as_deref().map(file_and_line) == Some(&lock.name);
+        if is_line && addresses[&lock.name].len() > 1 {
+            lock.name += &format!(" {:#x}", lock.address);
+        }
     }
 }
 

@@ -367,16 +367,20 @@ impl Symbols {
     pub fn variable(&mut self, address: u64) -> Option<String> {
         let module = self.module(address)?;
         let at = address.wrapping_sub(module.bias);
-        let Some((start, name)) = module.symbol(at, SymbolKind::Data) else {
-            let name = format!("{}+{at:#x}", module.name());
-            self.note_nameless(address);
-            return Some(name);
-        };
+        let (start, name) = module.symbol(at, SymbolKind::Data)?;
         let name = short(&demangled(&name));
         Some(match at - start {
             0 => name,
             offset => format!("{name}+{offset:#x}"),
         })
+    }
+
+    /// Where it is in its file, for a variable without a name.
+    pub fn offset(&mut self, address: u64) -> Option<String> {
+        let module = self.module(address)?;
+        let name = format!("{}+{:#x}", module.name(), address.wrapping_sub(module.bias));
+        self.note_nameless(address);
+        Some(name)
     }
 }
 

@@ -153,7 +153,8 @@ pub fn write_rest(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
         writeln!(
             out,
             "kinlock: no report: the program called no function of pthread locks, and none by \
-             which threads wait for others"
+             which threads wait for others. Locks of the crate kinlock are reported if it has the \
+             feature report; those of Rust's std are not"
         )?;
         return Ok(());
     }
@@ -376,7 +377,12 @@ pub fn about(lock: &Lock, n: usize, process: &Process, out: &mut dyn Write) -> a
             line += &format!(", {} {what}", grouped(count));
         }
     }
-    line += &format!("; first taken by {}", path(&lock.first));
+    if let Some(data) = &lock.data {
+        line += &format!(", guards {data}");
+    }
+    let place = lock.place.as_ref();
+    let place = place.map_or(String::new(), |place| format!(" at {place}"));
+    line += &format!("; first taken{place} by {}", path(&lock.first));
     writeln!(out, "{}", wrapped(&line, "    "))?;
     let behind = [
         (&lock.behind_writers, "a writer"),

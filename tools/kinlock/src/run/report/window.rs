@@ -124,7 +124,13 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         target.switch.end_window();
     }
     for target in targets.values() {
-        report.processes.extend(target.processes());
+        // A process with two switches has two tables, and each of its targets has both.
+        for process in target.processes() {
+            let is_it = |known: &Process| known.pid == process.pid && known.lock == process.lock;
+            if !report.processes.iter().any(is_it) {
+                report.processes.push(process);
+            }
+        }
         if let Some(error) = target.switch.error() {
             report.without_table += 1;
             report.without_table_reason = Some(error.to_string());
@@ -155,7 +161,7 @@ struct Target {
 /// The processes to be measured, by the path of their switch.
 fn targets(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
     let mut targets: BTreeMap<PathBuf, Target> = BTreeMap::new();
-    let own = switch_of(args.pid)?;
+    let own = switches_of(args.pid)?;
     let pids = match args.all {
         true => descendants(args.pid),
         false => Vec::new(),
@@ -163,8 +169,8 @@ fn targets(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
     // One of these that does not stand by, or has ended, is none to be measured.
     let others = pids
         .into_iter()
-        .filter_map(|pid| Some((pid, switch_of(pid).ok()??)));
-    let own = own.map(|path| (args.pid, path));
+        .flat_map(|pid| pairs(pid, switches_of(pid).unwrap_or_default()));
+    let own = pairs(args.pid, own);
     for (pid, path) in own.into_iter().chain(others) {
         if let Some(known) = targets.get_mut(&path) {
             known.pids.push(pid);
@@ -192,16 +198,20 @@ fn targets(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
     Ok(targets)
 }
 
-/// The file that a process has mapped as its switch. An error if there is no such process, or it is
-/// another user's.
-fn switch_of(pid: u32) -> anyhow::Result<Option<PathBuf>> {
+fn pairs(pid: u32, paths: Vec<PathBuf>) -> impl Iterator<Item = (u32, PathBuf)> {
+    paths.into_iter().map(move |path| (pid, path))
+}
+
+/// The files that a process has mapped as its switches: that of the preloaded library, and that of
+/// a program that records by itself. An error if there is no such process, or it is another user's.
+fn switches_of(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
     let mapped = mapped(pid)?;
     let is_switch = |path: &PathBuf| {
         let name = path.file_name().map(|name| name.to_string_lossy());
         let rest = name.as_deref().and_then(|name| name.strip_prefix(TABLES));
         rest.is_some_and(|rest| rest.starts_with(SWITCH))
     };
-    Ok(mapped.into_iter().find(is_switch))
+    Ok(mapped.into_iter().filter(is_switch).collect())
 }
 
 /// The files of processes that stand by which a process has mapped.

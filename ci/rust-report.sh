@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# `kinlock run --report` on a program in Rust: with the feature `report` of the crate it names the
+# hot lock by its line, and by the type that it guards where names have types; also in a static
+# program, which is refused without the feature; also in a program that stands by. Without the
+# feature the report has no lock of the crate. What a program does in known numbers is counted, and
+# no legal use is called misuse.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-target}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cargo build --quiet -p kinlock-cli -p kinlock-preload
+kinlock=$target/debug/kinlock
+line=$(grep -n 'self.stock.lock()' lib/kinlock/examples/hot.rs | cut -d: -f1)
+triple=$(rustc -vV | sed -n 's/^host: //p')
+static=${triple%-gnu}-musl
+rustup target list --installed 2>/dev/null | grep -qx "$static" || static=$triple
+
+# build NAME TARGET FLAGS ARGUMENTS: the example under that name. A target keeps the flags from
+# build scripts and macros.
+build() {
+    local name=$1 for=$2 flags=$3
+    shift 3
+    RUSTFLAGS=$flags CARGO_TARGET_DIR=$target/rust-report \
+        cargo build --quiet -p kinlock --example hot --target "$for" "$@"
+    cp "$target/rust-report/$for/debug/examples/hot" "$work/$name"
+}
+build with "$triple" "-C symbol-mangling-version=v0" --features report
+cargo build --quiet -p kinlock --features report --example reported
+cp "$target/debug/examples/reported" "$work/reported"
+build without "$triple" ""
+build static "$static" "-C target-feature=+crt-static -C strip=debuginfo" --features report
+build static-without "$static" "-C target-feature=+crt-static"
+
+# locks JSON: line by line, what the report says of the locks of the crate.
+locks() {
+    python3 - "$1" <<'END'
+import json, sys
+for process in json.load(open(sys.argv[1]))["processes"]:
+    if process["lock"] == "crate kinlock":
+        for lock in process["locks"]:
+            print(lock["name"], lock["kind"], lock["side"], lock["locked"], lock["threads"],
+                  lock.get("place"), lock.get("data"), sep="\t")
+        for waited in process["waits"]:
+            print(waited["name"], waited["kind"], waited["waited"], sep="\t")
+END
+}
+
+# expect FILE PATTERN: a line of the file matches.
+expect() {
+    grep -qP "$2" "$1" || { echo "$0: no line is like $2 in:" >&2; cat "$1" >&2; exit 1; }
+}
+
+for name in with static; do
+    "$kinlock" run --report="$work/$name.txt" --json "$work/$name.json" -- "$work/$name" 4 500 \
+        >"$work/$name.out"
+    grep -qx '4 customers, .* things' "$work/$name.out"
+    locks "$work/$name.json" >"$work/$name.locks"
+    # The hot lock: 4 threads took it 500 times each, and the first one once more. The names of a
+    # program without types in them end the line with None.
+    expect "$work/$name.locks" "\tmutex\tNone\t2001\t5\t.*hot.rs:$line\t"
+    expect "$work/$name.locks" "LOG\S*\tmutex\tNone\t5\t5\t.*hot.rs:"
+    expect "$work/$name.locks" "PRICES\S*\trwlock\tread\t2000\t4\t.*hot.rs:"
+    expect "$work/$name.locks" "\tcondition variable\t[1-9]"
+    expect "$work/$name.txt" "first taken at .*hot.rs:$line"
+done
+expect "$work/with.locks" "hot.rs:$line\thot::Stock$"
+
+"$kinlock" run --report="$work/without.txt" --json "$work/without.json" -- "$work/without" 4 500 \
+    >/dev/null
+locks "$work/without.json" >"$work/without.locks"
+[ ! -s "$work/without.locks" ] || { echo "$0: locks without the feature" >&2; exit 1; }
+"$kinlock" run --report=/dev/null --json "$work/refused.json" -- "$work/static-without" 4 500 \
+    2>"$work/refused" >/dev/null || [ $? = 126 ]
+expect "$work/refused" "statically linked"
+
+"$kinlock" run --report=/dev/null --order --json "$work/reported.json" -- "$work/reported"
+python3 - "$work/reported.json" <<'END'
+import json, sys
+process, = [p for p in json.load(open(sys.argv[1]))["processes"] if p["lock"] == "crate kinlock"]
+found = {}
+for lock in process["locks"]:
+    name = lock["name"].split("::")[-1].split("+")[0]
+    found[name, lock["side"]] = [lock[what] for what in ("locked", "failed_tries", "timeouts")]
+expected = {
+    ("MUTEX", None): [12, 1, 1],
+    ("FAIR", None): [10, 0, 0],
+    ("REENTRANT", None): [10, 0, 0],
+    ("RWLOCK", "write"): [9, 1, 0],
+    ("RWLOCK", "read"): [14, 0, 0],
+    ("AWAITED", None): [2, 0, 0],
+    ("ONE", None): [2, 0, 0],
+    ("OTHER", None): [2, 0, 0],
+}
+assert found == expected, f"locks: {found}"
+waits = {(w["name"].split("::")[-1], w["kind"], w["waited"], w["timeouts"]) for w in process["waits"]}
+assert waits == {("CONDVAR", "condition variable", 1, 1)}, waits
+assert process["misuses"] == [], process["misuses"]
+circles = [{step["held"].split("::")[-1] for step in cycle["steps"]}
+           for cycle in process["order"]["cycles"]]
+assert circles == [{"ONE", "OTHER"}], circles
+END
+
+# All that guards may do, guards that are sent to other threads included.
+uses=$(cargo test -p kinlock --features report,send_guard,arc_lock --test legal_uses --no-run \
+    --message-format json 2>/dev/null |
+    sed -n 's/.*"name":"legal_uses".*"executable":"\([^"]*\)".*/\1/p')
+"$kinlock" run --report=/dev/null --order --json "$work/uses.json" -- "$uses" --quiet
+python3 - "$work/uses.json" <<'END'
+import json, sys
+processes = [p for p in json.load(open(sys.argv[1]))["processes"] if p["lock"] == "crate kinlock"]
+locks = [lock for process in processes for lock in process["locks"]]
+assert len(locks) > 10, locks
+misuses = [(m["what"], m["frames"][:4]) for process in processes for m in process["misuses"]]
+# One test releases a lock once more than it was taken, which the lock has to survive.
+assert [what for what, _ in misuses] == ["not-held"], misuses
+cycles = [cycle for process in processes for cycle in process["order"]["cycles"]]
+assert cycles == [], cycles
+END
+
+# It runs until it is told to end.
+"$kinlock" run --standby -- "$work/static" 2 1000000000 >/dev/null &
+server=$!
+trap 'kill $server 2>/dev/null || true; rm -rf "$work"' EXIT
+until grep -q process.switch "/proc/$server/maps" 2>/dev/null; do
+    kill -0 "$server" || { echo "$0: the program that stands by has ended" >&2; exit 1; }
+    sleep 0.1
+done
+for _ in 1 2; do
+    "$kinlock" report "$server" --seconds 1 --json "$work/window.json" >/dev/null
+    locks "$work/window.json" >"$work/window.locks"
+    expect "$work/window.locks" "\tmutex\tNone\t[1-9][0-9]*\t2\t.*hot.rs:$line\t"
+done
+echo "the report names the locks of programs in Rust"

@@ -1,0 +1,370 @@
+//! Noting what locks do, for `kinlock run --report`: with the feature `report`.
+//!
+//! Each function of a lock tests one word, [`is_on`]. It is not 0 if the command has started the
+//! program for a report or, where the program stands by, while the command measures. Then the
+//! function goes through here: the lock is tried, and if that fails and the call waits, the wait is
+//! timed. Without the feature nothing is tested: [`taking`] and [`releasing`] leave nothing of this
+//! behind.
+
+#[cfg(feature = "report")]
+pub(crate) use notes::{Access, Reported, Reporting, Waits, downgrade, here, is_on, release, take};
+
+/// Where the program calls a function of a lock.
+#[cfg(feature = "report")]
+pub(crate) type Place = &'static core::panic::Location<'static>;
+#[cfg(all(feature = "std", not(feature = "report")))]
+#[derive(Clone, Copy)]
+pub(crate) struct Place;
+
+/// The place of the function's caller, if it is one of those with `track_caller`.
+#[cfg(all(feature = "std", not(feature = "report")))]
+#[inline(always)]
+pub(crate) fn here() -> Place {
+    Place
+}
+
+/// Takes a lock: by `$attempt` or, if that fails and the call waits, by `$wait`. Without a report
+/// that is `$wait` alone.
+macro_rules! taking {
+    ($lock:expr, $access:ident, $waits:ident, $attempt:expr, $wait:expr) => {{
+        #[cfg(feature = "report")]
+        let taken = match crate::report::is_on() {
+            true => {
+                use crate::report::{Access, Waits, here, take};
+                let (access, waits) = (Access::$access, Waits::$waits);
+                take($lock, access, waits, here(), || $attempt, || $wait)
+            }
+            false => $wait,
+        };
+        #[cfg(not(feature = "report"))]
+        let taken = $wait;
+        taken
+    }};
+}
+pub(crate) use taking;
+
+/// The calling thread is about to release a lock.
+macro_rules! releasing {
+    ($lock:expr, $access:ident) => {
+        #[cfg(feature = "report")]
+        if crate::report::is_on() {
+            crate::report::release($lock, crate::report::Access::$access);
+        }
+    };
+}
+pub(crate) use releasing;
+
+/// The calling thread was a writer, and is a reader now.
+macro_rules! downgraded {
+    ($lock:expr) => {
+        #[cfg(feature = "report")]
+        if crate::report::is_on() {
+            crate::report::downgrade($lock, crate::report::here());
+        }
+    };
+}
+pub(crate) use downgraded;
+
+#[cfg(feature = "report")]
+mod notes {
+    use super::Place;
+    use core::cell::Cell;
+    use core::panic::Location;
+    use core::ptr;
+    use core::sync::atomic::Ordering::Relaxed;
+    use kinlock_core::raw::condvar::Partner;
+    use kinlock_linux::Native;
+    use kinlock_recorder::mode::OWN;
+    use kinlock_recorder::{
+        Awaited, BUSY, Behind, Object, Outcome, RwAccess, TIMED_OUT, Wait, acquisition, enter,
+        release as release_mutex, rwlock_acquisition, rwlock_asked, rwlock_release, side,
+    };
+    use kinlock_recorder::{program, table};
+
+    #[used]
+    #[unsafe(link_section = ".init_array")]
+    static BEGIN: extern "C" fn() = program::begin;
+
+    /// By this note the command knows that the program records by itself: a static one, too, into
+    /// which nothing can be preloaded.
+    #[used]
+    #[unsafe(link_section = ".note.kinlock")]
+    static NOTE: Note = Note {
+        name_size: 8,
+        size: 8,
+        kind: 1,
+        name: *b"kinlock\0",
+        version: table::MAGIC.to_ne_bytes(),
+    };
+
+    /// An ELF note.
+    #[repr(C, align(4))]
+    struct Note {
+        name_size: u32,
+        size: u32,
+        kind: u32,
+        name: [u8; 8],
+        version: [u8; 8],
+    }
+
+    /// Whether locks are reported on.
+    #[inline(always)]
+    pub(crate) fn is_on() -> bool {
+        OWN.switch.mode.load(Relaxed) != 0
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn here() -> Place {
+        Location::caller()
+    }
+
+    /// How a lock is taken.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Access {
+        /// A mutex.
+        Mutex,
+        /// A reader-writer lock for writing.
+        Write,
+        /// For reading, behind writers that wait. An upgradable reader is a reader.
+        Read,
+        /// For reading, ahead of writers that wait.
+        ReadAgain,
+        /// For writing, by its upgradable reader.
+        Upgrade,
+    }
+
+    /// Whether the program's call waits.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Waits {
+        Not,
+        Limited,
+        Endless,
+    }
+
+    /// A lock, as the recorder has to know it.
+    pub(crate) trait Reported {
+        fn is_held(&self) -> bool;
+        fn is_held_by_writer(&self) -> bool;
+    }
+
+    /// Whether guards may be sent to other threads.
+    const TRAVELS: bool = cfg!(feature = "send_guard");
+
+    fn address<L>(lock: &L) -> u64 {
+        ptr::from_ref(lock).addr() as u64
+    }
+
+    fn object<L>(lock: &L, place: Option<Place>) -> Object<'static> {
+        Object {
+            address: address(lock),
+            marks: None,
+            kind: 0,
+            place,
+            is_nested: false,
+            travels: TRAVELS,
+        }
+    }
+
+    /// The side of a reader-writer lock that is asked for; `None`: it is a mutex.
+    fn rwlock<L>(lock: &L, access: Access, place: Place) -> Option<RwAccess> {
+        let mode = match access {
+            Access::Mutex => return None,
+            Access::Write | Access::Upgrade => 0,
+            Access::Read | Access::ReadAgain => table::READS,
+        };
+        Some(RwAccess {
+            address: address(lock),
+            mode,
+            place: Some(place),
+            travels: TRAVELS,
+        })
+    }
+
+    /// Takes a lock, and notes how that went. Returns whether the calling thread has it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take<L: Reported>(
+        lock: &L,
+        access: Access,
+        waits: Waits,
+        place: Place,
+        attempt: impl FnOnce() -> bool,
+        wait: impl FnOnce() -> bool,
+    ) -> bool {
+        enter();
+        let rwlock = rwlock(lock, access, place);
+        let object = rwlock.map_or_else(|| object(lock, Some(place)), side);
+        let (is_try, is_endless) = (waits == Waits::Not, waits == Waits::Endless);
+        let is_upgrade = access == Access::Upgrade;
+        // An upgradable reader asks for nothing that others can hold and wait for it.
+        if let Some(rwlock) = rwlock.filter(|_| !is_try && !is_upgrade) {
+            rwlock_asked(rwlock, is_endless, access == Access::Read);
+        }
+        let mut waited = None;
+        let mut is_taken = attempt();
+        if !is_taken && !is_try {
+            let behind = match lock.is_held_by_writer() {
+                true => Behind::Writer,
+                false => Behind::Readers,
+            };
+            let begun = Wait::begin(object, is_endless).behind(behind);
+            is_taken = wait();
+            waited = Some(begun.end());
+        }
+        // The wait may have entered, too.
+        enter();
+        if is_upgrade && is_taken {
+            rwlock_release(address(lock), true, 0);
+        }
+        let result = match (is_taken, is_try) {
+            (true, _) => 0,
+            (false, true) => BUSY,
+            (false, false) => TIMED_OUT,
+        };
+        let outcome = Outcome {
+            is_try,
+            is_endless,
+            waited,
+            result,
+            asked: None,
+        };
+        match rwlock {
+            Some(rwlock) => rwlock_acquisition(rwlock, outcome),
+            None => acquisition(object, outcome),
+        }
+        is_taken
+    }
+
+    /// The calling thread has become a reader. That it was a writer has been released.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn downgrade<L>(lock: &L, place: Place) {
+        enter();
+        let outcome = Outcome {
+            is_try: false,
+            is_endless: true,
+            waited: None,
+            result: 0,
+            asked: None,
+        };
+        if let Some(reader) = rwlock(lock, Access::Read, place) {
+            rwlock_acquisition(reader, outcome);
+        }
+    }
+
+    /// The calling thread is about to release a lock.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn release<L: Reported>(lock: &L, access: Access) {
+        enter();
+        match access {
+            Access::Mutex => release_mutex(object(lock, None), None, lock.is_held()),
+            _ => rwlock_release(address(lock), lock.is_held(), 0),
+        }
+    }
+
+    /// The mutex of a wait for a condition variable: the wait and what it does to the mutex are
+    /// reported.
+    pub(crate) struct Reporting<'a, M, R> {
+        mutex: &'a M,
+        raw: &'a R,
+        awaited: Awaited,
+        place: Place,
+        begun: Cell<Option<Wait>>,
+    }
+
+    impl<'a, M, R: Reported> Reporting<'a, M, R> {
+        pub(crate) fn new<C>(mutex: &'a M, raw: &'a R, condvar: &C, place: Place) -> Self {
+            let awaited = Awaited {
+                address: address(condvar),
+                kind: table::CONDVAR,
+                place: Some(place),
+            };
+            Reporting {
+                mutex,
+                raw,
+                awaited,
+                place,
+                begun: Cell::new(None),
+            }
+        }
+
+        /// The wait is over, by a notification or not.
+        #[inline]
+        pub(crate) fn ended(&self, is_notified: bool) {
+            if is_on() && !is_notified {
+                self.awaited.note_timeout();
+            }
+        }
+
+        #[cold]
+        #[inline(never)]
+        fn begin(&self) {
+            enter();
+            self.begun.set(Some(self.awaited.begin()));
+        }
+
+        /// Takes the mutex by `lock`.
+        fn retake(&self, lock: impl Fn())
+        where
+            M: Partner<Native>,
+        {
+            if !is_on() {
+                return lock();
+            }
+            // What is free when it is looked at is taken without a wait.
+            let attempt = || {
+                let is_free = !self.mutex.is_locked();
+                if is_free {
+                    lock();
+                }
+                is_free
+            };
+            let wait = || {
+                lock();
+                true
+            };
+            let (access, waits) = (Access::Mutex, Waits::Endless);
+            take(self.raw, access, waits, self.place, attempt, wait);
+        }
+    }
+
+    impl<M: Partner<Native>, R: Reported> Partner<Native> for Reporting<'_, M, R> {
+        fn key(&self) -> Option<*const u32> {
+            self.mutex.key()
+        }
+
+        fn is_locked(&self) -> bool {
+            self.mutex.is_locked()
+        }
+
+        unsafe fn unlock(&self) -> bool {
+            if is_on() {
+                self.begin();
+                release(self.raw, Access::Mutex);
+            }
+            // SAFETY: as this function demands.
+            unsafe { self.mutex.unlock() }
+        }
+
+        fn lock(&self) {
+            self.retake(|| self.mutex.lock());
+        }
+
+        fn lock_notified(&self) {
+            self.retake(|| self.mutex.lock_notified());
+        }
+
+        fn lock_after_sleep(&self) {
+            self.retake(|| self.mutex.lock_after_sleep());
+        }
+
+        fn leave(&self) {
+            self.mutex.leave();
+            if let Some(begun) = self.begun.take() {
+                self.awaited.end(begun);
+            }
+        }
+    }
+}

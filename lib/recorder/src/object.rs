@@ -1,0 +1,52 @@
+//! A lock of the program, as the report knows it.
+
+use core::panic::Location;
+use core::sync::atomic::AtomicU32;
+use kinlock_report::{Lock, READING};
+
+/// What the report notes in the lock object itself, whose cache line the holder has anyway. All of
+/// it is 0 at first, and only the holder accesses it.
+#[derive(Clone, Copy)]
+pub struct Marks<'a> {
+    /// The lock's serial number.
+    pub serial: &'a AtomicU32,
+    /// The token of the last thread that held the lock.
+    pub last: &'a AtomicU32,
+    /// The locality domain of that thread, if the machine has several.
+    pub domain: &'a AtomicU32,
+}
+
+/// A lock of the program, as the report knows it.
+#[derive(Clone, Copy)]
+pub struct Object<'a> {
+    /// The address in its entry.
+    pub address: u64,
+    /// The marks in the lock object. If it has no room for them, they are in the table's entry.
+    pub marks: Option<Marks<'a>>,
+    /// The C library's word for the kind of a mutex, or what else it is, such as
+    /// [`kinlock_report::SPIN`].
+    pub kind: u32,
+    /// Where the program takes it, if that is known.
+    pub place: Option<&'static Location<'static>>,
+    /// The calling thread holds it already, and takes it again since it is recursive.
+    pub is_nested: bool,
+    /// The thread that holds it may let another one release it. If not, that is misuse.
+    pub travels: bool,
+}
+
+impl Object<'_> {
+    /// Whether several threads can hold it at a time: it is the reading side of a reader-writer
+    /// lock.
+    pub(super) fn has_many_holders(&self) -> bool {
+        self.address & READING != 0
+    }
+}
+
+/// The marks in the entry of a lock that has none of its own.
+pub(super) fn marks_in(lock: &Lock) -> Marks<'_> {
+    Marks {
+        serial: &lock.serial,
+        last: &lock.last,
+        domain: &lock.domain,
+    }
+}

@@ -1,0 +1,33 @@
+//! Entries of places in the source, for locks of a program that tells where it takes them.
+
+use super::entries::{Array, scattered};
+use super::memory::provide;
+use core::panic::Location;
+use core::sync::atomic::Ordering::*;
+use kinlock_report::{PLACES, Table};
+
+/// The entry of a place, as an index plus 1; 0: there is no room.
+pub(super) fn place_of(table: &Table, place: &'static Location<'static>) -> u32 {
+    let places = Array {
+        index: &table.place_index,
+        used: &table.header.places_used,
+        freed: &table.header.places_freed,
+        size: PLACES,
+        hash_of: scattered,
+        key_at: |at: usize| &table.places[at].address,
+        provide: |at: usize| provide(table, &table.places[at]),
+    };
+    let fill = |at: usize| {
+        let new = &table.places[at];
+        // The end of a path tells more than its beginning.
+        let path = place.file().as_bytes();
+        let path = &path[path.len().saturating_sub(new.path.len())..];
+        for (to, from) in new.path.iter().zip(path) {
+            to.store(*from, Relaxed);
+        }
+        new.line.store(place.line(), Relaxed);
+    };
+    let address = core::ptr::from_ref(place).addr() as u64;
+    let found = places.place(table, address, fill);
+    found.map_or(0, |(at, _)| at as u32 + 1)
+}

@@ -1,0 +1,183 @@
+//! What happens to a reader-writer lock.
+//!
+//! Its two sides have an entry each. The writing side is a lock as any other, since one thread at a
+//! time holds it. The reading side is held by several: no number of its entry is changed by plain
+//! loads and stores, and it has no last holder.
+
+use super::acquisition::{Outcome, acquisition, end_of_hold, lock_ended};
+use super::held::{Handed, Removed};
+use super::is_taken;
+use super::locks::lock_at;
+use super::misuses::{self, Known};
+use super::object::{Object, marks_in};
+use super::thread::thread_id;
+use super::threads::thread;
+use super::{held, make, memory, order, tally};
+use core::panic::Location;
+use core::sync::atomic::Ordering::*;
+use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
+use kinlock_report::{
+    FOREIGN, HELD, NOT_HELD, Owner, READ_AGAIN, READING, READS, RELOCKED, RWLOCK, Table, Tally,
+};
+
+/// What an acquisition or release of a reader-writer lock is like.
+#[derive(Clone, Copy)]
+pub struct RwAccess {
+    /// Where the lock is.
+    pub address: u64,
+    /// [`READS`], or 0.
+    pub mode: u32,
+    /// As in [`Object::place`].
+    pub place: Option<&'static Location<'static>>,
+    /// As in [`Object::travels`].
+    pub travels: bool,
+}
+
+/// The calling thread is going to take such a lock, and waits if it has to. `is_endless`: without a
+/// limit; `waits_behind`: a reader that holds it already may wait behind a writer.
+pub fn rwlock_asked(access: RwAccess, is_endless: bool, waits_behind: bool) {
+    let Some(table) = make::own_table() else {
+        return;
+    };
+    let RwAccess { address, mode, .. } = access;
+    let held = held::known_before_wait(table, address);
+    if let Some(held) = held.filter(|_| !access.travels) {
+        let is_read = held.mode.load(Relaxed) & mode & READS != 0;
+        let misuse = match (is_read, waits_behind) {
+            (false, _) => Some(RELOCKED),
+            (true, true) => Some(READ_AGAIN),
+            (true, false) => None,
+        };
+        if let Some(misuse) = misuse {
+            let (kind, taken) = (RWLOCK, held.stack.load(Relaxed));
+            let holder = thread(table).map_or(0, |thread| thread.id.load(Relaxed));
+            misuses::note(
+                table,
+                misuse,
+                Known {
+                    address,
+                    kind,
+                    holder,
+                    taken,
+                },
+            );
+        }
+    }
+    if is_endless && order::is_on() {
+        order::asks_rwlock(table, address, mode);
+    }
+}
+
+/// One side of a reader-writer lock. Its mode is [`READS`], or 0.
+pub fn side(access: RwAccess) -> Object<'static> {
+    let side = match access.mode & READS {
+        0 => 0,
+        _ => READING,
+    };
+    Object {
+        address: access.address | side,
+        marks: None,
+        kind: RWLOCK,
+        place: access.place,
+        is_nested: false,
+        travels: access.travels,
+    }
+}
+
+/// An acquisition of a reader-writer lock has ended.
+pub fn rwlock_acquisition(access: RwAccess, outcome: Outcome) {
+    acquisition(side(access), outcome);
+    let Some(table) = memory::table().filter(|_| is_taken(outcome.result)) else {
+        return;
+    };
+    let RwAccess { address, mode, .. } = access;
+    let [serial, stack] = match order::is_on() {
+        true => order::taken_rwlock(table, address, side(access)),
+        false => [0, 0],
+    };
+    held::push(table, address, serial, stack, mode);
+}
+
+/// The calling thread is about to release a reader-writer lock. `is_held`: whether the lock's word
+/// says that it is held; `writer`: the kernel's number of the thread that holds it for writing, or
+/// 0.
+pub fn rwlock_release(address: u64, is_held: bool, writer: u32) {
+    let Some(table) = memory::table() else { return };
+    let removed = held::remove(address);
+    match removed {
+        Removed::OneOfSeveral => return,
+        Removed::Last(mode) => return end_hold(table, unplaced(address, mode)),
+        // With an incomplete list, the hold ends with the first release.
+        Removed::Unknown | Removed::NotThere => {
+            for mode in [0, READS] {
+                end_hold(table, unplaced(address, mode));
+            }
+        }
+    }
+    if removed == Removed::Unknown {
+        return;
+    }
+    // In the child of a fork it may have been taken in the parent.
+    let misuse = match (is_held, writer) {
+        _ if Native::forked() => None,
+        (false, _) => Some(NOT_HELD),
+        (true, 1..) if writer != thread_id() => Some(FOREIGN),
+        _ => None,
+    };
+    match misuse {
+        Some(misuse) => {
+            let (kind, taken) = (RWLOCK, 0);
+            let holder = if is_held { writer } else { 0 };
+            let lock = Known {
+                address,
+                kind,
+                holder,
+                taken,
+            };
+            misuses::note(table, misuse, lock);
+        }
+        None => return held::note_handed_over(Handed::Read),
+    }
+    if misuse == Some(FOREIGN) {
+        held::note_handed_over(Handed::Written);
+    }
+}
+
+fn unplaced(address: u64, mode: u32) -> RwAccess {
+    RwAccess {
+        address,
+        mode,
+        place: None,
+        travels: false,
+    }
+}
+
+/// The hold of one side ends, if one was noted: of the writing side whichever thread's, of the
+/// reading side the calling thread's.
+fn end_hold(table: &Table, access: RwAccess) {
+    let object = side(access);
+    if let Some((owner, tally)) = holder(table, object) {
+        let since = tally.since.swap(0, Relaxed);
+        if since > HELD {
+            let nanos = Native::now().saturating_sub(since);
+            end_of_hold(table, owner, tally, nanos);
+        }
+    }
+}
+
+fn holder<'a>(table: &'a Table, object: Object<'_>) -> Option<(&'a Owner, &'a Tally)> {
+    match object.has_many_holders() {
+        true => tally::held_by_caller(table, object),
+        false => {
+            let marks = marks_in(lock_at(table, object.address)?.1);
+            tally::of_holder(table, object.address, marks)
+        }
+    }
+}
+
+/// The lock at this address was destroyed, or its memory is initialised as another lock.
+pub fn rwlock_ended(address: u64) {
+    lock_ended(address);
+    lock_ended(address | READING);
+}

@@ -1,0 +1,111 @@
+//! The calling thread's registers, and reading its stack without a fault.
+
+use super::thread::known_stack;
+use core::ffi::c_int;
+use core::ptr;
+
+/// The registers that identify a frame, and from which its caller's can be found.
+#[derive(Clone, Copy)]
+pub(super) struct Registers {
+    pub(super) pc: u64,
+    pub(super) stack: u64,
+    pub(super) frame: u64,
+}
+
+/// The registers in the function that calls this one.
+#[inline(always)]
+pub(super) fn here() -> Registers {
+    let (pc, stack, frame): (u64, u64, u64);
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: invariant 9: it only reads registers.
+    unsafe {
+        core::arch::asm!(
+            "lea {}, [rip]", "mov {}, rsp", "mov {}, rbp",
+            out(reg) pc, out(reg) stack, out(reg) frame,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: invariant 9: it only reads registers.
+    unsafe {
+        core::arch::asm!(
+            "adr {}, .", "mov {}, sp", "mov {}, x29",
+            out(reg) pc, out(reg) stack, out(reg) frame,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        (pc, stack, frame) = (0, 0, 0);
+    }
+    Registers { pc, stack, frame }
+}
+
+/// The part of the stack that can be read without a fault.
+///
+/// What a shared object says of its frames may be wrong. So an address that follows from it need
+/// not lie on the stack.
+pub(super) struct Readable {
+    from: u64,
+    to: u64,
+}
+
+const PAGE: u64 = 4096;
+/// How far from the innermost frame an address may lie. A caller whose frame lies farther away is
+/// not looked for.
+const FARTHEST: u64 = 1 << 20;
+
+impl Readable {
+    pub(super) fn new(stack: u64) -> Self {
+        // SAFETY: invariant 6.
+        let known = unsafe { *known_stack() };
+        match known {
+            [from, to] if (from..to).contains(&stack) => Readable { from, to },
+            // The thread runs on another stack than before, or has not been below here yet. The
+            // page of its stack pointer can be read.
+            _ => {
+                let from = stack & !(PAGE - 1);
+                let to = from + PAGE;
+                Readable { from, to }
+            }
+        }
+    }
+
+    pub(super) fn read(&mut self, address: u64) -> Option<u64> {
+        if address % 8 != 0 || address < self.from || address >= self.from + FARTHEST {
+            return None;
+        }
+        while address >= self.to {
+            if !is_readable(self.to) {
+                return None;
+            }
+            self.to += PAGE;
+            // SAFETY: invariant 6.
+            unsafe { *known_stack() = [self.from, self.to] };
+        }
+        // SAFETY: invariant 4.
+        Some(unsafe { ptr::read_volatile(address as *const u64) })
+    }
+}
+
+/// Whether the word at an address can be read.
+///
+/// Asks the kernel to wait while the word is 0, but for no time at all. Every sandbox permits this
+/// call, and it fails with `EFAULT` if the word cannot be read.
+#[cold]
+pub(super) fn is_readable(address: u64) -> bool {
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    let none = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel checks the address; the rest is as invariant 2 says.
+    unsafe {
+        let errno: *mut c_int = libc::__errno_location();
+        let before = *errno;
+        let result = libc::syscall(libc::SYS_futex, address, operation, 0, &none);
+        let is_fault = result < 0 && *errno == libc::EFAULT;
+        *errno = before;
+        !is_fault
+    }
+}

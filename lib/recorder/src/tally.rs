@@ -1,0 +1,315 @@
+//! Tallies: what one thread did to one lock. No other thread changes them.
+//!
+//! A thread has [`TALLIES`] of them. A lock's serial number chooses two places where its tally may
+//! be. If both are taken by other locks, one of these tallies makes room: its numbers are added to
+//! the entry of its lock. When a thread ends, that happens to all of its tallies.
+
+use super::entries::{add, tally_index};
+use super::locks::{lock_at, lock_of_holder, note_thread};
+use super::memory::{self, TAGS, is_present, provide};
+use super::object::{Marks, Object, marks_in};
+use super::record;
+use super::thread::{tallies, token};
+use super::threads::{KEY, await_end, thread, thread_of};
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::Ordering::*;
+use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
+use kinlock_report::{OWNERS, Owner, TALLIES, Table, Tally, Waits};
+
+/// From which bit on the address of an [`Owner`] has the tag of its table. By the tag, the child of
+/// a fork recognises addresses from its parent's table, and a thread those of an earlier window. No
+/// address that the kernel gives without being asked for a higher one has these bits.
+const TAG_SHIFT: u32 = 48;
+const ADDRESS: usize = (1 << TAG_SHIFT) - 1;
+
+const _: () = assert!(TAGS <= 1 << (usize::BITS - TAG_SHIFT));
+
+/// What the calling thread has stored: the address of its tallies together with the tag of the
+/// table that they are in; 0: nothing yet; the tag alone: the table has no room for its tallies.
+#[inline]
+fn kept() -> usize {
+    // SAFETY: invariant 6.
+    unsafe { *tallies() }
+}
+
+/// The calling thread's tallies, if it has any in this table.
+#[inline]
+fn own() -> Option<&'static Owner> {
+    let kept = kept();
+    // SAFETY: invariant 3: the tag says that it is an address in this table.
+    (kept & ADDRESS != 0 && kept >> TAG_SHIFT == memory::tag())
+        .then(|| unsafe { &*ptr::with_exposed_provenance(kept & ADDRESS) })
+}
+
+fn keep(address: usize) {
+    // SAFETY: invariant 6.
+    unsafe { *tallies() = address };
+}
+
+/// The two places where the tally of a lock may be.
+#[inline]
+fn places(serial: u32) -> [usize; 2] {
+    let first = serial as usize % TALLIES;
+    [first, first ^ 1]
+}
+
+#[inline]
+fn is_of(tally: &Tally, serial: u32, address: u64) -> bool {
+    // The serial number is not enough: a program may copy a mutex with its marks, and a child
+    // inherits the marks of its parent's locks.
+    tally.serial.load(Relaxed) == serial && tally.address.load(Relaxed) == address
+}
+
+/// The calling thread's tally of a lock that it holds, if it is in the first of the two places, and
+/// the tallies' owner.
+#[inline]
+pub(super) fn found(address: u64, marks: Marks<'_>) -> Option<(&'static Owner, &'static Tally)> {
+    let owner = own()?;
+    let serial = marks.serial.load(Relaxed);
+    let tally = &owner.tallies[places(serial)[0]];
+    is_of(tally, serial, address).then_some((owner, tally))
+}
+
+/// The calling thread's tallies. They are added if it has none; `None`: there is no room.
+pub(super) fn owner(table: &Table) -> Option<&'static Owner> {
+    own().or_else(|| new_owner(table))
+}
+
+/// The calling thread's tallies; `Some(None)`: it has not needed any yet; `None`: there was no room
+/// for them.
+pub(super) fn known_owner() -> Option<Option<&'static Owner>> {
+    (kept() == 0 || kept() != memory::tag() << TAG_SHIFT).then(own)
+}
+
+/// The calling thread's tally of a lock, if it has one.
+pub(super) fn own_of(address: u64, serial: u32) -> Option<&'static Tally> {
+    in_any_place(own()?, address, serial).filter(|_| serial != 0)
+}
+
+/// The calling thread's tally of a lock, and the tallies' owner, if the thread holds the lock. The
+/// lock may be another thread's.
+pub(super) fn held_by_caller<'a>(
+    table: &'a Table,
+    object: Object<'_>,
+) -> Option<(&'a Owner, &'a Tally)> {
+    let entry = || Some(marks_in(lock_at(table, object.address)?.1));
+    let marks = object.marks.or_else(entry)?;
+    let (owner, serial) = (own()?, marks.serial.load(Relaxed));
+    let tally = in_any_place(owner, object.address, serial)?;
+    let is_held = serial != 0 && tally.since.load(Relaxed) != 0;
+    is_held.then_some((owner, tally))
+}
+
+/// The owner's tally of a lock, in either place.
+fn in_any_place(owner: &Owner, address: u64, serial: u32) -> Option<&Tally> {
+    let mut all = places(serial).into_iter().map(|at| &owner.tallies[at]);
+    all.find(|tally| is_of(tally, serial, address))
+}
+
+/// The waits that belong to a tally of the owner.
+pub(super) fn waits_of<'a>(owner: &'a Owner, tally: &Tally) -> Option<&'a Waits> {
+    owner.waits.get(tally_index(owner, tally))
+}
+
+/// How often the calling thread has waited for a lock since its tally began; 0 without a tally.
+/// Called by a thread that does not hold the lock.
+pub(super) fn waits_so_far(table: &Table, object: Object<'_>) -> u64 {
+    let entry = || Some(marks_in(lock_at(table, object.address)?.1));
+    let waits = |marks: Marks<'_>| {
+        let owner = own()?;
+        // It may be read without holding the lock: it does not change while the lock lives.
+        let tally = in_any_place(owner, object.address, marks.serial.load(Relaxed))?;
+        Some(waits_of(owner, tally)?.count.load(Relaxed))
+    };
+    object.marks.or_else(entry).and_then(waits).unwrap_or(0)
+}
+
+/// The calling thread's tally of a lock that it holds, and the tallies' owner. A tally is added if
+/// there is none yet; `None`: there is no room.
+pub(super) fn new<'a>(
+    table: &'a Table,
+    object: Object<'_>,
+    marks: Marks<'_>,
+) -> Option<(&'a Owner, &'a Tally)> {
+    let owner = own().or_else(|| new_owner(table))?;
+    let known = in_any_place(owner, object.address, marks.serial.load(Relaxed));
+    if let Some(known) = known {
+        return Some((owner, known));
+    }
+    let (index, lock) = lock_of_holder(table, object)?;
+    let serial = lock.serial.load(Relaxed);
+    let known = in_any_place(owner, object.address, serial);
+    if let Some(known) = known {
+        return Some((owner, known));
+    }
+    let free = places(serial).map(|at| &owner.tallies[at]);
+    let unheld = free.into_iter().filter(|t| t.since.load(Relaxed) == 0);
+    // Of two tallies the less used one makes room. A lock that the thread holds keeps its tally.
+    let tally = unheld.min_by_key(|t| t.locked.load(Relaxed))?;
+    settle(table, owner, tally);
+    note_thread(lock, token());
+    // A random beginning, so that each acquisition is measured with the same probability, even if
+    // this thread makes only a few.
+    let gap = lock.gap.load(Relaxed).max(1);
+    tally.gap.store(gap as u16, Relaxed);
+    let sample_at = match gap {
+        1 => 1,
+        _ => 1 + Native::random() % gap,
+    };
+    tally.sample_at.store(sample_at, Relaxed);
+    tally.first.store(lock.first.load(Relaxed), Relaxed);
+    tally.lock.store(index, Relaxed);
+    tally.address.store(object.address, Relaxed);
+    tally.serial.store(serial, Relaxed);
+    Some((owner, tally))
+}
+
+/// Adds a tally to the numbers of its lock and its thread, and frees it.
+fn settle(table: &Table, owner: &Owner, tally: &Tally) {
+    let lock = table.lock_of(tally).map(|at| &table.locks[at]);
+    tally.serial.store(0, Relaxed);
+    // A lock of zeros at the same address must not be taken for this tally's.
+    tally.address.store(0, Relaxed);
+    record::forget(owner, tally);
+    let waits = &owner.waits[tally_index(owner, tally)];
+    let [locked, changed, remote, contended, wait_ns] = [
+        &tally.locked,
+        &tally.changed,
+        &tally.remote,
+        &waits.count,
+        &waits.nanos,
+    ]
+    .map(|number| number.swap(0, Relaxed));
+    if locked == 0 {
+        return;
+    }
+    match lock {
+        Some(lock) => {
+            add(&lock.locked, locked);
+            add(&lock.changed, changed);
+            add(&lock.remote, remote);
+            add(&lock.contended, contended);
+            add(&lock.wait_ns, wait_ns);
+        }
+        None => add(&table.header.dropped_locks, locked),
+    }
+    match thread_of(table, owner.token.load(Relaxed)) {
+        Some(thread) => add(&thread.locked, locked),
+        None => add(&table.header.dropped_threads, locked),
+    }
+}
+
+/// The tally of the thread that took a lock. The calling thread, which releases it, may be another
+/// one.
+pub(super) fn of_holder<'a>(
+    table: &'a Table,
+    address: u64,
+    marks: Marks<'_>,
+) -> Option<(&'a Owner, &'a Tally)> {
+    let (serial, last) = (marks.serial.load(Relaxed), marks.last.load(Relaxed));
+    // A thread for which there was no room has noted nothing.
+    if last == 0 {
+        return None;
+    }
+    let owner = match last == token() {
+        true => own()?,
+        false => {
+            let mut near = (0..REACH).map(|step| &table.owners[place(last, step)]);
+            near.find(|owner| is_present(table, *owner) && owner.token.load(Relaxed) == last)?
+        }
+    };
+    Some((owner, in_any_place(owner, address, serial)?))
+}
+
+// ---- threads --------------------------------------------
+
+/// How many entries from its first place on a thread's tallies may be: in any of them.
+const REACH: usize = OWNERS;
+
+fn place(token: u32, step: usize) -> usize {
+    (token as usize + step) % OWNERS
+}
+
+/// Gives the calling thread tallies, unless there was no room for them before.
+#[cold]
+#[inline(never)]
+fn new_owner(table: &Table) -> Option<&'static Owner> {
+    let tag = memory::tag() << TAG_SHIFT;
+    // A table that is of no window any more has no room for any.
+    if kept() == tag || tag == 0 {
+        return None;
+    }
+    let token = token();
+    thread(table);
+    let key = KEY.load(Relaxed);
+    let mut places = (0..REACH).map(|step| &table.owners[place(token, step)]);
+    let taken = places.find(|owner| {
+        let is_free = |owner: &Owner| owner.token.load(Relaxed) == 0;
+        (!is_present(table, *owner) || is_free(owner))
+            && provide(table, *owner)
+            && owner
+                .token
+                .compare_exchange(0, token, Acquire, Relaxed)
+                .is_ok()
+    });
+    let taken = taken.filter(|_| key != 0);
+    if let Some(owner) = taken {
+        owner.held_count.store(0, Relaxed);
+        owner.held_lost.store(0, Relaxed);
+    }
+    let address = taken.map_or(0, |owner| ptr::from_ref(owner).expose_provenance());
+    let address = if address > ADDRESS { 0 } else { address };
+    keep(address | tag);
+    await_end();
+    own()
+}
+
+/// The number of keys for which the C library has static room in each thread.
+const LOW: u32 = 32;
+
+/// Makes the key, unless the process has inherited it by a fork.
+pub(super) fn begin() {
+    let mut key = 0;
+    if KEY.load(Relaxed) != 0 {
+        return;
+    }
+    // SAFETY: invariants 1 and 2. This library is never unloaded.
+    if unsafe { libc::pthread_key_create(&mut key, Some(end_of_thread)) } != 0 {
+        return;
+    }
+    match key {
+        0..LOW => KEY.store(key + 1, Relaxed),
+        // Values of a higher key would be allocated.
+        // SAFETY: invariant 1: no thread has a value for it.
+        _ => unsafe {
+            libc::pthread_key_delete(key);
+        },
+    }
+}
+
+/// The calling thread ends: frees its tallies. If a later destructor takes a lock, the thread gets
+/// tallies again.
+unsafe extern "C" fn end_of_thread(_: *mut c_void) {
+    let Some(table) = memory::table() else { return };
+    if let Some(owner) = own() {
+        // A thread that ends while it holds a lock keeps its tallies, so that the report shows it
+        // as the holder.
+        let holds = |tally: &Tally| tally.since.load(Relaxed) != 0;
+        if owner.tallies.iter().any(holds) {
+            return;
+        }
+        keep(0);
+        for tally in &owner.tallies {
+            settle(table, owner, tally);
+        }
+        // Release pairs with the acquire in `new_owner` by the next owner.
+        owner.token.store(0, Release);
+    }
+    if let Some(thread) = thread_of(table, token()) {
+        // A wait that the thread left by no return.
+        thread.waits_for.store(0, Relaxed);
+        thread.end.store(Native::now(), Relaxed);
+    }
+}

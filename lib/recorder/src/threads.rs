@@ -1,0 +1,117 @@
+//! Entries of threads.
+
+use super::entries::{add, merge};
+use super::environment;
+use super::memory::{Errno, is_present, provide};
+use super::thread::token;
+use core::ptr;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
+use kinlock_report::{Header, THREADS, Table, Thread};
+
+/// The entry of the calling thread. It is added if it is missing; `None`: there is no room.
+pub(super) fn thread(table: &Table) -> Option<&Thread> {
+    let token = token();
+    thread_of(table, token).or_else(|| new_thread(table, token))
+}
+
+/// Stores what the program is called now. Servers give each of their processes a title, often after
+/// its first lock, and may be killed: so the name is stored again with each new thread and lock.
+pub(super) fn name_program(header: &Header) {
+    let room = header.program.len() - 1;
+    let name = environment::program().iter().copied().chain([0; 64]);
+    for (to, from) in header.program.iter().zip(name.take(room)) {
+        to.store(from, Relaxed);
+    }
+}
+
+/// How many entries to search for a thread's, from the one that its token chooses.
+const THREAD_REACH: usize = 8;
+
+fn places_of_thread(table: &Table, token: u32) -> impl Iterator<Item = &Thread> {
+    (0..THREAD_REACH).map(move |step| &table.threads[(token as usize + step) % THREADS])
+}
+
+/// The entry of a thread, if it has one.
+pub(super) fn thread_of(table: &Table, token: u32) -> Option<&Thread> {
+    // One that got no memory is passed over: the thread has taken the next one then.
+    let mut places = places_of_thread(table, token).filter(|thread| is_present(table, *thread));
+    places.find(|thread| thread.token.load(Relaxed) == token)
+}
+
+/// Gives the calling thread an entry: a free one, or one of a thread that has ended.
+#[cold]
+#[inline(never)]
+fn new_thread(table: &Table, token: u32) -> Option<&Thread> {
+    let takes = |thread: &&Thread, before: u32| {
+        let taken = &thread.token;
+        taken
+            .compare_exchange(before, token, Relaxed, Relaxed)
+            .is_ok()
+    };
+    let mut places = places_of_thread(table, token);
+    let free = places.find(|thread| provide(table, *thread) && takes(thread, 0));
+    let thread = free.or_else(|| {
+        let mut places = places_of_thread(table, token).filter(|thread| is_present(table, *thread));
+        places.find(|thread| {
+            let before = thread.token.load(Relaxed);
+            thread.end.load(Relaxed) != 0 && takes(thread, before)
+        })
+    })?;
+    if thread.end.swap(0, Relaxed) != 0 {
+        forget_ended(table, thread);
+    }
+    await_end();
+    name_program(&table.header);
+    table.header.threads.fetch_add(1, Relaxed);
+    thread.begin.store(Native::now(), Relaxed);
+    let mut name = [0_u8; 16];
+    let kept = Errno::keep();
+    // SAFETY: invariant 2; a name has at most 16 bytes.
+    unsafe {
+        thread
+            .id
+            .store(libc::syscall(libc::SYS_gettid) as u32, Relaxed);
+        libc::syscall(libc::SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr());
+    }
+    kept.restore();
+    for (to, from) in thread.name.iter().zip(name) {
+        to.store(from, Relaxed);
+    }
+    Some(thread)
+}
+
+/// Moves the numbers of a thread that has ended to the sums over such threads.
+fn forget_ended(table: &Table, thread: &Thread) {
+    let ended = &table.header.ended_threads;
+    add(&ended.count, 1);
+    merge(&[
+        (&thread.locked, &ended.locked),
+        (&thread.contended, &ended.contended),
+        (&thread.wait_ns, &ended.wait_ns),
+        (&thread.others, &ended.others),
+    ]);
+    for pair in thread.other_ns.iter().zip(&ended.other_ns) {
+        merge(&[pair]);
+    }
+    let longest = thread.wait_max.swap(0, Relaxed);
+    ended.wait_max.fetch_max(longest, Relaxed);
+    thread.waits_for.store(0, Relaxed);
+}
+
+// ---- their ends -----------------------------------------
+
+/// The key of the thread-specific data whose destructor notes the end of a thread, plus 1; 0: there
+/// is none. `tally.rs` makes it.
+pub(super) static KEY: AtomicU32 = AtomicU32::new(0);
+/// Arranges that the destructor of [`KEY`] is called when the calling thread ends.
+pub(super) fn await_end() {
+    let key = KEY.load(Relaxed);
+    if key != 0 {
+        // The destructor is called for any value but null.
+        let value = ptr::without_provenance(1);
+        // SAFETY: invariant 1. For a key below `LOW` the call does not allocate.
+        unsafe { libc::pthread_setspecific(key - 1, value) };
+    }
+}
