@@ -238,6 +238,8 @@ impl Place for Pretend {
     native! {
         plain Place::forks() -> u8;
         plain Place::is_priority() -> bool;
+        plain Place::extend_slice();
+        plain Place::end_slice();
     }
 }
 

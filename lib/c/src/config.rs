@@ -17,14 +17,8 @@ unsafe extern "C" fn kinlock_set(name: *const c_char, value: *const c_char) -> c
         b"KINLOCK_SCAN" => set(value, config::set_scan),
         b"KINLOCK_LOCAL_LIMIT" => set(value, config::set_local_limit),
         b"KINLOCK_QUANTUM" => set(value, config::set_quantum),
-        b"KINLOCK_STEALING" => {
-            config::set_stealing(match value {
-                "on" => true,
-                "off" => false,
-                _ => return libc::EINVAL,
-            });
-            0
-        }
+        b"KINLOCK_STEALING" => switch(value, config::set_stealing),
+        b"KINLOCK_SLICE_EXTENSION" => switch(value, config::set_slice_extension),
         b"KINLOCK_DOMAIN" => match value.parse() {
             Ok(kind) if config::set_domain_kind(kind).is_ok() => 0,
             Ok(_) => libc::EBUSY,
@@ -32,6 +26,15 @@ unsafe extern "C" fn kinlock_set(name: *const c_char, value: *const c_char) -> c
         },
         _ => libc::ENOENT,
     }
+}
+
+fn switch(value: &str, set: impl FnOnce(bool)) -> c_int {
+    set(match value {
+        "on" => true,
+        "off" => false,
+        _ => return libc::EINVAL,
+    });
+    0
 }
 
 fn set<T: FromStr>(value: &str, set: impl FnOnce(T)) -> c_int {

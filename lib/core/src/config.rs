@@ -122,6 +122,20 @@ pub fn set_quantum(quantum: Quantum) {
     update(|word| word.with_quantum(quantum).with(Word::QUANTUM_SET));
 }
 
+/// Sets whether a thread that has waited for a mutex or a spinlock asks the scheduler not to take
+/// its CPU away while it holds the lock, for some microseconds.
+///
+/// The thread gives the rest of that time up when it releases the lock. It asks once per
+/// acquisition, where the kernel offers such extensions (Linux 7.0 and later, if built so) and the
+/// C library's area is large enough for them (glibc 2.41 and later). Elsewhere the knob has no
+/// effect: `kinlock topology` says what is offered.
+pub fn set_slice_extension(on: bool) {
+    update(|word| {
+        word.with_slice_extension(on)
+            .with(Word::SLICE_EXTENSION_SET)
+    });
+}
+
 /// All knobs in one word, so that a lock reads all at once and concurrent updates do not mix.
 static KNOBS: AtomicU32 = AtomicU32::new(Word::new(Tuning::DEFAULT).0);
 

@@ -18,7 +18,7 @@
 //! | [`Spinning`] | to wait for a word without sleeping, and whether that is sensible |
 //! | [`Parking`] | to sleep on four bytes, and to wake sleepers |
 //! | [`Fences`] | an asymmetric pair of fences |
-//! | [`Place`] | where, and as what, the thread runs: locality domain, priority, forks |
+//! | [`Place`] | where, as what and how long the thread runs: domain, priority, forks, slice |
 //!
 //! All functions of a part have defaults: waiters spin, first in, first out, and never sleep. So an
 //! embedder without an operating system implements [`Atomics`] (four types) and, of [`Platform`],
@@ -318,7 +318,7 @@ pub trait Fences {
     }
 }
 
-/// A part of a platform: where, and as what, the calling thread runs.
+/// A part of a platform: where, as what, and how long the calling thread runs.
 pub trait Place {
     /// The locality domain of the CPU that the thread runs on, below
     /// [`PRIORITY`](crate::slots::PRIORITY).
@@ -338,6 +338,20 @@ pub trait Place {
     fn is_priority() -> bool {
         false
     }
+
+    /// The calling thread holds a lock for which others wait: asks that it keeps its CPU for a
+    /// moment if its time slice ends meanwhile. [`end_slice`](Self::end_slice) follows soon.
+    ///
+    /// Called only with the knob [`slice_extension`](crate::tuning::Tuning::slice_extension).
+    fn extend_slice() {}
+
+    /// The calling thread has released that lock, or is about to wait for another: it asks for no
+    /// more time, and gives the CPU to others if it has it beyond the end of its slice. Called
+    /// before the thread wakes others, since that may be a system call.
+    ///
+    /// Also called where nothing was asked for. Changes nothing that an algorithm relies on.
+    #[inline]
+    fn end_slice() {}
 }
 
 /// Functions of [`Platform`] that a part answers.
@@ -385,6 +399,8 @@ pub trait Platform: Atomics {
         Place::domain() -> u16;
         Place::forks() -> u8;
         Place::is_priority() -> bool;
+        Place::extend_slice();
+        Place::end_slice();
     }
 
     /// See [`Spinning::wait`].

@@ -217,9 +217,48 @@ impl Parking for Threads {
 
 impl Fences for Threads {}
 
+std::thread_local! {
+    static SLICES: Cell<Slices> = const { Cell::new(Slices { extended: 0, ended: 0 }) };
+}
+
+/// How often this thread has asked for more time, and has ended that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slices {
+    pub extended: u32,
+    pub ended: u32,
+}
+
+impl Slices {
+    /// Of the calling thread, while it does this.
+    pub fn during(action: impl FnOnce()) -> Self {
+        SLICES.set(Slices {
+            extended: 0,
+            ended: 0,
+        });
+        action();
+        SLICES.get()
+    }
+}
+
 impl Place for Threads {
     fn forks() -> u8 {
         FORKS.load(Relaxed)
+    }
+
+    fn extend_slice() {
+        let slices = SLICES.get();
+        SLICES.set(Slices {
+            extended: slices.extended + 1,
+            ..slices
+        });
+    }
+
+    fn end_slice() {
+        let slices = SLICES.get();
+        SLICES.set(Slices {
+            ended: slices.ended + 1,
+            ..slices
+        });
     }
 }
 

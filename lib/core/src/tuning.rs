@@ -75,6 +75,8 @@ pub struct Tuning {
     pub stealing: bool,
     /// How long running threads may take a mutex again while a waiter is at its front.
     pub quantum: Quantum,
+    /// Whether a thread that has waited for a lock asks the scheduler for more time to hold it.
+    pub slice_extension: bool,
 }
 
 /// Whether queues are reordered, and why.
@@ -194,6 +196,7 @@ impl Tuning {
         limit: LocalLimit::Time { ms: 10 },
         stealing: true,
         quantum: Quantum(1000),
+        slice_extension: false,
     };
 }
 

@@ -40,6 +40,8 @@ macro_rules! config {
                 tuning.scan = Scan::$scan;
                 tuning.stealing = $steal;
                 tuning.limit = LocalLimit::count(0).unwrap();
+                // The mark in the word is the algorithm's, whatever the platform does.
+                tuning.slice_extension = $steal && $park;
                 tuning
             }
         }

@@ -7,6 +7,7 @@
 //! | limit of local hand-offs | `KINLOCK_LOCAL_LIMIT` | [`set_local_limit`] |
 //! | overtaking of sleeping waiters | `KINLOCK_STEALING` | [`set_stealing`] |
 //! | a mutex's quantum | `KINLOCK_QUANTUM` | [`set_quantum`] |
+//! | more time for holders | `KINLOCK_SLICE_EXTENSION` | [`set_slice_extension`] |
 //! | kind of domain | `KINLOCK_DOMAIN` | `set_domain_kind` |
 //! | locality domains made up for tests | `KINLOCK_TOPOLOGY` | |
 //! | report the decision on standard error | `KINLOCK_VERBOSE` | |
@@ -39,7 +40,7 @@ pub use kinlock_core::bare::decision;
 #[doc(inline)]
 pub use kinlock_core::config::{
     Decision, LocalLimit, Numa, ParseError, Quantum, Scan, set_local_limit, set_numa, set_quantum,
-    set_scan, set_stealing,
+    set_scan, set_slice_extension, set_stealing,
 };
 #[cfg(feature = "std")]
 #[doc(inline)]

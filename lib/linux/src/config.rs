@@ -7,6 +7,7 @@
 //! | limit on local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
 //! | running threads overtake sleepers | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
 //! | quantum of a mutex | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `1000us` |
+//! | more time to hold | `KINLOCK_SLICE_EXTENSION=on\|off` | [`set_slice_extension`] | `off` |
 //! | kind of domain | `KINLOCK_DOMAIN=auto\|node\|llc\|socket` | [`set_domain_kind`] | `auto` |
 //! | pretend these CPUs are domains | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
 //! | say on standard error what was decided | `KINLOCK_VERBOSE=0\|1` | | `0` |
@@ -39,7 +40,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use kinlock_core::config::{self as knobs, Domains, Settings, Source};
 pub use kinlock_core::config::{
     Decision, LocalLimit, Numa, ParseError, Quantum, Scan, Tuning, is_decided, set_local_limit,
-    set_numa, set_quantum, set_scan, set_stealing,
+    set_numa, set_quantum, set_scan, set_slice_extension, set_stealing,
 };
 
 /// The knobs in force. The first call determines what `auto` means, which may take a millisecond;
@@ -115,6 +116,7 @@ impl Source for Native {
             limit: read_from_str(Variable::LocalLimit),
             stealing: read_on_off(Variable::Stealing),
             quantum: read_from_str(Variable::Quantum),
+            slice_extension: read_on_off(Variable::SliceExtension),
         }
     }
 

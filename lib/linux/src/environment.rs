@@ -29,6 +29,7 @@ pub(crate) enum Variable {
     LocalLimit,
     Stealing,
     Quantum,
+    SliceExtension,
     Domain,
     Topology,
     Verbose,
@@ -36,12 +37,13 @@ pub(crate) enum Variable {
 }
 
 impl Variable {
-    const NAMES: [&str; 9] = [
+    const NAMES: [&str; 10] = [
         "KINLOCK_NUMA",
         "KINLOCK_SCAN",
         "KINLOCK_LOCAL_LIMIT",
         "KINLOCK_STEALING",
         "KINLOCK_QUANTUM",
+        "KINLOCK_SLICE_EXTENSION",
         "KINLOCK_DOMAIN",
         "KINLOCK_TOPOLOGY",
         "KINLOCK_VERBOSE",

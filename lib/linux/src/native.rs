@@ -5,11 +5,13 @@ mod copies;
 mod cpus;
 pub mod futex;
 mod load;
+mod slice;
 mod start;
 mod thread;
 
 #[doc(hidden)]
 pub use copies::{are_serials_shared, next_serial, pretend_other_version};
+pub use slice::{NoExtension, slice_extensions};
 pub use thread::{keep_no_slot, keeps_slots, register_for_fork, set_priority, thread_identity};
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -69,6 +71,7 @@ pub fn park_until_realtime(
     sets: u32,
     current: impl Fn() -> u32,
 ) -> Parked {
+    slice::end();
     futex::wait_until_realtime(key, expected, until, sets, current)
 }
 
@@ -146,6 +149,8 @@ impl Parking for Native {
         sets: u32,
         current: impl Fn() -> u32,
     ) -> Parked {
+        // A condition variable's waiter has released a mutex, perhaps without a look for waiters.
+        slice::end();
         futex::wait(key, expected, until, sets, current)
     }
 
@@ -193,6 +198,15 @@ impl Place for Native {
 
     fn is_priority() -> bool {
         thread::is_priority()
+    }
+
+    fn extend_slice() {
+        slice::extend();
+    }
+
+    #[inline]
+    fn end_slice() {
+        slice::end();
     }
 }
 

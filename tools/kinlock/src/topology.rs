@@ -9,6 +9,7 @@ use kinlock_cli::report::write::Outputs;
 use kinlock_cli::report::write_json;
 use kinlock_ids::Backend;
 use kinlock_linux::config::{self, Decision, Tuning};
+use kinlock_linux::native::{NoExtension, slice_extensions};
 use kinlock_linux::topology::{self, Cpu, DomainKind, Features, Node, Topology};
 use kinlock_measure::machine::{Machine, MachineEntry, Origin, Parameter};
 use serde_json::{Value, json};
@@ -102,6 +103,7 @@ struct Found {
     decision: Decision,
     tuning: Tuning,
     features: Features,
+    slices: Result<(), NoExtension>,
 }
 
 impl Found {
@@ -123,6 +125,7 @@ impl Found {
             decision: config::decision(),
             tuning: config::tuning(),
             features: Features::detect(),
+            slices: slice_extensions(),
             topology,
         }
     }
@@ -164,6 +167,7 @@ impl Found {
                 "local_limit": tuning.limit.to_string(),
                 "stealing": tuning.stealing,
                 "quantum": tuning.quantum.to_string(),
+                "slice_extension": tuning.slice_extension,
             },
             "features": {
                 "rseq": features.rseq,
@@ -174,6 +178,10 @@ impl Found {
                     |why| json!({ "used": false, "reason": why }),
                     |how| json!({ "used": true, "reason": how }),
                 ),
+                "slice_extension": match self.slices {
+                    Ok(()) => json!({ "offered": true }),
+                    Err(why) => json!({ "offered": false, "reason": why.to_string() }),
+                },
                 "membarrier_private_expedited": features.membarrier_private_expedited,
                 "futex": features.futex,
                 "futex_waitv": features.futex_waitv,
@@ -192,7 +200,7 @@ impl Found {
         if self.topology.nodes().len() > 1 {
             parts.push(distances(self.topology.nodes()));
         }
-        parts.extend([self.in_use(), features(&self.features)]);
+        parts.extend([self.in_use(), self.features()]);
         parts.extend(self.measured.as_ref().map(Measured::text));
         parts.join("\n\n") + "\n"
     }
@@ -244,7 +252,16 @@ impl Found {
         table.add_row(["local limit", &tuning.limit.to_string()]);
         table.add_row(["stealing", on_off(tuning.stealing)]);
         table.add_row(["quantum", &tuning.quantum.to_string()]);
+        table.add_row(["slice extension", on_off(tuning.slice_extension)]);
         table.to_string()
+    }
+
+    fn features(&self) -> String {
+        let slices = match self.slices {
+            Ok(()) => "more time for holders, with KINLOCK_SLICE_EXTENSION=on".to_owned(),
+            Err(why) => why.to_string(),
+        };
+        features(&self.features, (self.slices.is_ok(), &slices))
     }
 }
 
@@ -269,7 +286,7 @@ fn restartable() -> Result<String, String> {
     }
 }
 
-fn features(found: &Features) -> String {
+fn features(found: &Features, slices: (bool, &str)) -> String {
     let size = found.rseq_feature_size;
     let size = format!("the CPU number without a call; {size} bytes are live");
     let membarrier = match found.membarrier_private_expedited {
@@ -290,6 +307,7 @@ fn features(found: &Features) -> String {
     let restartable = restartable();
     let (Ok(why) | Err(why)) = &restartable;
     add("rseq sequences", restartable.is_ok(), why);
+    add("rseq slices", slices.0, slices.1);
     add("membarrier", found.membarrier_private_expedited, membarrier);
     add("futex", found.futex, "parking of waiters");
     add(

@@ -72,6 +72,7 @@ fn json_has_the_promised_fields() {
         "rseq rseq_feature_size node_id mm_cid restartable_sequences futex_waitv futex2",
     );
     has(&features["restartable_sequences"], "used reason");
+    has(&features["slice_extension"], "offered");
 }
 
 #[test]
@@ -81,6 +82,7 @@ fn the_environment_is_heeded_and_explained() {
         ("KINLOCK_SCAN", "incremental"),
         ("KINLOCK_STEALING", "off"),
         ("KINLOCK_QUANTUM", "25us"),
+        ("KINLOCK_SLICE_EXTENSION", "on"),
     ]);
     let in_use = &report["in_use"];
     assert_eq!(in_use["domains_by"], "KINLOCK_TOPOLOGY");
@@ -89,6 +91,7 @@ fn the_environment_is_heeded_and_explained() {
     assert_eq!(in_use["scan"], "incremental");
     assert_eq!(in_use["stealing"], false);
     assert_eq!(in_use["quantum"], "25us");
+    assert_eq!(in_use["slice_extension"], true);
 
     let off = json(&[("KINLOCK_TOPOLOGY", "0;1;2"), ("KINLOCK_NUMA", "off")]);
     assert_eq!(off["in_use"]["auto"]["reorder"], true);

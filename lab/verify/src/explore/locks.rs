@@ -258,6 +258,7 @@ impl Knobs {
             tuning.reorder = random & 3 != 0;
             tuning.scan = [Scan::Full, Scan::Incremental][(random >> 2) as usize & 1];
             tuning.stealing = random >> 5 & 1 == 0;
+            tuning.slice_extension = random >> 4 & 1 == 0;
             if random >> 6 & 1 == 0 {
                 tuning.limit = LocalLimit::time(1).unwrap_or_default();
             }

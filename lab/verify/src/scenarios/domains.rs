@@ -94,6 +94,7 @@ impl Knobs {
             Scan::Full
         });
         config::set_stealing(!random.one_in(4));
+        config::set_slice_extension(random.one_in(2));
         let limit = if random.one_in(2) {
             LocalLimit::count(random.below(8) as u8)
         } else {
@@ -109,6 +110,7 @@ impl Drop for Knobs {
     fn drop(&mut self) {
         config::set_scan(self.before.scan);
         config::set_stealing(self.before.stealing);
+        config::set_slice_extension(self.before.slice_extension);
         config::set_local_limit(self.before.limit);
         config::set_quantum(self.before.quantum);
     }

@@ -75,6 +75,9 @@ static void knobs_take_their_values_and_no_others(void)
     CHECK(kinlock_set("KINLOCK_QUANTUM", "250us") == 0);
     CHECK(kinlock_set("KINLOCK_STEALING", "off") == 0);
     CHECK(kinlock_set("KINLOCK_STEALING", "0") == EINVAL);
+    CHECK(kinlock_set("KINLOCK_SLICE_EXTENSION", "on") == 0);
+    CHECK(kinlock_set("KINLOCK_SLICE_EXTENSION", "1") == EINVAL);
+    CHECK(kinlock_set("KINLOCK_SLICE_EXTENSION", "off") == 0);
     CHECK(kinlock_set("KINLOCK_TOPOLOGY", "0;1") == ENOENT);
     CHECK(kinlock_set("QUANTUM", "fair") == ENOENT);
     CHECK(kinlock_set("KINLOCK_QUANTUM", "\xff") == EINVAL);

@@ -16,6 +16,8 @@ pub struct Settings {
     pub stealing: Option<bool>,
     /// How long running threads may take a mutex again while a waiter is at its front.
     pub quantum: Option<Quantum>,
+    /// Whether a thread that has waited for a lock asks the scheduler for more time to hold it.
+    pub slice_extension: Option<bool>,
 }
 
 impl Settings {
@@ -35,6 +37,10 @@ impl Settings {
         }
         if let Some(quantum) = self.quantum.filter(|_| !word.has(Word::QUANTUM_SET)) {
             word = word.with_quantum(quantum);
+        }
+        let asked = self.slice_extension;
+        if let Some(on) = asked.filter(|_| !word.has(Word::SLICE_EXTENSION_SET)) {
+            word = word.with_slice_extension(on);
         }
         let numa = word.numa();
         if numa == Numa::Off {
@@ -67,6 +73,7 @@ mod tests {
             limit: LocalLimit::count(3).ok(),
             stealing: Some(false),
             quantum: Some(Quantum::FAIR),
+            slice_extension: Some(true),
         };
         let untouched = Word::new(Tuning::DEFAULT);
         let expected = Tuning {
@@ -75,6 +82,7 @@ mod tests {
             limit: LocalLimit::Count { log2: 3 },
             stealing: false,
             quantum: Quantum::FAIR,
+            slice_extension: true,
         };
         assert_eq!(environment.complete(untouched, || None).tuning(), expected);
 
@@ -84,6 +92,7 @@ mod tests {
             .with(Word::SCAN_SET)
             .with(Word::LIMIT_SET)
             .with(Word::QUANTUM_SET)
+            .with(Word::SLICE_EXTENSION_SET)
             .with(Word::STEALING_SET);
         let completed = environment.complete(set, || None);
         assert_eq!(completed.tuning(), Tuning::DEFAULT);

@@ -14,7 +14,8 @@ use crate::tuning::{LocalLimit, Numa, Quantum, Scan, Tuning};
 /// | 13 | stealing |
 /// | 11 | only mutexes reorder |
 /// | 14 | the quantum is set by a function |
-/// | 16..19, 20 | set by a function: numa, scan, limit, stealing |
+/// | 15 | ask for slice extensions |
+/// | 16..19, 20, 19 | set by a function: numa, scan, limit, stealing, slice extensions |
 /// | 21..31 | the quantum in microseconds |
 /// | 31 | resolved: the environment has been read and `auto` decided |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +33,11 @@ impl Word {
     const QUANTUM_SHIFT: u32 = 21;
     const QUANTUM: u32 = 0x3FF << Self::QUANTUM_SHIFT;
     pub(super) const QUANTUM_SET: u32 = 1 << 14;
+    const SLICE_EXTENSION: u32 = 1 << 15;
     pub(super) const NUMA_SET: u32 = 1 << 16;
     pub(super) const SCAN_SET: u32 = 1 << 17;
     pub(super) const LIMIT_SET: u32 = 1 << 18;
+    pub(super) const SLICE_EXTENSION_SET: u32 = 1 << 19;
     pub(super) const STEALING_SET: u32 = 1 << 20;
     pub(super) const RESOLVED: u32 = 1 << 31;
 
@@ -45,6 +48,7 @@ impl Word {
             .with_reorder(tuning.reorder)
             .with_stealing(tuning.stealing)
             .with_quantum(tuning.quantum)
+            .with_slice_extension(tuning.slice_extension)
     }
 
     #[inline]
@@ -64,6 +68,7 @@ impl Word {
             },
             stealing: self.has(Self::STEALING),
             quantum: Quantum::packed(((self.0 & Self::QUANTUM) >> Self::QUANTUM_SHIFT) as u16),
+            slice_extension: self.has(Self::SLICE_EXTENSION),
         }
     }
 
@@ -114,6 +119,10 @@ impl Word {
         self.switch(Self::STEALING, on)
     }
 
+    pub(super) const fn with_slice_extension(self, on: bool) -> Self {
+        self.switch(Self::SLICE_EXTENSION, on)
+    }
+
     pub(super) const fn with_quantum(self, quantum: Quantum) -> Self {
         let bits = (quantum.micros() as u32) << Self::QUANTUM_SHIFT & Self::QUANTUM;
         self.without(Self::QUANTUM).with(bits)
@@ -153,7 +162,7 @@ mod tests {
     #[test]
     fn every_tuning_survives_packing() {
         for limit in all_limits() {
-            for bits in 0..8 {
+            for bits in 0..16 {
                 let scan = if bits & 1 == 0 {
                     Scan::Full
                 } else {
@@ -164,7 +173,8 @@ mod tests {
                     scan,
                     limit,
                     stealing: bits & 4 != 0,
-                    quantum: Quantum::from_micros(bits as u16 * 132).unwrap(),
+                    quantum: Quantum::from_micros(bits as u16 * 66).unwrap(),
+                    slice_extension: bits & 8 != 0,
                 };
                 assert_eq!(Word::new(tuning).tuning(), tuning);
             }
@@ -180,7 +190,8 @@ mod tests {
                     .with_numa(numa)
                     .with_scan(Scan::Full)
                     .with_quantum(Quantum::FAIR)
-                    .with_stealing(false);
+                    .with_stealing(false)
+                    .with_slice_extension(false);
                 assert_eq!(word.numa(), numa);
                 let tuning = word.with_numa(Numa::Auto).tuning();
                 assert_eq!(
@@ -191,6 +202,7 @@ mod tests {
                         limit,
                         stealing: false,
                         quantum: Quantum::FAIR,
+                        slice_extension: false,
                     }
                 );
                 assert!(word.has(Word::RESOLVED) && word.has(Word::STEALING_SET));

@@ -13,6 +13,7 @@
 //!       locked    pending       tail
 //!       0 or 1    PARKED   2    Id of the last waiter, 0 = the queue is empty
 //!                 STEAL    4
+//!                 EXTENDED 128
 //!                 PENDING  one of the others
 //! ```
 //!
@@ -27,6 +28,9 @@
 //! * `PARKED`: the pending waiter, the head, or both sleep on the word. The next unlock wakes them.
 //! * `STEAL`: the front waiter does not run, so a running thread may take a free lock before it.
 //!   The front waiter is the pending waiter or, without one, the head.
+//! * `EXTENDED`: the holder has asked for a longer time slice, which its unlock ends. Only with the
+//!   knob [`slice_extension`](Tuning::slice_extension). A hint to the holder itself: a former
+//!   holder may clear the bit with its own, and then this one's next wait ends the extension.
 //!
 //! # Transitions
 //!
@@ -48,6 +52,8 @@
 //! | front waiter runs again | (n, p + STEAL, *) | (n, p, *) | fetch-and `pending` |
 //! | holder unlocks | (n, p, 1) | (n, p, 0) | store `locked`, light fence, read `pending` |
 //! | ... when `PARKED` was set | (n, p + PARKED, *) | (n, p, *) | fetch-and `pending`, unpark |
+//! | holder asks for more time | (n, p, 1) | (n, p + EXTENDED, 1) | fetch-or |
+//! | holder has unlocked | (n, p + EXTENDED, *) | (n, p, *) | fetch-and, with that of `PARKED` |
 //!
 //! A head takes the lock by a CAS of `locked`. Before that, it or an earlier head of the same queue
 //! has read `pending`. Whether it first reads `locked`, too, is decided in `policy.rs`.
@@ -138,13 +144,14 @@ pub use timing::STEAL_LIMIT_NS;
 
 const PARKED: u8 = 2;
 const STEAL: u8 = 4;
-const PENDING: u8 = !(PARKED | STEAL);
+const EXTENDED: u8 = 128;
+const PENDING: u8 = !(PARKED | STEAL | EXTENDED);
 
-/// The bit of [`PENDING`] that this process sets: 1 in the first one, then 8 to 128, then none.
+/// The bit of [`PENDING`] that this process sets: 1 in the first one, then 8 to 64, then none.
 fn pending_bit<P: Platform>() -> u8 {
     match P::forks() {
         0 => 1,
-        forks => (4_u32 << forks.min(6)) as u8,
+        forks => (4_u32 << forks.min(5)) as u8 & PENDING,
     }
 }
 
@@ -259,8 +266,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         if P::CAN_PARK && C::PARK && !matches!(P::DEFECT, Defect::SpinLostWakeup) {
             // Pairs with the heavy fence in `sleep_on_word`; see 1 above.
             P::light_fence();
-            if self.pending.glance(Relaxed) & PARKED != 0 {
-                self.wake_sleepers();
+            if self.pending.glance(Relaxed) & (PARKED | EXTENDED) != 0 {
+                self.unlocked_marked();
             }
         }
     }
@@ -341,10 +348,22 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
 
     fn lock_slow(&self, seen: Seen, deadline: u64) -> bool {
         P::count(Event::SlowPath);
+        // A waiter needs no extension.
+        P::end_slice();
         if P::forked() {
             self.forget_pending_of_parent();
         }
         let tuning = C::tuning();
+        let taken = self.wait(seen, tuning, deadline);
+        // Without sleepers an unlock does not look for the bit.
+        if taken && tuning.slice_extension && P::CAN_PARK && C::PARK {
+            self.pending.fetch_or(EXTENDED, Relaxed);
+            P::extend_slice();
+        }
+        taken
+    }
+
+    fn wait(&self, seen: Seen, tuning: Tuning, deadline: u64) -> bool {
         if expired(deadline, P::now) {
             return tuning.stealing && self.steal_permitted() && self.try_take();
         }
@@ -390,4 +409,86 @@ fn compose((locked, pending, tail): (u8, u8, u16)) -> u32 {
 /// The key under which a thread sleeps that waits for this word to change.
 fn key<P: Platform>(word: &P::AtomicU32) -> *const u32 {
     (word as *const P::AtomicU32).cast()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Native;
+    use crate::threads::Slices;
+
+    #[derive(Clone, Copy, Debug)]
+    struct Extending<const ON: bool>;
+
+    impl<const ON: bool> Config for Extending<ON> {
+        fn tuning() -> Tuning {
+            Tuning {
+                slice_extension: ON,
+                ..Tuning::DEFAULT
+            }
+        }
+    }
+
+    /// What a holder asks for that has waited, and then what the word shows.
+    fn waited<const ON: bool>() -> (u32, u8) {
+        let lock = QueuedSpinLock::<Native, Extending<ON>>::new();
+        let slices = Slices::during(|| assert!(lock.lock_held(NEVER)));
+        assert!(slices.ended >= 1, "a waiter has no use for an extension");
+        let shown = lock.pending.load(Relaxed);
+        assert!(!lock.is_contended() && lock.is_locked());
+        let unlocked = Slices::during(|| {
+            // SAFETY: held.
+            unsafe { lock.unlock() }
+        });
+        assert_eq!(unlocked.ended, u32::from(ON));
+        assert!(lock.try_lock(), "no mark is left");
+        (slices.extended, shown)
+    }
+
+    #[test]
+    fn a_holder_that_has_waited_asks_for_more_time_and_ends_that() {
+        assert_eq!(waited::<false>(), (0, 0));
+        assert_eq!(waited::<true>(), (1, EXTENDED));
+    }
+
+    #[test]
+    fn an_uncontended_lock_asks_for_nothing() {
+        let lock = QueuedSpinLock::<Native, Extending<true>>::new();
+        let slices = Slices::during(|| {
+            lock.lock();
+            // SAFETY: held.
+            unsafe { lock.unlock() }
+        });
+        assert_eq!((slices.extended, slices.ended), (0, 0));
+    }
+
+    /// The mark of a holder does not keep the first waiter from being the pending one.
+    #[test]
+    fn a_waiter_becomes_pending_beside_the_mark_of_a_holder() {
+        let lock = QueuedSpinLock::<Native, Extending<true>>::new();
+        assert!(lock.lock_held(NEVER));
+        assert!(lock.become_pending(lock.look()));
+        assert_eq!(lock.pending.load(Relaxed), EXTENDED | 1);
+    }
+
+    /// The holder in the parent had released the lock, and not yet cleared its mark.
+    #[test]
+    fn a_mark_that_was_inherited_keeps_nobody_from_the_lock() {
+        let lock = QueuedSpinLock::<Native, Extending<true>>::new();
+        lock.pending.store(EXTENDED, Relaxed);
+        assert!(lock.try_lock_in_child());
+        assert!(!lock.try_lock_in_child(), "held");
+        // SAFETY: held.
+        unsafe { lock.unlock() };
+        assert!(lock.try_lock(), "the unlock has cleared the mark");
+    }
+
+    /// In a child, too, a waiter leaves the mark of a holder alone.
+    #[test]
+    fn the_mark_of_a_holder_is_no_waiter_of_the_parent() {
+        let lock = QueuedSpinLock::<Native, Extending<true>>::new();
+        assert!(lock.lock_held(NEVER));
+        lock.forget_pending_of_parent();
+        assert_eq!(lock.pending.load(Relaxed), EXTENDED);
+    }
 }

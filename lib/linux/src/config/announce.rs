@@ -18,6 +18,7 @@ pub(super) fn announce(tuning: Tuning) {
         limit,
         stealing,
         quantum,
+        slice_extension,
         ..
     } = tuning;
     let Decision { reorder, reason } = super::decision();
@@ -26,10 +27,11 @@ pub(super) fn announce(tuning: Tuning) {
     let _ = writeln!(
         line,
         "kinlock: reordering by locality domain {} ({reason}), domains {}, scan {scan}, \
-         local limit {limit}, stealing {}, quantum {quantum}",
+         local limit {limit}, stealing {}, quantum {quantum}, slice extension {}",
         shown(reorder),
         domain_count(),
         shown(stealing),
+        shown(slice_extension),
     );
     write_stderr(line.as_bytes());
 }

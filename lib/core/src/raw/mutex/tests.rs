@@ -1,6 +1,7 @@
 //! Tests on words and waits prepared for them.
 
 mod sleep;
+mod slice;
 mod word;
 
 use super::wait::Waiting;
@@ -18,6 +19,20 @@ impl MutexConfig for Sound {
     const TRIALS: u32 = 0;
     fn tuning() -> Tuning {
         Tuning::DEFAULT
+    }
+}
+
+/// Holders ask for more time.
+#[derive(Clone, Copy, Debug)]
+struct Longer;
+
+impl MutexConfig for Longer {
+    const TRIALS: u32 = 0;
+    fn tuning() -> Tuning {
+        Tuning {
+            slice_extension: true,
+            ..Tuning::DEFAULT
+        }
     }
 }
 
@@ -61,6 +76,7 @@ macro_rules! models {
 }
 
 models! {
+    Extending: Longer, None;
     LeakyCancel: Sound, MutexLeakyCancel;
     DoubleHandOff: Sound, MutexDoubleHandOff;
     SilentRequeue: Sound, MutexSilentRequeue;

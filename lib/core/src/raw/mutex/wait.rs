@@ -14,11 +14,23 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     #[inline(never)]
     pub(super) fn lock_slow(&self, deadline: u64) -> bool {
         P::count(Event::SlowPath);
+        // A waiter needs no extension. The unlock for which the last one was meant may have found
+        // no flag.
+        P::end_slice();
         let taken = !expired(deadline, P::now) && self.wait(deadline);
-        if !taken {
+        if taken {
+            Self::ask_for_time();
+        } else {
             P::count(Event::Timeout);
         }
         taken
+    }
+
+    /// The thread has waited for the lock, and has it.
+    fn ask_for_time() {
+        if C::tuning().slice_extension {
+            P::extend_slice();
+        }
     }
 
     fn wait(&self, deadline: u64) -> bool {
@@ -182,7 +194,10 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         }
         match (taken, slept) {
             (true, false) => {}
-            (true, true) => _ = self.word.set(SLEEPERS, Relaxed),
+            (true, true) => {
+                self.word.set(SLEEPERS, Relaxed);
+                Self::ask_for_time();
+            }
             (false, true) => self.lock_after_sleep(),
             (false, false) => self.lock(),
         }
@@ -195,18 +210,20 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         // takes the lock. To wake one after the other would leave CPUs idle in between, and idle
         // CPUs take long to come back. Then it is up to the woken thread to wake the one after it.
         if !Self::PARKS || !self.is_locked() && P::unpark_in(self.key(), 1, OTHERS) != 0 {
-            return self.lock();
-        }
-        if !self.try_lock() {
-            // This thread may have to queue behind a sleeping head whose wake-up it has taken. So
-            // it sets the flag at once.
-            if P::DEFECT != Defect::MutexSilentRequeue {
-                self.pass_wake_up_on();
-            }
             self.lock();
+        } else {
+            if !self.try_lock() {
+                // This thread may have to queue behind a sleeping head whose wake-up it has taken.
+                // So it sets the flag at once.
+                if P::DEFECT != Defect::MutexSilentRequeue {
+                    self.pass_wake_up_on();
+                }
+                self.lock();
+            }
+            // Relaxed: this thread's own unlock comes later.
+            self.word.set(SLEEPERS, Relaxed);
         }
-        // Relaxed: this thread's own unlock comes later.
-        self.word.set(SLEEPERS, Relaxed);
+        Self::ask_for_time();
     }
 }
 

@@ -164,17 +164,10 @@ impl<P: Platform> Layout<P> for Split<P> {
         // would fetch it once and the store a second time, for writing.
         P::prefetch_for_writing(&self.locked);
         // Relaxed: a request or a watch that this load misses is served by the next unlock.
-        if self.flags.glance(Relaxed) & (HANDOFF | WATCHED) != 0 && self.unlock_watched(key) {
+        if self.flags.glance(Relaxed) & (HANDOFF | WATCHED) != 0 && self.unlock_watched::<C>(key) {
             return;
         }
-        self.locked.store(FREE, release::<P>());
-        if P::CAN_PARK && C::PARK {
-            // Pairs with the heavy fence in `fence_after_flag`.
-            P::light_fence();
-            if self.flags.glance(Relaxed) & (SLEEPERS | REQUESTER_SLEEPS) != 0 {
-                self.wake(key);
-            }
-        }
+        self.set_free::<C>(key);
     }
 
     fn fence_after_flag() -> bool {
@@ -187,15 +180,35 @@ impl<P: Platform> Layout<P> for Split<P> {
 }
 
 impl<P: Platform> Split<P> {
-    /// Tells the watcher of the unlock, and hands the lock over if that is requested (`true`).
+    #[inline]
+    fn set_free<C: MutexConfig>(&self, key: *const u32) {
+        self.locked.store(FREE, release::<P>());
+        if P::CAN_PARK && C::PARK {
+            // Pairs with the heavy fence in `fence_after_flag`.
+            P::light_fence();
+            if self.flags.glance(Relaxed) & (SLEEPERS | REQUESTER_SLEEPS) != 0 {
+                self.wake(key);
+            }
+        }
+    }
+
+    /// Tells the watcher of the unlock, and hands the lock over if that is requested. Otherwise
+    /// releases it. `false`: the caller has to.
     #[cold]
     #[inline(never)]
-    fn unlock_watched(&self, key: *const u32) -> bool {
+    fn unlock_watched<C: MutexConfig>(&self, key: *const u32) -> bool {
         let asked = |flags| (flags & (HANDOFF | WATCHED) != 0).then(|| after_unlock::<P>(flags));
         // Release: on a hand-off `flags` publishes the critical section instead of `locked`.
         let unlocked = self.fetch_update(Release, asked);
         let handed = unlocked.is_ok_and(|before| finish_handoff::<P>(before, key));
-        handed && P::DEFECT != Defect::MutexDoubleHandOff
+        if handed && P::DEFECT == Defect::MutexDoubleHandOff {
+            return false;
+        }
+        if !handed {
+            self.set_free::<C>(key);
+            P::end_slice();
+        }
+        true
     }
 
     /// Wakes the requester, if it sleeps, and one of the other sleepers on the word. To wake the
@@ -203,6 +216,7 @@ impl<P: Platform> Split<P> {
     #[cold]
     #[inline(never)]
     fn wake(&self, key: *const u32) {
+        P::end_slice();
         let flags = self
             .flags
             .fetch_and(!(SLEEPERS | REQUESTER_SLEEPS), Relaxed);
@@ -318,7 +332,11 @@ impl<P: Platform> Joined<P> {
         // From here on `self` may be gone.
         let flags = flags_in(seen);
         // No requester sleeps without a request.
-        if !finish_handoff::<P>(flags, key) && flags & SLEEPERS != 0 {
+        if finish_handoff::<P>(flags, key) {
+            return;
+        }
+        P::end_slice();
+        if flags & SLEEPERS != 0 {
             wake::<P>(key, OTHERS);
         }
     }
@@ -330,6 +348,7 @@ fn finish_handoff<P: Platform>(before: u8, key: *const u32) -> bool {
     let handed = is_requested::<P>(before);
     if handed {
         P::count(Event::Pickup);
+        P::end_slice();
     }
     if handed && before & REQUESTER_SLEEPS != 0 {
         wake::<P>(key, REQUESTER);

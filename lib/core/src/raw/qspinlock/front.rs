@@ -1,7 +1,9 @@
 //! The pending waiter and the head: waiting for the lock itself, and sleeping on its word.
 
 use super::timing::spin_limit;
-use super::{Config, PARKED, PENDING, QueuedSpinLock, STEAL, STEAL_LIMIT_NS, Seen, Terms};
+use super::{
+    Config, EXTENDED, PARKED, PENDING, QueuedSpinLock, STEAL, STEAL_LIMIT_NS, Seen, Terms,
+};
 use super::{compose, pending_bit};
 use crate::defect::Defect;
 use crate::events::Event;
@@ -32,12 +34,13 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// `tail`.
     pub(super) fn become_pending(&self, seen: Seen) -> bool {
         let bit = pending_bit::<P>();
-        if seen.tail != 0 || seen.pending != 0 || bit == 0 {
+        let marks = seen.pending;
+        if seen.tail != 0 || marks & !EXTENDED != 0 || bit == 0 {
             return false;
         }
         if self
             .pending
-            .compare_exchange(0, bit, SeqCst, Relaxed)
+            .compare_exchange(marks, marks | bit, SeqCst, Relaxed)
             .is_err()
         {
             return false;
@@ -72,7 +75,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         }
     }
 
-    /// In a forked child: clears the bit of a waiter that did not survive a fork.
+    /// In a forked child: clears the bit of a waiter that did not survive a fork. The mark of a
+    /// holder may stay: waiters do not mind it, and the next unlock clears it.
     pub(super) fn forget_pending_of_parent(&self) {
         let foreign = PENDING & !pending_bit::<P>();
         if self.pending.load(Relaxed) & foreign != 0 {
@@ -176,7 +180,20 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     #[cold]
     #[inline(never)]
     pub(super) fn wake_sleepers(&self) {
-        if self.pending.fetch_and(!PARKED, Relaxed) & PARKED != 0 {
+        self.clear_marks(PARKED, || ());
+    }
+
+    /// After an unlock that found a mark.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn unlocked_marked(&self) {
+        self.clear_marks(PARKED | EXTENDED, P::end_slice);
+    }
+
+    fn clear_marks(&self, marks: u8, before_wake_up: impl FnOnce()) {
+        let before = self.pending.fetch_and(!marks, Relaxed);
+        before_wake_up();
+        if before & PARKED != 0 {
             P::count(Event::Wake);
             P::unpark(self.word_key(), AT_FRONT);
         }

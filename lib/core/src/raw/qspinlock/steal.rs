@@ -2,7 +2,7 @@
 //! node.
 
 use super::timing::{STEAL_ATTEMPTS, STEAL_WAIT_NS};
-use super::{Config, QueuedSpinLock, STEAL, Seen, Terms, expired};
+use super::{Config, EXTENDED, QueuedSpinLock, STEAL, Seen, Terms, expired};
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::raw::waiter::{GONE, Id, PARKED as NODE_PARKED, sleep_until};
@@ -44,7 +44,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let last = Id::decode(self.tail.load(Relaxed));
         let gone = |id| P::waiters().node(id).next.load(Relaxed) == GONE;
         if self.is_locked() || !last.is_some_and(gone) {
-            return self.try_at_once();
+            // The parent may have been between the two steps of an unlock that clears a mark.
+            let marks = self.pending.load(Relaxed) & !EXTENDED;
+            return marks == 0 && last.is_none() && self.try_take();
         }
         let terms = Terms {
             tuning: C::tuning(),
