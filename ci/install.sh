@@ -55,6 +55,10 @@ need debian-archive-keyring "ci/glibc.sh will fail" \
 for program in qemu-system-x86:qemu-system-x86_64 qemu-system-arm:qemu-system-aarch64 cpio; do
     need "${program%%:*}" "ci/systems.sh will fail" command -v "${program##*:}"
 done
+for tool in flex bison bc; do
+    need "$tool" "ci/systems.sh will not build a kernel" command -v "$tool"
+done
+need libelf-dev "ci/systems.sh will not build a kernel" header gelf.h
 for tool in lintian mmdebstrap dpkg-dev:dpkg-shlibdeps; do
     need "${tool%%:*}" "ci/deb.sh will fail" command -v "${tool##*:}"
 done

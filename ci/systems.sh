@@ -7,7 +7,8 @@
 # runs two programs under the preloaded library. What must be found there stands in `expected`. The
 # processor is emulated unless this one can virtualise: slow, and no proof of memory ordering.
 # Packages (20 to 80 MB per kernel) are downloaded once; they are fetched anew when their folder is
-# removed.
+# removed. The kernel of the row `slices` is built once, from Debian's source (160 MB): eleven
+# minutes of CPU time, and 3 GB while it is built.
 #   KINLOCK_SYSTEMS  where they are kept [~/.cache/kinlock-systems]
 #   KINLOCK_MIRROR   where Debian's packages are [where this machine has its own from]
 #   KINLOCK          a command built already, with the laboratory's and the library beside it
@@ -17,7 +18,8 @@ cd "$(dirname "$0")/.."
 
 # row: what runs it. A boot: architecture, release with the kernel, its version, flavour, machine,
 # and how IDs are to be had under that kernel. Linux has concurrency IDs from 6.3 on, and 7.0 does
-# not restart sequences on aarch64.
+# not restart sequences on aarch64. The flavour `own` is built here, with time-slice extensions,
+# which no kernel of Debian's has.
 declare -A rows=(
     [glibc]="glibc"
     [linux-5.10]="boot amd64 bullseye 5.10 cloud-amd64 four leases"
@@ -25,6 +27,7 @@ declare -A rows=(
     [linux-6.1-rt]="boot amd64 bookworm 6.1 rt-amd64 one leases"
     [linux-6.12]="boot amd64 trixie 6.12 cloud-amd64 holes sequences"
     [linux-7]="boot amd64 trixie-backports 7 cloud-amd64 sixteen sequences"
+    [slices]="boot amd64 trixie-backports 7 own pair sequences"
     [interleaved]="boot amd64 trixie 6.12 cloud-amd64 interleaved sequences"
     [memory-only]="boot amd64 trixie 6.12 cloud-amd64 memory-only sequences"
     [aarch64-linux-6.12]="boot arm64 trixie 6.12 cloud-arm64 four sequences"
@@ -33,7 +36,7 @@ declare -A rows=(
     [aarch64-user]="aarch64_user"
     [musl]="musl"
 )
-order=(linux-5.10 linux-6.1 linux-6.1-rt linux-6.12 linux-7 interleaved memory-only aarch64-linux-6.12
+order=(linux-5.10 linux-6.1 linux-6.1-rt linux-6.12 linux-7 slices interleaved memory-only aarch64-linux-6.12
     aarch64-linux-7.0 aarch64-linux-7 aarch64-user musl glibc)
 
 # What `kinlock topology` must find: the CPUs of each node, "-" for a node without memory; whether
@@ -46,6 +49,7 @@ declare -A expected=(
     [interleaved]="0: 0,2,4,6, 1: 1,3,5,7; online 0-7; auto on"
     [memory-only]="0: 0-1, 1: 2-3, 2: none; online 0-3; auto on"
     [one]="0: 0; online 0; auto off"
+    [pair]="0: 0-1; online 0-1; auto off"
     [sixteen]="0: 0-7, 1: 8-15; online 0-15; auto on"
 )
 # CPUs that are taken offline before anything else.
@@ -73,6 +77,10 @@ kernel() {
     rm -rf "$to"
     mkdir -p "$to"
     debian_lists "$2" "$1" "$to/apt"
+    if [ "$4" = own ]; then
+        own_kernel "$3" "$to"
+        return
+    fi
     # The image is in a package of its own since Linux 6.19.
     found=$(apt-cache "${apt[@]}" pkgnames linux- |
         sed -nE "s/^linux-(image|binary)-(${3//./\\.}[.][0-9.]+([-+][a-z0-9]+)?-$4)\$/\2/p" | sort -uV | tail -1)
@@ -86,6 +94,32 @@ kernel() {
     rm -r "$to/apt"
     mv "$to/image" "$to/vmlinuz-$found"
     rm -r "$to/files"
+    image=$to/vmlinuz-$found
+}
+
+# own_kernel VERSION FOLDER: builds Debian's newest source of that version with the options of
+# ci/lib/kernel.config and no others.
+own_kernel() {
+    local to=$2 tree=$2/tree found
+    need flex bison bc make gcc xz
+    gcc -E -include gelf.h -x c /dev/null >/dev/null 2>&1 || fail "libelf-dev is missing; see ci/install.sh"
+    found=$(apt-cache "${apt[@]}" pkgnames "linux-source-$1." | sort -V | tail -1)
+    [ -n "$found" ] || fail "there is no source of Linux $1"
+    (cd "$to/apt/archives" && apt-get "${apt[@]}" download "$found" >&2) || fail "cannot download $found"
+    mkdir "$tree"
+    # Half of the source are registers of graphics cards.
+    dpkg-deb --fsys-tarfile "$to"/apt/archives/linux-source-*.deb | tar -xO --wildcards '*/linux-source-*.tar.xz' |
+        xz -dc | tar -x -C "$tree" --strip-components 1 --exclude '*/drivers/gpu/drm/amd/include' ||
+        fail "cannot unpack $found"
+    rm -r "$to/apt"
+    make -s -C "$tree" KCONFIG_ALLCONFIG="$PWD/ci/lib/kernel.config" allnoconfig >"$to/log" 2>&1 &&
+        make -s -C "$tree" -j"$(nproc)" bzImage >>"$to/log" 2>&1 || {
+        tail -n 20 "$to/log"
+        fail "$found cannot be built: $to/log"
+    }
+    found=$(make -s -C "$tree" kernelrelease)
+    mv "$tree/arch/x86/boot/bzImage" "$to/vmlinuz-$found"
+    rm -r "$tree"
     image=$to/vmlinuz-$found
 }
 
@@ -147,14 +181,14 @@ build() {
     # Where this machine has the libraries of the peers that are measured, the command needs them.
     [ "$1" != amd64 ] || ldd "$from/kinlock" | sed -nE 's/^\s*(libck|liburcu).* => (\S+) .*/\2/p' |
         xargs -r cp -L -t "$programs.new/"
-    for program in codes cancel; do
-        "$cc" -O1 -w -pthread "tools/preload/tests/c/$program.c" -o "$programs.new/$program" -ldl ||
+    for program in tools/preload/tests/c/{codes,cancel}.c ci/lib/slices.c; do
+        "$cc" -O1 -w -pthread "$program" -o "$programs.new/$(basename "$program" .c)" -ldl ||
             fail "$program does not compile"
     done
     mv "$programs.new" "$programs"
 }
 
-# initramfs ARCHITECTURE MACHINE FILE
+# initramfs FLAVOUR MACHINE FILE
 initramfs() {
     local folder=$work/initramfs lib
     rm -rf "$folder"
@@ -164,10 +198,10 @@ initramfs() {
     (cd "$root/files" && find usr/lib usr/lib64 \( -name 'ld-linux*' -o -name 'libc.so.6' -o -name 'libm.so.6' \
         -o -name 'libgcc_s.so.1' -o -name 'libpthread.so.0' -o -name 'libdl.so.2' -o -name 'librt.so.1' \) |
         cpio --quiet -pdm "$folder")
-    cp -L "$root/files/bin/busybox" "$programs"/{kinlock,kinlock-lab,codes,cancel} "$folder/bin/"
+    cp -L "$root/files/bin/busybox" "$programs"/{kinlock,kinlock-lab,codes,cancel,slices} "$folder/bin/"
     cp "$programs"/*.so* "$folder/lib/"
     cp ci/lib/guest.sh "$folder/init"
-    echo "offline='${offline[$2]:-}'" >"$folder/row"
+    echo "offline='${offline[$2]:-}' flavour='$1'" >"$folder/row"
     (cd "$folder" && find . | cpio --quiet -o -H newc) >"$3"
 }
 
@@ -228,6 +262,7 @@ machine() {
         node 2 256
         ;;
     one) shape=(-m 1024 -smp 1) ;;
+    pair) shape=(-m 1024 -smp 2) ;;
     sixteen)
         shape=(-m 1024 -smp 16,sockets=2,cores=4,threads=2)
         node 0 512 0-7
@@ -259,7 +294,7 @@ END
 }
 
 boot() {
-    local architecture=$1 name=$5 log=$work/$row.log shape emulator command console got failures=0
+    local architecture=$1 name=$5 log=$work/$row.log shape command console got failures=0
     case $architecture in
     amd64)
         command=(qemu-system-x86_64)
@@ -279,12 +314,35 @@ boot() {
     kernel "${@:1:4}"
     libraries_of "$architecture"
     build "$architecture"
-    initramfs "$architecture" "$name" "$work/initrd"
+    initramfs "$4" "$name" "$work/initrd"
     machine "$name"
+    emulate "$log" "" || failures=1
+    got=$(sed -n 's/^IDS //p' "$log")
+    [ "$got" = "$6" ] || { echo "  FAILED: IDs by ${got:-nothing}, expected $6"; failures=1; }
+    got=$(found "$log" 2>/dev/null || echo nothing)
+    if [ "$got" != "${expected[$name]}" ]; then
+        echo "  FAILED: topology: $got"
+        echo "  expected:         ${expected[$name]}"
+        failures=1
+    else
+        echo "  ok: topology: $got"
+    fi
+    if [ "$4" = own ]; then
+        # Every instruction takes a nanosecond, so no count depends on what else runs here.
+        command=(qemu-system-x86_64 -accel "tcg,thread=single" -icount "shift=0,sleep=off" -cpu max)
+        emulate "$log.slices" slices || failures=1
+    fi
+    [ "$failures" = 0 ]
+}
+
+# emulate LOG ARGUMENT: boots the machine that `boot` has prepared, with an argument for its first
+# process, and shows what that finds. Fails if a check does, or the machine does not end.
+emulate() {
+    local log=$1 emulator
     : >"$log.raw"
     timeout -k 5 900 "${command[@]}" "${shape[@]}" -nographic -no-reboot -nodefaults -serial stdio -net none \
         -kernel "$image" -initrd "$work/initrd" \
-        -append "console=$console loglevel=3 panic=-1 mitigations=off tsc=nowatchdog" </dev/null \
+        -append "console=$console loglevel=3 panic=-1 mitigations=off tsc=nowatchdog $2" </dev/null \
         >>"$log.raw" 2>&1 &
     emulator=$!
     trap 'kill "$emulator"; exit 143' TERM
@@ -299,20 +357,9 @@ boot() {
     if ! grep -qax END "$log"; then
         echo "  FAILED: the machine did not come to its end:"
         tail -n 15 "$log"
-        failures=1
+        return 1
     fi
-    ! grep -qa '^FAILED' "$log" || failures=1
-    got=$(sed -n 's/^IDS //p' "$log")
-    [ "$got" = "$6" ] || { echo "  FAILED: IDs by ${got:-nothing}, expected $6"; failures=1; }
-    got=$(found "$log" 2>/dev/null || echo nothing)
-    if [ "$got" != "${expected[$name]}" ]; then
-        echo "  FAILED: topology: $got"
-        echo "  expected:         ${expected[$name]}"
-        failures=1
-    else
-        echo "  ok: topology: $got"
-    fi
-    [ "$failures" = 0 ]
+    ! grep -qa '^FAILED' "$log"
 }
 
 # ---- what needs no machine ----

@@ -9,7 +9,7 @@ busybox mount -t devtmpfs dev /dev
 busybox mount -t tmpfs tmp /tmp
 busybox --install -s /bin
 ulimit -c 0
-offline=
+offline= flavour=
 . /row
 for cpu in $offline; do
     echo 0 >"/sys/devices/system/cpu/cpu$cpu/online"
@@ -52,11 +52,60 @@ same() {
     fi
 }
 
+# Six threads on two CPUs contend for a lock, with the knob off and on in turn. Where a holder asks,
+# the kernel has to let it end its critical section, and holders that mostly ask have to lose their
+# CPU in fewer sections. A microsecond is 500 instructions of a CPU here, so the kernel grants its
+# longest extension: as many instructions as a real processor executes in 5 to 10 us.
+time_slices() {
+    echo 50000 >/sys/kernel/debug/rseq/slice_ext_nsec
+    for lock in mutex spin; do
+        : >/tmp/rounds
+        for knob in off on off on off on; do
+            sed "s/^/before /" /sys/kernel/debug/rseq/stats >/tmp/stats
+            LD_PRELOAD=/lib/libkinlock_preload.so KINLOCK_LOCK=kinlock-$lock KINLOCK_SLICE_EXTENSION=$knob \
+                slices 6 100000 1000 1000 >/tmp/output 2>&1 ||
+                failed "slices of $lock, knob $knob: status $?" /tmp/output
+            sed "s/^/after /" /sys/kernel/debug/rseq/stats >>/tmp/stats
+            echo "$knob $(cat /tmp/output) $(awk '
+                { n[$1 $2] = $3 }
+                END { print n["aftersgrant:"] - n["beforesgrant:"] }' /tmp/stats)" >>/tmp/rounds
+        done
+        awk -v lock=$lock '
+            NF != 7 { broken = 1 }
+            { for (i = 2; i <= 7; i++) n[$1, i] += $i }
+            END {
+                for (i = split("on off", knobs); i > 0; i--) {
+                    k = knobs[i]
+                    printf "| %s %s: %d sections, asked in %d; extensions granted %d, sections ended in one %d; " \
+                        "CPU lost in a section %d, in all %d\n", \
+                        lock, k, n[k, 2], n[k, 3], n[k, 7], n[k, 4], n[k, 5], n[k, 6]
+                }
+                mostly = 2 * n["on", 3] > n["on", 2]
+                works = n["on", 4] > 0 && n["off", 7] == 0 && (!mostly || n["on", 5] < n["off", 5])
+                print (works && !broken ? "ok: " : "FAILED: ") "time slices of holders: " lock
+            }' /tmp/rounds
+    done
+}
+
+if [ "$flavour" = own ]; then
+    mount -t debugfs debug /sys/kernel/debug
+    export KINLOCK_SLICE_EXTENSION=on
+fi
+# From the command line of the kernel.
+if [ "${1:-}" = slices ]; then
+    time_slices
+    echo END
+    sleep 1000
+fi
 kinlock topology --json /tmp/topology >/tmp/table 2>&1 || failed "topology: status $?" /tmp/table
 echo TOPOLOGY
 cat /tmp/topology
 echo
 echo TOPOLOGY ends
+if [ "$flavour" = own ]; then
+    tr -d ' \n' </tmp/topology | grep -q '"slice_extension":{"offered":true}' ||
+        failed "topology: extensions are not offered" /tmp/table
+fi
 # A wait counts as endless after minutes: the processor is emulated, and may be slow.
 torture locks --threads 4 --hang 200 --locks kinlock-mutex,kinlock-spin,kinlock-rwlock \
     --scenarios basics,condvar,timed,signals
