@@ -6,9 +6,9 @@
 //! coroutine, and each atomic access takes the time that follows from the state of its cache line
 //! and the distance. The same seed gives the same result on every host.
 //!
-//! The simulator says nothing about memory ordering: values are sequentially consistent. Ordering
-//! is the model checker's job. `docs/guide/simulator.md` of the repository describes the cost
-//! model, and how far to trust it.
+//! The simulator says nothing about memory ordering: values are sequentially consistent, but where
+//! a [`Disturbance`] delays a store. Ordering is the model checker's job. `docs/guide/simulator.md`
+//! of the repository describes the cost model, and how far to trust it.
 //!
 //! ```
 //! use kinlock_sim::{Run, locks, machine, workloads};
@@ -59,7 +59,9 @@ pub use run::{Outcome, Run};
 pub use schedule::{Played, Schedule};
 pub use trace::Trace;
 pub use workloads::Handoffs;
-pub use world::{Disruption, DisruptionKind, Disturbance, Note, Noted, Placement, Spot, Stuck};
+pub use world::{
+    Disruption, DisruptionKind, Disturbance, FencesDisturbed, Note, Noted, Placement, Spot, Stuck,
+};
 
 /// The examples of the page about the simulator are compiled and run with the documentation's.
 #[cfg(doctest)]

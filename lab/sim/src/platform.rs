@@ -15,14 +15,16 @@ mod tests;
 pub use atomic::{SimU8, SimU16, SimU32, SimU64};
 
 use crate::trace::Part;
-use crate::world::{self, How, Noted, Setup, Stuck, World, with};
+use crate::world::{self, FencesDisturbed, How, Noted, Setup, Stuck, World, with};
 use kinlock_core::events::Event;
 use kinlock_core::platform::{
     Atomic, Atomics, Clock, Fences, NEVER, Ordering, Parked, Parking, Place, Platform, Spinning,
+    Ticket,
 };
 use kinlock_core::raw::waiter::{Slot, Waiters};
 use kinlock_core::visible_readers::{Row, VisibleReaders};
 use kinlock_linux::topology::DomainKind;
+use std::rc::Rc;
 
 /// The simulated machine. Only the threads of a simulation may call its functions.
 #[derive(Clone, Copy, Debug)]
@@ -246,10 +248,21 @@ impl Parking for Sim {
 impl Fences for Sim {
     fn light_fence() {}
 
-    fn heavy_fence() -> bool {
-        // Values are sequentially consistent anyway, so only the cost matters.
-        world::compute(with(|w| w.costs().membarrier));
-        with(|w| w.disturbance.as_ref().is_none_or(|d| d.heavy_fence))
+    fn heavy_fence(ticket: &mut Ticket) -> bool {
+        let call = || {
+            // Where the call begins: what is written during the call may be missed.
+            with(World::fence_all);
+            world::compute(with(|w| w.costs().membarrier));
+            true
+        };
+        match with(|w| w.fences_disturbed()) {
+            FencesDisturbed::Granted => call(),
+            FencesDisturbed::Limited => {
+                let fences = with(|w| Rc::clone(&w.fences));
+                fences.cover(ticket, <Self as Clock>::now, call)
+            }
+            FencesDisturbed::Refused => false,
+        }
     }
 }
 

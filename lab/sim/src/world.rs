@@ -58,10 +58,14 @@ use corosensei::Yielder;
 use coroutine::Bodies;
 pub(crate) use coroutine::wait_for_turn;
 pub use cpus::Placement;
-pub use disturbance::{Disruption, Disturbance, Kind as DisruptionKind, Note, Noted, Spot};
+use disturbance::Unseen;
+pub use disturbance::{
+    Disruption, Disturbance, FencesDisturbed, Kind as DisruptionKind, Note, Noted, Spot,
+};
 use events::{Events, What};
 use kinlock_core::config::Tuning;
 use kinlock_core::events::Event as Counted;
+use kinlock_core::fence_calls::FenceCalls;
 use kinlock_linux::topology::DomainKind;
 use kinlock_measure::random::Random;
 use std::any::Any;
@@ -194,6 +198,10 @@ pub(crate) struct World {
     /// Constants of the workload, by name, and how many times as long as usual each is.
     pub(crate) factors: Vec<(&'static str, f64)>,
     pub(crate) disturbance: Option<Disturbance>,
+    /// What each thread may miss, if the disturbance has that.
+    unseen: Vec<Unseen>,
+    /// The heavy fences of the process, if the disturbance does not say otherwise.
+    pub(crate) fences: Rc<FenceCalls>,
     pub(crate) done: Vec<Disruption>,
     /// The trace, if one is kept.
     pub(crate) notes: Option<Vec<Note>>,
@@ -340,6 +348,8 @@ impl World {
             traffic: Traffic::default(),
             counted: [0; COUNTED],
             disturbance: setup.disturbance.clone(),
+            unseen: Vec::new(),
+            fences: Rc::new(FenceCalls::NONE),
             factors: setup.factors.clone(),
             done: Vec::new(),
             notes: None,

@@ -42,6 +42,8 @@ macro_rules! busted_or_rare {
     ($list:ident) => {
         $crate::busted::busted! {
             $list
+            spin UnfencedSleep "busted-fence" Completion;
+            mutex UnfencedSleep "busted-mutex-fence" Completion;
             spin SpinRousedLeaves "busted-rouse" Completion;
             mutex MutexSilentEnd "busted-mutex-end" Completion;
             rwlock RwLockBlindAnnouncement "busted-rwlock-blind" Exclusion;

@@ -14,7 +14,7 @@
 use crate::injector::Injector;
 use kinlock_core::events::Event;
 use kinlock_core::platform::{
-    Atomic, Atomics, Fences, Ordering, Parked, Parking, Place, Platform, Spinning,
+    Atomic, Atomics, Fences, Ordering, Parked, Parking, Place, Platform, Spinning, Ticket,
 };
 use kinlock_core::raw::waiter::{Slot, Waiters};
 use kinlock_core::visible_readers::{Row, VisibleReaders};
@@ -226,7 +226,7 @@ impl Parking for Pretend {
 impl Fences for Pretend {
     native! {
         plain Fences::light_fence();
-        before Fences::heavy_fence() -> bool;
+        before Fences::heavy_fence(ticket: &mut Ticket) -> bool;
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::config::{self, Decision, Domains, Settings, Source, Tuning};
 use crate::events::{self, Event};
 use crate::hardware;
-use crate::platform::{Atomic, Atomics, Clock, Fences, Parking, Place, Platform, Spinning};
+use crate::platform::{Atomic, Atomics, Clock, Fences, Parking, Place, Platform, Spinning, Ticket};
 use crate::slots::{Table, Waiters};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -66,7 +66,7 @@ impl Fences for Bare {
     }
 
     // Without sleepers no fence is needed.
-    fn heavy_fence() -> bool {
+    fn heavy_fence(_: &mut Ticket) -> bool {
         false
     }
 }

@@ -11,6 +11,10 @@ pub enum Defect {
     /// Correct locks.
     None,
 
+    // ---- the spinlock and the mutex ----
+    /// A waiter that was refused a heavy fence takes it for granted, and sleeps without a limit.
+    UnfencedSleep,
+
     // ---- the spinlock ----
     /// The head takes the lock whether it is free or not.
     SpinNoExclusion,
@@ -99,8 +103,9 @@ pub enum Defect {
 
 impl Defect {
     /// All of them, in order: a constant parameter can be a number, but not an enumeration.
-    pub(crate) const ALL: [Defect; 37] = [
+    pub(crate) const ALL: [Defect; 38] = [
         Defect::None,
+        Defect::UnfencedSleep,
         Defect::SpinNoExclusion,
         Defect::SpinLostSplice,
         Defect::SpinStarvation,

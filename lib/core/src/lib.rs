@@ -16,6 +16,7 @@
 //! | [`hardware`] | the processor's atomics and hints, for platforms |
 //! | [`visible_readers`] | the table in which readers of read-biased locks announce themselves |
 //! | [`slots`] | where threads wait: slots and nodes |
+//! | [`fence_calls`] | heavy fences by a system call: what one covers, and how many there are |
 //! | [`platform`] | what an algorithm may ask of the machine |
 //! | `loom` | the platform of the model checker |
 //! | `defect`, `sabotaged` | deliberate defects of locks; a platform that has one: for checks |
@@ -37,6 +38,7 @@ pub mod configured;
 #[doc(hidden)]
 pub mod defect;
 pub mod events;
+pub mod fence_calls;
 pub mod hardware;
 #[cfg(loom)]
 pub mod loom;

@@ -19,7 +19,7 @@ extern crate std;
 use crate::events::Event;
 use crate::platform::{
     Atomic, Atomics, Clock, EVERY_SET, Fences, NEVER, Ordering, Parked, Parking, Place, Platform,
-    Spinning,
+    Spinning, Ticket,
 };
 use crate::slots::{Slot, Waiters};
 use crate::visible_readers::{Row, VisibleReaders};
@@ -311,7 +311,7 @@ impl Fences for Loom {
         fence(Ordering::SeqCst);
     }
 
-    fn heavy_fence() -> bool {
+    fn heavy_fence(_: &mut Ticket) -> bool {
         fence(Ordering::SeqCst);
         true
     }

@@ -55,6 +55,7 @@
 pub use crate::atomic::{Atomic, Atomics, ConstAtomic, ConstAtomics, Ordering};
 use crate::defect::Defect;
 use crate::events::Event;
+pub use crate::fence_calls::Ticket;
 use crate::slots::Waiters;
 use crate::visible_readers::{Row, VisibleReaders};
 use core::sync::atomic::AtomicU64;
@@ -300,7 +301,7 @@ pub trait Parking {
 /// A part of a platform: an asymmetric pair of fences.
 ///
 /// One thread executes `store a; light_fence(); load b`, another `store b; heavy_fence(); load a`.
-/// At least one of them sees the other's store.
+/// At least one of them sees the other's store if the heavy fence is granted.
 pub trait Fences {
     /// The cheap half of the pair, for the frequent side. On hardware it only stops the compiler.
     #[inline]
@@ -310,9 +311,15 @@ pub trait Fences {
 
     /// The expensive half, for the rare side: `membarrier` on hardware.
     ///
-    /// Returns whether it was a barrier for every thread of the process. If not, the caller's store
-    /// may go unnoticed, and the caller has to check again after a while.
-    fn heavy_fence() -> bool {
+    /// Returns whether every thread of the process has executed a fence since the caller's store,
+    /// which came before the first call with this `ticket`. If not, the store may go unnoticed. The
+    /// caller has to check again after a while, and may then ask again with the same ticket.
+    ///
+    /// On hardware the first answer is no. A later answer is no where the kernel refuses, and where
+    /// the process has made such a call within the last millisecond, unless that covers the store;
+    /// see [`fence_calls`](crate::fence_calls).
+    fn heavy_fence(ticket: &mut Ticket) -> bool {
+        let _ = ticket;
         core::sync::atomic::fence(Ordering::SeqCst);
         true
     }
@@ -395,7 +402,7 @@ pub trait Platform: Atomics {
         Parking::unpark_in(key: *const u32, n: u32, sets: u32) -> u32;
         Parking::unpark_some(key: *const u32, n: u32) -> u32;
         Fences::light_fence();
-        Fences::heavy_fence() -> bool;
+        Fences::heavy_fence(ticket: &mut Ticket) -> bool;
         Place::domain() -> u16;
         Place::forks() -> u8;
         Place::is_priority() -> bool;

@@ -19,6 +19,7 @@ use kinlock_core::events::{self, Event};
 use kinlock_core::hardware;
 use kinlock_core::platform::{
     Atomic, Atomics, Clock, Fences, NEVER, Ordering, Parked, Parking, Place, Platform, Spinning,
+    Ticket,
 };
 use kinlock_core::slots::{Table, Waiters};
 use kinlock_core::visible_readers::{Row, VisibleReaders};
@@ -181,8 +182,8 @@ impl Fences for Native {
         hardware::light_fence();
     }
 
-    fn heavy_fence() -> bool {
-        futex::membarrier()
+    fn heavy_fence(ticket: &mut Ticket) -> bool {
+        futex::heavy_fence(ticket)
     }
 }
 

@@ -51,7 +51,8 @@ pub struct Common {
 /// The library's locks run on a simulated machine: threads are preempted before any memory access,
 /// interrupted by handlers, woken for no reason; machine, threads and knobs are drawn from a seed.
 /// A schedule that fails is shrunk to the few disruptions it needs, and printed with a word for
-/// --replay. Values are sequentially consistent: errors of memory ordering are not found.
+/// --replay. Values are sequentially consistent, but for a look for sleepers that goes ahead of the
+/// release before it: other errors of memory ordering are not found.
 ///
 /// Example: kinlock-lab explore --locks cna,fifo --schedules 100000
 #[derive(clap::Args)]
@@ -102,8 +103,9 @@ pub struct Ids {
 /// The library's domains run on a simulated machine: threads delay invalidation and end that, tag,
 /// and wait for tags; they are preempted before any memory access and woken for no reason; machine
 /// and threads are drawn from a seed. A schedule that fails is shrunk to the few disruptions it
-/// needs, and printed with a word for --replay. Values are sequentially consistent: errors of
-/// memory ordering are not found.
+/// needs, and printed with a word for --replay. Values are sequentially consistent, but for a look
+/// for sleepers that goes ahead of the end before it: other errors of memory ordering are not
+/// found.
 ///
 /// The backend `wide` is assembly, and so not for the simulated machine; it is the same list as
 /// `packed`. `busted-mark` is correct but starts over too often: only 2000 schedules together show

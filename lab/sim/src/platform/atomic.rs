@@ -1,7 +1,7 @@
 //! Simulated atomics: each access goes to the simulation under way, then to a plain word of the
 //! host.
 
-use crate::world::{How, access};
+use crate::world::{How, access, with};
 use kinlock_core::platform::{Atomic, Ordering};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -22,9 +22,16 @@ macro_rules! simulated_atomic {
                 // All threads of a simulation share one host thread, so nothing comes between.
                 let old = self.0.load(Relaxed);
                 if let Some(new) = change(old) {
-                    self.0.store(new, Relaxed);
+                    self.write(new);
                 }
                 old
+            }
+
+            #[inline(always)]
+            fn write(&self, value: $value) {
+                let old = self.0.load(Relaxed);
+                with(|w| w.wrote(self.0.as_ptr().addr(), old.into()));
+                self.0.store(value, Relaxed);
             }
         }
 
@@ -41,8 +48,13 @@ macro_rules! simulated_atomic {
             }
             #[inline(always)]
             fn glance(&self, _: Ordering) -> $value {
-                access(self.0.as_ptr().addr(), How::Glance);
-                self.0.load(Relaxed)
+                let address = self.0.as_ptr().addr();
+                access(address, How::Glance);
+                match with(|w| w.stale(address)) {
+                    // It is a value of this atomic.
+                    Some(stale) => stale as $value,
+                    None => self.0.load(Relaxed),
+                }
             }
             #[inline(always)]
             fn load_ahead(&self, _: Ordering) -> $value {
@@ -52,7 +64,7 @@ macro_rules! simulated_atomic {
             #[inline(always)]
             fn store(&self, value: $value, _: Ordering) {
                 access(self.0.as_ptr().addr(), How::Store);
-                self.0.store(value, Relaxed);
+                self.write(value);
             }
             #[inline(always)]
             fn swap(&self, value: $value, _: Ordering) -> $value {
@@ -109,7 +121,7 @@ impl SimU64 {
     /// later stores, such as the unlock, become visible after it.
     pub fn increment(&self) {
         access(self.0.as_ptr().addr(), How::Store);
-        self.0.store(self.0.load(Relaxed) + 1, Relaxed);
+        self.write(self.0.load(Relaxed) + 1);
     }
 }
 
@@ -118,8 +130,7 @@ impl SimU32 {
     /// plain store, during which other threads may change the rest.
     pub fn store_part(&self, part: u32, value: u32) {
         access(self.0.as_ptr().addr(), How::Store);
-        self.0
-            .store(self.0.load(Relaxed) & !part | value & part, Relaxed);
+        self.write(self.0.load(Relaxed) & !part | value & part);
     }
 
     /// Exchanges the bits that `part` has for those of `value`, in one atomic operation on a byte

@@ -31,6 +31,7 @@ fn try_access(address: usize, how: How) -> Option<*const Yielder<(), ()>> {
     }
     if with(|w| w.disturbance.is_some()) {
         disturb();
+        with(|w| w.prepare_for_glances(how));
     }
     with(|w| w.access(address, how))
 }

@@ -4,8 +4,15 @@
 //! handler runs on it. Its **spot** names it: which thread, before which of its accesses. Whether
 //! there is one, and which, depends on the seed and the spot alone. So leaving some out (`only`)
 //! does not change the others.
+//!
+//! Values are sequentially consistent but for one thing: a [`glance`] that directly follows a store
+//! may miss what other threads have written since the thread came to the store. A processor does
+//! the same. The store waits in a buffer, and the load goes ahead of it, unless a heavy fence comes
+//! between them.
+//!
+//! [`glance`]: kinlock_core::platform::Atomic::glance
 
-use super::{Sleeper, State, World};
+use super::{How, Sleeper, State, World};
 use kinlock_core::events::Event;
 use kinlock_measure::random::mix;
 use std::rc::Rc;
@@ -31,8 +38,10 @@ pub struct Disturbance {
     /// One time in `oversubscribed_one_in` the machine claims to be oversubscribed, so that waiters
     /// soon sleep; 0: it tells the truth.
     pub oversubscribed_one_in: u64,
-    /// Whether the heavy fence works.
-    pub heavy_fence: bool,
+    /// How the heavy fence works.
+    pub fences: FencesDisturbed,
+    /// One look after a store in `stale_one_in` goes ahead of the store; 0: none.
+    pub stale_one_in: u64,
     /// The threads that wait with priority, a bit for each.
     pub priority: u64,
     /// The threads that cannot keep a waiter slot, a bit for each.
@@ -50,7 +59,8 @@ impl Disturbance {
             only: None,
             spurious_one_in: 0,
             oversubscribed_one_in: 0,
-            heavy_fence: true,
+            fences: FencesDisturbed::Granted,
+            stale_one_in: 0,
             priority: 0,
             forgetful: 0,
         }
@@ -74,6 +84,25 @@ impl Disturbance {
             cycles: log_uniform(mix(dice), self.longest),
         })
     }
+}
+
+/// How the heavy fence of a disturbed machine works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FencesDisturbed {
+    /// Each is granted at once. A wake-up that is lost shows best so, as no sleep ends by itself.
+    Granted,
+    /// As on an undisturbed machine, and as on hardware: see [`kinlock_core::fence_calls`].
+    Limited,
+    /// Each is refused.
+    Refused,
+}
+
+/// What a thread may miss in a glance: its last access was a store.
+#[derive(Debug, Default)]
+pub(super) struct Unseen {
+    stores: bool,
+    /// What others have written since the thread came to that store: where, and the value before.
+    before: Vec<(usize, u64)>,
 }
 
 /// A thread's access, by its number among those of the thread; the first is 1.
@@ -160,6 +189,59 @@ impl World {
         handler
     }
 
+    /// Notes what the coming access of the current thread may miss or not.
+    pub(super) fn prepare_for_glances(&mut self, how: How) {
+        if self
+            .disturbance
+            .as_ref()
+            .is_none_or(|d| d.stale_one_in == 0)
+        {
+            return;
+        }
+        self.unseen.resize_with(self.threads.len(), Unseen::default);
+        let unseen = &mut self.unseen[self.current];
+        match how {
+            How::Glance | How::Prefetch => {}
+            How::Store => {
+                unseen.stores = true;
+                unseen.before.clear();
+            }
+            How::Load | How::Ahead | How::Locked => unseen.stores = false,
+        }
+    }
+
+    /// The current thread replaces the value `before` at `address`.
+    pub(crate) fn wrote(&mut self, address: usize, before: u64) {
+        for (thread, unseen) in self.unseen.iter_mut().enumerate() {
+            if thread == self.current {
+                unseen.before.retain(|&(at, _)| at != address);
+            } else if unseen.stores && unseen.before.iter().all(|&(at, _)| at != address) {
+                unseen.before.push((address, before));
+            }
+        }
+    }
+
+    /// What a glance of the current thread at `address` sees in place of the value there, if it has
+    /// gone ahead of the store before it.
+    pub(crate) fn stale(&mut self, address: usize) -> Option<u64> {
+        let unseen = self.unseen.get(self.current).filter(|u| u.stores)?;
+        let &(_, before) = unseen.before.iter().find(|&&(at, _)| at == address)?;
+        self.by_chance(|d| d.stale_one_in).then_some(before)
+    }
+
+    /// All threads execute a fence: from now on they see what has been written.
+    pub(crate) fn fence_all(&mut self) {
+        for unseen in &mut self.unseen {
+            unseen.before.clear();
+        }
+    }
+
+    /// How the heavy fence works.
+    pub(crate) fn fences_disturbed(&self) -> FencesDisturbed {
+        let disturbance = self.disturbance.as_ref();
+        disturbance.map_or(FencesDisturbed::Limited, |d| d.fences)
+    }
+
     /// Whether the bit of the current thread is set in a mask of the disturbance.
     pub(crate) fn disturbed(&self, mask: impl Fn(&Disturbance) -> u64) -> bool {
         let mask = self.disturbance.as_ref().map_or(0, mask);
@@ -230,4 +312,56 @@ impl World {
 fn log_uniform(dice: u64, longest: u64) -> u64 {
     let top = 1u64 << (dice % (longest.max(1).ilog2() as u64 + 1));
     (top + (dice >> 32) % top).min(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::{Sim, SimU32, place};
+    use crate::{Schedule, machine};
+    use kinlock_core::fence_calls::INTERVAL_NS;
+    use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform, Ticket};
+
+    /// In how many of 300 schedules each of two threads misses what the other has written: one
+    /// stores, and glances at the other's word; the other sets a flag, waits for a heavy fence
+    /// (where it is not refused), and loads.
+    fn both_miss(fences: FencesDisturbed, stale_one_in: u64) -> usize {
+        let machine = machine::load("haswell-ex-4s").expect("it is built in");
+        let plays = (0..300).map(|seed| {
+            let mut disturbance = Disturbance::preemptions(seed, 2, 20_000);
+            disturbance.fences = fences;
+            disturbance.stale_one_in = stale_one_in;
+            let schedule = Schedule::new(machine.clone(), 2, disturbance);
+            let (played, missed) = schedule.play(
+                || [(); 4].map(|()| place(SimU32::new(0))),
+                move |[stored, flag, missed @ ..], thread| {
+                    let saw = if thread == 0 {
+                        stored.store(1, Relaxed);
+                        flag.glance(Relaxed)
+                    } else {
+                        flag.fetch_or(1, Relaxed);
+                        let mut ticket = Ticket::default();
+                        while !Sim::heavy_fence(&mut ticket) && fences == FencesDisturbed::Limited {
+                            Sim::back_off(INTERVAL_NS);
+                        }
+                        stored.load(Relaxed)
+                    };
+                    missed[thread].store(1 - saw, Relaxed);
+                },
+                |_, _| {},
+                |[_, _, missed @ ..], _| missed.map(|m| m.load(Relaxed)),
+            );
+            assert_eq!(played.end, Ok(()));
+            missed
+        });
+        plays.filter(|missed| missed == &[1, 1]).count()
+    }
+
+    #[test]
+    fn a_glance_goes_ahead_of_a_store_unless_a_fence_comes_between() {
+        assert_eq!(both_miss(FencesDisturbed::Refused, 0), 0);
+        assert_eq!(both_miss(FencesDisturbed::Granted, 1), 0);
+        assert_eq!(both_miss(FencesDisturbed::Limited, 1), 0);
+        assert_ne!(both_miss(FencesDisturbed::Refused, 1), 0);
+    }
 }

@@ -10,7 +10,7 @@ use super::scenarios::Scenario;
 use kinlock_core::config::{LocalLimit, Scan};
 use kinlock_measure::random::Random;
 use kinlock_sim::machine::{Costs, Machine, Shape};
-use kinlock_sim::{Disturbance, Placement, Schedule};
+use kinlock_sim::{Disturbance, FencesDisturbed, Placement, Schedule};
 
 /// Threads of a schedule unless said otherwise.
 pub(super) const THREADS: std::ops::RangeInclusive<u64> = 2..=8;
@@ -66,7 +66,8 @@ pub(super) fn plan(
     if scenario.ordered {
         knobs.tuning.stealing = false;
         // Sleepers that go unnoticed for a while are not the subject here.
-        disturbance.heavy_fence = true;
+        disturbance.fences = FencesDisturbed::Granted;
+        disturbance.stale_one_in = 0;
         let wanted = wanted_order(&knobs, threads);
         // Enough for a starved thread to be overtaken too often.
         let overtakers = match wanted.overtakers {
@@ -193,7 +194,13 @@ pub(super) fn plain_disturbance(random: &mut Random, costs: &Costs) -> Disturban
     let mut d = Disturbance::preemptions(random.next(), one_in, costs.cycles(longest).max(64));
     d.spurious_one_in = [0, 4, 32][random.below(3) as usize];
     d.oversubscribed_one_in = [0, 1, 2, 8][random.below(4) as usize];
-    d.heavy_fence = !random.one_in(8);
+    d.fences = match random.below(8) {
+        0 => FencesDisturbed::Refused,
+        1 | 2 => FencesDisturbed::Limited,
+        _ => FencesDisturbed::Granted,
+    };
+    // With randomness of its own: other draws do not depend on it.
+    d.stale_one_in = [0, 1, 2, 8][Random::stream(d.seed, 5).below(4) as usize];
     // A bit for each thread.
     let mask = |random: &mut Random| random.next() << 32 ^ random.next();
     if random.one_in(4) {

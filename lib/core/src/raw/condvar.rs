@@ -117,7 +117,7 @@ use core::marker::PhantomData;
 pub use self::partner::Partner;
 use self::place::{FAR, Place, SEVERAL};
 #[doc(hidden)]
-use super::mutex::OTHERS;
+use super::mutex::{BESIDE, OTHERS};
 use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{

@@ -47,8 +47,8 @@
 //! | requester picks up | (f + PICKUP, 1) | (f, 1) | compare-and-swap, and wake a sleeper (d) |
 //! | ... or another at the front | (f + PICKUP, 1) | (f, 1) | the same, after its patience (i) |
 //! | requester takes the lock | (f + HANDOFF, 1) | (f, 1) | fetch-and (i) |
-//! | waiter falls asleep | (f, 1) | (f + SLEEPERS, 1) | fetch-or, heavy fence, look again, park |
-//! | woken waiter gives up | (f, *) | (f + SLEEPERS, *) | fetch-or, heavy fence, look again (e) |
+//! | waiter falls asleep | (f, 1) | (f + SLEEPERS, 1) | fetch-or, look again, heavy fence, park |
+//! | woken waiter gives up | (f, *) | (f + SLEEPERS, *) | fetch-or, look again (e) |
 //! | woken waiter has the lock | (f, 1) | (f + SLEEPERS, 1) | fetch-or (f) |
 //!
 //! Notes:
@@ -61,7 +61,10 @@
 //! * (c) Only at a deadline. If the requester finds `PICKUP`, the lock is its own.
 //! * (d) The requester wakes another sleeper, since the hand-off has woken none, unlike a plain
 //!   unlock.
-//! * (e) Also before a timed sleep. Wakes another sleeper if the lock is free.
+//! * (e) Also before a timed sleep. Wakes another sleeper if the lock is free. With `Split` the
+//!   holder may miss the flag. So a waiter that gives up wakes another sleeper in any case. One
+//!   that goes to a timed sleep still owes the wake-up afterwards, unless that sleep is long: then
+//!   it does the same.
 //! * (f) For the other sleepers: this thread's unlock then wakes the next one.
 //! * (g) `Split` only: a request may come between the look at the flags and the store. The
 //!   requester may be giving up, so waking it does not replace waking another sleeper.
@@ -78,17 +81,17 @@
 //! # Why no sleeper is forgotten
 //!
 //! 1. *Falling asleep against unlocking.* With [`Split`] the sleeper sets its flag, executes a
-//!    heavy fence and reads `locked`. The holder clears `locked`, executes a light fence and reads
-//!    the flags. One of the two sees the other. Where the heavy fence is refused, the sleep lasts a
-//!    millisecond at most. With [`Joined`] both change one atomic, and the kernel compares it
-//!    before the thread falls asleep.
+//!    heavy fence, and the kernel compares the word before the thread falls asleep. The holder
+//!    clears `locked`, executes a light fence and reads the flags. One of the two sees the other.
+//!    While the heavy fence is refused, a sleep lasts a millisecond at most. With [`Joined`] both
+//!    change one atomic.
 //! 2. *A wake-up clears the flag for one sleeper.* If that one gets the lock, it sets the flag
-//!    again. If it sleeps again, it sets the flag. If it gives up or goes to a timed sleep, it sets
-//!    the flag, and wakes another sleeper if the lock is free. Until then it owes that wake-up: it
-//!    may poll, watch, or wait for a hand-off, each of which ends in one of these. A waiter that a
-//!    condition variable has requeued here is in no queue when it wakes up. It passes the wake-up
-//!    on while the lock is free, or takes the lock, or sets the flag as in 1 *before* it queues:
-//!    the head that it then stands behind may still sleep.
+//!    again. If it sleeps again, it sets the flag. If it gives up or goes to a timed sleep, it
+//!    passes the wake-up on, see (e). Until then it owes that wake-up: it may poll, watch, or wait
+//!    for a hand-off, each of which ends in one of these. A waiter that a condition variable has
+//!    requeued here is in no queue when it wakes up. It passes the wake-up on while the lock is
+//!    free, or takes the lock. Or it sets the flag *before* it queues, since the head that it then
+//!    stands behind may still sleep. With `Split` it also wakes that head.
 //! 3. *A request ends by one compare-and-swap, of the holder or of the requester, or by a fetch-and
 //!    of the requester once it holds the lock.* Mostly there is one requester at a time, and
 //!    `PICKUP` is meant for it alone. It looks for `PICKUP` each time it looks at the word, and
@@ -107,14 +110,19 @@ use super::contend::constants::WAITS_PER_TRIAL;
 use super::osq::Osq;
 use crate::defect::Defect;
 use crate::events::Event;
-use crate::platform::{Atomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Parked, Platform};
+use crate::platform::{
+    Atomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Parked, Platform, Ticket,
+};
 use crate::tuning::Tuning;
 use core::marker::PhantomData;
 use word::{ConstLayout, HANDOFF, PICKUP, REQUESTER_SLEEPS, SLEEPERS};
 pub use word::{Joined, Layout, Split};
 
-/// The park set of the requester. [`OTHERS`]: the park sets of all other sleepers.
+/// The park sets: that of the requester, that of waiters at the front, and those of threads that
+/// sleep on the word beside the queue. [`OTHERS`]: all but the requester's.
 const REQUESTER: u32 = 1 << 31;
+const FRONT: u32 = 1 << 30;
+pub(super) const BESIDE: u32 = OTHERS & !FRONT;
 pub(super) const OTHERS: u32 = EVERY_SET & !REQUESTER;
 
 /// What is fixed about a mutex at compile time, and where it finds its knobs.

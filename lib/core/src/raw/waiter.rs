@@ -6,6 +6,7 @@
 //!
 //! 1. A slot that has been claimed is the claiming thread's until that thread releases it.
 
+use crate::defect::Defect;
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
 pub use crate::slots::*;
 use core::cell::Cell;
@@ -169,14 +170,14 @@ pub(crate) fn expired(deadline: u64, now: impl FnOnce() -> u64) -> bool {
 
 /// How long a waiter sleeps at most where no heavy fence guarantees that it is noticed, in
 /// nanoseconds.
-const UNNOTICED_SLEEP_NS: u64 = 1_000_000;
+pub(crate) const UNNOTICED_SLEEP_NS: u64 = 1_000_000;
 
 /// When a sleep ends by itself. `noticed`: a fence guarantees that the sleep is ended before.
-pub(crate) fn sleep_limit(noticed: bool, deadline: u64, now: fn() -> u64) -> u64 {
-    if noticed {
+pub(crate) fn sleep_limit<P: Platform>(noticed: bool, deadline: u64) -> u64 {
+    if noticed || P::DEFECT == Defect::UnfencedSleep {
         deadline
     } else {
-        deadline.min(now() + UNNOTICED_SLEEP_NS)
+        deadline.min(P::now() + UNNOTICED_SLEEP_NS)
     }
 }
 

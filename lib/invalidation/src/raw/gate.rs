@@ -11,6 +11,9 @@
 //! To rouse is: `awaited` := [`NONE`], `wakeups` + 1, wake all. A waiter repeats its line until its
 //! generation has passed. It sleeps only while `wakeups` has the value that it read at first.
 //!
+//! A fence covers the value of `awaited` that a waiter has written as long as `wakeups` stays the
+//! same: only those that rouse raise `awaited`, and they change `wakeups` after that.
+//!
 //! So an end wakes nobody as long as the oldest generation that is waited for has not passed.
 //!
 //! 1. *No lost wake-up before the check*: the fences ensure that at least one side sees the other's
@@ -25,10 +28,10 @@
 
 use super::{Config, Counts};
 use core::marker::PhantomData;
-use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
+use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform, Ticket};
 
-/// The length in nanoseconds of the first timed sleep on platforms without a heavy fence, where an
-/// ender may miss a sleeper. Each later one is twice as long.
+/// The length in nanoseconds of the first sleep without a heavy fence, where an ender may miss the
+/// sleeper. Each later one is twice as long.
 const UNNOTICED_SLEEP: u64 = 200_000;
 
 /// No waiter sleeps. Above all generations.
@@ -140,15 +143,19 @@ impl<P: Platform, C: Config> Gate<P, C> {
         }
         let mut slow = Some(slow);
         let mut sleep = UNNOTICED_SLEEP;
+        let (mut ticket, mut announced) = (Ticket::default(), None);
         loop {
             // Acquire pairs with the Release in `rouse`.
             let seen = self.wakeups.load(Acquire);
+            if announced.replace(seen) != Some(seen) {
+                ticket = Ticket::default();
+            }
             if passed() {
                 break;
             }
             self.lower(generation);
             // Pairs with the light fence in `is_awaited`.
-            let noticed = P::heavy_fence();
+            let noticed = P::heavy_fence(&mut ticket);
             if passed() {
                 break;
             }

@@ -8,13 +8,13 @@
 
 #[cfg(not(miri))]
 pub(super) use kernel::{
-    membarrier, register_membarrier, requeue_but, wait, wait_until_realtime, wake, wake_some,
+    heavy_fence, register_membarrier, requeue_but, wait, wait_until_realtime, wake, wake_some,
 };
 #[cfg(not(miri))]
 pub use kernel::{prepare_to_restart_sequences, restart_sequences};
 #[cfg(miri)]
 pub(super) use table::{
-    membarrier, register_membarrier, requeue_but, wait, wait_until_realtime, wake, wake_some,
+    heavy_fence, register_membarrier, requeue_but, wait, wait_until_realtime, wake, wake_some,
 };
 #[cfg(miri)]
 pub use table::{prepare_to_restart_sequences, restart_sequences};
@@ -24,7 +24,8 @@ mod kernel {
     use crate::native::thread::now;
     use crate::sys::{KeepErrno, nap, system_call_error};
     use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-    use kinlock_core::platform::{EVERY_SET, NEVER, Parked};
+    use kinlock_core::fence_calls::FenceCalls;
+    use kinlock_core::platform::{EVERY_SET, NEVER, Parked, Ticket};
 
     /// Whether the kernel lets threads sleep and wakes them: not asked yet, yes, or no.
     static SLEEP: AtomicU32 = AtomicU32::new(UNKNOWN);
@@ -225,10 +226,10 @@ mod kernel {
         (woken, reached - woken)
     }
 
-    /// Whether the kernel has registered the process for [`membarrier`].
+    /// Whether the kernel has registered the process for `membarrier`.
     static REGISTERED: AtomicBool = AtomicBool::new(false);
 
-    /// Registers the process for [`membarrier`]. Before `main` that is cheap. In a process with
+    /// Registers the process for `membarrier`. Before `main` that is cheap. In a process with
     /// several threads the kernel waits until each CPU has switched threads, which takes
     /// milliseconds.
     pub(in crate::native) fn register_membarrier() {
@@ -236,14 +237,14 @@ mod kernel {
         REGISTERED.store(registered, Relaxed);
     }
 
-    /// Makes every running thread of the process execute a full fence; `false` if the kernel
-    /// refuses.
-    pub(in crate::native) fn membarrier() -> bool {
-        if REGISTERED.load(Relaxed) && call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
-            return true;
-        }
-        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-        false
+    /// The calls of `membarrier` that this copy of the library makes.
+    static FENCES: FenceCalls = FenceCalls::NONE;
+
+    /// Whether every running thread of the process has executed a full fence since the first call
+    /// with this ticket.
+    pub(in crate::native) fn heavy_fence(ticket: &mut Ticket) -> bool {
+        let membarrier = || call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+        REGISTERED.load(Relaxed) && FENCES.cover(ticket, now, membarrier)
     }
 
     // The bindings of the C library lack these two commands on some targets.
@@ -275,7 +276,7 @@ mod kernel {
 /// report the kernel's read of a whole lock word as a mixed-size access.
 #[cfg(miri)]
 mod table {
-    use kinlock_core::platform::{EVERY_SET, NEVER, Parked};
+    use kinlock_core::platform::{EVERY_SET, NEVER, Parked, Ticket};
     use std::sync::{Condvar, Mutex};
     use std::time::Duration;
 
@@ -413,7 +414,7 @@ mod table {
 
     pub(in crate::native) fn register_membarrier() {}
 
-    pub(in crate::native) fn membarrier() -> bool {
+    pub(in crate::native) fn heavy_fence(_: &mut Ticket) -> bool {
         // The light fence is a full one under Miri.
         core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
         true

@@ -187,8 +187,8 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
             };
         }
         P::count(Event::Park);
-        // Never as the mutex's requester, if the waiter is requeued onto the mutex.
-        mutex.park(self.key(), seen, until, OTHERS, || {
+        // Never as the mutex's requester or front, if the waiter is requeued onto the mutex.
+        mutex.park(self.key(), seen, until, BESIDE, || {
             if P::DEFECT == Defect::CondvarBlindSleep {
                 seen
             } else {

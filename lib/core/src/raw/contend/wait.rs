@@ -47,9 +47,11 @@ pub(in crate::raw) trait Target<P: Platform> {
     /// wake-up.
     fn lose_patience(&mut self) {}
 
-    /// The waiter is about to leave the lock alone for a while. If it owes another sleeper a
-    /// wake-up, it has to send that now.
-    fn before_timed_sleep(&mut self) {}
+    /// The waiter is about to leave the lock alone for `nanos` nanoseconds. If it owes another
+    /// sleeper a wake-up, that must not wait for longer than an unnoticed sleep.
+    fn before_timed_sleep(&mut self, nanos: u64) {
+        let _ = nanos;
+    }
 
     /// Sleeps until an unlock wakes the waiter, but not beyond `until`.
     fn sleep(&mut self, wait: &Wait, until: u64) -> Next<Self::Taken>;
@@ -63,7 +65,7 @@ pub(in crate::raw) trait Target<P: Platform> {
         if !Self::PARKS {
             return P::back_off(nanos);
         }
-        self.before_timed_sleep();
+        self.before_timed_sleep(nanos);
         P::count(Event::Park);
         sleep_until::<P>(P::now().saturating_add(nanos));
     }

@@ -111,6 +111,11 @@ impl AnyLayout for AnyJoined {
     type On<P: ConstPlatform> = Joined<P>;
 }
 
+/// Whether a holder sees each flag that is set before it unlocks.
+fn is_one<L: AnyLayout>() -> bool {
+    <L::On<Native> as Layout<Native>>::IS_ONE
+}
+
 const FREE: bool = false;
 const HELD: bool = true;
 

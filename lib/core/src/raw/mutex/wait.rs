@@ -4,7 +4,7 @@ use super::word::*;
 use super::*;
 use crate::raw::contend::constants::{FIRST_PAUSE_NS, SPIN_NS};
 use crate::raw::contend::{self, Headship, Next, Patience, Sight, Target, Wait};
-use crate::raw::waiter::{expired, sleep_limit};
+use crate::raw::waiter::{UNNOTICED_SLEEP_NS, expired, sleep_limit};
 
 impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     const PARKS: bool = P::CAN_PARK && C::PARK;
@@ -111,8 +111,13 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// requester. Where waiters do not sleep, it spins until the lock is free.
     ///
     /// With [`SLEEPERS`], `slept` becomes `true` even if the thread does not fall asleep: to pass
-    /// on a wake-up that it has not had costs little.
-    pub(super) fn sleep(&self, slept: &mut bool, flag: u8, until: u64) {
+    /// on a wake-up that it has not had costs little. `set` is then [`FRONT`] for a waiter at the
+    /// front, or [`BESIDE`].
+    ///
+    /// A sleep without a fence has a limit. After it the thread falls asleep again, as the last of
+    /// the sleepers: where several sleep on the word, they wake up in another order than they came
+    /// in. A fence ends that, mostly after a millisecond or two.
+    pub(super) fn sleep(&self, slept: &mut bool, (flag, set): (u8, u32), until: u64) {
         if !Self::PARKS {
             self.word.wait_until_free(until.saturating_sub(P::now()));
             return;
@@ -129,8 +134,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         }
         P::count(Event::Park);
         *slept |= flag == SLEEPERS;
-        let set = if flag == SLEEPERS { OTHERS } else { REQUESTER };
-        let noticed = L::fence_after_flag();
+        let mut ticket = Ticket::default();
         loop {
             let seen = self.four_bytes();
             let [locked, flags, ..] = seen.to_ne_bytes();
@@ -141,7 +145,8 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             if can_act || flags & flag == 0 || expired(until, P::now) {
                 return;
             }
-            let limit = sleep_limit(noticed, until, P::now);
+            // After the look: a waiter that can act needs no fence. The kernel looks once more.
+            let limit = sleep_limit::<P>(L::fence_after_flag(&mut ticket), until);
             let parked = P::park_in(self.key(), seen, limit, set, || self.four_bytes());
             if parked == Parked::Woken && flag == SLEEPERS {
                 // Even if the lock is taken again, and another sleeper has set the flag: the kernel
@@ -159,15 +164,19 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     }
 
     /// For a thread that was woken and does not take the lock soon: the wake-up may have been the
-    /// only one, and others sleep on the word. As in [`sleep`](Self::sleep), either the holder sees
-    /// the flag, and wakes one of them, or this thread sees the lock free, and does it.
-    pub(super) fn pass_wake_up_on(&self) {
+    /// only one, and others sleep on the word. Either this thread sees the lock free, and wakes one
+    /// of them, or the holder sees the flag, and does it.
+    ///
+    /// `false`: perhaps neither does. Mostly the holder does all the same, so a fence would cost
+    /// more than what the caller does: look again soon, or wake a sleeper in any case.
+    #[must_use]
+    pub(super) fn pass_wake_up_on(&self) -> bool {
         self.word.set(SLEEPERS, SeqCst);
-        // Also where the holder may have missed the flag: a needless wake-up costs less than a lost
-        // one.
-        if !L::fence_after_flag() || !self.is_locked() {
+        let free = !self.is_locked();
+        if free {
             self.wake_sleeper();
         }
+        free || L::IS_ONE
     }
 
     /// Wakes one of the sleepers on the word, other than the requester.
@@ -185,8 +194,8 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         let (mut taken, mut slept) = (self.try_lock(), false);
         // Each unlock of a kept lock would wake it in vain.
         while !taken && Self::PARKS && self.word.flags(Relaxed) & KEPT == 0 {
-            // Without a time limit: in a virtual machine each timer costs an exit.
-            self.sleep(&mut slept, SLEEPERS, NEVER);
+            // Without a time limit of its own: in a virtual machine each timer costs an exit.
+            self.sleep(&mut slept, (SLEEPERS, BESIDE), NEVER);
             taken = self.try_lock();
             if P::now() >= until {
                 break;
@@ -214,9 +223,10 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         } else {
             if !self.try_lock() {
                 // This thread may have to queue behind a sleeping head whose wake-up it has taken.
-                // So it sets the flag at once.
-                if P::DEFECT != Defect::MutexSilentRequeue {
-                    self.pass_wake_up_on();
+                // So it sets the flag at once, and wakes the head if the holder may miss that. The
+                // others sleep on: their wake-up is this thread's to send when it has the lock.
+                if P::DEFECT != Defect::MutexSilentRequeue && !self.pass_wake_up_on() {
+                    P::unpark_in(self.key(), u32::MAX, FRONT);
                 }
                 self.lock();
             }
@@ -252,8 +262,9 @@ impl<'a, P: Platform, C: MutexConfig, L: Layout<P>> Waiting<'a, P, C, L> {
         if self.slept && taken {
             // This thread's own unlock comes later, and wakes the next sleeper.
             self.mutex.word.set(SLEEPERS, Relaxed);
-        } else if self.slept {
-            self.mutex.pass_wake_up_on();
+        } else if self.slept && !self.mutex.pass_wake_up_on() {
+            // A needless wake-up costs less than a lost one.
+            self.mutex.wake_sleeper();
         }
         taken
     }
@@ -284,7 +295,8 @@ impl<'a, P: Platform, C: MutexConfig, L: Layout<P>> Waiting<'a, P, C, L> {
                     return Next::End(None);
                 }
             } else if Self::PARKS && now.saturating_sub(start) >= SPIN_NS {
-                mutex.sleep(&mut self.slept, REQUESTER_SLEEPS, deadline);
+                let requester = (REQUESTER_SLEEPS, REQUESTER);
+                mutex.sleep(&mut self.slept, requester, deadline);
             } else {
                 P::back_off(FIRST_PAUSE_NS);
             }
@@ -336,14 +348,19 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, 
         self.slept = true;
     }
 
-    fn before_timed_sleep(&mut self) {
-        if core::mem::take(&mut self.slept) {
-            self.mutex.pass_wake_up_on();
+    fn before_timed_sleep(&mut self, nanos: u64) {
+        self.slept = self.slept && !self.mutex.pass_wake_up_on();
+        // If the holder has missed the flag, this waiter sees the lock free when it looks again. It
+        // owes the wake-up until then.
+        if self.slept && nanos > UNNOTICED_SLEEP_NS {
+            self.mutex.wake_sleeper();
+            self.slept = false;
         }
     }
 
     fn sleep(&mut self, _: &Wait, until: u64) -> Next<()> {
-        self.mutex.sleep(&mut self.slept, SLEEPERS, until);
+        let mutex = self.mutex;
+        mutex.sleep(&mut self.slept, (SLEEPERS, FRONT), until);
         Next::Look
     }
 
@@ -372,7 +389,8 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, 
         // Was it there before this sleep?
         let pickup = || mutex.word.flags(Relaxed) & PICKUP != 0;
         let due = pickup();
-        mutex.sleep(&mut self.slept, SLEEPERS, patience.or(wait.deadline));
+        let until = patience.or(wait.deadline);
+        mutex.sleep(&mut self.slept, (SLEEPERS, FRONT), until);
         if patience.is_lost::<P>(|| due && pickup()) && mutex.pick_up() {
             // The thread that handed it over may not have woken that waiter yet.
             wake::<P>(mutex.key(), REQUESTER);

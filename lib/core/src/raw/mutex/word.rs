@@ -4,7 +4,9 @@
 use super::{MutexConfig, OTHERS, Osq, REQUESTER};
 use crate::defect::Defect;
 use crate::events::Event;
-use crate::platform::{Atomic, ConstAtomic, ConstPlatform, Ordering, Ordering::*, Platform};
+use crate::platform::{
+    Atomic, ConstAtomic, ConstPlatform, Ordering, Ordering::*, Platform, Ticket,
+};
 
 /// One waiter, the requester, has requested a hand-off. The next unlock leaves the lock held and
 /// replaces this flag by [`PICKUP`].
@@ -85,11 +87,14 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
     /// the lock's.
     fn unlock<C: MutexConfig>(&self, key: *const u32, queue: &Osq<P>);
 
+    /// Lock and flags are one atomic: the holder sees each flag that was set before it unlocks.
+    const IS_ONE: bool = false;
+
     /// The fence between setting a sleeper's flag and looking at the lock: afterwards either the
     /// waiter sees the lock free, or the holder sees the flag. `false`: perhaps neither does, since
-    /// the kernel refuses the fence. A layout of one atomic needs none.
-    fn fence_after_flag() -> bool {
-        true
+    /// the fence is refused; see [`Platform::heavy_fence`]. A layout of one atomic needs none.
+    fn fence_after_flag(ticket: &mut Ticket) -> bool {
+        Self::IS_ONE || P::heavy_fence(ticket)
     }
 
     /// The two bytes, as the kernel reads them: the lock and the flags.
@@ -170,10 +175,6 @@ impl<P: Platform> Layout<P> for Split<P> {
         self.set_free::<C>(key);
     }
 
-    fn fence_after_flag() -> bool {
-        P::heavy_fence()
-    }
-
     fn bytes(&self) -> [u8; 2] {
         [self.locked.load(Relaxed), self.flags.load(Relaxed)]
     }
@@ -251,6 +252,8 @@ impl<P: ConstPlatform> ConstLayout<P> for Joined<P> {
 }
 
 impl<P: Platform> Layout<P> for Joined<P> {
+    const IS_ONE: bool = true;
+
     fn new() -> Self {
         Joined(Atomic::new(0))
     }

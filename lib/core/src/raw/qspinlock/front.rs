@@ -7,7 +7,7 @@ use super::{
 use super::{compose, pending_bit};
 use crate::defect::Defect;
 use crate::events::Event;
-use crate::platform::{Atomic, Ordering::*, Platform};
+use crate::platform::{Atomic, Ordering::*, Platform, Ticket};
 use crate::raw::waiter::{expired, left, sleep_limit};
 
 /// How many threads can sleep on the word: the pending waiter and the head.
@@ -139,21 +139,22 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     fn sleep_on_word(&self, front: Front, steal: u8, deadline: u64) {
         P::count(Event::Park);
         self.pending.fetch_or(PARKED | steal, SeqCst);
-        // Pairs with the light fence in `unlock`: either this thread sees a free lock, or the
-        // holder sees PARKED.
-        let until = sleep_limit(P::heavy_fence(), deadline, P::now);
-        // The pending waiter may have fallen asleep on the PARKED set here, before the fence
-        // covered it. Then no unlock wakes either of the two. PARKED stays: a thread that takes the
-        // lock after this look sees it.
-        if self.locked.load(Relaxed) == 0 && !may_try(front, self.pending.load(Relaxed)) {
-            P::unpark(self.word_key(), AT_FRONT);
-        }
+        let mut ticket = Ticket::default();
         loop {
             let (locked, pending, tail) = self.word();
             let can_act = locked == 0 && may_try(front, pending);
-            if can_act || pending & PARKED == 0 || expired(until, P::now) {
+            if can_act || pending & PARKED == 0 || expired(deadline, P::now) {
                 return;
             }
+            // The pending waiter may have fallen asleep on the PARKED set here, before a fence
+            // covered it. Then no unlock wakes either of the two. PARKED stays: a thread that takes
+            // the lock after this look sees it.
+            if locked == 0 {
+                P::unpark(self.word_key(), AT_FRONT);
+            }
+            // Pairs with the light fence in `unlock`: either the lock is found free, here or as the
+            // sleep compares the word, or the holder sees PARKED.
+            let until = sleep_limit::<P>(P::heavy_fence(&mut ticket), deadline);
             P::park(
                 self.word_key(),
                 compose((locked, pending, tail)),

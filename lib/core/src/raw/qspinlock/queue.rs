@@ -7,7 +7,7 @@ use super::timing::{SPINS_BEHIND, spin_limit};
 use super::{Config, PARKED, QueuedSpinLock, STEAL, Terms};
 use crate::defect::Defect;
 use crate::events::Event;
-use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
+use crate::platform::{Atomic, NEVER, Ordering::*, Platform, Ticket};
 use crate::raw::cna::{self, Head, ROUSE_AHEAD};
 use crate::raw::waiter::{
     ABANDONED, AWAKE, DROWSY, GO, Id, Link, Node, PARKED as NODE_PARKED, ROUSED, WAITING, Waiter,
@@ -97,9 +97,10 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 }
                 continue;
             }
-            let noticed = Self::announce_sleep(node, guarded);
+            Self::announce_sleep(node);
+            let mut ticket = Ticket::default();
             slept = true;
-            // Relaxed: nothing is handed over. The fence orders the announcement before this.
+            // Relaxed: nothing is handed over.
             if node
                 .state
                 .compare_exchange(WAITING, NODE_PARKED, Relaxed, Relaxed)
@@ -108,7 +109,11 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 P::count(Event::Park);
                 let key = key::<P>(&node.state);
                 while node.state.load(Relaxed) == NODE_PARKED && !Self::rouse_oneself(node) {
-                    let until = sleep_limit(noticed, deadline, P::now);
+                    // The granter of a guarded waiter checks `state`, and `drowsy` only permits to
+                    // rouse it. For others the fence pairs with the light fence in `grant`: the
+                    // sleep finds the grant as it compares `state`, or the granter sees `drowsy`.
+                    let noticed = guarded || P::heavy_fence(&mut ticket);
+                    let until = sleep_limit::<P>(noticed, deadline);
                     P::park(key, NODE_PARKED, until, || node.state.load(Relaxed));
                     if expired(deadline, P::now) {
                         // The next wait with this node begins awake.
@@ -215,16 +220,12 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Announces that the waiter is about to sleep. Returns whether its granter is sure to notice.
+    /// Announces that the waiter is about to sleep.
     #[cold]
-    fn announce_sleep(node: &Node<P>, guarded: bool) -> bool {
+    fn announce_sleep(node: &Node<P>) {
         if !matches!(P::DEFECT, Defect::SpinSilentSleeper) {
             node.drowsy.store(DROWSY, Relaxed);
         }
-        // The granter of a guarded waiter checks `state`; `drowsy` only permits to rouse it. For
-        // others the fence pairs with the light fence in `grant`: the grant comes before the sleep,
-        // or the granter sees `drowsy`.
-        guarded || P::heavy_fence()
     }
 
     /// The head: gets the lock, and passes headship on before its critical section.
@@ -312,7 +313,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         // No thread waits for this store: the line comes while the critical section runs.
         heir.state.overwrite(go, Release);
         if P::CAN_PARK && C::PARK {
-            // Pairs with the heavy fence in `announce_sleep`.
+            // Pairs with the heavy fence in `wait_for_headship`.
             P::light_fence();
             if heir.drowsy.glance(Relaxed) != AWAKE {
                 self.move_sleep(heir, go, steal);

@@ -2,11 +2,18 @@
 
 use super::*;
 use crate::raw::contend::Target;
+use crate::raw::waiter::UNNOTICED_SLEEP_NS;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 const MINUTE: u64 = 60_000_000_000;
+
+/// As what a waiter sleeps that sets this flag.
+fn as_sleeper(flag: u8) -> (u8, u32) {
+    let set = if flag == SLEEPERS { BESIDE } else { REQUESTER };
+    (flag, set)
+}
 
 fn soon() -> u64 {
     Native::now() + MINUTE
@@ -23,7 +30,7 @@ both_layouts! {
         ] {
             let mutex = with::<Sound, L>(held, flags);
             let (mut slept, until) = (false, soon());
-            mutex.sleep(&mut slept, flag, until);
+            mutex.sleep(&mut slept, as_sleeper(flag), until);
             // The requester sleeps in nobody else's place, and owes no wake-up.
             assert_eq!(slept, flag == SLEEPERS);
             assert!(Native::now() < until, "{flags}");
@@ -33,7 +40,7 @@ both_layouts! {
 
     fn a_sleep_ends_in_time<L>() {
         let mutex = with::<Sound, L>(HELD, 0);
-        mutex.sleep(&mut false, SLEEPERS, Native::now() + 1_000_000);
+        mutex.sleep(&mut false, (SLEEPERS, BESIDE), Native::now() + 1_000_000);
         assert_eq!(state(&mutex), (HELD, SLEEPERS));
     }
 
@@ -43,7 +50,7 @@ both_layouts! {
         let mutex = with::<Sound, L>(HELD, 0);
         let until = soon();
         thread::scope(|s| {
-            let sleeper = s.spawn(|| mutex.sleep(&mut false, SLEEPERS, until));
+            let sleeper = s.spawn(|| mutex.sleep(&mut false, (SLEEPERS, BESIDE), until));
             while Native::unpark_in(mutex.key(), 1, OTHERS) == 0 {
                 thread::yield_now();
             }
@@ -61,7 +68,7 @@ both_layouts! {
         thread::scope(|s| {
             let sleeper = |flag| {
                 let mutex = &mutex;
-                s.spawn(move || mutex.sleep(&mut false, flag, until))
+                s.spawn(move || mutex.sleep(&mut false, as_sleeper(flag), until))
             };
             let (requester, other) = (sleeper(REQUESTER_SLEEPS), sleeper(SLEEPERS));
             while mutex.word.flags(Relaxed) != HANDOFF | REQUESTER_SLEEPS | SLEEPERS {
@@ -129,7 +136,7 @@ both_layouts! {
         let (done, finished) = mpsc::channel();
         thread::scope(|s| {
             s.spawn(|| {
-                mutex.sleep(&mut false, SLEEPERS, NEVER);
+                mutex.sleep(&mut false, (SLEEPERS, BESIDE), NEVER);
                 done.send(()).expect("the test listens");
             });
             while mutex.word.flags(Relaxed) & SLEEPERS == 0 {
@@ -189,14 +196,22 @@ both_layouts! {
         assert!(!a_request_ends_by_another::<SilentEnd, L>());
     }
 
-    /// It may have slept through the unlock that woke it.
+    /// It may have slept through the unlock that woke it. If the holder may miss the flag, it still
+    /// owes the wake-up after a short sleep, and sends it before a long one.
     fn a_timed_sleep_passes_the_wake_up_on<L>() {
-        for (held, after) in [(HELD, SLEEPERS), (FREE, 0)] {
+        let (short, long) = (1, UNNOTICED_SLEEP_NS + 1);
+        let passed = if is_one::<L>() { SLEEPERS } else { 0 };
+        for (held, nanos, after, owes) in [
+            (HELD, short, SLEEPERS, !is_one::<L>()),
+            (HELD, long, passed, false),
+            (FREE, short, 0, false),
+            (FREE, long, 0, false),
+        ] {
             let mutex = with::<Sound, L>(held, 0);
             let mut waiter = Waiting::new(&mutex);
             waiter.slept = true;
-            waiter.timed_sleep(1);
-            assert_eq!((state(&mutex), waiter.slept), ((held, after), false));
+            waiter.timed_sleep(nanos);
+            assert_eq!((state(&mutex), waiter.slept), ((held, after), owes));
         }
     }
 
@@ -243,7 +258,7 @@ fn lock_as_sleeping_head<C: Model, L: AnyLayout>(mutex: &Mutex<C, L>) {
     assert!(mutex.queue.join(&place, true, NEVER));
     let mut slept = false;
     while !mutex.try_lock() {
-        mutex.sleep(&mut slept, SLEEPERS, NEVER);
+        mutex.sleep(&mut slept, (SLEEPERS, FRONT), NEVER);
     }
     if slept {
         mutex.word.set(SLEEPERS, Relaxed);

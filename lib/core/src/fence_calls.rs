@@ -1,0 +1,177 @@
+//! A heavy fence that a system call executes, for platforms: which store a call covers, and how
+//! many calls a process makes.
+//!
+//! Such a call, `membarrier` on Linux, interrupts all CPUs that run the process. So a process makes
+//! one at a time, and one per [`INTERVAL_NS`] at most. It covers not only its caller. Calls are
+//! numbered as they begin, and a thread that asks for a fence notes how many have begun. Any call
+//! with a higher number has begun after the thread's store, and covers it when it ends.
+
+use core::sync::atomic::{AtomicU64, Ordering::*, fence};
+
+/// From the end of a call to the next one, in nanoseconds.
+///
+/// It is as long as the sleep of a waiter that has had no fence. A shorter interval would spare
+/// waiters no sleep, since they ask only when such a sleep is over.
+pub const INTERVAL_NS: u64 = 1_000_000;
+
+/// A call that takes longer no longer keeps others from being made, in nanoseconds. A forked child
+/// may wait so long for a call that a thread of its parent has begun.
+const LONGEST_CALL_NS: u64 = 10 * INTERVAL_NS;
+
+/// Names the store that a thread wants covered: how many calls had begun after it. A new one, for a
+/// new store, is `Ticket::default()`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ticket(Option<u64>);
+
+/// The calls of one process.
+#[derive(Debug)]
+pub struct FenceCalls {
+    begun: AtomicU64,
+    /// The number of a call that has succeeded. The first call has the number 1.
+    done: AtomicU64,
+    /// When the next one may begin.
+    next: AtomicU64,
+}
+
+impl FenceCalls {
+    /// None so far.
+    pub const NONE: Self = FenceCalls {
+        begun: AtomicU64::new(0),
+        done: AtomicU64::new(0),
+        next: AtomicU64::new(0),
+    };
+
+    /// Whether a call has covered the store that came before the first question with this ticket.
+    ///
+    /// The first answer is `false`. After that it makes the call itself, by `call`, if one is due.
+    /// That returns whether it has succeeded. `now` reads the time in nanoseconds.
+    pub fn cover(
+        &self,
+        ticket: &mut Ticket,
+        now: impl Fn() -> u64,
+        call: impl FnOnce() -> bool,
+    ) -> bool {
+        let Some(begun) = ticket.0 else {
+            // With `fetch_add` below: a call whose number this load does not see begins after the
+            // store.
+            fence(SeqCst);
+            ticket.0 = Some(self.begun.load(Relaxed));
+            return false;
+        };
+        // Acquire pairs with the Release below: the caller now sees what others stored before that
+        // call.
+        if self.done.load(Acquire) > begun {
+            return true;
+        }
+        if !self.is_due(&now) {
+            return false;
+        }
+        let number = self.begun.fetch_add(1, SeqCst) + 1;
+        let succeeds = call();
+        if succeeds {
+            self.done.fetch_max(number, Release);
+        }
+        self.next.store(now().saturating_add(INTERVAL_NS), Relaxed);
+        succeeds
+    }
+
+    /// Whether a call may begin now. Of several threads that ask one is told so, and keeps the
+    /// others from it until it has ended.
+    fn is_due(&self, now: impl Fn() -> u64) -> bool {
+        let due = self.next.load(Relaxed);
+        // Read after `due`, which is ahead of it by a call at most. A moment beyond that is of
+        // another clock: of a machine from which the process was moved.
+        let now = now();
+        let later = now.saturating_add(LONGEST_CALL_NS);
+        let waits = now < due && due <= later;
+        !waits
+            && self
+                .next
+                .compare_exchange(due, later, Relaxed, Relaxed)
+                .is_ok()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use core::cell::Cell;
+
+    const START: u64 = 5 * INTERVAL_NS;
+
+    /// Asks at that time. A call takes no time.
+    fn ask(calls: &FenceCalls, ticket: &mut Ticket, now: u64) -> bool {
+        calls.cover(ticket, || now, || true)
+    }
+
+    /// A ticket for a store of this moment.
+    fn ticket(calls: &FenceCalls) -> Ticket {
+        let mut ticket = Ticket::default();
+        assert!(!ask(calls, &mut ticket, START), "the first answer");
+        ticket
+    }
+
+    #[test]
+    fn a_call_covers_all_stores_that_came_before_it_began() {
+        let calls = FenceCalls::NONE;
+        let (mut first, mut second) = (ticket(&calls), ticket(&calls));
+        let mut during = Ticket::default();
+        let call = || {
+            during = ticket(&calls);
+            true
+        };
+        assert!(calls.cover(&mut first, || START, call));
+        let mut after = ticket(&calls);
+        let soon = START + INTERVAL_NS - 1;
+        assert!(ask(&calls, &mut second, soon));
+        assert!(!ask(&calls, &mut during, soon));
+        assert!(!ask(&calls, &mut after, soon));
+        assert!(ask(&calls, &mut after, soon + 1));
+        assert!(ask(&calls, &mut during, soon + 1), "the same call");
+    }
+
+    #[test]
+    fn a_call_that_fails_covers_nobody_and_counts() {
+        let calls = FenceCalls::NONE;
+        let (mut first, mut second) = (ticket(&calls), ticket(&calls));
+        assert!(!calls.cover(&mut first, || START, || false));
+        let tries = Cell::new(0);
+        let mut try_at = |now| {
+            let call = || {
+                tries.set(tries.get() + 1);
+                false
+            };
+            calls.cover(&mut second, || now, call)
+        };
+        assert!(!try_at(START + INTERVAL_NS - 1));
+        assert_eq!(tries.get(), 0);
+        assert!(!try_at(START + INTERVAL_NS));
+        assert_eq!(tries.get(), 1);
+    }
+
+    #[test]
+    fn one_call_is_made_at_a_time_and_the_interval_begins_at_its_end() {
+        let calls = FenceCalls::NONE;
+        let (mut first, mut second) = (ticket(&calls), ticket(&calls));
+        let time = Cell::new(START);
+        let call = || {
+            time.set(START + LONGEST_CALL_NS);
+            assert!(!ask(&calls, &mut second, time.get() - 1));
+            true
+        };
+        assert!(calls.cover(&mut first, || time.get(), call));
+        let mut third = ticket(&calls);
+        assert!(!ask(&calls, &mut third, time.get() + INTERVAL_NS - 1));
+        assert!(ask(&calls, &mut third, time.get() + INTERVAL_NS));
+    }
+
+    #[test]
+    fn a_call_that_never_ends_and_another_clock_stop_nobody_for_long() {
+        let calls = FenceCalls::NONE;
+        assert!(calls.is_due(|| START));
+        assert!(!calls.is_due(|| START + LONGEST_CALL_NS - 1));
+        assert!(calls.is_due(|| START + LONGEST_CALL_NS));
+        assert!(calls.is_due(|| 1), "another clock");
+        assert!(!calls.is_due(|| 2));
+    }
+}
