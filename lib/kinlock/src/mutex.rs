@@ -37,7 +37,8 @@
 //!
 //! * **Time**: without waiters one atomic read-modify-write to lock and none to unlock. A contended
 //!   hand-off costs O(1) transfers of cache lines. A waiter that sleeps costs one system call to
-//!   sleep and one to wake it; at the front, `membarrier` besides.
+//!   sleep and one to wake it. If it sleeps at the front for longer than a millisecond, it needs a
+//!   `membarrier`, of which the process makes one per millisecond at most.
 //! * **Memory**: four bytes per mutex. All-zero memory is an unlocked mutex. A waiting thread uses
 //!   one node of its slot in a static table. Nothing is ever allocated.
 //!
