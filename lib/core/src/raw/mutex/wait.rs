@@ -157,7 +157,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     }
 
     /// The mutex as the kernel reads it.
-    fn four_bytes(&self) -> u32 {
+    pub(super) fn four_bytes(&self) -> u32 {
         let [locked, flags] = self.word.bytes();
         let [low, high] = self.queue.last().to_ne_bytes();
         u32::from_ne_bytes([locked, flags, low, high])

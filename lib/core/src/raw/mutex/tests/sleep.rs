@@ -223,6 +223,35 @@ both_layouts! {
     }
 }
 
+/// The holder may miss the flag. Others that a broadcast has moved to the word sleep on: each would
+/// find the lock held, and wake the next.
+#[test]
+fn a_requeued_waiter_wakes_the_front_alone() {
+    let mutex = with::<Sound, AnySplit>(HELD, SLEEPERS);
+    let bytes = mutex.four_bytes();
+    thread::scope(|s| {
+        let sleeper = |set| {
+            let mutex = &mutex;
+            s.spawn(move || Native::park_in(mutex.key(), bytes, soon(), set, || bytes))
+        };
+        let (front, beside) = (sleeper(FRONT), sleeper(BESIDE));
+        // Moves them to where they are, and counts them.
+        while Native::requeue_but(0, mutex.key(), bytes, mutex.key(), || bytes) < 2 {
+            thread::yield_now();
+        }
+        let waiter = s.spawn(|| {
+            mutex.lock_after_sleep();
+            unlock(&mutex);
+        });
+        let woken = front.join().expect("it ends");
+        let sleeps_on = !beside.is_finished();
+        unlock(&mutex);
+        waiter.join().expect("it got the lock");
+        assert_eq!((woken, sleeps_on), (Parked::Woken, true));
+        assert_eq!(beside.join().expect("it ends"), Parked::Woken);
+    });
+}
+
 /// Of two that take one request for their own, one takes the lock, and the other sleeps. Returns
 /// whether that one wakes up.
 fn a_request_ends_by_another<C: Model, L: AnyLayout>() -> bool {
