@@ -5,8 +5,8 @@
 //!
 //! * MCS: Mellor-Crummey and Scott, "Algorithms for scalable synchronization on shared-memory
 //!   multiprocessors", TOCS 1991.
-//! * CNA: Dice and Kogan, "Compact NUMA-aware locks", EuroSys 2019. The time limit, priority
-//!   waiters and the incremental scan come from the discussion of its Linux patches (2019 to 2021).
+//! * CNA: Dice and Kogan, "Compact NUMA-aware locks", EuroSys 2019. Priority waiters are in its
+//!   Linux patches of 2020, the time limit and the incremental scan in later ones (up to 2021).
 //!
 //! `docs/guide/spin.md` introduces the queue; decisions 0012, 0013, 0020 and 0023 explain its
 //! parameters.

@@ -71,7 +71,8 @@ use crate::raw::contend::constants::SPIN_NS;
 use crate::raw::waiter::{left, sleep_until};
 
 /// After a writer has ended the bias, nobody sets it for this many times as long as that took
-/// (BRAVO's N). So a writer spends at most one part in ten on it.
+/// (BRAVO's N), within the range of the moment in the word. So a writer spends at most one part in
+/// ten on revocations that are shorter than a ninth of that range.
 const INHIBIT_FACTOR: u64 = 9;
 
 /// The shortest and the longest timed sleep of a writer that waits for announced readers, in
