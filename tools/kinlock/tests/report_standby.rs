@@ -6,6 +6,7 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::mem::offset_of;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -110,6 +111,14 @@ fn report(pid: u32, flags: &[&str]) -> Command {
     let mut command = kinlock();
     command.arg("report").arg(pid.to_string()).args(flags);
     command.args(["--json", "-"]);
+    // A shell starts jobs in the background with SIGINT ignored, and the command keeps it so.
+    // SAFETY: it may be called between fork and exec, and gets no pointer.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
     command
 }
 

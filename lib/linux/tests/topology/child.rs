@@ -374,7 +374,8 @@ fn verbose_says_once_what_was_decided() {
     assert_eq!(
         notes,
         "kinlock: reordering by locality domain on (KINLOCK_TOPOLOGY names more than one domain), \
-         domains 2, scan full, local limit 10ms, stealing on, quantum 1000us\n"
+         domains 2, scan full, local limit 10ms, stealing on, quantum 1000us, \
+         slice extension off\n"
     );
 }
 
