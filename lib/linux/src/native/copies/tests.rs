@@ -48,7 +48,7 @@ fn what_others_have_mapped_is_no_meeting_page() {
         occupy(at, read_write) && is_meeting(at, size),
         "just mapped"
     );
-    assert!(occupy(at + size, libc::PROT_NONE));
+    assert!(occupy(at + size, read_write));
     assert!(!is_meeting(at, size), "it is a part of something larger");
     free(at, 2);
     assert!(occupy(at - size, read_write) && occupy(at, read_write));
@@ -58,6 +58,20 @@ fn what_others_have_mapped_is_no_meeting_page() {
     free(at - size, 1);
     assert!(!is_meeting(at, size), "it holds something else");
     free(at, 1);
+}
+
+/// By itself, since an emulator of programs takes a page that cannot be read for none.
+#[test]
+fn a_page_beside_one_that_cannot_be_read_is_no_meeting_page() {
+    let (at, size) = (ADDRESSES.start as usize - (3 << 20), place().1);
+    let read_write = libc::PROT_READ | libc::PROT_WRITE;
+    for beside in [at - size, at + size] {
+        assert!(occupy(at, read_write) && is_meeting(at, size), "alone");
+        assert!(occupy(beside, libc::PROT_NONE));
+        assert!(!is_meeting(at, size), "it is a part of something larger");
+        free(at, 1);
+        free(beside, 1);
+    }
 }
 
 #[test]
