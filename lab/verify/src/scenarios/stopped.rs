@@ -5,7 +5,7 @@
 //!
 //! 1. The handler is async-signal-safe: it uses atomics, a constant-initialised thread-local
 //!    without destructor, and a system call, and restores `errno`.
-//! 2. `sched_setscheduler` reads its parameter, which is there.
+//! 2. The system call `sched_setscheduler` reads its parameter, which is there.
 
 use super::{Context, Events, Stage};
 use crate::crew::{self, Orders, Worker};
@@ -97,7 +97,8 @@ extern "C" fn stop(_: i32) {
 
 /// The calling thread gets a CPU when nobody else wants it. Where that is refused, it is as others.
 fn run_when_nobody_else_does() {
-    let none = libc::sched_param { sched_priority: 0 };
+    // The kernel's parameter is this number. musl's has more fields, and its function refuses.
+    let (call, none) = (libc::SYS_sched_setscheduler, 0_i32);
     // SAFETY: invariant 2.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &none) };
+    unsafe { libc::syscall(call, 0, libc::SCHED_IDLE, &raw const none) };
 }

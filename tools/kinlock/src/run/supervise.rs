@@ -460,7 +460,7 @@ impl Signals {
 /// Takes one of these signals within that time, if it is limited.
 fn take(signals: &libc::sigset_t, left: Option<Duration>) -> Option<Signal> {
     let left = left.map(|left| libc::timespec {
-        tv_sec: left.as_secs() as libc::time_t,
+        tv_sec: left.as_secs() as _,
         tv_nsec: left.subsec_nanos().into(),
     });
     let left = left.as_ref().map_or(ptr::null(), ptr::from_ref);

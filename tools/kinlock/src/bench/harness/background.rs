@@ -3,7 +3,7 @@
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. `setpriority` takes numbers; 0 is the calling thread.
-//! 2. `sched_setscheduler` reads a live local; 0 is the calling thread.
+//! 2. The system call `sched_setscheduler` reads a live local; 0 is the calling thread.
 //! 3. The C library writes only through the pointer it is given, which points to a live local, and
 //!    the calling thread is alive.
 
@@ -57,9 +57,11 @@ impl Background {
             // SAFETY: invariant 1.
             Self::Nice => unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICEST) == 0 },
             Self::Idle => {
-                let none = libc::sched_param { sched_priority: 0 };
+                // The kernel's parameter is this number. musl's has more fields, and its function
+                // refuses.
+                let (call, none) = (libc::SYS_sched_setscheduler, 0_i32);
                 // SAFETY: invariant 2.
-                unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &none) == 0 }
+                unsafe { libc::syscall(call, 0, libc::SCHED_IDLE, &raw const none) == 0 }
             }
         }
     }
