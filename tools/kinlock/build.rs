@@ -28,12 +28,16 @@ fn main() {
 }
 
 /// A rival that is a C library: its shim in a folder of the suites, if the header is installed, and
-/// the library if it needs one.
+/// the library if it needs one. Both are for this machine: compilers for another architecture find
+/// the headers, too, which say how this one orders memory, and not the libraries.
 fn rival(folder: &str, name: &str, header: &str, library: Option<&str>) {
     let source = format!("src/bench/{folder}/{name}.c");
     println!("cargo::rustc-check-cfg=cfg(have_{name})");
     println!("cargo::rerun-if-changed={source}");
     watch_header(header);
+    if std::env::var_os("HOST") != std::env::var_os("TARGET") {
+        return;
+    }
     let mut shim = cc::Build::new();
     shim.file(&source).opt_level(3);
     if header_found(&shim, header) && shim.try_compile(&format!("kinlock_{name}")).is_ok() {
