@@ -1,10 +1,10 @@
 //! Noting what locks do, for `kinlock run --report`: with the feature `report`.
 //!
-//! Each function of a lock tests one word, [`is_on`]. It is not 0 if the command has started the
-//! program for a report or, where the program stands by, while the command measures. Then the
-//! function goes through here: the lock is tried, and if that fails and the call waits, the wait is
-//! timed. Without the feature nothing is tested: [`taking`] and [`releasing`] leave nothing of this
-//! behind.
+//! Each function of a lock tests one word ([`is_on`]), which is 0 while nobody listens. It differs
+//! from 0 if the command has started the program for a report or, in a program that stands by,
+//! while the command measures. Then a call goes through this module: it tries the lock and, if that
+//! fails and the call may wait, times the wait. Without the feature there is no test: the macros
+//! [`taking`], [`releasing`] and [`downgraded`] expand to the plain operation or to nothing.
 
 #[cfg(feature = "report")]
 pub(crate) use notes::{Access, Reported, Reporting, Waits, downgrade, here, is_on, release, take};

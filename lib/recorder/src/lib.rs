@@ -12,9 +12,10 @@
 //! Each acquisition is counted in the tally (`tally.rs`) that the thread has for the lock. No other
 //! thread writes to that. The lock's entry in the table is added by a thread that holds the lock,
 //! and most of its numbers are changed only by the holder. So the program's own lock guards them:
-//! plain loads and stores suffice, and no two threads add an entry for the same lock. Where several
-//! threads may hold it, as a reader-writer lock, or none does, as a semaphore, they use atomic
-//! operations, and the index decides which thread adds the entry.
+//! plain loads and stores suffice, and no two threads add an entry for the same lock. A
+//! reader-writer lock may have several holders, and a semaphore has none. For these, threads change
+//! the entry by atomic operations, and the thread that gets the place in the table's index for the
+//! entry adds it.
 //!
 //! # What is measured
 //!
@@ -44,12 +45,12 @@
 //! | `locks.rs` | entries of locks |
 //! | `uses.rs` | entries of call stacks, and of a lock with a call stack |
 //! | `threads.rs` | entries of threads |
+//! | `places.rs` | entries of places in the source |
 //! | `unwind.rs`, `cfi.rs` | find the callers |
 //! | `entries.rs` | numbers of the table, and arrays with an index |
 //! | `modules.rs` | shared objects, so that addresses can be named |
 //! | `stack.rs` | the thread's registers and its stack |
 //! | `memory.rs` | whether there is a table, and which of its pages may be touched |
-//! | `places.rs` | entries of places in the source |
 //! | `files.rs` | names, making and mapping of files |
 //! | `object.rs` | a lock as the report knows it |
 //! | `mode.rs` | the page with the mode |
@@ -71,8 +72,9 @@
 //! 6. `thread.rs` and `errno` give pointers to thread-locals of the calling thread, and no
 //!    reference to one outlives the expression.
 //! 7. Memory of a loaded object is read where the kernel has said that each page can be read.
-//! 8. `kinlock_id` is a thread-local of this library in the static block that the loader gives
-//!    each thread, so that its distance from the thread pointer is a constant of the process.
+//! 8. With the feature `initial-exec`, `kinlock_id` is a thread-local (`thread.c`) in the static
+//!    block that the loader gives each thread, so that its distance from the thread pointer is a
+//!    constant of the process.
 //! 9. Calls that get only numbers, or addresses that the kernel checks, have no preconditions and
 //!    change no memory that Rust refers to.
 //! 10. The environment and the names of the program are strings that live as long as the process;
