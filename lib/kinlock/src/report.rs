@@ -16,7 +16,7 @@ pub(crate) type Place = &'static core::panic::Location<'static>;
 #[derive(Clone, Copy)]
 pub(crate) struct Place;
 
-/// The place of the function's caller, if it is one of those with `track_caller`.
+/// The place of the function's caller, if the function has `track_caller`.
 #[cfg(all(feature = "std", not(feature = "report")))]
 #[inline(always)]
 pub(crate) fn here() -> Place {
