@@ -206,3 +206,46 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
 fn may_try(front: Front, pending: u8) -> bool {
     front == Front::Pending || pending & PENDING == 0 || pending & STEAL != 0
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Native;
+    use crate::platform::Parked;
+    use crate::tuning::Tuning;
+    use std::sync::Arc;
+
+    #[derive(Clone, Copy, Debug)]
+    struct Usual;
+
+    impl Config for Usual {
+        fn tuning() -> Tuning {
+            Tuning::DEFAULT
+        }
+    }
+
+    /// Invariant 1 of the lock: an unlock has missed the flag that the head set, and on which the
+    /// pending waiter sleeps without a limit.
+    #[test]
+    fn a_head_that_finds_the_lock_free_wakes_the_pending_waiter() {
+        let lock = Arc::new(QueuedSpinLock::<Native, Usual>::new());
+        lock.pending
+            .store(pending_bit::<Native>() | PARKED, Relaxed);
+        lock.tail.store(1, Relaxed);
+        let pending_waiter = std::thread::spawn({
+            let lock = lock.clone();
+            move || {
+                let limit = Native::now() + 10_000_000_000;
+                Native::park(lock.word_key(), compose(lock.word()), limit, || {
+                    compose(lock.word())
+                })
+            }
+        });
+        // Counts sleepers, and wakes none.
+        while <Native as Platform>::unpark_some(lock.word_key(), 0) == 0 {
+            std::thread::yield_now();
+        }
+        lock.sleep_on_word(Front::Head, 0, Native::now() + 5_000_000);
+        assert_eq!(pending_waiter.join().unwrap(), Parked::Woken);
+    }
+}
