@@ -122,7 +122,8 @@ def cell(row):
     simulated = digits(row["simulated"])
     if published is None:
         return f"– / {simulated}"
-    text = f"{digits(published)} / {simulated} ({row['error_pct']:+.0f} %)"
+    deviation = f"±{row['published_sd']:.2g}" if row.get("published_sd") else ""
+    text = f"{digits(published)}{deviation} / {simulated} ({row['error_pct']:+.0f} %)"
     return f"**{text}**" if row.get("pass") is False else text
 
 
@@ -169,7 +170,9 @@ def page():
         "<!-- made by ci/reproduced.py -->",
         "",
         f"Every table that others published and that the simulator can run, by `{report['command']}`.",
-        "Each cell has the published number, the simulated one and the error of that. Simulated numbers are medians of",
+        "Each cell has the published number, the simulated one and the error of that. Behind ± stands the standard",
+        "deviation of one published run, where it was published; that of a ratio is computed from those of its columns.",
+        "Simulated numbers are medians of",
         f"{len(report['seeds'])} seeds; in the pictures rings are published numbers, and bands reach over these seeds.",
         "Nothing here was measured by us.",
         "",
@@ -178,7 +181,7 @@ def page():
         "misses as what is worse does. Below each table stands what is known of the causes.",
         f"{met} of {targets} targets are met, counting each simulation once. The median error of the",
         f"{len(sizes)} speed-ups of CNA, all rows, is {middle:.1f} %. The [numbers](reproduced.json) have",
-        "the deviations, too;",
+        "the deviations over the seeds, too;",
         "[how far to trust them](../../guide/simulator.md#4-how-far-to-trust-it) is in the guide.",
     ]
     for name, table in tables.items():
