@@ -7,8 +7,6 @@
 //! 2. The page is mapped until it is unmapped here, and holds zeros, which are an unlocked lock. It
 //!    is unmapped by a thread that holds the lock for writing.
 //! 3. This release is one too many. The lock promises that it changes nothing where nobody reads.
-//! 4. These calls of the system have no conditions, and the status is a live local. The child of a
-//!    fork may allocate, since the C library sees to that, and ends without destructors.
 #![cfg(not(loom))]
 
 use kinlock::{Condvar, FairMutex, Mutex, Once, ReentrantMutex, RwLock, RwLockUpgradableReadGuard};
@@ -368,61 +366,4 @@ fn guards_that_own_their_lock_are_sent() {
         }
         drop(send);
     });
-}
-
-/// What the forking thread holds is its own in the child. There it goes on with it: it sends it,
-/// upgrades it, waits with a condition variable that it used with another mutex.
-#[cfg(not(miri))]
-#[test]
-fn a_child_goes_on_with_what_the_forking_thread_held() {
-    let (first, second, condvar) = (Mutex::new(0), Mutex::new(0), Condvar::new());
-    let lock = QueuedRwLock::<Native, AsConfigured>::default();
-    let upgradable = RwLock::new(0);
-    let once = Once::new();
-    std::thread::scope(|s| {
-        s.spawn(|| {
-            let long = Duration::from_secs(60);
-            condvar.wait_while_for(&mut first.lock(), |n| *n == 0, long);
-        });
-        lock.set_biased();
-        lock.read();
-        lock.read();
-        let guard = upgradable.upgradable_read();
-        // SAFETY: invariant 4.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: invariant 4. If it hangs, the default action of the signal ends it.
-            unsafe { libc::alarm(300) };
-            std::thread::scope(|s| {
-                // One is announced, one is counted; the threads have rows of their own.
-                for _ in 0..2 {
-                    // SAFETY: taken before the fork, and released twice in this process.
-                    s.spawn(|| unsafe { lock.unlock_read() });
-                }
-                s.spawn(|| {
-                    *second.lock() = 1;
-                    condvar.notify_all();
-                });
-                condvar.wait_while(&mut second.lock(), |n| *n == 0);
-            });
-            lock.write();
-            *RwLockUpgradableReadGuard::upgrade(guard) += 1;
-            once.call_once(|| ());
-            let fine = upgradable.try_read().is_some_and(|n| *n == 1);
-            // SAFETY: invariant 4.
-            unsafe { libc::_exit(i32::from(!fine)) };
-        }
-        let mut status = 0;
-        // SAFETY: invariant 4.
-        let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-        assert_eq!((waited, status), (child, 0));
-        *first.lock() = 1;
-        condvar.notify_all();
-        // SAFETY: taken twice above; the child has released its copies.
-        unsafe {
-            lock.unlock_read();
-            lock.unlock_read();
-        }
-    });
-    assert!(!lock.is_locked());
 }

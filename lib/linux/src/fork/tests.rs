@@ -4,9 +4,11 @@
 //!
 //! 1. The child of a fork ends by `_exit`. Until it has been waited for, its number names no other
 //!    process. Out-pointers refer to live locals.
+//! 2. The argument is a local of the thread that joins this one.
 
 use super::*;
 use core::cell::Cell;
+use core::ffi::c_void;
 
 /// Runs `body` in a child, for at most five minutes. Returns whether `body` returned `true`.
 fn in_a_child(body: impl FnOnce() -> bool) -> bool {
@@ -92,33 +94,45 @@ fn a_gate_that_a_thread_of_the_parent_has_shut_is_open() {
     assert!(opened);
 }
 
-/// In a child, since all tests of the process share the gate.
+/// In a child, since all tests of the process share the gate. The thread is no `std::thread`: when
+/// the process forked, another test may have held a lock that starting one of those takes.
 #[test]
 fn a_thread_at_the_shut_gate_sleeps() {
+    extern "C" fn at_the_gate(number: *mut c_void) -> *mut c_void {
+        // SAFETY: invariant 2.
+        let number = unsafe { &*number.cast::<AtomicU32>() };
+        // SAFETY: it takes nothing and returns a number.
+        number.store(unsafe { libc::gettid() } as u32, Relaxed);
+        shut_gate();
+        open_gate();
+        ptr::null_mut()
+    }
     let slept = in_a_child(|| {
         shut_gate();
         let waiter = AtomicU32::new(0);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                // SAFETY: it takes nothing and returns a number.
-                waiter.store(unsafe { libc::gettid() } as u32, Relaxed);
-                shut_gate();
-                open_gate();
-            });
-            let asleep = || {
-                let path = format!("/proc/self/task/{}/stat", waiter.load(Relaxed));
-                let stat = std::fs::read_to_string(path).unwrap_or_default();
-                stat.rsplit(") ")
-                    .next()
-                    .is_some_and(|rest| rest.starts_with('S'))
-            };
-            // The child is ended after half a minute.
-            while !asleep() {
-                std::thread::yield_now();
-            }
-            open_gate();
-        });
-        true
+        let argument = (&raw const waiter).cast_mut().cast();
+        let mut thread = MaybeUninit::uninit();
+        // SAFETY: invariants 1 and 2.
+        let started = unsafe {
+            libc::pthread_create(thread.as_mut_ptr(), ptr::null(), at_the_gate, argument)
+        };
+        if started != 0 {
+            return false;
+        }
+        let asleep = || {
+            let path = format!("/proc/self/task/{}/stat", waiter.load(Relaxed));
+            let stat = std::fs::read_to_string(path).unwrap_or_default();
+            stat.rsplit(") ")
+                .next()
+                .is_some_and(|rest| rest.starts_with('S'))
+        };
+        // A child that hangs is ended.
+        while !asleep() {
+            std::thread::yield_now();
+        }
+        open_gate();
+        // SAFETY: it was started above, and is joined once.
+        unsafe { libc::pthread_join(thread.assume_init(), ptr::null_mut()) == 0 }
     });
     assert!(slept);
 }

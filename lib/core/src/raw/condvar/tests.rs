@@ -316,25 +316,43 @@ fn one_spins_at_a_time() {
     assert_eq!(word(&condvar), (7, REGISTERED | SPINNER));
 }
 
-/// In a forked child, where the thread that spun does not exist.
+/// In a forked child, where the thread that spun does not exist. The sleeper is no `std::thread`:
+/// when the process forked, another test may have held a lock that starting one of those takes.
 #[cfg(not(miri))]
 #[test]
 fn a_spinner_that_does_not_exist_takes_nothing() {
-    let condvar = at(0);
-    condvar.sequence.store(REGISTERED | SPINNER, Relaxed);
-    // SAFETY: the child starts threads of its own and ends without unwinding; glibc allows that
-    // after a fork.
-    match unsafe { libc::fork() } {
-        0 => {
-            std::thread::spawn(|| {
-                std::thread::sleep(Duration::from_secs(300));
-                // SAFETY: ends the process, wherever its threads are.
-                unsafe { libc::_exit(1) };
-            });
-            with_sleepers(&condvar, 1, |_| assert!(condvar.notify_one()));
-            // SAFETY: as above.
-            unsafe { libc::_exit(0) };
+    extern "C" fn sleeper(both: *mut libc::c_void) -> *mut libc::c_void {
+        // SAFETY: a local of the thread that joins this one.
+        let (condvar, mutex) = unsafe { &*both.cast::<(Condvar, Mutex)>() };
+        mutex.lock();
+        // SAFETY: taken above; a wait ends with the mutex held.
+        unsafe {
+            condvar.wait(mutex);
+            mutex.unlock();
         }
+        core::ptr::null_mut()
+    }
+    let both = (at(0), Mutex::default());
+    let condvar = &both.0;
+    condvar.sequence.store(REGISTERED | SPINNER, Relaxed);
+    // SAFETY: the child starts a thread of its own and ends without unwinding; C libraries allow
+    // that after a fork. If it hangs, the default action of the signal ends it.
+    match unsafe { libc::fork() } {
+        0 => unsafe {
+            libc::alarm(300);
+            let mut thread = core::mem::zeroed();
+            let argument = (&raw const both).cast_mut().cast();
+            if libc::pthread_create(&mut thread, core::ptr::null(), sleeper, argument) != 0 {
+                libc::_exit(1);
+            }
+            while condvar.place.waiting() == 0 {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            let notified = condvar.notify_one();
+            libc::pthread_join(thread, core::ptr::null_mut());
+            libc::_exit(i32::from(!notified));
+        },
         child => {
             let mut status = -1;
             // SAFETY: `status` is live.

@@ -1,0 +1,78 @@
+//! What a child of fork does with the locks of its parent. The only test of this process: a child
+//! starts threads, which takes locks of the standard library, and another test that starts one at
+//! the moment of the fork would leave them held for ever.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. These calls of the system have no conditions, and the status is a live local. The child of a
+//!    fork may allocate, since the C library sees to that, and ends without destructors.
+#![cfg(not(any(loom, miri)))]
+
+use kinlock::{Condvar, Mutex, Once, RwLock, RwLockUpgradableReadGuard};
+use kinlock_core::raw::QueuedRwLock;
+use kinlock_linux::Native;
+use kinlock_linux::configured::AsConfigured;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::time::Duration;
+
+/// What the forking thread holds is its own in the child. There it goes on with it: it sends it,
+/// upgrades it, waits with a condition variable that it used with another mutex.
+#[test]
+fn a_child_goes_on_with_what_the_forking_thread_held() {
+    let (first, second, condvar) = (Mutex::new(0), Mutex::new(0), Condvar::new());
+    let lock = QueuedRwLock::<Native, AsConfigured>::default();
+    let upgradable = RwLock::new(0);
+    let once = Once::new();
+    let started = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let long = Duration::from_secs(60);
+            started.store(true, Release);
+            condvar.wait_while_for(&mut first.lock(), |n| *n == 0, long);
+        });
+        // A thread that is just starting may hold a lock that starting one in the child takes.
+        while !started.load(Acquire) {
+            std::thread::yield_now();
+        }
+        lock.set_biased();
+        lock.read();
+        lock.read();
+        let guard = upgradable.upgradable_read();
+        // SAFETY: invariant 1.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: invariant 1. If it hangs, the default action of the signal ends it.
+            unsafe { libc::alarm(300) };
+            std::thread::scope(|s| {
+                // One is announced, one is counted; the threads have rows of their own.
+                for _ in 0..2 {
+                    // SAFETY: taken before the fork, and released twice in this process.
+                    s.spawn(|| unsafe { lock.unlock_read() });
+                }
+                s.spawn(|| {
+                    *second.lock() = 1;
+                    condvar.notify_all();
+                });
+                condvar.wait_while(&mut second.lock(), |n| *n == 0);
+            });
+            lock.write();
+            *RwLockUpgradableReadGuard::upgrade(guard) += 1;
+            once.call_once(|| ());
+            let fine = upgradable.try_read().is_some_and(|n| *n == 1);
+            // SAFETY: invariant 1.
+            unsafe { libc::_exit(i32::from(!fine)) };
+        }
+        let mut status = 0;
+        // SAFETY: invariant 1.
+        let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!((waited, status), (child, 0));
+        *first.lock() = 1;
+        condvar.notify_all();
+        // SAFETY: taken twice above; the child has released its copies.
+        unsafe {
+            lock.unlock_read();
+            lock.unlock_read();
+        }
+    });
+    assert!(!lock.is_locked());
+}
