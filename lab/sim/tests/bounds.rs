@@ -9,7 +9,7 @@ const ROUND: u64 = 2 * QUANTUM;
 /// The least share of a round.
 const LEAST: u64 = 20_000;
 /// How long a newcomer tries before it queues.
-const BARGE: u64 = 5_000;
+const BARGE: u64 = 20_000;
 /// How long a thread takes to fall asleep and to run again, on the simulated machines.
 const WAKE_UP: u64 = 50_000;
 

@@ -18,17 +18,19 @@ pub(in crate::raw) const IDLE_NS: u64 = 400;
 /// ends with the first unlock.
 pub(in crate::raw) const UNLOCKS_SAMPLED: u32 = 32;
 
-/// How long a waiter at the front spins before it sleeps: about what it costs to fall asleep and to
-/// be woken.
+/// How long a waiter at the front spins before it sleeps, and how long a newcomer waits for the end
+/// of the critical section that it finds, before it queues: about what it costs to fall asleep and
+/// to be woken.
 ///
 /// It is also how long a requester spins for its hand-off, how long one critical section may last
 /// before a watch gives up, how long the first timed sleep and the first rest are, and the shortest
 /// quantum that many waiters leave each other.
 pub(in crate::raw) const SPIN_NS: u64 = 20_000;
 
-/// How long a newcomer tries to do without the queue, whether others queue or not: about two short
-/// critical sections. So threads that run share the lock among themselves while others sleep in the
-/// queue, and hand-offs need not wait for threads to wake up.
+/// How long a newcomer that has seen the lock free, and lost it to another, tries to do without the
+/// queue, whether others queue or not: about two short critical sections. So threads that run share
+/// the lock among themselves while others sleep in the queue, and hand-offs need not wait for
+/// threads to wake up.
 pub(in crate::raw) const BARGE_NS: u64 = 5_000;
 
 /// The length of a round, in quanta: in this time each waiter has its turn, if the critical

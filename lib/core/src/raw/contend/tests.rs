@@ -1,5 +1,7 @@
 //! The policy as a table, without threads.
 
+mod newcomer;
+
 use super::Patience;
 use super::constants::{
     FIRST_PAUSE_NS as LOOK, IDLE_NS as IDLE, SPIN_NS as SPIN, UNLOCKS_SAMPLED as UNLOCKS,

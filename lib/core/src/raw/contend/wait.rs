@@ -130,7 +130,9 @@ impl Wait {
     }
 }
 
-/// Takes the lock without queueing, if it is soon free and not reserved.
+/// Takes the lock without queueing, if it is soon free and not reserved. The newcomer waits for the
+/// end of the critical section that it finds, for [`SPIN_NS`] at most. If another thread is faster
+/// then, it tries on until it has spent [`BARGE_NS`] in all.
 ///
 /// Past those that queue, too: they sleep, and would be too slow for short sections. Not where they
 /// do not sleep, and not where each is to have its turn at once.
@@ -140,7 +142,8 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
     wait: &Wait,
 ) -> Option<T::Taken> {
     let in_order = !T::PARKS || wait.tuning.quantum.nanos() == 0;
-    let until = P::now().saturating_add(BARGE_NS).min(wait.deadline);
+    let begun = P::now();
+    let mut until = begun.saturating_add(SPIN_NS).min(wait.deadline);
     loop {
         let reserved = target.sight(target.look()).reserved;
         let left = until.saturating_sub(P::now());
@@ -153,6 +156,8 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
                 P::count(Event::Barge);
                 return Some(taken);
             }
+            // The section that it came into has ended, and another thread was faster.
+            until = until.min(begun.saturating_add(BARGE_NS));
         }
     }
 }
