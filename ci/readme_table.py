@@ -28,7 +28,7 @@ WORKLOADS = [
     ("cache with least-recently-used eviction", "lru", (4,)),
     ("two threads that wake each other (`Condvar`)", "pingpong", (2,)),
 ]
-GRID_THREADS = (2, 16, 64)
+GRID_THREADS = {"grid": (2, 16, 64), "wide": (2, 4, 16)}
 SIMULATED = [
     ("locktorture", "cna-locktorture.csv", (1, 2, 4, 16, 72)),
     ("lock2", "cna-lock2.csv", (1, 2, 4, 16, 72)),
@@ -150,12 +150,12 @@ def is_grid(run):
     )
 
 
-def mixes(path, runs, threads, hogs):
-    """The cells of the grid: [(workload, locks)]."""
+def mixes(path, runs, threads, hogs, part="grid"):
+    """The cells of a part of the grid, "grid" or "wide" as runs are named: [(workload, locks)]."""
     found = []
     for run in runs:
         # A single round of long slices answers another question.
-        if run["parameters"]["hogs"] != hogs or run["parameters"]["rounds"] < 2:
+        if run["parameters"]["hogs"] != hogs or run["parameters"]["rounds"] < 2 or not run["name"].startswith(part):
             continue
         for (workload, count), locks in cells(path, [run]).items():
             if count == threads and workload.startswith("grid:") and all(name in locks for name in (OURS, *PEERS)):
@@ -181,10 +181,24 @@ def grid(machines):
     ]
     heads = ["machine", "threads", "background load", "mean", "worst mix", "CPU time over std's"]
     lines += table(*heads, "longest wait, kinlock", "parking_lot", "std")
+    lines += grid_rows(machines, "grid")
+    longer = grid_rows(machines, "wide")
+    if longer:
+        lines += [
+            "",
+            "**Measured: longer sections.** The same for six mixes with sections of 20 to 200 us, constant,",
+            "exponentially distributed or asleep, and private work up to 1 ms.",
+        ]
+        lines += table(*heads, "longest wait, kinlock", "parking_lot", "std") + longer
+    return lines + ["", links(machines)]
+
+
+def grid_rows(machines, part):
+    lines = []
     for path, machine, runs in machines:
-        for threads in GRID_THREADS:
+        for threads in GRID_THREADS[part]:
             for hogs in (0, 1):
-                found = mixes(path, runs, threads, hogs)
+                found = mixes(path, runs, threads, hogs, part)
                 if not found:
                     continue
                 waits = [max(locks[lock]["acquire_ns"]["max"] for _, locks in found) for lock in (OURS, OTHER, STD)]
@@ -194,7 +208,7 @@ def grid(machines):
                 spent = f"{factor(min(cpu))} to {factor(max(cpu))}"
                 texts += [factor(mean(values)), factor(min(values)), spent]
                 lines.append(row(*texts, *map(time, waits)))
-    return lines + ["", links(machines)]
+    return lines
 
 
 def measured(path, machine, runs):

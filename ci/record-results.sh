@@ -9,8 +9,8 @@
 #   ci/record-results.sh simulated   only the simulated runs
 #   ci/record-results.sh grid        what locks are judged by, quiet and beside a busy process, in
 #                                    target/results/<date>-<cpu model>-grid/: the quick grid for the
-#                                    mutexes and the spinlocks, and the workloads with maps.
-#                                    25 minutes more
+#                                    mutexes and the spinlocks, its longer sections for the mutexes,
+#                                    and the workloads with maps. 28 minutes more
 #   ci/record-results.sh validate    the workloads that bench and sim share, measured on this
 #                                    machine beside simulated on one made from it, in
 #                                    target/results/<date>-<cpu model>-validate/. A minute more
@@ -84,6 +84,11 @@ if [ "$what" = grid ]; then
             record "$folder" "grid-$threads-hogs-$hogs" bench locks --workload grid-core --quick \
                 --threads "$threads" --hogs "$hogs" --rounds "${once:-3}" \
                 --plot "$folder/grid-$threads-hogs-$hogs.svg"
+        done
+        for threads in 2 4 16; do
+            record "$folder" "wide-$threads-hogs-$hogs" bench locks --workload grid-wide --quick \
+                --threads "$threads" --locks kinlock-mutex,std-mutex,parking-lot,pthread-mutex \
+                --hogs "$hogs" --rounds "${once:-3}"
         done
         record "$folder" "maps-hogs-$hogs" bench locks --workload kv,lru,readrandom \
             --threads 2,16,64 --locks kinlock-mutex,std-mutex,parking-lot,pthread-mutex \
