@@ -103,7 +103,8 @@ const SPINLOCKS: &[Kind] = &[
     Kind::new(
         "cna-v10-limited",
         native::place_cna_limited,
-        "the same, and a scan looks at 8 waiters at most once the lock is free",
+        "the same with the scan limited as Long proposed: it goes on while the lock is held, and \
+         looks at 4 waiters for each node once it is free",
     ),
     Kind::new(
         "cna",

@@ -48,7 +48,7 @@ const GO: u32 = 1;
 /// The lock; `NUMA`: the NUMA-aware one.
 struct Native<const NUMA: bool> {
     word: SimU32,
-    /// Whether scans look at few waiters once the lock is free.
+    /// Whether a scan goes on while the lock is held, and looks at few waiters once it is free.
     limited: bool,
     nodes: &'static [Node],
 }

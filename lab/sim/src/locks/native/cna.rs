@@ -3,14 +3,17 @@
 //! Those set aside form a circle: the last one's `next` is the first. The head's flag names the
 //! last one, so the lock has no memory of its own for them.
 
-use super::{GO, LOCKED, LOCKED_BYTE, Native, Node, name};
-use kinlock_core::platform::{Atomic, Ordering::*};
+use super::{GO, LOCKED, LOCKED_BYTE, Native, Node, PENDING_BYTE, TAIL, name};
+use crate::platform::Sim;
+use crate::world::with;
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 /// Hand-offs within a NUMA node after which those set aside get their turn.
 const LIMIT: u32 = 1 << 16;
 
-/// How many waiters a limited scan looks at when the lock is free, or was when the head took it.
-const MOST_WHEN_FREE: u32 = 8;
+/// How many waiters a limited scan looks at once the lock is free, for each NUMA node of the
+/// machine.
+const LOOKS_WHEN_FREE: usize = 4;
 
 /// What the scan at becoming head has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,38 +34,72 @@ impl<const NUMA: bool> Native<NUMA> {
         if self.nodes[me].run.load(Relaxed) == LIMIT {
             return Scan::Limit;
         }
-        self.scan(me, name(me), u32::MAX)
+        match self.limited {
+            true => self.scan_until_free(me),
+            false => self.scan(me, name(me)),
+        }
     }
 
     /// Looks for a waiter of the NUMA node behind `from`. Sets aside all before it, if it is found.
-    /// The processor predicts how the walk ends, and so waits for none of its loads. A limited scan
-    /// looks at `most` waiters, and at no more than [`MOST_WHEN_FREE`] once the lock is free.
-    fn scan(&self, me: usize, from: u32, mut most: u32) -> Scan {
-        let node = &self.nodes[me];
-        let domain = node.domain.load(Relaxed);
+    /// The processor predicts how the walk ends, and so waits for none of its loads.
+    fn scan(&self, me: usize, from: u32) -> Scan {
+        let domain = self.nodes[me].domain.load(Relaxed);
         let mut last = from;
         loop {
-            if self.limited {
-                if most > MOST_WHEN_FREE && self.word.load_ahead(Relaxed) & LOCKED_BYTE == 0 {
-                    most = MOST_WHEN_FREE;
-                }
-                if most == 0 {
-                    return Scan::NobodyUpTo(last);
-                }
-                most -= 1;
-            }
             let candidate = self.node(last).next.load_ahead(Acquire);
             if candidate == 0 {
                 return Scan::NobodyUpTo(last);
             }
-            if self.node(candidate).domain.load_ahead(Relaxed) == domain {
-                if last != name(me) {
-                    self.set_aside(node, last, candidate);
-                }
+            if self.ends_at(me, domain, last, candidate) {
                 return Scan::Kin;
             }
             last = candidate;
         }
+    }
+
+    /// The limited scan: looks at the lock before each step. While that is held the scan does not
+    /// end: behind the last waiter it waits for a newcomer. Once the lock is free, it looks at
+    /// [`LOOKS_WHEN_FREE`] waiters for each NUMA node.
+    fn scan_until_free(&self, me: usize) -> Scan {
+        let domain = self.nodes[me].domain.load(Relaxed);
+        let mut looks = LOOKS_WHEN_FREE * with(|w| w.machine().shape.sockets);
+        let is_held = |word: u32| word & (LOCKED_BYTE | PENDING_BYTE) != 0;
+        let mut held = true;
+        let mut last = name(me);
+        while looks > 0 {
+            if held {
+                let mut word = self.word.load_ahead(Relaxed);
+                if is_held(word) && word & TAIL == last {
+                    let before = word;
+                    word = Sim::wait(&self.word, Relaxed, |now| now != before);
+                }
+                held = is_held(word);
+            }
+            let candidate = self.node(last).next.load_ahead(Acquire);
+            if !held {
+                looks -= 1;
+            }
+            match candidate {
+                0 if held => {
+                    // A newcomer is about to link itself.
+                    Sim::relax();
+                    continue;
+                }
+                0 => break,
+                _ if self.ends_at(me, domain, last, candidate) => return Scan::Kin,
+                _ => last = candidate,
+            }
+        }
+        Scan::NobodyUpTo(last)
+    }
+
+    /// Whether the candidate, behind `last`, is of that NUMA node. Sets aside all before it then.
+    fn ends_at(&self, me: usize, domain: u32, last: u32, candidate: u32) -> bool {
+        let is_kin = self.node(candidate).domain.load_ahead(Relaxed) == domain;
+        if is_kin && last != name(me) {
+            self.set_aside(&self.nodes[me], last, candidate);
+        }
+        is_kin
     }
 
     /// Moves the waiters behind `head` up to `last` to the end of those set aside.
@@ -106,7 +143,7 @@ impl<const NUMA: bool> Native<NUMA> {
     pub(super) fn pass_to_kin(&self, me: usize, next: u32, scan: Scan) {
         let node = &self.nodes[me];
         let scan = match scan {
-            Scan::NobodyUpTo(last) => self.scan(me, last, MOST_WHEN_FREE),
+            Scan::NobodyUpTo(last) if !self.limited => self.scan(me, last),
             found => found,
         };
         let aside = node.flag.load(Relaxed);

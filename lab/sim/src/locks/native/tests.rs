@@ -15,6 +15,7 @@ use std::cell::Cell;
 fn play_with<const NUMA: bool>(
     threads: usize,
     nodes: usize,
+    limited: bool,
     body: impl Fn(&Native<NUMA>, usize) + Copy + 'static,
 ) {
     let setup = Setup {
@@ -34,7 +35,7 @@ fn play_with<const NUMA: bool>(
         factors: Vec::new(),
         trace: None,
     };
-    let prepare = || -> &'static Native<NUMA> { place(Native::new(nodes, false)) };
+    let prepare = || -> &'static Native<NUMA> { place(Native::new(nodes, limited)) };
     let body = move |lock: &&'static Native<NUMA>, me| body(lock, me);
     let (_, ended, ()) = run(&setup, prepare, body, |_, _| ());
     ended.expect("all threads end");
@@ -42,13 +43,22 @@ fn play_with<const NUMA: bool>(
 
 /// The same with a node for each thread.
 fn play<const NUMA: bool>(threads: usize, body: impl Fn(&Native<NUMA>, usize) + Copy + 'static) {
-    play_with(threads, threads, body);
+    play_with(threads, threads, false, body);
 }
 
 /// Runs `body` on one thread, with a lock whose queue has waiters of these NUMA nodes. The first
 /// one is the head, number 0.
 fn queue(domains: &'static [u32], body: impl Fn(&Native<true>) + Copy + 'static) {
-    play_with(1, domains.len(), move |lock, _| {
+    queue_with(domains, false, body);
+}
+
+/// The same with a limited scan or without.
+fn queue_with(
+    domains: &'static [u32],
+    limited: bool,
+    body: impl Fn(&Native<true>) + Copy + 'static,
+) {
+    play_with(1, domains.len(), limited, move |lock, _| {
         for (i, &domain) in domains.iter().enumerate() {
             lock.nodes[i].domain.store(domain, Relaxed);
             let next = if i + 1 < domains.len() {
@@ -271,11 +281,52 @@ fn the_circle_stays_if_a_newcomer_queues_meanwhile() {
     });
 }
 
+/// On the four nodes of the machine a limited scan of a free lock has 16 looks.
+#[test]
+fn a_limited_scan_looks_at_four_waiters_for_each_node_once_the_lock_is_free() {
+    const FOUND: [u32; 18] = [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0];
+    const TOO_FAR: [u32; 18] = [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
+    queue_with(&FOUND, true, |lock| {
+        assert_eq!(lock.scan_early(0), Scan::Kin);
+        assert_eq!(chain(lock, name(0)), [0, 16, 17]);
+    });
+    queue_with(&TOO_FAR, true, |lock| {
+        let scan = lock.scan_early(0);
+        assert_eq!(scan, Scan::NobodyUpTo(name(16)));
+        // There is no second scan.
+        lock.pass_to_kin(0, name(1), scan);
+        assert_eq!(lock.nodes[1].flag.load(Relaxed), GO);
+        assert_eq!(lock.nodes[17].flag.load(Relaxed), WAIT);
+    });
+    queue_with(&TOO_FAR, true, |lock| {
+        lock.word.store(word(lock) | LOCKED, Relaxed);
+        assert_eq!(lock.scan_early(0), Scan::Kin);
+    });
+}
+
+#[test]
+fn a_limited_scan_waits_for_newcomers_while_the_lock_is_held() {
+    play_with::<true>(2, 3, true, |lock, me| {
+        if me == 0 {
+            lock.nodes[2].domain.store(9, Relaxed);
+            lock.nodes[0].next.store(name(2), Relaxed);
+            lock.word.store(name(2) | LOCKED, Relaxed);
+            assert_eq!(lock.scan_early(0), Scan::Kin);
+            assert_eq!(chain(lock, name(0)), [0, 1]);
+        } else {
+            crate::compute(10_000.0);
+            lock.word.swap_part(TAIL, name(1));
+            crate::compute(500.0);
+            lock.nodes[2].next.store(name(1), Relaxed);
+        }
+    });
+}
+
 #[test]
 fn all_threads_get_the_lock_and_one_at_a_time() {
-    fn counts<const NUMA: bool>() {
+    fn counts<const NUMA: bool>(limited: bool) {
         let inside = place_counter();
-        play::<NUMA>(64, move |lock, me| {
+        play_with::<NUMA>(64, 64, limited, move |lock, me| {
             for _ in 0..50 {
                 lock.lock(me);
                 assert_eq!(inside.replace(inside.get() + 1), 0);
@@ -285,8 +336,9 @@ fn all_threads_get_the_lock_and_one_at_a_time() {
             }
         });
     }
-    counts::<false>();
-    counts::<true>();
+    counts::<false>(false);
+    counts::<true>(false);
+    counts::<true>(true);
 }
 
 /// A counter that outlives the simulation; all its threads run on one host thread.
