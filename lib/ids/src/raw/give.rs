@@ -62,7 +62,8 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
     ///
     /// If the destination has an ID or a recent one, the source's stays there while there are no
     /// fewer members than allowed CPUs, and else is freed. If not, the source's ID moves. An ID in
-    /// use is left alone. That is the published rule.
+    /// use is left alone. The published rule has one more condition: the thread that moves was the
+    /// last to use the ID. Here no thread is named.
     pub fn migrate(&self, from: u32, to: u32) {
         if self.policy == Policy::PerCpu || from >= self.cpus || to >= self.cpus || from == to {
             return;
