@@ -148,7 +148,7 @@ pub const TABLES: &[Table] = &[
         name: "invalidation-ours",
         columns: &[
             ("our mutex", "invalidation-locked"),
-            ("list", "invalidation-packed"),
+            ("list", "invalidation-list"),
         ],
         observed: &[],
         ..INVALIDATION
@@ -157,7 +157,7 @@ pub const TABLES: &[Table] = &[
         name: "invalidation-polled",
         columns: &[
             ("polled mutex", "invalidation-mutex-polled"),
-            ("list", "invalidation-packed"),
+            ("list", "invalidation-list"),
         ],
         observed: &[],
         ..INVALIDATION
@@ -254,10 +254,10 @@ const INVALIDATION: Table = Table {
     machine: "ivybridge-2s",
     workload: "invalidation",
     key: "processes",
-    // The mutex of the measured kernel, as its source documents it since 2018.
+    // The mutex of the measured kernel, as its source documents it since 2018, and its list.
     columns: &[
         ("mutex with back-off", "invalidation-mutex"),
-        ("list", "invalidation-packed"),
+        ("list", "invalidation-list"),
     ],
     ratios: &[SPEEDUP],
     unit: "operations/s",

@@ -1,6 +1,8 @@
 //! Delayed invalidation, for the workload `invalidation`. No locks, but a section is begun and
 //! ended where a lock is taken and released.
 
+mod published;
+
 use super::{Kind, Lock, observed};
 use crate::platform::{Sim, SimU32, SimU64};
 use crate::world::{compute, with};
@@ -28,6 +30,12 @@ pub static ALL: &[Kind] = &[
         "invalidation-mutex-polled",
         place_locked::<Adaptive<false>>,
         "the same list, and every spinner polls the word all the time",
+    ),
+    Kind::new(
+        "invalidation-list",
+        published::place,
+        "the published list, modelled step by step: who has to start over waits for longer each \
+         time",
     ),
     Kind::new(
         "invalidation-packed",
@@ -93,6 +101,29 @@ impl Config for Ours {
     type Mutex = Self;
 }
 
+/// FreeBSD's `lock_delay` as its source documents it since 2018, in iterations of a pausing loop:
+/// at first 2, then twice as many each time, up to 256 times the next power of two above the number
+/// of CPUs, 32,678 at most. Its mutex and the published list have the same.
+struct Delay {
+    pauses: u64,
+    most: u64,
+}
+
+impl Delay {
+    fn new() -> Self {
+        let cpus = with(|w| w.machine().shape.cpus() as u64);
+        Delay {
+            pauses: 2,
+            most: (256 * (cpus + 1).next_power_of_two()).min(32_678),
+        }
+    }
+
+    fn wait(&mut self) {
+        compute(self.pauses * with(|w| w.costs().pause));
+        self.pauses = (2 * self.pauses).min(self.most);
+    }
+}
+
 /// The lock that the published list replaced: FreeBSD's adaptive mutex. A compare-and-swap takes it
 /// and another one releases it. A waiter polls the word, with pauses that double. No waiter sleeps
 /// while the holder runs.
@@ -109,11 +140,7 @@ impl<const BACKS_OFF: bool> Exclusion for Adaptive<BACKS_OFF> {
     }
 
     fn lock(&self) {
-        // Its `lock_delay` since 2018, in iterations of a pausing loop: from 2 to 256 times the
-        // next power of two above the number of CPUs, 32,678 at most.
-        let (pause, cpus) = with(|w| (w.costs().pause, w.machine().shape.cpus() as u64));
-        let most = (256 * (cpus + 1).next_power_of_two()).min(32_678);
-        let mut pauses = 2;
+        let mut delay = Delay::new();
         while self
             .0
             .compare_exchange(FREE, HELD, Acquire, Relaxed)
@@ -124,8 +151,7 @@ impl<const BACKS_OFF: bool> Exclusion for Adaptive<BACKS_OFF> {
                 continue;
             }
             while self.0.load(Relaxed) != FREE {
-                compute(pauses * pause);
-                pauses = (2 * pauses).min(most);
+                delay.wait();
             }
         }
     }

@@ -1,0 +1,225 @@
+//! The published list of open sections (FreeBSD, 2019), modelled step by step from its description,
+//! for the published tables. Our own list, `packed`, differs: it reads a pair by a plain load, and
+//! after a restart it pauses briefly, then yields, then queues for a lock.
+//!
+//! | operation | steps |
+//! | --- | --- |
+//! | begin | walks to the last element; reads its pair by a locked exchange, which takes the line; writes its own pair, marked; links it by an exchange; unmarks it by a store |
+//! | end | walks to its predecessor; marks its own pair; reads the predecessor's by a locked exchange; passes its generation and the rest of the list to it by another one |
+//!
+//! Who meets a mark, or fails in an exchange, starts over from the head after a [`Delay`], which
+//! doubles with each restart of the same operation. There is no limit to their number.
+//!
+//! What was counted is published, so the measured kernel was one that counts: its threads share the
+//! counters, which are written at every restart and looked at by every begin.
+//!
+//! A pair has sixteen bytes there and eight here, so generations are shorter. The traffic of lines
+//! is the same.
+
+use super::Delay;
+use crate::locks::{Lock, observed};
+use crate::platform::{Sim, SimU64};
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
+
+/// Bits of a pair: the next element, a thread's number + 1 (0 = none), then the mark, then the
+/// generation.
+const MARK: u64 = 1 << 13;
+const NEXT: u64 = MARK - 1;
+const GENERATION: u64 = MARK << 1;
+
+fn next_of(pair: u64) -> u64 {
+    pair & NEXT
+}
+
+fn is_marked(pair: u64) -> bool {
+    pair & MARK != 0
+}
+
+fn generation_of(pair: u64) -> u64 {
+    pair / GENERATION
+}
+
+#[repr(align(128))]
+struct Element(SimU64);
+
+impl Element {
+    /// Reads the pair as a machine does that has no plain load of sixteen bytes: by an exchange
+    /// that changes nothing. `None`: it is marked.
+    fn read_whole(&self) -> Option<u64> {
+        let pair = match self.0.compare_exchange(0, 0, AcqRel, Relaxed) {
+            Ok(pair) | Err(pair) => pair,
+        };
+        (!is_marked(pair)).then_some(pair)
+    }
+
+    fn exchange(&self, current: u64, new: u64) -> bool {
+        let done = self.0.compare_exchange(current, new, AcqRel, Relaxed);
+        done.is_ok()
+    }
+}
+
+struct List {
+    head: Element,
+    /// Whether a thread waits. Nobody ever writes it here; an end looks at it.
+    waiters: Element,
+    elements: &'static [Element],
+    counts: Counts,
+}
+
+/// Side by side, as they are declared there.
+#[repr(align(128))]
+struct Counts {
+    begin_restarts: SimU64,
+    end_restarts: SimU64,
+    longest: SimU64,
+}
+
+pub(super) fn place(threads: usize) -> &'static dyn Lock {
+    List::new(threads)
+}
+
+impl List {
+    fn new(threads: usize) -> &'static Self {
+        assert!(threads < MARK as usize);
+        crate::place(List {
+            head: Element(SimU64::new(GENERATION)),
+            waiters: Element(SimU64::new(0)),
+            elements: crate::place_slice(threads, |_| Element(SimU64::new(MARK))),
+            counts: Counts {
+                begin_restarts: SimU64::new(0),
+                end_restarts: SimU64::new(0),
+                longest: SimU64::new(0),
+            },
+        })
+    }
+
+    fn element(&self, name: u64) -> &Element {
+        &self.elements[name as usize - 1]
+    }
+
+    /// The element that `name` follows, or the last one if that is 0, and how many were visited.
+    /// `None`: an element is marked, or the walk has missed the name.
+    fn before(&self, name: u64) -> Option<(&Element, u64)> {
+        let (mut at, mut visited) = (&self.head, 1);
+        loop {
+            let seen = at.0.load(Acquire);
+            match next_of(seen) {
+                _ if is_marked(seen) => return None,
+                next if next == name => return Some((at, visited)),
+                0 => return None,
+                next => at = self.element(next),
+            }
+            visited += 1;
+        }
+    }
+
+    fn try_begin(&self, name: u64) -> Option<()> {
+        let (last, visited) = self.before(0)?;
+        let longest = &self.counts.longest;
+        let before = longest.load(Relaxed);
+        if before < visited {
+            // Lost if another thread has counted meanwhile.
+            let _ = longest.compare_exchange(before, visited, Relaxed, Relaxed);
+        }
+        let seen = last.read_whole().filter(|&pair| next_of(pair) == 0)?;
+        let own = &self.element(name).0;
+        let mine = seen + GENERATION;
+        own.store(mine | MARK, Release);
+        last.exchange(seen, seen | name).then_some(())?;
+        own.store(mine, Release);
+        Some(())
+    }
+
+    fn try_end(&self, name: u64) -> Option<()> {
+        let (before, _) = self.before(name)?;
+        let own = &self.element(name).0;
+        own.fetch_add(MARK, AcqRel);
+        // From here on no other thread changes it.
+        let mine = own.load(Acquire) - MARK;
+        let seen = before.read_whole().filter(|&pair| next_of(pair) == name);
+        if seen.is_some_and(|seen| before.exchange(seen, mine)) {
+            return Some(());
+        }
+        own.swap(mine, AcqRel);
+        None
+    }
+}
+
+/// Tries until it is done, with a delay before each further attempt, and counts those.
+fn until_done<T>(restarts: Option<&SimU64>, attempt: impl Fn() -> Option<T>) -> T {
+    let mut delay = Delay::new();
+    loop {
+        if let Some(done) = attempt() {
+            return done;
+        }
+        if let Some(restarts) = restarts {
+            restarts.fetch_add(1, Relaxed);
+        }
+        delay.wait();
+    }
+}
+
+impl Lock for List {
+    fn lock(&self, me: usize) {
+        let restarts = Some(&self.counts.begin_restarts);
+        until_done(restarts, || self.try_begin(me as u64 + 1));
+    }
+
+    fn unlock(&self, me: usize) {
+        let restarts = Some(&self.counts.end_restarts);
+        until_done(restarts, || self.try_end(me as u64 + 1));
+        self.waiters.0.glance(Relaxed);
+    }
+
+    /// No published table has waits, so a waiter polls instead of sleeping.
+    fn wait_for_sections(&self) {
+        let (last, _) = until_done(None, || self.before(0));
+        let newest = generation_of(last.0.load(Acquire));
+        Sim::wait(&self.head.0, Acquire, |pair| generation_of(pair) >= newest);
+    }
+
+    fn observed(&self) -> Vec<(&'static str, f64)> {
+        let counts = [
+            (observed::BEGIN_RESTARTS, &self.counts.begin_restarts),
+            (observed::END_RESTARTS, &self.counts.end_restarts),
+            (observed::LONGEST_QUEUE, &self.counts.longest),
+        ];
+        let read = |(name, count): (_, &SimU64)| (name, count.load(Relaxed) as f64);
+        counts.map(read).to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Disturbance, Schedule, machine};
+
+    const THREADS: usize = 5;
+    const TURNS: u64 = 20;
+
+    #[test]
+    fn every_section_gets_a_generation_and_the_head_ends_with_the_newest() {
+        for seed in 0..50 {
+            let machine = machine::load("haswell-ex-4s").unwrap();
+            let (_, (head, left)) =
+                Schedule::new(machine, THREADS, Disturbance::preemptions(seed, 5, 2_000)).play(
+                    || List::new(THREADS),
+                    |list, me| {
+                        for _ in 0..TURNS {
+                            list.lock(me);
+                            list.unlock(me);
+                        }
+                        list.wait_for_sections();
+                    },
+                    |_, _| {},
+                    |list, _| {
+                        let pair = |element: &Element| element.0.load(Relaxed);
+                        let left = list.elements.iter().filter(|one| !is_marked(pair(one)));
+                        (pair(&list.head), left.count())
+                    },
+                );
+            assert_eq!((next_of(head), left), (0, 0), "{seed}");
+            assert_eq!(generation_of(head), 1 + THREADS as u64 * TURNS, "{seed}");
+        }
+    }
+}
