@@ -4,7 +4,7 @@ use super::Lock;
 use crate::platform::{Sim, SimU32};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
-struct Mcs {
+pub(super) struct Mcs {
     /// The last waiter's number + 1; 0 = free.
     tail: SimU32,
     nodes: &'static [Node],
@@ -17,14 +17,20 @@ struct Node {
 }
 
 pub(super) fn place(threads: usize) -> &'static dyn Lock {
-    let node = |_| Node {
-        next: SimU32::new(0),
-        go: SimU32::new(0),
-    };
-    crate::place(Mcs {
-        tail: SimU32::new(0),
-        nodes: crate::place_slice(threads, node),
-    })
+    crate::place(Mcs::new(threads))
+}
+
+impl Mcs {
+    pub(super) fn new(threads: usize) -> Self {
+        let node = |_| Node {
+            next: SimU32::new(0),
+            go: SimU32::new(0),
+        };
+        Mcs {
+            tail: SimU32::new(0),
+            nodes: crate::place_slice(threads, node),
+        }
+    }
 }
 
 impl Lock for Mcs {

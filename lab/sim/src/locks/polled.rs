@@ -1,14 +1,17 @@
 //! The mutexes of the published tables, modelled as closely as possible on those of the kernels
 //! that were measured. Either all spinners poll the word all the time, or they queue and only the
-//! head of the queue polls. They never sleep: in a kernel, a CPU without other work spins for as
-//! long as the holder runs.
+//! head of the queue does. They never sleep: in a kernel, a CPU without other work spins for as
+//! long as the holder runs. The queue of AIM7's tables (Linux 3.10) is an MCS lock, and its head
+//! leaves it after each attempt; that of the later ones is the cancellable queue, whose head stays.
 
+use super::mcs::Mcs;
 use super::osq::{CpuNumber, Osq};
 use super::{Kind, Lock, observed};
 use crate::platform::{Sim, SimU8, SimU32};
 use crate::world::with;
 use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
 use std::cell::Cell;
+use std::mem::offset_of;
 
 /// All polled mutexes.
 pub(super) const ALL: &[Kind] = &[
@@ -19,14 +22,15 @@ pub(super) const ALL: &[Kind] = &[
     ),
     Kind::new(
         "polled-fifo",
-        |threads| crate::place(Owned::new(Some(Osq::new(threads, CpuNumber::Copied)))),
-        "a mutex as in the published tables: spinners queue, their head polls the word, nobody \
-         parks",
+        |threads| crate::place(Owned::new(Some(Mcs::new(threads)))),
+        "a mutex as in the published tables: spinners queue, their head watches the owner, tries \
+         once and leaves the queue, nobody parks",
     ),
     Kind::new(
         "polled-osq-shared",
         |threads| place_impatient(threads, CpuNumber::InNode),
-        "the same, and spinners read their predecessor's CPU number in its node",
+        "a mutex whose spinners wait in a kernel's cancellable queue, and read their predecessor's \
+         CPU number in its node",
     ),
     Kind::new(
         "polled-osq-own-line",
@@ -44,11 +48,32 @@ const FREE: u8 = 0;
 const HELD: u8 = 1;
 
 /// The word of a mutex, and the queue of its spinners.
+// `repr(C)`: the word first; see `Owned`.
+#[repr(C)]
 struct Polled {
     locked: SimU8,
     queue: Option<Osq>,
-    /// How many cycles spinners have spent in the queue, and how many at its head.
-    spent: [Cell<u64>; 2],
+    spent: Spent,
+}
+
+/// How many cycles spinners have spent in the queue, and how many at its head.
+#[derive(Default)]
+struct Spent([Cell<u64>; 2]);
+
+impl Spent {
+    /// A spinner came, became the head, and stops spinning now or queues again.
+    fn add(&self, came: u64, headed: u64) {
+        let spent = [headed - came, with(|w| w.now()) - headed];
+        for (sum, cycles) in self.0.iter().zip(spent) {
+            sum.set(sum.get() + cycles);
+        }
+    }
+
+    fn observed(&self) -> Vec<(&'static str, f64)> {
+        let nanos = |cycles: &Cell<u64>| with(|w| w.costs().nanos(cycles.get()));
+        let [queued, polled] = self.0.each_ref().map(nanos);
+        vec![(observed::QUEUED, queued), (observed::POLLED, polled)]
+    }
 }
 
 impl Polled {
@@ -56,7 +81,7 @@ impl Polled {
         Polled {
             locked: SimU8::new(FREE),
             queue,
-            spent: Default::default(),
+            spent: Spent::default(),
         }
     }
 
@@ -75,28 +100,13 @@ impl Polled {
         };
         let came = with(|w| w.now());
         let is_head = queue.join(me, until);
-        let queued = with(|w| w.now());
-        self.spend(0, queued - came);
-        if !is_head {
-            return false;
+        let headed = with(|w| w.now());
+        let taken = is_head && self.poll(until);
+        self.spent.add(came, headed);
+        if is_head {
+            queue.leave(me);
         }
-        let taken = self.poll(until);
-        self.spend(1, with(|w| w.now()) - queued);
-        queue.leave(me);
         taken
-    }
-
-    fn spend(&self, place: usize, cycles: u64) {
-        self.spent[place].set(self.spent[place].get() + cycles);
-    }
-
-    fn observed(&self) -> Vec<(&'static str, f64)> {
-        let nanos = |cycles: &Cell<u64>| with(|w| w.costs().nanos(cycles.get()));
-        let [queued, polled] = self.spent.each_ref().map(nanos);
-        match self.queue {
-            Some(_) => vec![(observed::QUEUED, queued), (observed::POLLED, polled)],
-            None => Vec::new(),
-        }
     }
 
     /// Waits until the word is free, looks at it again, and only then tries to take it.
@@ -130,33 +140,77 @@ impl Polled {
 
 /// A mutex that also stores its owner's number, as a kernel's mutex does. The number is written
 /// after locking and cleared before unlocking.
+// `repr(C)`: the tail of the queue, the owner and the word in the first 64 bytes, which are a line.
+#[repr(C)]
 struct Owned {
-    mutex: Polled,
+    queue: Option<Mcs>,
     owner: SimU32,
+    mutex: Polled,
 }
 
+const _: () = assert!(offset_of!(Owned, mutex) < 64);
+
+const NOBODY: u32 = 0;
+
 impl Owned {
-    fn new(queue: Option<Osq>) -> Self {
+    fn new(queue: Option<Mcs>) -> Self {
         Owned {
-            mutex: Polled::new(queue),
-            owner: SimU32::new(0),
+            mutex: Polled::new(None),
+            owner: SimU32::new(NOBODY),
+            queue,
         }
+    }
+
+    fn own(&self, me: usize) {
+        self.owner.store(me as u32 + 1, Relaxed);
+    }
+
+    /// A turn in the queue: the head watches the owner until that changes, tries once, and leaves
+    /// the queue, whether it has the mutex (`true`) or not.
+    ///
+    /// A spinner that finds another owner in its place would go to sleep in a kernel.
+    fn take_turn(&self, queue: &Mcs, me: usize) -> bool {
+        let came = with(|w| w.now());
+        queue.lock(me);
+        let headed = with(|w| w.now());
+        let mut owner = self.owner.load(Relaxed);
+        if owner != NOBODY {
+            owner = Sim::wait(&self.owner, Relaxed, |now| now != owner);
+        }
+        self.mutex.spent.add(came, headed);
+        let taken = owner == NOBODY && self.mutex.locked.load(Relaxed) == FREE && self.mutex.take();
+        if taken {
+            self.own(me);
+        }
+        queue.unlock(me);
+        taken
     }
 }
 
 impl Lock for Owned {
     fn lock(&self, me: usize) {
-        self.mutex.lock_until(me, NEVER);
-        self.owner.store(me as u32 + 1, Relaxed);
+        let Some(queue) = &self.queue else {
+            self.mutex.lock_until(me, NEVER);
+            return self.own(me);
+        };
+        if self.mutex.take() {
+            return self.own(me);
+        }
+        while !self.take_turn(queue, me) {
+            Sim::relax();
+        }
     }
 
     fn unlock(&self, _: usize) {
-        self.owner.store(0, Relaxed);
+        self.owner.store(NOBODY, Relaxed);
         self.mutex.unlock();
     }
 
     fn observed(&self) -> Vec<(&'static str, f64)> {
-        self.mutex.observed()
+        match self.queue {
+            Some(_) => self.mutex.spent.observed(),
+            None => Vec::new(),
+        }
     }
 }
 
@@ -185,6 +239,6 @@ impl Lock for Impatient {
     }
 
     fn observed(&self) -> Vec<(&'static str, f64)> {
-        self.0.observed()
+        self.0.spent.observed()
     }
 }
