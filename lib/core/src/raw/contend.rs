@@ -3,7 +3,7 @@
 //!
 //! A wait has three parts, each a function that the lock calls:
 //!
-//! 1. [`barge`]: for a moment the newcomer tries to take the lock past the queue.
+//! 1. [`barge`]: the newcomer tries to take the lock past the queue, for some microseconds.
 //! 2. [`queue_up`]: it queues, and sleeps in its place. The result is a guard, a [`Headship`]: its
 //!    owner is at the front of the queue, and hands that on by dropping it.
 //! 3. [`wait_at_front`]: one loop looks at the lock, asks the [policy] what to do next, and does

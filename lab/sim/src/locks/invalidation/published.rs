@@ -2,10 +2,10 @@
 //! for the published tables. Our own list, `packed`, differs: it reads a pair by a plain load, and
 //! after a restart it pauses briefly, then yields, then queues for a lock.
 //!
-//! | operation | steps |
-//! | --- | --- |
-//! | begin | walks to the last element; reads its pair by a locked exchange, which takes the line; writes its own pair, marked; links it by an exchange; unmarks it by a store |
-//! | end | walks to its predecessor; marks its own pair; reads the predecessor's by a locked exchange; passes its generation and the rest of the list to it by another one |
+//! * A *begin* walks to the last element and reads its pair by a locked exchange, which takes the
+//!   line. It writes its own pair, marked, links it by an exchange, and unmarks it by a store.
+//! * An *end* walks to its predecessor and marks its own pair. It reads the predecessor's by a
+//!   locked exchange, and passes its generation and the rest of the list to it by another one.
 //!
 //! Who meets a mark, or fails in an exchange, starts over from the head after a [`Delay`], which
 //! doubles with each restart of the same operation. There is no limit to their number.

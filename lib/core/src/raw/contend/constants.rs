@@ -27,10 +27,13 @@ pub(in crate::raw) const UNLOCKS_SAMPLED: u32 = 32;
 /// quantum that many waiters leave each other.
 pub(in crate::raw) const SPIN_NS: u64 = 20_000;
 
-/// How long a newcomer that has seen the lock free, and lost it to another, tries to do without the
-/// queue, whether others queue or not: about two short critical sections. So threads that run share
-/// the lock among themselves while others sleep in the queue, and hand-offs need not wait for
-/// threads to wake up.
+/// How long a newcomer tries to do without the queue, from its arrival on, if it has seen the lock
+/// free and lost it to another thread: about two short critical sections. Others may queue. So
+/// threads that run share the lock among themselves while others sleep in the queue, and hand-offs
+/// need not wait for threads to wake up.
+///
+/// A newcomer that waits for the end of a long section looks this often whether the lock has been
+/// requested.
 pub(in crate::raw) const BARGE_NS: u64 = 5_000;
 
 /// The length of a round, in quanta: in this time each waiter has its turn, if the critical

@@ -131,11 +131,13 @@ impl Wait {
 }
 
 /// Takes the lock without queueing, if it is soon free and not reserved. The newcomer waits for the
-/// end of the critical section that it finds, for [`SPIN_NS`] at most. If another thread is faster
-/// then, it tries on until it has spent [`BARGE_NS`] in all.
+/// end of the critical section that it finds, for [`SPIN_NS`] at most: to sleep in the queue and to
+/// be woken takes as long. Once it has seen the lock free and lost it to another thread, it only
+/// tries on until [`BARGE_NS`] have passed since it came. A waiter with a time limit waits for a
+/// section no longer than it would take to request the lock.
 ///
-/// Past those that queue, too: they sleep, and would be too slow for short sections. Not where they
-/// do not sleep, and not where each is to have its turn at once.
+/// It passes those that queue, too: they sleep, and others would wait for them to wake up. Not
+/// where they do not sleep, and not where each is to have its turn at once.
 pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
     target: &mut T,
     queue: &Osq<P>,
@@ -143,7 +145,13 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
 ) -> Option<T::Taken> {
     let in_order = !T::PARKS || wait.tuning.quantum.nanos() == 0;
     let begun = P::now();
-    let mut until = begun.saturating_add(SPIN_NS).min(wait.deadline);
+    let section = match in_order {
+        true => BARGE_NS,
+        false => SPIN_NS
+            .min(wait.deadline.saturating_sub(begun) / TURN_IN_LIMIT_DIVISOR)
+            .max(BARGE_NS),
+    };
+    let mut until = begun.saturating_add(section).min(wait.deadline);
     loop {
         let reserved = target.sight(target.look()).reserved;
         let left = until.saturating_sub(P::now());
@@ -151,12 +159,12 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
         if wait.trial || reserved || queued || left == 0 {
             return None;
         }
-        if target.wait_until_free(left) {
+        // In pieces, as the lock may be requested meanwhile.
+        if target.wait_until_free(left.min(BARGE_NS)) {
             if let Some(taken) = target.take() {
                 P::count(Event::Barge);
                 return Some(taken);
             }
-            // The section that it came into has ended, and another thread was faster.
             until = until.min(begun.saturating_add(BARGE_NS));
         }
     }

@@ -6,7 +6,7 @@ use crate::raw::contend::constants::{BARGE_NS as BARGE, SPIN_NS as SPIN};
 use crate::raw::contend::{Next, Sight, Target, Wait, barge};
 use crate::raw::osq::Osq;
 use crate::slots::{Table, Waiters};
-use crate::tuning::Tuning;
+use crate::tuning::{Quantum, Tuning};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -50,16 +50,21 @@ impl Platform for Timed {
     }
 }
 
+/// When each newcomer comes. Not 0, as times are absolute.
+const BEGUN: u64 = 1_000_000;
+
 /// A thread that finds the lock taken, and what happens to the lock.
-struct Newcomer {
+struct Newcomer<const PARKS: bool> {
     /// When it is free for a moment, in ascending order, and whether this thread is the fastest.
     free: &'static [(u64, bool)],
+    /// From when on newcomers have to queue.
+    reserved: u64,
 }
 
-impl Target<Timed> for Newcomer {
+impl<const PARKS: bool> Target<Timed> for Newcomer<PARKS> {
     type Look = ();
-    type Taken = u64;
-    const PARKS: bool = true;
+    type Taken = ();
+    const PARKS: bool = PARKS;
 
     fn look(&self) {}
 
@@ -68,68 +73,147 @@ impl Target<Timed> for Newcomer {
             free: false,
             watched: false,
             kept: false,
-            reserved: false,
+            reserved: NOW.get() >= self.reserved,
             unclaimed: false,
         }
     }
 
-    fn take(&mut self) -> Option<u64> {
-        let (at, fastest) = self.free[0];
+    fn take(&mut self) -> Option<()> {
+        let (_, fastest) = self.free[0];
         self.free = &self.free[1..];
-        fastest.then_some(at)
+        fastest.then_some(())
     }
 
     fn wait_until_free(&self, nanos: u64) -> bool {
         let until = NOW.get() + nanos;
-        let free = self.free.first().is_some_and(|&(at, _)| at < until);
-        NOW.set(if free { self.free[0].0 } else { until });
-        free
+        let next = self.free.first().map(|&(at, _)| BEGUN + at);
+        let free = next.filter(|&at| at < until);
+        NOW.set(free.unwrap_or(until));
+        free.is_some()
     }
 
     fn watch(&self) {}
     fn keep(&self) {}
     fn share(&self) {}
 
-    fn sleep(&mut self, _: &Wait, _: u64) -> Next<u64> {
+    fn sleep(&mut self, _: &Wait, _: u64) -> Next<()> {
         unreachable!("it barges")
     }
 
-    fn request(&mut self, _: &Wait, _: u64) -> Next<u64> {
+    fn request(&mut self, _: &Wait, _: u64) -> Next<()> {
         unreachable!("it barges")
     }
 }
 
+struct Row {
+    name: &'static str,
+    free: &'static [(u64, bool)],
+    /// After this time the wait is over, or the lock is requested.
+    limit: u64,
+    reserved: u64,
+    quantum: Quantum,
+    trial: bool,
+    /// Whether it gets the lock, and when; or when it queues.
+    expected: (bool, u64),
+}
+
+const fn row(name: &'static str, free: &'static [(u64, bool)], expected: (bool, u64)) -> Row {
+    Row {
+        name,
+        free,
+        limit: NEVER,
+        reserved: NEVER,
+        quantum: Tuning::DEFAULT.quantum,
+        trial: false,
+        expected,
+    }
+}
+
+fn outcome<const PARKS: bool>(row: &Row) -> (bool, u64) {
+    let queue = Osq::<Timed>::new();
+    NOW.set(BEGUN);
+    let wait = Wait {
+        deadline: BEGUN.saturating_add(row.limit),
+        tuning: Tuning {
+            quantum: row.quantum,
+            ..Tuning::DEFAULT
+        },
+        trial: row.trial,
+    };
+    let mut newcomer = Newcomer::<PARKS> {
+        free: row.free,
+        reserved: BEGUN.saturating_add(row.reserved),
+    };
+    let taken = barge(&mut newcomer, &queue, &wait).is_some();
+    (taken, NOW.get() - BEGUN)
+}
+
+const LATE: &[(u64, bool)] = &[(SPIN - 1, true)];
+
 #[test]
 fn a_newcomer_waits_for_the_end_of_the_section_that_it_finds() {
-    let queue = Osq::<Timed>::new();
-    for (name, free, deadline, taken, queues_at) in [
-        ("short", &[(3_000, true)][..], NEVER, true, 3_000),
-        ("long", &[(SPIN - 1, true)], NEVER, true, SPIN - 1),
-        ("too long", &[(SPIN, true)], NEVER, false, SPIN),
-        ("a time limit", &[(SPIN - 1, true)], 9_000, false, 9_000),
-        (
+    for case in [
+        row("short", &[(3_000, true)], (true, 3_000)),
+        row("long", LATE, (true, SPIN - 1)),
+        row("too long", &[(SPIN, true)], (false, SPIN)),
+        row(
             "lost, but soon free again",
             &[(100, false), (BARGE - 1, true)],
-            NEVER,
-            true,
-            BARGE - 1,
+            (true, BARGE - 1),
         ),
-        ("lost", &[(100, false), (BARGE, true)], NEVER, false, BARGE),
-        (
+        row("lost", &[(100, false), (BARGE, true)], (false, BARGE)),
+        row(
             "lost after a long section",
             &[(12_000, false), (12_100, true)],
-            NEVER,
-            false,
-            12_000,
+            (false, 12_000),
         ),
+        Row {
+            limit: 80_000,
+            ..row("an eighth of its time", LATE, (false, 10_000))
+        },
+        Row {
+            limit: 16_000,
+            ..row("a short time limit", LATE, (false, BARGE))
+        },
+        Row {
+            limit: 3_000,
+            ..row("a shorter one", &[(3_500, true)], (false, 3_000))
+        },
+        Row {
+            limit: 3_000,
+            ..row(
+                "a shorter one, and lost",
+                &[(100, false), (3_500, true)],
+                (false, 3_000),
+            )
+        },
+        Row {
+            reserved: 7_000,
+            ..row("requested meanwhile", LATE, (false, 2 * BARGE))
+        },
+        Row {
+            reserved: 0,
+            ..row("requested before", &[(0, true)], (false, 0))
+        },
+        Row {
+            reserved: 100,
+            ..row(
+                "lost, and then requested",
+                &[(200, false), (300, true)],
+                (false, 200),
+            )
+        },
+        Row {
+            trial: true,
+            ..row("a trial", &[(0, true)], (false, 0))
+        },
+        Row {
+            quantum: Quantum::FAIR,
+            ..row("in order", LATE, (false, BARGE))
+        },
     ] {
-        NOW.set(0);
-        let wait = Wait {
-            deadline,
-            tuning: Tuning::DEFAULT,
-            trial: false,
-        };
-        let got = barge(&mut Newcomer { free }, &queue, &wait);
-        assert_eq!((got.is_some(), NOW.get()), (taken, queues_at), "{name}");
+        assert_eq!(outcome::<true>(&case), case.expected, "{}", case.name);
     }
+    let spinning = row("where waiters spin", LATE, (false, BARGE));
+    assert_eq!(outcome::<false>(&spinning), spinning.expected);
 }
