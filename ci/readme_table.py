@@ -186,7 +186,7 @@ def grid(machines):
     if longer:
         lines += [
             "",
-            "**Measured: longer sections.** The same for six mixes with sections of 20 to 200 us, constant,",
+            "**Measured: longer sections.** The same for six mixes with sections of 2 to 200 us, constant,",
             "exponentially distributed or asleep, and private work up to 1 ms.",
         ]
         lines += table(*heads, "longest wait, kinlock", "parking_lot", "std") + longer
