@@ -336,23 +336,28 @@ fn a_spinner_that_does_not_exist_takes_nothing() {
     let condvar = &both.0;
     condvar.sequence.store(REGISTERED | SPINNER, Relaxed);
     // SAFETY: the child starts a thread of its own and ends without unwinding; C libraries allow
-    // that after a fork. If it hangs, the default action of the signal ends it.
+    // that after a fork.
     match unsafe { libc::fork() } {
-        0 => unsafe {
-            libc::alarm(300);
-            let mut thread = core::mem::zeroed();
+        0 => {
+            // SAFETY: no preconditions. If the child hangs, the signal's default action ends it.
+            unsafe { libc::alarm(300) };
+            let mut thread = core::mem::MaybeUninit::uninit();
             let argument = (&raw const both).cast_mut().cast();
-            if libc::pthread_create(&mut thread, core::ptr::null(), sleeper, argument) != 0 {
-                libc::_exit(1);
-            }
+            let attributes = core::ptr::null();
+            // SAFETY: `thread` is live, and so is the argument until the thread has been joined.
+            let started =
+                unsafe { libc::pthread_create(thread.as_mut_ptr(), attributes, sleeper, argument) };
+            assert_eq!(started, 0);
             while condvar.place.waiting() == 0 {
                 std::thread::yield_now();
             }
             std::thread::sleep(Duration::from_millis(50));
             let notified = condvar.notify_one();
-            libc::pthread_join(thread, core::ptr::null_mut());
-            libc::_exit(i32::from(!notified));
-        },
+            // SAFETY: it was started above, and is joined once.
+            unsafe { libc::pthread_join(thread.assume_init(), core::ptr::null_mut()) };
+            // SAFETY: ends the process, wherever its threads are.
+            unsafe { libc::_exit(i32::from(!notified)) };
+        }
         child => {
             let mut status = -1;
             // SAFETY: `status` is live.
