@@ -39,7 +39,7 @@ record() {
         (cd "$work" && ${EACH:-} "$kinlock" compare --quiet --rounds "${ROUNDS:-8}" --hogs "$hogs" \
             --json "$folder/$name-hogs-$hogs.json" "$@" >"$folder/$name-hogs-$hogs.txt")
         # No paths of this machine.
-        sed -i "s#$work/##g; s#$PWD#.#g" "$folder/$name-hogs-$hogs".*
+        sed -i "s#$kinlock#kinlock#g; s#$work/##g; s#$PWD#.#g" "$folder/$name-hogs-$hogs".*
     done
 }
 
