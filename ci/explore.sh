@@ -11,7 +11,7 @@ for what in "locks --locks" "ids --policies" "invalidation --backends"; do
     "$kinlock" explore "$primitive" --quiet --schedules "$schedules"
     [ $# -gt 0 ] || continue
     status=0
-    # Most are caught by the first thousand, but a stale request by one of some ten thousands.
+    # Most are caught within a thousand schedules, the stale request of a writer within 100,000.
     "$kinlock" explore "$primitive" --quiet "$flag" busted --schedules 100000 || status=$?
     if [ "$status" != 1 ]; then
         echo "exit status $status: not all that is broken on purpose was caught" >&2

@@ -2,7 +2,8 @@
 //!
 //! # When to use it
 //!
-//! This is the lock for most purposes. One of its waiters spins for a moment, and the others sleep.
+//! This is the lock for most purposes. A thread that finds it taken spins for some microseconds and
+//! then queues. The first in the queue may spin, the others sleep.
 //! A lock that one thread takes again and again stays on that thread's CPU for a while, and no
 //! waiter starves. For critical sections of a few instructions that are taken in order, see
 //! [`SpinLock`](crate::SpinLock).

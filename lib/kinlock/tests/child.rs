@@ -1,6 +1,6 @@
 //! What a child of fork does with the locks of its parent. The only test of this process: a child
 //! starts threads, which takes locks of the standard library, and another test that starts one at
-//! the moment of the fork would leave them held for ever.
+//! the moment of the fork would leave those locks held.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!

@@ -95,7 +95,7 @@ fn a_gate_that_a_thread_of_the_parent_has_shut_is_open() {
 }
 
 /// In a child, since all tests of the process share the gate. The thread is no `std::thread`: when
-/// the process forked, another test may have held a lock that starting one of those takes.
+/// the process forked, another test may have held a lock that starting a thread of std takes.
 #[test]
 fn a_thread_at_the_shut_gate_sleeps() {
     extern "C" fn at_the_gate(number: *mut c_void) -> *mut c_void {
