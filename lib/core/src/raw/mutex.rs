@@ -5,8 +5,9 @@
 //! Sources: queued optimistic spinners are from the Linux kernel's mutex (Long, 2013), the
 //! cancellable queue from Zijlstra (2014), the hand-off from Zijlstra and Long (2016). A lock that
 //! stays with its holder for a quantum is the idea of NUMA-aware locks (Dice, Kogan: CNA, 2019),
-//! one level further in: at the core. New here: waiters sleep in their place in the queue, and the
-//! waiter at the front finds out whether its lock is better shared or kept.
+//! one level further in: at the core. Waiters sleep in their place in the queue, as in Linux's
+//! paravirtual spinlock (Long, 2015). New here: the waiter at the front finds out whether its lock
+//! is better shared or kept.
 //!
 //! `docs/guide/glossary.md` defines words such as *kept*, *idle*, *trial* and *hand-off request*.
 //! `docs/guide/mutex.md` shows a whole wait in one drawing, and has the bounds on waiting.
