@@ -2,10 +2,10 @@
 //! themselves in a table; writers queue as for the [mutex](super::mutex).
 //!
 //! Sources: readers and writers in turn are the phase-fair locks of Brandenburg and Anderson
-//! (2010). Readers in a table are BRAVO (Dice and Kogan, USENIX ATC 2019). The queue, the policy of
-//! waiters and the hand-off request are the mutex's. New here: a reader that waits for a writer
-//! counts itself at once, so that the writer's release is also the admission of all waiting
-//! readers, in one step.
+//! (2010). As in their ticket lock, a reader that waits for a writer counts itself at once, so that
+//! the writer's release is also the admission of all waiting readers, in one step. Here it may
+//! sleep, and give up. Readers in a table are BRAVO (Dice and Kogan, USENIX ATC 2019). The queue,
+//! the policy of waiters and the hand-off request are the mutex's.
 //!
 //! # The words
 //!
