@@ -104,7 +104,7 @@ impl<P: Platform> Osq<P> {
     /// [`leave`](Self::leave) with the same place.
     pub fn join(&self, place: &Waiter<P>, sleeps: bool, until: u64) -> bool {
         let mut patience = Patience::ENDLESS;
-        self.join_with(place, sleeps, until, &mut patience, || false)
+        self.join_with(place, sleeps, until, &mut patience, |_| false)
     }
 
     /// As [`join`](Self::join). A sleeper also leaves if it [loses its
@@ -115,7 +115,7 @@ impl<P: Platform> Osq<P> {
         sleeps: bool,
         until: u64,
         patience: &mut Patience,
-        stuck: impl Fn() -> bool,
+        stuck: impl Fn(u64) -> bool,
     ) -> bool {
         debug_assert!(!place.is_left_behind());
         let queue = self.links();
@@ -125,7 +125,10 @@ impl<P: Platform> Osq<P> {
         }
         P::count(Event::Queued);
         let is_head = match sleeps && P::CAN_PARK {
-            true => sleep(node, until, patience, stuck),
+            true => {
+                patience.count_ahead(|limit| queue.count_ahead(node, limit));
+                sleep(node, until, patience, stuck)
+            }
             false => {
                 let limit = left(until, P::now);
                 P::wait_for(&node.state, Acquire, limit, |s| s != WAITING).is_ok()
@@ -176,6 +179,21 @@ impl<P: Platform> Links<'_, P> {
         self.set_previous(me, before);
         self.node(me).number_after(self.node(before));
         self.table.link(before, link_to(me))
+    }
+
+    /// How many waiters are ahead of the one at `node`; `None`: more than `limit`.
+    ///
+    /// A hint: the nodes on the way may change meanwhile, and wait in other queues by now. One
+    /// cache miss for each.
+    fn count_ahead(&self, mut node: &Node<P>, limit: u64) -> Option<u64> {
+        (1..=limit).find(|_| {
+            if let Some(before) = Id::decode(node.previous.load(Relaxed)) {
+                node = self.node(before);
+            }
+            // A head that has found the queue empty has no predecessor. A waiter that has not named
+            // its own yet looks the same.
+            node.state.load(Relaxed) == GO || node.previous.load(Relaxed) == 0
+        })
     }
 
     /// Makes the successor of the head the head, if there is one.
@@ -297,7 +315,7 @@ fn sleep<P: Platform>(
     node: &Node<P>,
     until: u64,
     patience: &mut Patience,
-    stuck: impl Fn() -> bool,
+    stuck: impl Fn(u64) -> bool,
 ) -> bool {
     let state = &node.state;
     // A waiter whose time is up leaves without a sleep.

@@ -20,7 +20,7 @@ pub(super) fn join<P: Platform>(
     sleeps: bool,
     deadline: u64,
     patience: &mut Patience,
-    stuck: impl Fn() -> bool,
+    stuck: impl Fn(u64) -> bool,
 ) -> Option<(Head<P>, Waiter<P>)> {
     let domain = if tuning.reorder { P::domain() } else { 0 };
     let named = match tuning.reorder {
@@ -52,7 +52,7 @@ fn wait_for_headship<P: Platform>(
     sleeps: bool,
     deadline: u64,
     patience: &mut Patience,
-    stuck: impl Fn() -> bool,
+    stuck: impl Fn(u64) -> bool,
 ) -> Option<(Waiter<P>, u32)> {
     let state = &place.node().state;
     loop {

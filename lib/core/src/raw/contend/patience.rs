@@ -1,5 +1,6 @@
 //! How long a waiter depends on another one that may not run.
 
+use super::constants::BARGE_NS;
 use crate::platform::{NEVER, Platform};
 
 /// What the patience grows by for each thread of the process that has ever queued, in nanoseconds.
@@ -10,15 +11,27 @@ const PER_THREAD_NS: u64 = 100_000;
 /// the one at the front may still not run.
 const LOOKS: u32 = 3;
 
+/// A waiter near the front looks earlier, for each waiter ahead of it after this part of the
+/// patience: 0.2 ms. The scheduler may leave a thread that was woken beside one that computes, for
+/// a whole time slice, while another CPU is idle.
+const EARLY_LOOK: u64 = 50;
+/// With how many waiters ahead a waiter is near the front. In a longer queue some others run, and
+/// the timers would cost them more than they bring.
+const NEAR: u64 = 8;
+
 /// The patience of a waiter, which begins with the wait.
 #[derive(Debug)]
 pub(in crate::raw) struct Patience {
     /// How long it is from the look before, or from the beginning, to the next look; [`NEVER`]:
     /// there is none.
     length: u64,
-    /// When the next look is due.
+    /// When the next look is due, early ones aside.
     end: u64,
     looks: u32,
+    /// How long it is from the early look before, or from the beginning, to the next one.
+    early: u64,
+    /// When a look is due, an early one or not.
+    next: u64,
 }
 
 impl Patience {
@@ -27,6 +40,8 @@ impl Patience {
         length: NEVER,
         end: NEVER,
         looks: 0,
+        early: NEVER,
+        next: NEVER,
     };
 
     pub(in crate::raw) fn begin<P: Platform>() -> Self {
@@ -34,31 +49,54 @@ impl Patience {
             NEVER => Self::ENDLESS,
             nanos => {
                 let length = nanos + u64::from(P::waiters().in_use()) * PER_THREAD_NS;
+                let end = P::now().saturating_add(length);
                 Patience {
                     length,
-                    end: P::now().saturating_add(length),
+                    end,
                     looks: 0,
+                    early: nanos / EARLY_LOOK,
+                    next: end,
                 }
             }
         }
     }
 
-    /// When a sleep has to end: at the next look, or at `deadline`.
-    pub(in crate::raw) fn or(&self, deadline: u64) -> u64 {
-        self.end.min(deadline)
+    /// Decides on early looks at the beginning of the wait. `ahead` counts the waiters ahead, up to
+    /// a limit that it is given; `None`: there are more, or it is not known.
+    pub(in crate::raw) fn count_ahead(&mut self, ahead: impl FnOnce(u64) -> Option<u64>) {
+        if self.length == NEVER {
+            return;
+        }
+        if let Some(ahead) = ahead(NEAR) {
+            let begun = self.end - self.length;
+            self.early *= ahead;
+            self.next = begun.saturating_add(self.early).min(self.end);
+        }
     }
 
-    /// Whether the waiter goes on without the other one. `stuck` is the look: nobody comes for what
-    /// is there.
-    pub(in crate::raw) fn is_lost<P: Platform>(&mut self, stuck: impl FnOnce() -> bool) -> bool {
+    /// When a sleep has to end: at the next look, or at `deadline`.
+    pub(in crate::raw) fn or(&self, deadline: u64) -> u64 {
+        self.next.min(deadline)
+    }
+
+    /// Whether the waiter goes on without the other one. `stuck` is the look: for so many
+    /// nanoseconds on end nobody comes for what is there. An early look is not to be misled by a
+    /// lock that is free for a moment between two sections.
+    pub(in crate::raw) fn is_lost<P: Platform>(&mut self, stuck: impl FnOnce(u64) -> bool) -> bool {
         let now = P::now();
-        if now < self.end {
+        if now < self.next {
             return false;
         }
+        if now < self.end {
+            self.early = self.early.saturating_mul(2);
+            self.next = now.saturating_add(self.early).min(self.end);
+            return stuck(BARGE_NS);
+        }
         self.looks += 1;
-        let lost = stuck() || self.looks == LOOKS;
+        let lost = stuck(0) || self.looks == LOOKS;
         self.length = self.length.saturating_mul(2);
         self.end = now.saturating_add(self.length);
+        self.next = self.end;
         lost
     }
 }

@@ -57,7 +57,7 @@ impl<'a, P: Platform> Headship<'a, P> {
         wait: &Wait,
         sleeps: bool,
         patience: &mut Patience,
-        stuck: impl Fn() -> bool,
+        stuck: impl Fn(u64) -> bool,
     ) -> Option<Self> {
         let place = match kind {
             QueueKind::Unqueued => Place::Unqueued { _node: Some(node) },

@@ -1,6 +1,8 @@
 //! The policy as a table, without threads.
 
 mod newcomer;
+mod patience;
+mod timed;
 
 use super::Patience;
 use super::constants::{
@@ -343,7 +345,7 @@ fn head<'a>(kind: QueueKind, queue: &'a Osq<Native>) -> Headship<'a, Native> {
         tuning: Tuning::DEFAULT,
         trial: false,
     };
-    Headship::wait(kind, queue, node, &wait, true, &mut patience, || false).expect("no deadline")
+    Headship::wait(kind, queue, node, &wait, true, &mut patience, |_| false).expect("no deadline")
 }
 
 /// The waiter at the front requests after its share of a round. Others wait behind it, asleep.

@@ -1,6 +1,6 @@
 //! The parts of a wait, for any [`Target`].
 
-use super::constants::{BARGE_NS, ROUND_QUANTA, SPIN_NS, TURN_IN_LIMIT_DIVISOR};
+use super::constants::{BARGE_NS, FIRST_PAUSE_NS, ROUND_QUANTA, SPIN_NS, TURN_IN_LIMIT_DIVISOR};
 use super::patience::Patience;
 use super::policy::{Front, Seen, Step};
 use super::queue::{Headship, QueueKind};
@@ -190,13 +190,25 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
         true => Patience::begin::<P>(),
         false => Patience::ENDLESS,
     };
-    let stuck = || target.sight(target.look()).unclaimed;
+    let stuck = |nanos| stays_unclaimed(target, nanos);
     let front = Headship::wait(kind, queue, node, wait, T::PARKS, &mut patience, stuck);
     if front.is_none() && !expired(wait.deadline, P::now) {
         target.lose_patience();
         return Some(Headship::without_node());
     }
     front
+}
+
+/// Whether the lock belongs to nobody who runs, for so many nanoseconds on end.
+pub(super) fn stays_unclaimed<P: Platform, T: Target<P>>(target: &T, nanos: u64) -> bool {
+    let until = P::now().saturating_add(nanos);
+    while target.sight(target.look()).unclaimed {
+        if P::now() >= until {
+            return true;
+        }
+        P::back_off(FIRST_PAUSE_NS);
+    }
+    false
 }
 
 /// Does what the policy says until the lock is taken, or the deadline has come (`None`). `place` is

@@ -227,3 +227,23 @@ fn leaving_and_handing_on_at_the_same_time() {
     });
     assert_eq!(QUEUE.last(), 0);
 }
+
+#[test]
+fn waiters_ahead_are_counted_up_to_a_limit() {
+    let mut bench = Bench::full(12);
+    let ahead = |bench: &Bench, i: usize| {
+        let links = bench.links();
+        links.count_ahead(links.node(bench.ids[i]), 8)
+    };
+    // Of a head that has found the queue empty, and of one that has been made the head.
+    for _ in 0..2 {
+        for i in 1..=8 {
+            assert_eq!(ahead(&bench, i), Some(i as u64));
+        }
+        assert_eq!(ahead(&bench, 9), None);
+        bench.links().hand_on(&bench.place(bench.ids[0]));
+        bench.ids.remove(0);
+    }
+    bench.leave(3);
+    assert_eq!(ahead(&bench, 4), Some(4), "after one has left the middle");
+}

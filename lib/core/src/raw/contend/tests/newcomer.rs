@@ -1,54 +1,11 @@
 //! How long a newcomer tries to do without the queue, as a table.
 
-use crate::bare::Bare;
-use crate::platform::{Atomics, Clock, NEVER, Platform, Spinning};
+use super::timed::{NOW, Timed};
+use crate::platform::NEVER;
 use crate::raw::contend::constants::{BARGE_NS as BARGE, SPIN_NS as SPIN};
 use crate::raw::contend::{Next, Sight, Target, Wait, barge};
 use crate::raw::osq::Osq;
-use crate::slots::{Table, Waiters};
 use crate::tuning::{Quantum, Tuning};
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
-
-/// A platform whose time passes in the waits of a [`Newcomer`] alone.
-#[derive(Clone, Copy, Debug)]
-struct Timed;
-
-static TABLE: Table<Timed, 2, 1> = Table::FREE;
-static WAITERS: Waiters<Timed> = TABLE.waiters();
-
-thread_local! {
-    static NOW: Cell<u64> = const { Cell::new(0) };
-}
-
-impl Atomics for Timed {
-    type AtomicU8 = AtomicU8;
-    type AtomicU16 = AtomicU16;
-    type AtomicU32 = AtomicU32;
-    type AtomicU64 = AtomicU64;
-}
-
-impl Clock for Timed {
-    fn now() -> u64 {
-        NOW.get()
-    }
-}
-
-impl Spinning for Timed {
-    type Clock = Self;
-}
-
-impl Platform for Timed {
-    type Clock = Self;
-    type Spinning = Self;
-    type Parking = Bare;
-    type Fences = Bare;
-    type Place = Bare;
-
-    fn waiters() -> &'static Waiters<Self> {
-        &WAITERS
-    }
-}
 
 /// When each newcomer comes. Not 0, as times are absolute.
 const BEGUN: u64 = 1_000_000;
