@@ -247,3 +247,17 @@ fn waiters_ahead_are_counted_up_to_a_limit() {
     bench.leave(3);
     assert_eq!(ahead(&bench, 4), Some(4), "after one has left the middle");
 }
+
+#[test]
+fn a_waiter_behind_the_head_looks_early() {
+    let queue = Osq::<Native>::new();
+    let node = || Native::waiters().take_node().expect("a slot is free");
+    let (head, next) = (node(), node());
+    assert!(queue.join(&head, true, NEVER));
+    let mut patience = Patience::begin::<Native>();
+    let usual = patience.or(NEVER);
+    // Its time is up already, so it neither sleeps nor looks.
+    assert!(!queue.join_with(&next, true, 0, &mut patience, |_| unreachable!()));
+    assert!(patience.or(NEVER) < usual);
+    queue.leave(&head);
+}
