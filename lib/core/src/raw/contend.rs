@@ -27,7 +27,7 @@ mod policy;
 mod queue;
 mod wait;
 
-pub(in crate::raw) use patience::Patience;
+pub(in crate::raw) use patience::{Glance, Patience};
 pub(in crate::raw) use queue::Headship;
 pub use queue::QueueKind;
 pub(in crate::raw) use wait::{Next, Sight, Target, Wait, barge, queue_up, wait_at_front};

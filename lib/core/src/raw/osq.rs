@@ -50,7 +50,7 @@
 //! node instead, no link comes: it looks for the mark after that, and the head looks at the tail
 //! after it has set the mark. At least one of the two sees the other, and empties the queue.
 
-use super::contend::Patience;
+use super::contend::{Glance, Patience};
 use super::waiter::{
     Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters, expired, left,
 };
@@ -115,7 +115,7 @@ impl<P: Platform> Osq<P> {
         sleeps: bool,
         until: u64,
         patience: &mut Patience,
-        stuck: impl Fn(u64) -> bool,
+        stuck: impl Fn(Glance) -> bool,
     ) -> bool {
         debug_assert!(!place.is_left_behind());
         let queue = self.links();
@@ -171,6 +171,7 @@ impl<P: Platform> Links<'_, P> {
     /// Queues. `true`: the queue was empty, and `me` is its head.
     fn append(&self, me: Id) -> bool {
         self.node(me).prepare(0, false);
+        self.node(me).previous.store(0, Relaxed);
         self.table.number(self.node(me), self.tail);
         // Release publishes the prepared node, Acquire sees the predecessor's.
         let Some(before) = Id::decode(self.tail.swap(me.encode(), AcqRel)) else {
@@ -178,7 +179,11 @@ impl<P: Platform> Links<'_, P> {
         };
         self.set_previous(me, before);
         self.node(me).number_after(self.node(before));
-        self.table.link(before, link_to(me))
+        let is_head = self.table.link(before, link_to(me));
+        if is_head {
+            self.node(me).previous.store(0, Relaxed);
+        }
+        is_head
     }
 
     /// How many waiters are ahead of the one at `node`; `None`: more than `limit`.
@@ -190,7 +195,7 @@ impl<P: Platform> Links<'_, P> {
             if let Some(before) = Id::decode(node.previous.load(Relaxed)) {
                 node = self.node(before);
             }
-            // A head that has found the queue empty has no predecessor. A waiter that has not named
+            // A head that nobody has made the head has no predecessor. A waiter that has not named
             // its own yet looks the same.
             node.state.load(Relaxed) == GO || node.previous.load(Relaxed) == 0
         })
@@ -315,7 +320,7 @@ fn sleep<P: Platform>(
     node: &Node<P>,
     until: u64,
     patience: &mut Patience,
-    stuck: impl Fn(u64) -> bool,
+    stuck: impl Fn(Glance) -> bool,
 ) -> bool {
     let state = &node.state;
     // A waiter whose time is up leaves without a sleep.

@@ -1,6 +1,6 @@
 //! How long a waiter depends on another one that may not run.
 
-use super::constants::BARGE_NS;
+use super::constants::{BARGE_NS, FIRST_PAUSE_NS};
 use crate::platform::{NEVER, Platform};
 
 /// What the patience grows by for each thread of the process that has ever queued, in nanoseconds.
@@ -12,12 +12,22 @@ const PER_THREAD_NS: u64 = 100_000;
 const LOOKS: u32 = 3;
 
 /// A waiter near the front looks earlier, for each waiter ahead of it after this part of the
-/// patience: 0.2 ms. The scheduler may leave a thread that was woken beside one that computes, for
-/// a whole time slice, while another CPU is idle.
-const EARLY_LOOK: u64 = 50;
+/// patience, a fiftieth: 0.2 ms. The scheduler may leave a thread that was woken beside one that
+/// computes, for a whole time slice, while another CPU is idle.
+const EARLY_LOOK_DIVISOR: u64 = 50;
 /// With how many waiters ahead a waiter is near the front. In a longer queue some others run, and
 /// the timers would cost them more than they bring.
 const NEAR: u64 = 8;
+
+/// What a look has to find.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::raw) enum Glance {
+    /// The lock stays free for [`BARGE_NS`] on end: between two sections it is free for a moment,
+    /// too. Not a lock that was handed over: the waiter for which it is meant may be under way.
+    Early,
+    /// The lock is free, or was handed over.
+    Late,
+}
 
 /// The patience of a waiter, which begins with the wait.
 #[derive(Debug)]
@@ -28,7 +38,8 @@ pub(in crate::raw) struct Patience {
     /// When the next look is due, early ones aside.
     end: u64,
     looks: u32,
-    /// How long it is from the early look before, or from the beginning, to the next one.
+    /// How long it is from the early look before, or from the beginning, to the next one;
+    /// [`NEVER`]: there is none.
     early: u64,
     /// When a look is due, an early one or not.
     next: u64,
@@ -54,22 +65,35 @@ impl Patience {
                     length,
                     end,
                     looks: 0,
-                    early: nanos / EARLY_LOOK,
+                    early: NEVER,
                     next: end,
                 }
             }
         }
     }
 
+    /// As [`begin`](Self::begin), with early looks for a waiter that [counts](Self::count_ahead)
+    /// those ahead.
+    pub(in crate::raw) fn begin_in_queue<P: Platform>() -> Self {
+        let patience = Self::begin::<P>();
+        match patience.length {
+            NEVER => patience,
+            _ => Patience {
+                early: (P::patience() / EARLY_LOOK_DIVISOR).max(FIRST_PAUSE_NS),
+                ..patience
+            },
+        }
+    }
+
     /// Decides on early looks at the beginning of the wait. `ahead` counts the waiters ahead, up to
     /// a limit that it is given; `None`: there are more, or it is not known.
     pub(in crate::raw) fn count_ahead(&mut self, ahead: impl FnOnce(u64) -> Option<u64>) {
-        if self.length == NEVER {
+        if self.early == NEVER {
             return;
         }
         if let Some(ahead) = ahead(NEAR) {
             let begun = self.end - self.length;
-            self.early *= ahead;
+            self.early = self.early.saturating_mul(ahead);
             self.next = begun.saturating_add(self.early).min(self.end);
         }
     }
@@ -79,10 +103,12 @@ impl Patience {
         self.next.min(deadline)
     }
 
-    /// Whether the waiter goes on without the other one. `stuck` is the look: for so many
-    /// nanoseconds on end nobody comes for what is there. An early look is not to be misled by a
-    /// lock that is free for a moment between two sections.
-    pub(in crate::raw) fn is_lost<P: Platform>(&mut self, stuck: impl FnOnce(u64) -> bool) -> bool {
+    /// Whether the waiter goes on without the other one. `stuck` is the look: nobody comes for what
+    /// is there.
+    pub(in crate::raw) fn is_lost<P: Platform>(
+        &mut self,
+        stuck: impl FnOnce(Glance) -> bool,
+    ) -> bool {
         let now = P::now();
         if now < self.next {
             return false;
@@ -90,10 +116,10 @@ impl Patience {
         if now < self.end {
             self.early = self.early.saturating_mul(2);
             self.next = now.saturating_add(self.early).min(self.end);
-            return stuck(BARGE_NS);
+            return stuck(Glance::Early);
         }
         self.looks += 1;
-        let lost = stuck(0) || self.looks == LOOKS;
+        let lost = stuck(Glance::Late) || self.looks == LOOKS;
         self.length = self.length.saturating_mul(2);
         self.end = now.saturating_add(self.length);
         self.next = self.end;

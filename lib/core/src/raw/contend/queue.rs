@@ -2,7 +2,7 @@
 //! the lock is configured for.
 
 use super::cna_queue;
-use super::patience::Patience;
+use super::patience::{Glance, Patience};
 use super::wait::Wait;
 use crate::platform::Platform;
 use crate::raw::cna::Head;
@@ -57,7 +57,7 @@ impl<'a, P: Platform> Headship<'a, P> {
         wait: &Wait,
         sleeps: bool,
         patience: &mut Patience,
-        stuck: impl Fn(u64) -> bool,
+        stuck: impl Fn(Glance) -> bool,
     ) -> Option<Self> {
         let place = match kind {
             QueueKind::Unqueued => Place::Unqueued { _node: Some(node) },

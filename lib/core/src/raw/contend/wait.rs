@@ -1,7 +1,7 @@
 //! The parts of a wait, for any [`Target`].
 
 use super::constants::{BARGE_NS, FIRST_PAUSE_NS, ROUND_QUANTA, SPIN_NS, TURN_IN_LIMIT_DIVISOR};
-use super::patience::Patience;
+use super::patience::{Glance, Patience};
 use super::policy::{Front, Seen, Step};
 use super::queue::{Headship, QueueKind};
 use crate::events::Event;
@@ -186,11 +186,8 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
         P::count(Event::SlotFallback);
         return Some(Headship::without_node());
     };
-    let mut patience = match T::PARKS {
-        true => Patience::begin::<P>(),
-        false => Patience::ENDLESS,
-    };
-    let stuck = |nanos| stays_unclaimed(target, nanos);
+    let mut patience = patience::<P, T>(wait);
+    let stuck = |glance| is_stuck(target, glance);
     let front = Headship::wait(kind, queue, node, wait, T::PARKS, &mut patience, stuck);
     if front.is_none() && !expired(wait.deadline, P::now) {
         target.lose_patience();
@@ -199,10 +196,24 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
     front
 }
 
-/// Whether the lock belongs to nobody who runs, for so many nanoseconds on end.
-pub(super) fn stays_unclaimed<P: Platform, T: Target<P>>(target: &T, nanos: u64) -> bool {
-    let until = P::now().saturating_add(nanos);
-    while target.sight(target.look()).unclaimed {
+/// The patience of a waiter in the queue.
+pub(super) fn patience<P: Platform, T: Target<P>>(wait: &Wait) -> Patience {
+    match (T::PARKS, wait.tuning.quantum.nanos()) {
+        (false, _) => Patience::ENDLESS,
+        // Each is to have its turn: it does not pass others so soon.
+        (true, 0) => Patience::begin::<P>(),
+        (true, _) => Patience::begin_in_queue::<P>(),
+    }
+}
+
+/// Whether nobody comes for the lock.
+pub(super) fn is_stuck<P: Platform, T: Target<P>>(target: &T, glance: Glance) -> bool {
+    let sight = || target.sight(target.look());
+    if glance == Glance::Late {
+        return sight().unclaimed;
+    }
+    let until = P::now().saturating_add(BARGE_NS);
+    while sight().free {
         if P::now() >= until {
             return true;
         }

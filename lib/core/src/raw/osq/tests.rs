@@ -248,13 +248,28 @@ fn waiters_ahead_are_counted_up_to_a_limit() {
     assert_eq!(ahead(&bench, 4), Some(4), "after one has left the middle");
 }
 
+/// A node names those that it stood behind until it queues again.
+#[test]
+fn a_head_that_has_waited_before_has_nobody_ahead() {
+    let bench = Bench::full(2);
+    let links = bench.links();
+    let [first, second] = bench.ids[..] else {
+        unreachable!("there are two")
+    };
+    links.hand_on(&bench.place(first));
+    links.hand_on(&bench.place(second));
+    assert!(links.append(second), "the queue is empty");
+    assert!(!links.append(first));
+    assert_eq!(links.count_ahead(links.node(first), 8), Some(1));
+}
+
 #[test]
 fn a_waiter_behind_the_head_looks_early() {
     let queue = Osq::<Native>::new();
     let node = || Native::waiters().take_node().expect("a slot is free");
     let (head, next) = (node(), node());
     assert!(queue.join(&head, true, NEVER));
-    let mut patience = Patience::begin::<Native>();
+    let mut patience = Patience::begin_in_queue::<Native>();
     let usual = patience.or(NEVER);
     // Its time is up already, so it neither sleeps nor looks.
     assert!(!queue.join_with(&next, true, 0, &mut patience, |_| unreachable!()));
