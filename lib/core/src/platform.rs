@@ -238,7 +238,8 @@ pub trait Parking {
     /// depends: the one at the front of its queue, or one to which the lock was handed over. That
     /// one may be stopped, or have no CPU for as long as others compute.
     ///
-    /// In nanoseconds; [`NEVER`]: all waiters run.
+    /// In nanoseconds; [`NEVER`]: all waiters run. Waiters near the front look after a fiftieth of
+    /// it for each waiter ahead whether the lock stays free.
     fn patience() -> u64 {
         PATIENCE_NS
     }

@@ -82,7 +82,8 @@
 //!    if it runs within a quantum of being woken, which is less where many writers queue. Otherwise
 //!    the next writer may be to go next already, and the reader waits for that one, too. With
 //!    `Quantum::FAIR` that is usual.
-//! 3. *Writers* are first in, first out, apart from those that barge before the front's request.
+//! 3. *Writers* are first in, first out, apart from those that barge before the front's request,
+//!    and from those that leave the queue since the front does not run.
 //!
 //! # Memory
 //!

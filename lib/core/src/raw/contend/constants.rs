@@ -4,8 +4,8 @@
 /// The first pause between two looks at a lock. Each look takes the line from the holder. So while
 /// one critical section goes on the pauses double, up to [`IDLE_NS`].
 ///
-/// A requester that spins for its hand-off, and a fair unlock that stands aside, always pause for
-/// this long.
+/// A requester that spins for its hand-off, a fair unlock that stands aside, and a waiter that
+/// finds out whether the lock stays free, always pause for this long.
 pub(in crate::raw) const FIRST_PAUSE_NS: u64 = 100;
 
 /// The most that a lock has to stay free to count as idle. It is idle once it has been free for as
@@ -33,7 +33,7 @@ pub(in crate::raw) const SPIN_NS: u64 = 20_000;
 /// need not wait for threads to wake up.
 ///
 /// A newcomer that waits for the end of a long section looks this often whether the lock has been
-/// requested.
+/// requested. A lock that stays free for so long in an early look is one that nobody comes for.
 pub(in crate::raw) const BARGE_NS: u64 = 5_000;
 
 /// The length of a round, in quanta: in this time each waiter has its turn, if the critical
