@@ -194,8 +194,16 @@ pub unsafe fn unpark_one(
 ///
 /// As for [all functions](crate#safety-of-all-functions).
 pub unsafe fn unpark_all(key: usize, token: UnparkToken) -> usize {
-    // SAFETY: as this function demands.
-    unsafe { unpark_filter(key, |_| FilterOp::Unpark, |_| token) }.unparked_threads
+    let mut queue = lock(key);
+    let mut unparked = Vec::new();
+    queue.waiters.retain(|waiter| {
+        let chosen = waiter.has_key(key);
+        unparked.extend(chosen.then(|| waiter.clone()));
+        !chosen
+    });
+    // Nobody is told to be fair, so an answer that says so stays due.
+    wake(queue, &unparked, token);
+    unparked.len()
 }
 
 /// Unparks those threads in the queue of `key` that `filter` selects by their tokens, first in the
@@ -279,7 +287,8 @@ pub unsafe fn unpark_requeue(
     result
 }
 
-/// Unparks threads that have been taken out of their queue, which is locked until then.
+/// Tells `callback` what has been done to a queue, and unparks threads that have been taken out of
+/// it.
 fn finish(
     mut queue: kinlock::MutexGuard<'_, Queue>,
     unparked: Vec<Arc<Waiter>>,
@@ -289,6 +298,11 @@ fn finish(
     result.unparked_threads = unparked.len();
     result.be_fair = !unparked.is_empty() && queue.is_fair();
     let token = callback(*result);
+    wake(queue, &unparked, token);
+}
+
+/// Unparks threads that have been taken out of their queue, which is locked until then.
+fn wake(queue: kinlock::MutexGuard<'_, Queue>, unparked: &[Arc<Waiter>], token: UnparkToken) {
     unparked.iter().for_each(|waiter| waiter.unpark(token));
     drop(queue);
     unparked.iter().for_each(|waiter| waiter.wake());

@@ -262,6 +262,12 @@ fn fairness_is_due_from_time_to_time() {
     };
     fair();
     std::thread::sleep(Duration::from_millis(2));
+    // Nobody is told by this one.
+    std::thread::scope(|s| {
+        sleeper(s, key, 0);
+        // SAFETY: invariant 1.
+        assert_eq!(unsafe { unpark_all(key, DEFAULT_UNPARK_TOKEN) }, 1);
+    });
     assert!(fair(), "it has not been for 2 ms");
 }
 

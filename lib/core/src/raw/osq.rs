@@ -168,7 +168,7 @@ impl<P: Platform> Links<'_, P> {
         self.table.node(id)
     }
 
-    /// Queues. `true`: the queue was empty, and `me` is its head.
+    /// Queues. `true`: `me` is the head, since the queue was empty or its last node was gone.
     fn append(&self, me: Id) -> bool {
         self.node(me).prepare(0, false);
         self.node(me).previous.store(0, Relaxed);

@@ -3,17 +3,18 @@
 use super::constants::{BARGE_NS, FIRST_PAUSE_NS};
 use crate::platform::{NEVER, Platform};
 
-/// What the patience grows by for each thread of the process that has ever queued, in nanoseconds.
+/// What the patience grows by for each living thread of the process that has queued before, in
+/// nanoseconds.
 /// It is longer than a turn lasts in a long queue, if the critical sections are short.
 const PER_THREAD_NS: u64 = 100_000;
-/// From look to look it takes twice as long as before. A waiter that has never found anything wrong
-/// loses its patience at this look all the same: the lock may be taken each time that it looks, and
-/// the one at the front may still not run.
+/// The times between late looks double. At this look a waiter loses its patience although it has
+/// never found anything wrong: the lock may be taken each time that it looks, and the one at the
+/// front may still not run.
 const LOOKS: u32 = 3;
 
-/// A waiter near the front looks earlier, for each waiter ahead of it after this part of the
-/// patience, a fiftieth: 0.2 ms. The scheduler may leave a thread that was woken beside one that
-/// computes, for a whole time slice, while another CPU is idle.
+/// A waiter near the front also looks early: the first time after a fiftieth of the 10 ms, 0.2 ms,
+/// times the number of waiters ahead of it. The scheduler may leave a woken thread on the CPU of
+/// one that computes, for a whole time slice, while another CPU is idle.
 const EARLY_LOOK_DIVISOR: u64 = 50;
 /// With how many waiters ahead a waiter is near the front. In a longer queue some others run, and
 /// the timers would cost them more than they bring.
@@ -32,14 +33,14 @@ pub(in crate::raw) enum Glance {
 /// The patience of a waiter, which begins with the wait.
 #[derive(Debug)]
 pub(in crate::raw) struct Patience {
-    /// How long it is from the look before, or from the beginning, to the next look; [`NEVER`]:
+    /// How long it is from the late look before, or from the beginning, to the next one; [`NEVER`]:
     /// there is none.
     length: u64,
-    /// When the next look is due, early ones aside.
+    /// When the next late look is due.
     end: u64,
     looks: u32,
-    /// How long it is from the early look before, or from the beginning, to the next one;
-    /// [`NEVER`]: there is none.
+    /// How long it is to the next early look; until they are counted, for each waiter ahead.
+    /// [`NEVER`]: there are no early looks.
     early: u64,
     /// When a look is due, an early one or not.
     next: u64,
@@ -103,8 +104,9 @@ impl Patience {
         self.next.min(deadline)
     }
 
-    /// Whether the waiter goes on without the other one. `stuck` is the look: nobody comes for what
-    /// is there.
+    /// Whether the waiter goes on without the other one. `stuck` looks at the lock, and returns
+    /// whether nobody comes for it. It is called only if a look is due, and then the next one is
+    /// put off.
     pub(in crate::raw) fn is_lost<P: Platform>(
         &mut self,
         stuck: impl FnOnce(Glance) -> bool,

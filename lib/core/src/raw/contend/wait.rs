@@ -200,7 +200,7 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
 pub(super) fn patience<P: Platform, T: Target<P>>(wait: &Wait) -> Patience {
     match (T::PARKS, wait.tuning.quantum.nanos()) {
         (false, _) => Patience::ENDLESS,
-        // Each is to have its turn: it does not pass others so soon.
+        // With the quantum `fair` waiters do not pass each other so soon.
         (true, 0) => Patience::begin::<P>(),
         (true, _) => Patience::begin_in_queue::<P>(),
     }

@@ -391,7 +391,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, 
         let due = pickup();
         let until = patience.or(wait.deadline);
         mutex.sleep(&mut self.slept, (SLEEPERS, FRONT), until);
-        if patience.is_lost::<P>(|_| due && pickup()) && mutex.pick_up() {
+        if patience.is_lost::<P>(|_| due && pickup()) && due && mutex.pick_up() {
             // The thread that handed it over may not have woken that waiter yet.
             wake::<P>(mutex.key(), REQUESTER);
             return Next::End(Some(()));
