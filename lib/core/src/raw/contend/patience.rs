@@ -23,9 +23,9 @@ const NEAR: u64 = 8;
 /// What a look has to find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::raw) enum Glance {
-    /// The lock stays free for [`BARGE_NS`](super::constants::BARGE_NS) on end: between two sections
-    /// it is free for a moment, too. Not a lock that was handed over: the waiter for which it is
-    /// meant may be under way.
+    /// The lock stays free for a [while](super::constants::BARGE_NS): between two sections it is
+    /// free for a moment, too. Not a lock that was handed over: the waiter for which it is meant
+    /// may be under way.
     Early,
     /// The lock is free, or was handed over.
     Late,
