@@ -337,7 +337,9 @@ fn sleep<P: Platform>(
                 patience.or(until),
                 || state.load(Relaxed),
             );
-            if patience.is_lost::<P>(&stuck) {
+            // A head does not look whether there is one.
+            let stuck = |glance| state.load(Relaxed) == PARKED && stuck(glance);
+            if patience.is_lost::<P>(stuck) {
                 break;
             }
         }

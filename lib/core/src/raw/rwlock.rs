@@ -73,9 +73,9 @@
 //!
 //! 1. *A writer at the front* asks to go next after a quantum. From then on no reader enters but
 //!    those that had looked before, none can register unless a writer holds the lock, and no other
-//!    writer enters. So it waits at most for the writer that holds the lock, if there is one, and
-//!    for one batch of readers: those that hold the lock, had looked, or were registered when that
-//!    writer left.
+//!    writer enters, but for one that waits beside the queue. So it waits at most for the writer
+//!    that holds the lock, if there is one, and for one batch of readers: those that hold the lock,
+//!    had looked, or were registered when that writer left.
 //! 2. *A reader* registers after a spin if a writer holds the lock: it then waits for the rest of
 //!    that writer's section. If a writer is to go next, it waits for that one to enter, is woken,
 //!    and registers. So it waits for one batch of readers and one writer at most, once it has spun,

@@ -194,7 +194,8 @@ pub(super) fn taken<P: Platform>(seen: u32, want: Want, front: bool) -> Option<u
     }
     let mut word = seen;
     if front || !requested {
-        // The request is its own, or was made in another process and means nothing here.
+        // The request is its own. Or it is another waiter's that has not come, and this one stands
+        // beside the queue. Or it was made in another process and means nothing here.
         word &= !REQUEST;
     }
     if front || is_free(seen) {
