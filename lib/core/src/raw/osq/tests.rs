@@ -263,6 +263,23 @@ fn a_head_that_has_waited_before_has_nobody_ahead() {
     assert_eq!(links.count_ahead(links.node(first), 8), Some(1));
 }
 
+/// A newcomer that finds the last node gone is the head. It must not go on naming that node as the
+/// waiter ahead.
+#[test]
+fn a_head_behind_a_gone_node_has_nobody_ahead() {
+    let bench = Bench::new(3);
+    let links = bench.links();
+    let [gone, head, behind] = bench.ids[..] else {
+        unreachable!("there are three")
+    };
+    assert!(links.append(gone));
+    let place = bench.place(gone);
+    assert!(place.leave_behind(|| bench.table.mark_gone(gone)));
+    assert!(links.append(head), "the last node is gone");
+    assert!(!links.append(behind));
+    assert_eq!(links.count_ahead(links.node(behind), 8), Some(1));
+}
+
 #[test]
 fn a_waiter_behind_the_head_looks_early() {
     let queue = Osq::<Native>::new();
