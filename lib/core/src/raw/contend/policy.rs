@@ -6,15 +6,16 @@
 //! the front waiter takes it as soon as it is free. `docs/guide/mutex.md` has a drawing, and
 //! [`constants`](super::constants) says how long each step lasts.
 
-use super::constants::{FIRST_PAUSE_NS, IDLE_NS, SPIN_NS, UNLOCKS_SAMPLED};
+use super::constants::{FIRST_PAUSE_NS, IDLE_NS, SPIN_NS, UNLOCKS_MEASURED, UNLOCKS_SAMPLED};
 
 /// What a waiter at the front sees in one look.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) now: u64,
-    /// How long the look took, in nanoseconds. If the lock has been unlocked since the look before,
-    /// that is how long the line takes to come from the holder.
-    pub(super) look: u64,
+    /// How long the look took, in nanoseconds, if it was [measured](Front::measures). If the lock
+    /// has been unlocked since the look before, that is how long the line takes to come from the
+    /// holder.
+    pub(super) look: Option<u64>,
     pub(super) free: bool,
     /// No unlock since the waiter began to watch.
     pub(super) watched: bool,
@@ -85,7 +86,8 @@ pub(in crate::raw) struct Front {
     /// [`UNLOCKS_SAMPLED`] of them the watch goes on, and any later watch ends with its first
     /// unlock.
     pub(super) unlocks: u32,
-    /// The longest time that the line has taken to come from the holder; 0 = not measured yet.
+    /// The longest time that the line has taken to come from the holder, as far as it was
+    /// [measured](Self::measures); 0 = not yet.
     transfer: u64,
     phase: Phase,
 }
@@ -118,6 +120,12 @@ impl Front {
     /// Whether this waiter is a trial without a verdict so far.
     pub(in crate::raw) fn is_trial(&self) -> bool {
         self.trial
+    }
+
+    /// Whether the waiter measures how long its next look takes. Not after the first few unlocks
+    /// of a watch: the clock takes longer than some locks are free.
+    pub(super) fn measures(&self) -> bool {
+        matches!(self.phase, Phase::Watching { .. }) && self.unlocks < UNLOCKS_MEASURED
     }
 
     /// What to do after a look that has seen this.
@@ -193,7 +201,7 @@ impl Front {
     fn watching(&mut self, start: u64, free: bool, seen: Seen, left: u64) -> Step {
         let watched = seen.since(start);
         if !seen.watched {
-            self.transfer = self.transfer.max(seen.look);
+            self.transfer = self.transfer.max(seen.look.unwrap_or(0));
             self.unlocks += 1;
             if self.unlocks < UNLOCKS_SAMPLED {
                 return self.watch(seen);

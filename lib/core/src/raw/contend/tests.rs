@@ -6,7 +6,8 @@ mod timed;
 
 use super::Patience;
 use super::constants::{
-    FIRST_PAUSE_NS as LOOK, IDLE_NS as IDLE, SPIN_NS as SPIN, UNLOCKS_SAMPLED as UNLOCKS,
+    FIRST_PAUSE_NS as LOOK, IDLE_NS as IDLE, SPIN_NS as SPIN, UNLOCKS_MEASURED,
+    UNLOCKS_SAMPLED as UNLOCKS,
 };
 use super::policy::{Front, Seen, Step, Step::*};
 use super::{Headship, QueueKind, Wait};
@@ -28,7 +29,7 @@ const TRANSFER: u64 = 60;
 fn look(now: u64, marks: &str) -> Seen {
     Seen {
         now,
-        look: if marks.contains('t') { TRANSFER } else { 0 },
+        look: marks.contains('t').then_some(TRANSFER),
         free: marks.contains('f'),
         watched: marks.contains('w'),
         kept: marks.contains('k'),
@@ -283,6 +284,27 @@ fn each_look_leads_to_its_step() {
             assert_eq!(front.next(look(now, marks)), step, "{}, at {now}", row.name);
         }
     }
+}
+
+/// A waiter measures its looks in a watch only, and only up to the first few unlocks.
+#[test]
+fn the_first_unlocks_of_a_watch_are_measured() {
+    let mut front = Front::new(QUANTUM, false);
+    let mut measured = Vec::new();
+    for at in 0..UNLOCKS_MEASURED + 3 {
+        measured.push(front.measures());
+        assert!(matches!(front.next(look(u64::from(at), "k")), Watch(_)));
+    }
+    // The first look is before the watch.
+    let expected = [
+        &[false][..],
+        &[true; UNLOCKS_MEASURED as usize],
+        &[false; 2],
+    ]
+    .concat();
+    assert_eq!(measured, expected);
+    let mut front = Front::new(QUANTUM, false);
+    assert!(matches!(front.next(look(0, "")), Poll(_)) && !front.measures());
 }
 
 /// How long the waiter does something else before it looks again.

@@ -237,13 +237,13 @@ pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
         target.keep();
     }
     loop {
-        let before = P::now();
+        let before = front.measures().then(P::now);
         let look = target.look();
         let now = P::now();
         let sight = target.sight(look);
         let seen = Seen {
             now,
-            look: now.saturating_sub(before),
+            look: before.map(|before| now.saturating_sub(before)),
             free: sight.free,
             watched: sight.watched,
             kept: sight.kept,
