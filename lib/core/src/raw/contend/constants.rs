@@ -18,9 +18,9 @@ pub(in crate::raw) const IDLE_NS: u64 = 400;
 /// ends with the first unlock.
 pub(in crate::raw) const UNLOCKS_SAMPLED: u32 = 32;
 
-/// After this number of unlocks the waiter knows how long the line takes to come, and no longer
-/// reads the clock before each look. In a virtual machine that reading takes 30 ns, as long as the
-/// line takes to come between near CPUs.
+/// At this number of unlocks, in its stay at the front, the waiter measures how long the line takes
+/// to come. Later looks are not preceded by a clock reading: in a virtual machine that takes 30 ns,
+/// as long as the line takes to come between near CPUs.
 pub(in crate::raw) const UNLOCKS_MEASURED: u32 = 4;
 
 /// How long a waiter at the front spins before it sleeps, and how long a newcomer waits for the end

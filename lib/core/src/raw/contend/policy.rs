@@ -87,7 +87,7 @@ pub(in crate::raw) struct Front {
     /// unlock.
     pub(super) unlocks: u32,
     /// The longest time that the line has taken to come from the holder, as far as it was
-    /// [measured](Self::measures); 0 = not yet.
+    /// [measured](Self::measures); 0 = unknown.
     transfer: u64,
     phase: Phase,
 }
@@ -122,8 +122,9 @@ impl Front {
         self.trial
     }
 
-    /// Whether the waiter measures how long its next look takes. Not after the first few unlocks
-    /// of a watch: the clock takes longer than some locks are free.
+    /// Whether the waiter measures how long its next look takes: in a watch, up to the first few
+    /// unlocks of its stay. The clock reading before a look adds to the time for which a lock has
+    /// to stay free to count as idle.
     pub(super) fn measures(&self) -> bool {
         matches!(self.phase, Phase::Watching { .. }) && self.unlocks < UNLOCKS_MEASURED
     }

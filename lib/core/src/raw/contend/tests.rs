@@ -182,7 +182,7 @@ const ROWS: &[Row] = &[
         )
     },
     Row {
-        unlocks: UNLOCKS - 2,
+        unlocks: 0,
         ..row(
             "idle: free for longer than the line takes to come",
             &[
@@ -203,6 +203,18 @@ const ROWS: &[Row] = &[
                 (3 * LOOK, "wk", Pause(LOOK)),
                 (4 * LOOK, "fkt", Watch(TRANSFER)),
                 (5 * LOOK, "fwk", TAKE_IDLE),
+            ],
+        )
+    },
+    Row {
+        unlocks: 0,
+        ..row(
+            "an unlock that is not measured changes nothing",
+            &[
+                (0, "k", Watch(LOOK)),
+                (LOOK, "fkt", Watch(TRANSFER)),
+                (2 * LOOK, "fk", Watch(TRANSFER)),
+                (2 * LOOK + TRANSFER, "fwk", TAKE_IDLE),
             ],
         )
     },
@@ -286,9 +298,9 @@ fn each_look_leads_to_its_step() {
     }
 }
 
-/// A waiter measures its looks in a watch only, and only up to the first few unlocks.
+/// A waiter measures its looks in a watch only, and only up to the first few unlocks of its stay.
 #[test]
-fn the_first_unlocks_of_a_watch_are_measured() {
+fn the_first_unlocks_are_measured() {
     let mut front = Front::new(QUANTUM, false);
     let mut measured = Vec::new();
     for at in 0..UNLOCKS_MEASURED + 3 {
