@@ -18,8 +18,8 @@ pub(in crate::raw) const IDLE_NS: u64 = 400;
 /// ends with the first unlock.
 pub(in crate::raw) const UNLOCKS_SAMPLED: u32 = 32;
 
-/// At this number of unlocks, in its stay at the front, the waiter measures how long the line takes
-/// to come. Later looks are not preceded by a clock reading: in a virtual machine that takes 30 ns,
+/// At the first unlocks of its stay at the front, up to this number, the waiter measures how long
+/// the line takes to come. Later looks are not preceded by a clock reading: in a virtual machine that takes 30 ns,
 /// as long as the line takes to come between near CPUs.
 pub(in crate::raw) const UNLOCKS_MEASURED: u32 = 4;
 
