@@ -19,8 +19,8 @@ pub(in crate::raw) const IDLE_NS: u64 = 400;
 pub(in crate::raw) const UNLOCKS_SAMPLED: u32 = 32;
 
 /// At the first unlocks of its stay at the front, up to this number, the waiter measures how long
-/// the line takes to come. Later looks are not preceded by a clock reading: in a virtual machine that takes 30 ns,
-/// as long as the line takes to come between near CPUs.
+/// the line takes to come. Later looks are not preceded by a clock reading: in a virtual machine
+/// that takes 30 ns, as long as the line takes to come between near CPUs.
 pub(in crate::raw) const UNLOCKS_MEASURED: u32 = 4;
 
 /// How long a waiter at the front spins before it sleeps, and how long a newcomer waits for the end
