@@ -64,14 +64,20 @@ fn watch(file: &Path) {
 
 /// Results say which source they came from, where the source is a checkout.
 fn note_commit() {
-    watch(Path::new("../../.git/logs/HEAD"));
-    let git = Command::new("git")
-        .args(["rev-parse", "--short=12", "HEAD"])
-        .output();
-    if let Some(commit) = git.ok().filter(|git| git.status.success()) {
-        let commit = String::from_utf8_lossy(&commit.stdout);
-        println!("cargo::rustc-env=KINLOCK_COMMIT={}", commit.trim());
+    // A linked worktree keeps its log elsewhere, so git is asked for the place.
+    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
+        watch(Path::new(&log));
     }
+    if let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) {
+        println!("cargo::rustc-env=KINLOCK_COMMIT={commit}");
+    }
+}
+
+/// What git answers, if there is git and a checkout.
+fn git(arguments: &[&str]) -> Option<String> {
+    let answer = Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8_lossy(&answer.stdout);
+    answer.status.success().then(|| text.trim().to_owned())
 }
 
 /// Whether the compiler finds the header: asked first, because a failed compilation would fill the
