@@ -357,12 +357,15 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         self.writers.last() != 0 || self.state.load(Relaxed) & waiting != 0
     }
 
-    /// Makes the lock read-biased, unless a writer holds it or waits at the front of the queue, if
-    /// the platform has a table. Otherwise readers do that when they get into each other's way.
+    /// Makes the lock read-biased, unless a writer holds it or a waiter sleeps at the front of the
+    /// queue or is to go next, if the platform has a table. Otherwise readers do that when they get
+    /// into each other's way.
     #[doc(hidden)]
     pub fn set_biased(&self) {
-        if P::visible_readers().is_some() {
-            let _ = self.state.fetch_update(Relaxed, biased);
+        if P::visible_readers().is_some() && may_be_biased(self.state.load(Relaxed)) {
+            P::count(Event::Bias);
+            // Not a compare-and-swap: among many readers that hardly ever succeeds.
+            self.state.set(BIASED);
         }
     }
 

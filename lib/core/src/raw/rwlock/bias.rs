@@ -2,7 +2,9 @@
 //!
 //! Source: BRAVO (Dice and Kogan, USENIX ATC 2019), which wraps a lock of any kind. Here bias and
 //! lock share the word. So a look at one word tells a reader whether to announce or to count
-//! itself, and a writer takes a lock that is not biased by one compare-and-swap.
+//! itself, and a writer takes a lock that is not biased by one compare-and-swap. BRAVO inhibits
+//! the bias for a time after each revocation. Here chance decides which read sets it again: to read
+//! a clock takes as long as a short section, and all reads that could set the bias would do it.
 //!
 //! # Transitions
 //!
@@ -12,7 +14,7 @@
 //!
 //! | who | from | to | how |
 //! | --- | --- | --- | --- |
-//! | reader enters and sets the bias (a) | (F, n) | (F + BIASED, n + 1) | compare-and-swap |
+//! | reader that holds the lock sets the bias (a) | (F, n) | (F + BIASED, n) | fetch-and-or |
 //! | reader is announced | (F + BIASED, n) (b) | the same | its entry, then a look |
 //! | ... or is too late | any other | the same | ends a reader (c), then its slow path |
 //! | reader leaves that is announced | any | the same | ends a reader (c) |
@@ -26,8 +28,12 @@
 //!
 //! Notes:
 //!
-//! * (a) If a reader might [enter](super#transitions), no waiter sleeps at the front, a place is
-//!   left, and the time is over for which the last revocation has forbidden the bias.
+//! * (a) If it had to count itself on the slow path, no waiter sleeps at the front or is to go
+//!   next, and chance has chosen this read: the longer the last revocation took, the fewer. The
+//!   word may change between the look and the fetch-and-or. While this reader holds the lock no
+//!   writer does; but another thread may have left in its place, see (e), and then a writer may
+//!   have come. Its lock is biased once it leaves, as if the bias had been set then: the readers
+//!   that announce themselves meanwhile see `W` and step back.
 //! * (b) Without `REQUEST` and `UPGRADING`.
 //! * (c) Its thread's entry, or if another reader has emptied that one: one of the count, or any
 //!   entry of the lock.
@@ -50,9 +56,9 @@
 //! bias, and then looks at the entries. Both are sequentially consistent: the reader sees that the
 //! bias is over and takes its entry back, or the writer sees the entry and waits.
 //!
-//! A reader that enters sets the bias, in the same step: no writer holds the lock. A writer
-//! that gives up while readers are announced sets it again, in the step in which it leaves. So
-//! while a reader is announced, `BIASED` or `WRITER` is set.
+//! Only a writer that takes the lock ends the bias. One that gives up while readers are announced
+//! sets it again, in the step in which it leaves. So while a reader is announced, `BIASED` or
+//! `WRITER` is set.
 //!
 //! Readers of one lock are alike. A reader that leaves empties its thread's entry if that names the
 //! lock, else subtracts one from the count, else empties any entry that names the lock. There
@@ -69,11 +75,6 @@
 use super::*;
 use crate::raw::contend::constants::SPIN_NS;
 use crate::raw::waiter::{left, sleep_until};
-
-/// After a writer has ended the bias, nobody sets it for this many times as long as that took
-/// (BRAVO's N), within the range of the moment in the word. So a writer spends at most one part in
-/// ten on revocations that are shorter than a ninth of that range.
-const INHIBIT_FACTOR: u64 = 9;
 
 /// The shortest and the longest timed sleep of a writer that waits for announced readers, in
 /// nanoseconds. These do not know of it, and so cannot wake it.
@@ -213,26 +214,17 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// Enters if that is possible now, and lets other readers announce themselves. In one step, and
-    /// announced if another has been faster: to change a word among many readers takes long.
+    /// Enters if that is possible now, announced if the lock is biased. Otherwise this reader may
+    /// set the bias, so that others announce themselves.
     pub(super) fn announce_or_enter(&self, passing: bool) -> Option<Counted> {
-        if C::BIAS && P::visible_readers().is_some() {
-            let may = self.hints.may_set_bias(P::now);
-            let entered = |seen| {
-                let word = with_reader::<P>(seen, passing).filter(|_| may)?;
-                biased(word)
-            };
-            // Acquire pairs with the release of writers.
-            match self.state.fetch_update(Acquire, entered) {
-                Ok(_) => {
-                    P::count(Event::Bias);
-                    return Some(Counted::Reads);
-                }
-                Err(seen) if seen & BIASED != 0 && self.announce() => return Some(Counted::Reads),
-                Err(_) => {}
-            }
+        if self.state.load(Relaxed) & BIASED != 0 && self.announce() {
+            return Some(Counted::Reads);
         }
-        self.enter(passing)
+        let counted = self.enter(passing)?;
+        if C::BIAS && counted == Counted::Reads && self.hints.sets_bias() {
+            self.set_biased();
+        }
+        Some(counted)
     }
 
     /// A writer, or an upgradable reader, has taken the lock and found the word `before`. `false`:
@@ -276,9 +268,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 word = end();
                 word.is_some()
             }) && word.is_some_and(ended);
-        let now = P::now();
-        self.hints
-            .inhibit_bias(now, (now - start).saturating_mul(INHIBIT_FACTOR));
+        self.hints.bias_ended(P::now().saturating_sub(start));
         ended
     }
 

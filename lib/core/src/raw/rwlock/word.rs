@@ -296,13 +296,11 @@ pub(super) fn revoked(seen: u32) -> Option<u32> {
     (count(seen) == 0).then_some(seen & !(REVOKING | READERS_SLEEP))
 }
 
-/// A reader that enters lets others announce themselves.
+/// Whether a look at the word allows to set the bias.
 #[inline]
-pub(super) fn biased(seen: u32) -> Option<u32> {
-    // A writer that sleeps would have to end it at once. The last place is taken on a slow path,
-    // whether readers have got into each other's way or not.
-    let others = WRITER | UPGRADING | BIASED | REQUEST | FRONT_SLEEPS;
-    (seen & others == 0 && count(seen) != LIMIT).then_some(seen | BIASED)
+pub(super) fn may_be_biased(seen: u32) -> bool {
+    // A waiter at the front would have to end it at once.
+    seen & (WRITER | UPGRADING | BIASED | REQUEST | FRONT_SLEEPS) == 0
 }
 
 /// A counted reader leaves, and the waiter at the front goes next if it sleeps.
@@ -403,19 +401,20 @@ impl<P: Platform> State<P> {
 /// be outdated or lost, which costs time only.
 ///
 /// ```text
-///   bit 0..14  nobody sets the bias before this moment, in ticks; 0: now
-///       15     KEPT: the lock stays with its holders, as in the mutex
+///   bit 0 .. 3   RARITY: one in 2^RARITY of the reads that may set the bias does so
+///       15       KEPT: the lock stays with its holders, as in the mutex
 /// ```
 #[repr(transparent)]
 #[derive(Debug)]
 pub(super) struct Hints<P: Platform>(P::AtomicU16);
 
 const KEPT: u16 = 1 << 15;
-/// The unit of the moment, in nanoseconds.
-const TICK: u64 = 1 << 13;
-/// The longest time without bias, in ticks. The moments repeat after 2^15 ticks: one that has long
-/// passed looks like one to come for a 16th of the time.
-const LONGEST: u16 = 1 << 11;
+const RARITY: u16 = 0xf;
+/// A revocation lasts for this long, in nanoseconds, per read that may set the bias before one of
+/// them does: about as long as each of them takes, where there are many.
+const REVOCATION_NS_PER_READ: u64 = 256;
+/// After a revocation one read in 8 sets the bias, or fewer. One in 4096 does after the longest.
+const RARITIES: core::ops::RangeInclusive<u32> = 3..=12;
 
 impl<P: ConstPlatform> Hints<P> {
     pub(super) const NONE: Self = Hints(P::AtomicU16::ZERO);
@@ -442,27 +441,24 @@ impl<P: Platform> Hints<P> {
         self.0.fetch_and(!KEPT, Relaxed);
     }
 
-    /// Keeps everybody from setting the bias for `nanos` nanoseconds from `now`.
-    #[inline]
-    pub(super) fn inhibit_bias(&self, now: u64, nanos: u64) {
-        let length = (nanos / TICK).min(u64::from(LONGEST) - 1) as u16 + 1;
-        // Never 0.
-        let until = (ticks(now).wrapping_add(length) & !KEPT).max(1);
-        let _ = self
-            .0
-            .fetch_update(Relaxed, |seen| Some(seen & KEPT | until));
+    /// A writer has ended the bias, which took `nanos` nanoseconds. The longer that was, the fewer
+    /// reads set the bias again.
+    pub(super) fn bias_ended(&self, nanos: u64) {
+        let rarer = |seen| Some(seen & !RARITY | rarity_after(nanos));
+        let _ = self.0.fetch_update(Relaxed, rarer);
     }
 
+    /// Whether this read is one of those that set the bias. Decided by chance: neither a clock nor
+    /// a count is as cheap, and readers run into each other while they look.
     #[inline]
-    pub(super) fn may_set_bias(&self, now: impl FnOnce() -> u64) -> bool {
-        match self.0.load(Relaxed) & !KEPT {
-            0 => true,
-            until => !(1..=LONGEST).contains(&(until.wrapping_sub(ticks(now())) & !KEPT)),
-        }
+    pub(super) fn sets_bias(&self) -> bool {
+        let rarity = self.0.load(Relaxed) & RARITY;
+        P::random() & ((1 << rarity) - 1) == 0
     }
 }
 
-#[inline]
-fn ticks(now: u64) -> u16 {
-    (now / TICK) as u16
+/// How rare the reads are that set the bias after a revocation of `nanos` nanoseconds.
+pub(super) fn rarity_after(nanos: u64) -> u16 {
+    let doublings = u64::BITS - (nanos / REVOCATION_NS_PER_READ).leading_zeros();
+    doublings.clamp(*RARITIES.start(), *RARITIES.end()) as u16
 }
