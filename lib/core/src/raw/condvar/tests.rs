@@ -351,10 +351,10 @@ fn a_spinner_that_does_not_exist_takes_nothing() {
                 // SAFETY: ends the process. A panic would go on with the parent's tests.
                 unsafe { libc::_exit(1) };
             }
-            while condvar.place.waiting() == 0 {
+            // It registers before it counts itself, and then leaves the word alone.
+            while condvar.place.waiting() == 0 || sleeping(condvar) == 0 {
                 std::thread::yield_now();
             }
-            std::thread::sleep(Duration::from_millis(50));
             let notified = condvar.notify_one();
             // SAFETY: it was started above, and is joined once.
             unsafe { libc::pthread_join(thread.assume_init(), core::ptr::null_mut()) };
@@ -388,13 +388,24 @@ fn with_sleepers<C: CondvarConfig>(
                 unsafe { mutex.unlock() };
             });
         }
-        while condvar.place.waiting() < n as u32 {
+        let may_spin = || condvar.sequence.load(Relaxed) & SPINNER != 0;
+        while condvar.place.waiting() < n as u32 || may_spin() {
             std::thread::yield_now();
         }
-        std::thread::sleep(Duration::from_millis(50));
+        // From here on none of them changes the word.
+        while sleeping(condvar) < n as u32 {
+            std::thread::yield_now();
+        }
         act(&returned);
     });
     assert_eq!(returned.into_inner(), n as u32);
+}
+
+/// How many waiters sleep. If the word changes meanwhile, all wake up.
+fn sleeping<C: CondvarConfig>(condvar: &QueuedCondvar<Native, C>) -> u32 {
+    let (key, word) = (condvar.key(), || condvar.sequence.load(Relaxed));
+    // Moves them to where they are.
+    Native::requeue_but(0, key, word(), key, word)
 }
 
 /// If the latecomer kept the wake-up, the others would sleep on, and the test would not end.
@@ -412,6 +423,9 @@ fn notify_one_wakes_one() {
     let condvar = at(0);
     with_sleepers(&condvar, 3, |returned| {
         assert!(condvar.notify_one());
+        while returned.load(Relaxed) == 0 {
+            std::thread::yield_now();
+        }
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(returned.load(Relaxed), 1);
         assert_eq!(word(&condvar), (1, WAITERS));
