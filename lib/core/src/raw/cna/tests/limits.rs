@@ -47,13 +47,18 @@ fn the_count_limit_counts_hand_offs_since_the_first_was_set_aside() {
 #[test]
 fn the_time_limit_flushes_the_secondary_queue() {
     let limit = Tuning {
-        limit: LocalLimit::Time { ms: 1 },
+        limit: LocalLimit::Time { ms: 10 },
         ..FULL
     };
-    let q = Queue::new(&[0, 1, 0, 0]);
-    let (heir, state) = q.turn::<Sound>(0, GO, 0, limit).unwrap();
-    assert_eq!((heir, q.secondary_of(state)), (2, vec![1]));
-    std::thread::sleep(std::time::Duration::from_millis(2));
+    // A busy machine may let the limit pass within a turn.
+    let first = |_| {
+        let q = Queue::new(&[0, 1, 0, 0]);
+        let (heir, state) = q.turn::<Sound>(0, GO, 0, limit).unwrap();
+        (heir == 2).then_some((q, state))
+    };
+    let (q, state) = (0..20).find_map(first).expect("a turn within the limit");
+    assert_eq!(q.secondary_of(state), [1]);
+    std::thread::sleep(std::time::Duration::from_millis(11));
     assert_eq!(q.turn::<Sound>(2, state, 0, limit), Some((1, GO)));
 }
 

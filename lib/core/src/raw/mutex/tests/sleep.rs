@@ -193,7 +193,9 @@ both_layouts! {
 
     fn a_requester_learns_that_another_has_ended_its_request<L>() {
         assert!(a_request_ends_by_another::<Sound, L>());
-        assert!(!a_request_ends_by_another::<SilentEnd, L>());
+        // It may not be asleep yet when the request ends.
+        let caught = |_| !a_request_ends_by_another::<SilentEnd, L>();
+        assert!((0..20).any(caught), "the broken one was never caught");
     }
 
     /// It may have slept through the unlock that woke it. If the holder may miss the flag, it still
