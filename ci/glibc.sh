@@ -102,7 +102,8 @@ in_root() {
 # libpthread in use.
 bare() {
     local bare=$root/t/bare-$release file whole=$root
-    mkdir -p "$bare/t" "$bare/lib64"
+    mkdir -p "$bare/t" "$bare/lib64" "$bare/proc"
+    mount -t proc proc "$bare/proc"
     for file in ld-linux-x86-64.so.2 libc.so.6 libpthread.so.0; do
         cp -L "$(find "$root/lib/x86_64-linux-gnu/" "$root/usr/lib/x86_64-linux-gnu/" -name "$file" | head -1)" \
             "$bare/lib64/"

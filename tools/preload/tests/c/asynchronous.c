@@ -1,7 +1,6 @@
 /* Threads that can be cancelled at any instruction are cancelled in a wait for a lock. The lock can be taken by others
    afterwards. */
 #include "common.h"
-#include <sys/syscall.h>
 #include <threads.h>
 
 static pthread_mutex_t normal = PTHREAD_MUTEX_INITIALIZER, recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP,
@@ -11,7 +10,6 @@ static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_spinlock_t spin;
 static mtx_t of_c11;
 static pthread_cond_t condvar = PTHREAD_COND_INITIALIZER;
-static atomic_int waits;
 
 static pthread_mutex_t *const mutexes[] = {&normal, &recursive, &checking, &adaptive, &robust, &inherits, &shared};
 enum { MUTEXES = sizeof mutexes / sizeof *mutexes, TIMED = MUTEXES, BY_CLOCK, READ, WRITE, TIMED_READ, TIMED_WRITE, SPIN, C11, WAYS };
@@ -59,7 +57,7 @@ static void *wait_for_it(void *argument)
 {
     int type;
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
-    waits++;
+    goes_to_wait();
     take((int)(intptr_t)argument);
     return "taken";
 }
@@ -70,7 +68,7 @@ static void *wait_undisturbed(void *argument)
     int way = (int)(intptr_t)argument, state, type;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
-    waits++;
+    goes_to_wait();
     take(way);
     release(way);
     pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
@@ -83,7 +81,7 @@ static void *keep_type(void *argument)
 {
     int way = (int)(intptr_t)argument, type;
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
-    waits++;
+    goes_to_wait();
     take(way);
     pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
     release(way);
@@ -109,9 +107,14 @@ static const char *outcome(pthread_t thread)
 
 static pthread_t begin(void *(*function)(void *), int way)
 {
-    waits = 0;
+    asker = 0;
     pthread_t thread = start(function, (void *)(intptr_t)way);
-    while (!waits)
+    if (way != SPIN) {
+        until_it_waits();
+        return thread;
+    }
+    /* It may not sleep at all. */
+    while (!asker)
         sched_yield();
     nap(30);
     return thread;
@@ -128,7 +131,7 @@ static void *wait_for_condition(void *unused)
     CHECK(pthread_mutex_lock(&checking) == 0);
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
     pthread_cleanup_push(cleanup, NULL);
-    waits++;
+    goes_to_wait();
     for (;;)
         pthread_cond_wait(&condvar, &checking);
     pthread_cleanup_pop(1);
@@ -142,7 +145,7 @@ static void *wait_briefly(void *unused)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &type);
     CHECK(pthread_mutex_lock(&checking) == 0);
     pthread_cleanup_push(cleanup, NULL);
-    waits++;
+    goes_to_wait();
     for (;;) {
         struct timespec soon = in_ms(CLOCK_REALTIME, 1);
         pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &type);
@@ -215,9 +218,9 @@ int main(void)
         CHECK(pthread_mutex_unlock(&checking) == 0);
     }
     for (int i = 0; i < 200; i++) {
-        waits = 0;
+        asker = 0;
         pthread_t thread = start(wait_briefly, NULL);
-        while (!waits)
+        while (!asker)
             sched_yield();
         nap(i % 3);
         CHECK(pthread_cancel(thread) == 0);

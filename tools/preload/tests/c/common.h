@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #endif
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -69,6 +71,31 @@ static inline void nap(long ms)
 {
     struct timespec t = {ms / 1000, ms % 1000 * 1000000};
     nanosleep(&t, NULL);
+}
+
+static atomic_int asker;
+
+/* The calling thread goes to wait, and does not sleep before. */
+static inline void goes_to_wait(void)
+{
+    asker = syscall(SYS_gettid);
+}
+
+/* Returns when that thread sleeps in its wait, however long it has been kept from running. */
+static inline void until_it_waits(void)
+{
+    char path[64], text[512];
+    while (!asker)
+        nap(1);
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", asker);
+    asker = 0;
+    for (const char *state = NULL; !state || state[2] != 'S'; nap(1)) {
+        int file = open(path, O_RDONLY);
+        ssize_t size = read(file, text, sizeof text - 1);
+        close(file);
+        text[size > 0 ? size : 0] = 0;
+        state = strrchr(text, ')');
+    }
 }
 
 static inline pthread_t start(void *(*function)(void *), void *argument)

@@ -6,6 +6,7 @@ static pthread_cond_t condvar = PTHREAD_COND_INITIALIZER;
 
 static void *hold(void *unused)
 {
+    goes_to_wait();
     CHECK(pthread_mutex_lock(&mutex) == 0); /* found taken */
     CHECK(pthread_mutex_unlock(&mutex) == 0);
     return NULL;
@@ -19,6 +20,7 @@ int main(int argc, char **argv)
     pthread_spinlock_t spin;
     pthread_mutex_lock(&mutex);
     pthread_t thread = start(hold, NULL);
+    until_it_waits();
     nap(50);
     CHECK(pthread_mutex_trylock(&mutex) == EBUSY);
     pthread_mutex_unlock(&mutex);

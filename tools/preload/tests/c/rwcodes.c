@@ -126,6 +126,7 @@ static void exercise(const char *what)
 /* While a thread waits to write: what can the reader do, and what can others? */
 static void *waits_to_write(void *unused)
 {
+    goes_to_wait();
     return (void *)(intptr_t)(pthread_rwlock_wrlock(lock) || pthread_rwlock_unlock(lock));
 }
 
@@ -133,7 +134,10 @@ static void beside_a_waiting_writer(int recursive)
 {
     CHECK(pthread_rwlock_rdlock(lock) == 0);
     pthread_t writer = start(waits_to_write, NULL);
-    nap(100);
+    until_it_waits();
+    /* Where writers go first, some readers may pass one that has not waited for long. */
+    while (!recursive && elsewhere(try_to_read, NULL) == 0)
+        nap(1);
     printf("a writer waits\n");
     SHOW(elsewhere(try_to_read, NULL));
     SHOW(elsewhere(try_to_write, NULL));
