@@ -251,24 +251,29 @@ fn requeueing() {
 /// Each unpark that is told to be fair sets the next moment up to 1 ms ahead.
 #[test]
 fn fairness_is_due_from_time_to_time() {
-    let keys = Keys::default();
-    let key = keys.key(0);
-    let fair = || {
+    let memory = [0_u8; 20];
+    let is_due = |byte: &&u8| {
+        let key = (&raw const **byte).addr();
+        let fair = || {
+            std::thread::scope(|s| {
+                sleeper(s, key, 0);
+                // SAFETY: invariant 1.
+                unsafe { unpark_one(key, |_| DEFAULT_UNPARK_TOKEN) }.be_fair
+            })
+        };
+        fair();
+        std::thread::sleep(Duration::from_millis(2));
+        // Nobody is told by this one.
         std::thread::scope(|s| {
             sleeper(s, key, 0);
             // SAFETY: invariant 1.
-            unsafe { unpark_one(key, |_| DEFAULT_UNPARK_TOKEN) }.be_fair
-        })
+            assert_eq!(unsafe { unpark_all(key, DEFAULT_UNPARK_TOKEN) }, 1);
+        });
+        fair()
     };
-    fair();
-    std::thread::sleep(Duration::from_millis(2));
-    // Nobody is told by this one.
-    std::thread::scope(|s| {
-        sleeper(s, key, 0);
-        // SAFETY: invariant 1.
-        assert_eq!(unsafe { unpark_all(key, DEFAULT_UNPARK_TOKEN) }, 1);
-    });
-    assert!(fair(), "it has not been for 2 ms");
+    // The keys of another test may share a bucket with some of these, and were told just before.
+    let due = memory.iter().filter(is_due).count();
+    assert!(due > 10, "it has not been for 2 ms: {due} of 20");
 }
 
 /// A counter of tokens that threads pass around loses none.
