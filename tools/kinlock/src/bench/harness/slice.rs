@@ -171,7 +171,9 @@ pub fn run(
     slice.part.store(Part::Recorded as u8, Relaxed);
     let (begin, cpu, before) = (Instant::now(), slice.cpu_time(), slice.ops());
     pause(Part::Recorded, Duration::from_secs_f64(recorded));
-    let (elapsed, cpu, after) = (begin.elapsed(), slice.cpu_time_since(cpu), slice.ops());
+    // The operations come last at the start, and first here: if this thread loses its CPU between
+    // two readings, it misses some of them, and never counts more than were done in the time.
+    let (after, elapsed, cpu) = (slice.ops(), begin.elapsed(), slice.cpu_time_since(cpu));
     drop(over);
     team.wait();
     let ops = after.iter().zip(before);
