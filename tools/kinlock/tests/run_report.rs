@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Instant;
 
 use serde_json::Value;
 use support::{compiled, kinlock, list};
@@ -129,7 +130,9 @@ fn a_page_that_cannot_be_written_is_an_error_before_the_program_runs() {
 fn numbers_are_those_on_paper() {
     let place = Place::new();
     for name in ALL {
+        let start = Instant::now();
         let output = place.run(&["--lock", name], "");
+        let all = start.elapsed().as_millis() as u64;
         assert_eq!(
             (output.status.code(), text(&output.stdout)),
             (Some(7), "done\n")
@@ -172,9 +175,10 @@ fn numbers_are_those_on_paper() {
         }
         // 2,000 times 20 us, of which few are measured. One that lost its CPU may stand for many.
         let hold = |field: &str| lock(&report, "steady")["hold"][field].as_u64().unwrap();
-        let (steady, preempted) = (hold("total_ns") / 1_000_000, hold("max_ns") > 1_000_000);
-        assert!(steady >= 20, "{name}: {steady} ms");
-        assert!(steady < 1000 || preempted, "{name}: {steady} ms");
+        let (all_ns, count, max_ns) = (hold("total_ns"), hold("count"), hold("max_ns"));
+        let told = format!("{name}: {all_ns} ns, {count} times, at most {max_ns} ns");
+        assert!(count < 50_000, "{told}");
+        assert!((20_000_000..=count * max_ns).contains(&all_ns), "{told}");
         assert!(
             locks(&report)
                 .iter()
@@ -187,25 +191,30 @@ fn numbers_are_those_on_paper() {
         assert!(ended.next().is_none());
         let busy = lock(&report, "busy");
         let time = |of: &str, what: &str| busy[of][what].as_u64().unwrap() / 1_000_000;
-        assert!(
-            (150..2000).contains(&time("wait", "total_ns")),
-            "{name}: {busy:#}"
-        );
-        assert!(
-            (20..1000).contains(&time("wait", "p99_ns")),
-            "{name}: {busy:#}"
-        );
-        assert!(
-            (200..2000).contains(&time("hold", "total_ns")),
-            "{name}: {busy:#}"
-        );
-        assert!(
-            (40..1000).contains(&time("hold", "max_ns")),
-            "{name}: {busy:#}"
-        );
-        // Not the second in which it was released.
-        let hold = &lock(&report, "waited_with")["hold"]["max_ns"];
-        assert!(hold.as_u64().unwrap() < 500_000_000, "{name}: {hold}");
+        // One waits, and one holds at a time.
+        for (of, what, least) in [
+            ("wait", "total_ns", 150),
+            ("wait", "max_ns", 40),
+            ("hold", "total_ns", 200),
+            ("hold", "max_ns", 40),
+        ] {
+            let possible = least..=all;
+            assert!(
+                possible.contains(&time(of, what)),
+                "{name}: {of} {what} {busy:#}"
+            );
+        }
+        assert!(time("wait", "p99_ns") >= 20, "{name}: {busy:#}");
+        // Not the second in which it was released. On a busy machine it may be held for as long.
+        let is_short = |report: Value| {
+            let longest = &lock(&report, "waited_with")["hold"]["max_ns"];
+            longest.as_u64().unwrap() < 500_000_000
+        };
+        let again = |_| {
+            place.run(&["--lock", name], "");
+            is_short(place.json())
+        };
+        assert!(is_short(report) || (0..20).any(again), "{name}");
     }
 }
 

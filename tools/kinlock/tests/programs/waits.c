@@ -186,7 +186,7 @@ static void starve(long reads)
 /* A writer gives up, and never has the lock. */
 static void *gives_up(void *unused)
 {
-    struct timespec soon = in_ms(30);
+    struct timespec soon = in_ms(1000);
     pthread_rwlock_timedwrlock(&cache, &soon);
     return unused;
 }
