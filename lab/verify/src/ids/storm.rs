@@ -25,6 +25,8 @@ static HANDLED: AtomicU64 = AtomicU64::new(0);
 
 /// The pause between bursts.
 const CALM: Duration = Duration::from_micros(300);
+/// How long a storm goes on that has disturbed nobody: a busy machine may start its threads late.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Disturbs threads that have exposed themselves to it.
 pub(super) struct Storm {
@@ -92,12 +94,14 @@ impl Storm {
         result
     }
 
-    /// Disturbs for some time, then makes all threads stop. `meanwhile` is called between bursts.
+    /// Disturbs for some time, and until a signal was handled, then makes all threads stop.
+    /// `meanwhile` is called between bursts.
     fn rage(&self, time: Duration, seed: u64, mut meanwhile: impl FnMut()) {
         let mut random = Random::stream(seed, u64::MAX);
         let cpus = crate::affinity::allowed_cpus();
-        let end = Instant::now() + time;
-        while Instant::now() < end {
+        let start = Instant::now();
+        let no_signal = || self.handled() == 0 && start.elapsed() < PATIENCE;
+        while start.elapsed() < time || no_signal() {
             let threads = self.threads.lock().unwrap().clone();
             for &thread in &threads {
                 if random.one_in(2) {

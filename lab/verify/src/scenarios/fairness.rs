@@ -18,7 +18,7 @@ const SHORTEST_RUN: Duration = Duration::from_millis(1200);
 
 /// How often a sound lock may try. On a busy machine a thread can wait that long for a CPU, too; a
 /// starved thread waits in each attempt.
-const ATTEMPTS: u32 = 3;
+const ATTEMPTS: u32 = 20;
 
 pub(super) fn run(context: &Context) -> Findings {
     let attempts = match context.specimen.defect {

@@ -16,7 +16,7 @@ const CHILD_ADDS: u64 = 1_000;
 /// The parent's sum in the counter that children use.
 const STILL: u64 = 7;
 /// A child that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Between two signals to a child.
 const PAUSE: Duration = Duration::from_micros(20);
 

@@ -308,7 +308,7 @@ impl<P: Probe, R: Probe> Stage<P, R> {
             self.counts.inserted.load(Relaxed),
         );
         let members_left = || self.domain.members().unwrap_or(0);
-        let give_up = Instant::now() + Duration::from_secs(60);
+        let give_up = Instant::now() + Duration::from_secs(300);
         // Threads are joined before their last destructors have run.
         while members_left() > 1 && Instant::now() < give_up {
             std::thread::sleep(Duration::from_millis(1));
