@@ -3,12 +3,18 @@
 mod support;
 
 use serde_json::Value;
-use support::{json, list, refused};
+use support::{list, refused, run};
 
 #[test]
 fn every_shared_workload_is_measured_and_simulated() {
     support::beside();
-    let report = json("validate --quiet --seconds 0.005 --rounds 1");
+    let output = run("validate --quiet --seconds 0.005 --rounds 1 --json -");
+    let message = String::from_utf8_lossy(&output.stderr);
+    if message.contains("nothing was measured: the host moves the CPUs within every round") {
+        return eprintln!("WARNING: {message}: the comparison is NOT tested");
+    }
+    assert!(output.status.success() && message.is_empty(), "{message}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("stdout is JSON");
     assert_eq!(report["kind"], "validated");
     let results = list(&report["results"]);
     // The counter and a fifth of the grid, 3 locks, 1 and 2 threads, but for those in whose rounds
