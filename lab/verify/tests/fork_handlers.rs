@@ -291,7 +291,9 @@ fn a_condition_variable_is_used_in_a_child_whose_parent_has_waiters() {
                     assert_eq!(status, Ok(FINE), "waiters were not reached in the child");
                     let mut arrived = ARRIVED.lock();
                     *arrived = 0;
-                    assert_eq!(GO.notify_all(), waiters as usize);
+                    // One that is just about to fall asleep may count twice.
+                    let notified = GO.notify_all() as u32;
+                    assert!((waiters..=waiters + 1).contains(&notified), "{notified}");
                 });
             }
         }

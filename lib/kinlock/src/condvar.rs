@@ -138,8 +138,9 @@ impl Condvar {
 
     /// Wakes all waiters: 256 at once, and the others as the mutex is free or released.
     ///
-    /// The mutex need not be held. Returns how many threads waited. A load if none did, else one to
-    /// three system calls, which take O(waiters) in the kernel.
+    /// The mutex need not be held. Returns how many threads waited; one that is just about to fall
+    /// asleep may count twice. A load if none did, else one to three system calls, which take
+    /// O(waiters) in the kernel.
     ///
     /// ```
     /// use kinlock::{Condvar, Mutex};
@@ -158,7 +159,7 @@ impl Condvar {
     ///     }
     ///     let mut arrived = arrived.lock();
     ///     *arrived = 0;
-    ///     assert_eq!(changed.notify_all(), 3);
+    ///     assert!(changed.notify_all() >= 3);
     /// });
     /// ```
     #[inline]
