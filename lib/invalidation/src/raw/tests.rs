@@ -176,7 +176,7 @@ fn an_end_waits_for_its_predecessors_mark() {
     }
     // The restarts are counted only when the end is done, and a busy machine may start its thread
     // late.
-    assert!((0..14).any(|doublings| met(20 << doublings)));
+    assert!((0..12).any(|doublings| met(20 << doublings)));
 }
 
 /// A walk misses its target: an element that left and joined again at the end is behind the target.
