@@ -47,6 +47,8 @@ fn main() -> ExitCode {
         done: Mutex::new(0),
         changed: Condvar::new(),
     });
+    // Nobody is done before this thread waits.
+    let mut done = shop.done.lock();
     for number in 0..threads {
         let shop = Arc::clone(&shop);
         std::thread::spawn(move || {
@@ -58,7 +60,6 @@ fn main() -> ExitCode {
             shop.changed.notify_one();
         });
     }
-    let mut done = shop.done.lock();
     shop.changed.wait_while(&mut done, |done| *done < threads);
     let things = shop.stock.lock().0.len();
     println!("{} customers, {things} things", LOG.lock().len());
