@@ -25,8 +25,9 @@
 //!   on they announce themselves in a table, and write no shared cache line. The next writer ends
 //!   that: it reads a table entry per thread that ever read (256 at most), and waits for the
 //!   announced readers. These cannot wake it, so it notices up to an eighth of its wait, or 50 us,
-//!   late. Nobody sets the bias again for nine times as long as that took: writers spend a tenth of
-//!   their time on it at most.
+//!   late. The longer that took, the fewer of the readers that get into each other's way set the
+//!   bias again: one in 8 to one in 4096, by chance. Nothing else bounds how much of their time
+//!   writers spend on it.
 //! * **Recursion**: a thread that already reads may use `read_recursive`, which passes waiting
 //!   writers. A second plain `read` may wait for ever behind a writer. With `debug_assertions` it
 //!   panics when it has done so for a second, for as many reads as a small table remembers; not

@@ -358,15 +358,18 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     }
 
     /// Makes the lock read-biased, unless a writer holds it or a waiter sleeps at the front of the
-    /// queue or is to go next, if the platform has a table. Otherwise readers do that when they get
-    /// into each other's way.
+    /// queue or is to go next, if the platform has a table. Returns whether it does. Otherwise
+    /// readers do that when they get into each other's way.
+    ///
+    /// It looks first: a writer that comes meanwhile leaves the lock biased.
     #[doc(hidden)]
-    pub fn set_biased(&self) {
-        if P::visible_readers().is_some() && may_be_biased(self.state.load(Relaxed)) {
-            P::count(Event::Bias);
+    pub fn set_biased(&self) -> bool {
+        let may = P::visible_readers().is_some() && may_be_biased(self.state.load(Relaxed));
+        if may {
             // Not a compare-and-swap: among many readers that hardly ever succeeds.
             self.state.set(BIASED);
         }
+        may
     }
 
     /// Makes it an unlocked lock in a forked child, where its holders and waiters do not exist.

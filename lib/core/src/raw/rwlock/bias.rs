@@ -3,8 +3,8 @@
 //! Source: BRAVO (Dice and Kogan, USENIX ATC 2019), which wraps a lock of any kind. Here bias and
 //! lock share the word. So a look at one word tells a reader whether to announce or to count
 //! itself, and a writer takes a lock that is not biased by one compare-and-swap. BRAVO inhibits
-//! the bias for a time after each revocation. Here chance decides which read sets it again: to read
-//! a clock takes as long as a short section, and all reads that could set the bias would do it.
+//! the bias for a time after each revocation. Here chance decides which read sets it again: each
+//! read that could do so would have to look at a clock, which takes as long as a short section.
 //!
 //! # Transitions
 //!
@@ -28,13 +28,15 @@
 //!
 //! Notes:
 //!
-//! * (a) If it had to count itself on the slow path, no waiter sleeps at the front or is to go
-//!   next, and chance has chosen this read: the longer the last revocation took, the fewer. The
-//!   word may change between the look and the fetch-and-or. While this reader holds the lock no
-//!   writer does; but another thread may have left in its place, see (e), and then a writer may
-//!   have come. Its lock is biased once it leaves, as if the bias had been set then: the readers
-//!   that announce themselves meanwhile see `W` and step back.
-//! * (b) Without `REQUEST` and `UPGRADING`.
+//! * (a) If it has counted itself at the start of its slow path, without waiting, and chance has
+//!   chosen this read: the longer the last revocation took, the fewer. A look must find no waiter
+//!   that sleeps at the front or is to go next, and a place left. The word may change between the
+//!   look and the fetch-and-or. No writer gets past its revocation before this reader has left. But
+//!   if another thread has left by this one's count, see (c), a writer with `REVOKING` may have
+//!   come, which waits for an entry that stands for this reader. Then `BIASED` stays beside `W`,
+//!   until that writer leaves a biased lock behind. It changes nothing in the rows in which `F`
+//!   has it.
+//! * (b) Without `W`, `REQUEST` and `UPGRADING`.
 //! * (c) Its thread's entry, or if another reader has emptied that one: one of the count, or any
 //!   entry of the lock.
 //! * (d) The writer then looks at the lock's entries in the table, and waits until all are empty. A
@@ -221,8 +223,9 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             return Some(Counted::Reads);
         }
         let counted = self.enter(passing)?;
-        if C::BIAS && counted == Counted::Reads && self.hints.sets_bias() {
-            self.set_biased();
+        let may_set = C::BIAS && counted == Counted::Reads && self.hints.sets_bias();
+        if may_set && self.set_biased() {
+            P::count(Event::Bias);
         }
         Some(counted)
     }

@@ -15,7 +15,7 @@ pub(super) const REQUEST: u32 = 8;
 pub(super) const FRONT_SLEEPS: u32 = 16;
 /// Readers sleep.
 pub(super) const READERS_SLEEP: u32 = 32;
-/// Readers may announce themselves in the table.
+/// Readers may announce themselves in the table, unless `WRITER`, `REQUEST` or `UPGRADING` is set.
 pub(super) const BIASED: u32 = 64;
 /// The writer has ended the bias, and waits for announced readers. While it does, the readers that
 /// are counted hold the lock; under a writer without this flag they wait.
@@ -299,8 +299,10 @@ pub(super) fn revoked(seen: u32) -> Option<u32> {
 /// Whether a look at the word allows to set the bias.
 #[inline]
 pub(super) fn may_be_biased(seen: u32) -> bool {
-    // A waiter at the front would have to end it at once.
-    seen & (WRITER | UPGRADING | BIASED | REQUEST | FRONT_SLEEPS) == 0
+    // A waiter at the front would have to end it at once. A full lock has no more readers, neither
+    // counted nor announced.
+    let others = WRITER | UPGRADING | BIASED | REQUEST | FRONT_SLEEPS;
+    seen & others == 0 && count(seen) != LIMIT
 }
 
 /// A counted reader leaves, and the waiter at the front goes next if it sleeps.
@@ -410,8 +412,9 @@ pub(super) struct Hints<P: Platform>(P::AtomicU16);
 
 const KEPT: u16 = 1 << 15;
 const RARITY: u16 = 0xf;
-/// A revocation lasts for this long, in nanoseconds, per read that may set the bias before one of
-/// them does: about as long as each of them takes, where there are many.
+/// On average one read sets the bias after as many that could have done so as this goes into the
+/// time of the revocation, in nanoseconds, rounded up to a power of two. Where there are many
+/// readers, it is about how long each of them takes to count itself.
 const REVOCATION_NS_PER_READ: u64 = 256;
 /// After a revocation one read in 8 sets the bias, or fewer. One in 4096 does after the longest.
 const RARITIES: core::ops::RangeInclusive<u32> = 3..=12;
@@ -441,15 +444,16 @@ impl<P: Platform> Hints<P> {
         self.0.fetch_and(!KEPT, Relaxed);
     }
 
-    /// A writer has ended the bias, which took `nanos` nanoseconds. The longer that was, the fewer
-    /// reads set the bias again.
+    /// A writer has waited for announced readers for `nanos` nanoseconds, until there were none or
+    /// its time was up. The longer that was, the fewer reads set the bias again.
     pub(super) fn bias_ended(&self, nanos: u64) {
         let rarer = |seen| Some(seen & !RARITY | rarity_after(nanos));
         let _ = self.0.fetch_update(Relaxed, rarer);
     }
 
-    /// Whether this read is one of those that set the bias. Decided by chance: neither a clock nor
-    /// a count is as cheap, and readers run into each other while they look.
+    /// Whether this read is one of those that set the bias. Decided by chance: a clock costs more,
+    /// and a count would be one more word for which readers fight. Without a source of randomness
+    /// all reads are.
     #[inline]
     pub(super) fn sets_bias(&self) -> bool {
         let rarity = self.0.load(Relaxed) & RARITY;

@@ -51,6 +51,25 @@ fn a_registered_reader_with_a_time_limit_does_not_withdraw_from_a_writer_that_wa
     assert!(is_below_zero(word(stale)), "it has withdrawn nothing");
 }
 
+/// A reader sets the bias after a look, and another thread has left in its place meanwhile.
+#[test]
+fn a_bias_set_beside_a_writer_that_waits_for_readers_holds_once_it_has_left() {
+    let lock = lock::<Fair, SOUND>();
+    overtaken(lock);
+    lock.state.set(BIASED);
+    assert!(as_part(4, || !lock.read_at_once()), "it sees the writer");
+    end(lock, ScriptedLock::unlock_read);
+    assert!(!lock.is_announced(), "and has stepped back");
+    assert!(as_part(1, || lock.revoke(NEVER)));
+    assert_eq!(word(lock), WRITER | BIASED);
+    assert_eq!(lock.register(), Some(Counted::Registered));
+    assert!(as_part(4, || !lock.read_at_once()));
+    as_part(1, || end(lock, ScriptedLock::unlock_write));
+    assert_eq!(word(lock), BIASED | READER);
+    assert!(lock.wait_out_writer(NEVER) && as_part(4, || lock.read_at_once()));
+    assert!(lock.is_announced() && !as_part(1, || lock.try_write()));
+}
+
 /// A thread reads, and sends the guard. While the receiver looks for a reader to end, the sender
 /// reads again. Returns what is left in the word.
 fn read_again_meanwhile<const DEFECT: u8>() -> u32 {
