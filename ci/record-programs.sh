@@ -46,8 +46,9 @@ record() {
 db="$work/db"
 db_bench --benchmarks=fillrandom --num=50000 --db="$db" >"$work/fill" 2>&1
 redis=(--shell --metric 'GET: ([0-9.]+) requests' "redis-server --port 16381 --save '' --io-threads 4 \
-    --io-threads-do-reads yes >server & sleep 0.3; redis-benchmark -p 16381 -n 100000 -c 64 -P 4 \
-    --threads 2 -t get -q; redis-cli -p 16381 shutdown nosave; wait")
+    --io-threads-do-reads yes >server & until redis-cli -p 16381 ping >ping 2>&1; do sleep 0.05; done; \
+    redis-benchmark -p 16381 -n 100000 -c 64 -P 4 --threads 2 -t get -q; redis-cli -p 16381 shutdown \
+    nosave; wait")
 
 # Programs that hardly contend.
 for threads in 2 16 64; do
