@@ -90,8 +90,8 @@ for module in condvar deadlock fair_mutex mutex once remutex rwlock; do
 done
 
 cd "$work/tests/src"
-# edit FILE WHAT COUNT SCRIPT: changes the lines of a test by a script for sed, if there are so many
-# with WHAT.
+# edit FILE WHAT COUNT SCRIPT: changes the lines of a test by a script for sed, if COUNT of them
+# have the text WHAT.
 edit() {
     [ "$(grep -cF "$2" "$1")" = "$3" ] || { echo "$1 has not $3 lines with: $2" >&2; exit 1; }
     sed -i "$4" "$1"

@@ -75,7 +75,7 @@ only=$*
 # and then reports that; another may acquire it and report in between. Others compare two sleeps:
 # connections expire in one thread after two seconds, and another counts them after two seconds and
 # the time in which the pool was filled, 0.05 to 0.4 ms: the faster the lock, the sooner it counts
-# too few. Or a connection comes back after 50 ms to somebody who waits for 100 ms. The rest demand
+# too few. Or a connection comes back after 50 ms to a thread that waits for 100 ms. The rest demand
 # that other threads run within a second, or that a wait of one second takes less than two.
 try r2d2 0.8.10 one_line -- --skip test::events --skip test_max_lifetime --skip idle_timeout \
     --skip test::get_timeout --skip test_get_global_timeout --skip min_idle \

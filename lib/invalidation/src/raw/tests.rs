@@ -158,7 +158,7 @@ fn a_mark_makes_beginners_start_over() {
 /// back and tries again.
 #[test]
 fn an_end_waits_for_its_predecessors_mark() {
-    /// Returns whether the ender met the mark, which is there for so many milliseconds.
+    /// Returns whether the ender met the mark, which is there for this many milliseconds.
     fn met(milliseconds: u64) -> bool {
         let f = Fixture::<Sound>::new(0);
         f.begin(1);

@@ -3,8 +3,9 @@
 //! Source: BRAVO (Dice and Kogan, USENIX ATC 2019), which wraps a lock of any kind. Here bias and
 //! lock share the word. So a look at one word tells a reader whether to announce or to count
 //! itself, and a writer takes a lock that is not biased by one compare-and-swap. BRAVO inhibits
-//! the bias for a time after each revocation. Here chance decides which read sets it again: each
-//! read that could do so would have to look at a clock, which takes as long as a short section.
+//! the bias for a time after each revocation. To see whether that time is over, each read that
+//! could set the bias would read a clock, which takes as long as a short section. So here chance
+//! decides which read sets it.
 //!
 //! # Transitions
 //!

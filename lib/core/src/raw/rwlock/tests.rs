@@ -300,6 +300,25 @@ fn chance_chooses_the_reads_that_set_the_bias() {
 }
 
 #[test]
+fn a_writer_that_ends_the_bias_makes_the_next_one_rarer() {
+    let lock = Lock::<SOUND>::default();
+    lock.set_biased();
+    lock.write();
+    end(&lock, Lock::unlock_write);
+    let sets_bias = |_| lock.hints.sets_bias();
+    assert!(!(0..4096).all(sets_bias), "all reads still do");
+}
+
+#[test]
+fn a_read_that_counts_itself_on_the_slow_path_sets_the_bias() {
+    let lock = Lock::<SOUND>::default();
+    assert_eq!(lock.announce_or_enter(false), Some(Counted::Reads));
+    assert_eq!(word(&lock), BIASED | READER);
+    end(&lock, Lock::unlock_read);
+    assert_eq!(word(&lock), BIASED);
+}
+
+#[test]
 fn announced_readers_hold_the_lock_until_they_leave() {
     let lock = Lock::<SOUND>::default();
     lock.set_biased();

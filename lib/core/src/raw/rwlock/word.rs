@@ -451,7 +451,7 @@ impl<P: Platform> Hints<P> {
         let _ = self.0.fetch_update(Relaxed, rarer);
     }
 
-    /// Whether this read is one of those that set the bias. Decided by chance: a clock costs more,
+    /// Whether this read sets the bias, if it may. Decided by chance: a clock costs more,
     /// and a count would be one more word for which readers fight. Without a source of randomness
     /// all reads are.
     #[inline]
