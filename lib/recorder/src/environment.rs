@@ -13,7 +13,7 @@ unsafe extern "C" {
 /// Programs set a title by overwriting their arguments, and the C library's name of the program
 /// points into these.
 pub fn program() -> &'static [u8] {
-    // SAFETY: invariant 10: the C library sets both before any constructor runs.
+    // SAFETY: invariant 8: the C library sets both before any constructor runs.
     let (long, short) = unsafe {
         (
             CStr::from_ptr(program_invocation_name).to_bytes(),
@@ -121,7 +121,7 @@ pub fn variable(name: &[u8]) -> Option<&'static [u8]> {
 
 /// The entries of the environment: the place of each in the array, and its text.
 pub fn entries() -> impl Iterator<Item = (*mut *mut c_char, &'static [u8])> {
-    // SAFETY: invariant 10: it is null, or an array of strings up to a null pointer.
+    // SAFETY: invariant 8: it is null, or an array of strings up to a null pointer.
     let mut at = unsafe { environ };
     core::iter::from_fn(move || {
         // SAFETY: as above.

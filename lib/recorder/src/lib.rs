@@ -72,14 +72,11 @@
 //! 6. `thread.rs` and `errno` give pointers to thread-locals of the calling thread, and no
 //!    reference to one outlives the expression.
 //! 7. Memory of a loaded object is read where the kernel has said that each page can be read.
-//! 8. With the feature `initial-exec`, `kinlock_id` is a thread-local (`thread.c`) in the static
-//!    block that the loader gives each thread, so that its distance from the thread pointer is a
-//!    constant of the process.
+//! 8. The environment and the names of the program are strings that live as long as the process;
+//!    POSIX forbids the program to change the environment while another thread reads it. The
+//!    loader's description of an object lives as long as the object is loaded.
 //! 9. Calls that get only numbers, or addresses that the kernel checks, have no preconditions and
 //!    change no memory that Rust refers to.
-//! 10. The environment and the names of the program are strings that live as long as the process;
-//!     POSIX forbids the program to change the environment while another thread reads it. The
-//!     loader's description of an object lives as long as the object is loaded.
 
 #![cfg(target_os = "linux")]
 #![no_std]

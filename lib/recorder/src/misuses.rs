@@ -8,10 +8,9 @@
 use super::entries::add;
 use super::locks::lock_at;
 use super::memory::{is_present, provide};
-use super::thread::thread_id;
 use super::threads::thread_of;
-use super::unwind;
 use super::uses::stack_of;
+use super::{thread, unwind};
 use core::sync::atomic::Ordering::*;
 use kinlock_report::{HELD, MISUSES, Misuse, Owner, Table, Tally};
 
@@ -59,7 +58,7 @@ pub(super) fn note(table: &Table, kind: u32, lock: Known) {
     new.taken.store(lock.taken, Relaxed);
     new.holder.store(lock.holder, Relaxed);
     // Without an entry for the thread: it may never have taken a lock.
-    new.thread.store(thread_id(), Relaxed);
+    new.thread.store(thread::number(), Relaxed);
     add(&new.count, 1);
     new.kind.store(kind, Release);
 }

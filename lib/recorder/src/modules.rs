@@ -110,7 +110,7 @@ unsafe extern "C" fn list_one(
     let Some(place) = LIST.get(*count) else {
         return 1;
     };
-    // SAFETY: invariant 10.
+    // SAFETY: invariant 8.
     let segments =
         unsafe { slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
     let bias = object.dlpi_addr;
@@ -185,7 +185,7 @@ pub(super) fn find(address: u64) -> Option<Found> {
         }
         answer.assume_init()
     };
-    // SAFETY: invariant 10.
+    // SAFETY: invariant 8.
     let (bias, name) = unsafe { ((*answer.link).bias, (*answer.link).name) };
     Some(Found {
         start: answer.start as u64,
@@ -291,7 +291,7 @@ fn is_all_readable(start: u64, size: u64) -> bool {
 /// be found as a library's: a program may consist of parts with gaps between them, so its beginning
 /// does not follow from an address in one part.
 fn program_segments(found: &Found) -> Option<&'static [libc::Elf64_Phdr]> {
-    // SAFETY: invariant 10.
+    // SAFETY: invariant 8.
     if !found.name.is_null() && unsafe { *found.name } != 0 {
         return None;
     }

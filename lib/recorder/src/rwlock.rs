@@ -10,7 +10,6 @@ use super::is_taken;
 use super::locks::lock_at;
 use super::misuses::{self, Known};
 use super::object::{Object, marks_in};
-use super::thread::thread_id;
 use super::threads::thread;
 use super::{held, make, memory, order, tally};
 use core::panic::Location;
@@ -100,8 +99,7 @@ pub fn rwlock_acquisition(access: RwAccess, outcome: Outcome) {
 }
 
 /// The calling thread is about to release a reader-writer lock. `is_held`: whether the lock's word
-/// says that it is held; `writer`: the kernel's number of the thread that holds it for writing, or
-/// 0.
+/// says that it is held; `writer`: the number of another thread, which holds it for writing, or 0.
 pub fn rwlock_release(address: u64, is_held: bool, writer: u32) {
     let Some(table) = memory::table() else { return };
     let removed = held::remove(address);
@@ -122,7 +120,7 @@ pub fn rwlock_release(address: u64, is_held: bool, writer: u32) {
     let misuse = match (is_held, writer) {
         _ if Native::forked() => None,
         (false, _) => Some(NOT_HELD),
-        (true, 1..) if writer != thread_id() => Some(FOREIGN),
+        (true, 1..) => Some(FOREIGN),
         _ => None,
     };
     match misuse {

@@ -4,6 +4,7 @@
 //! compiler can be told to access each by one instruction. In a shared library the thread-locals of
 //! Rust are found by a function of the C library that may allocate (decision 0102).
 
+use super::memory::system_call;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// How many threads have a token.
@@ -25,41 +26,22 @@ fn new_token() -> u32 {
     }
 }
 
+/// The kernel's number of the calling thread, which no process inherits: nothing here keeps it.
+pub(super) fn number() -> u32 {
+    // SAFETY: invariant 9.
+    unsafe { system_call!(libc::SYS_gettid) as u32 }
+}
+
 pub(super) use imp::{enter, entered, known_stack, tallies};
-pub use imp::{forget_parent, thread_id, token};
+pub use imp::{forget_parent, token};
 
 #[cfg(feature = "initial-exec")]
 mod imp {
     unsafe extern "C" {
-        safe fn kinlock_thread_id() -> u32;
         safe fn kinlock_token() -> u32;
         safe fn kinlock_known_stack() -> *mut [u64; 2];
         safe fn kinlock_tallies() -> *mut usize;
         safe fn kinlock_entered() -> *mut u64;
-        safe fn kinlock_forked();
-    }
-
-    /// The kernel's number of the calling thread.
-    #[inline]
-    pub fn thread_id() -> u32 {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let id: u32;
-            // SAFETY: invariant 8.
-            unsafe {
-                core::arch::asm!(
-                    "mov {at}, qword ptr [rip + kinlock_id@GOTTPOFF]",
-                    "mov {id:e}, dword ptr fs:[{at}]",
-                    at = out(reg) _,
-                    id = lateout(reg) id,
-                    options(pure, readonly, nostack, preserves_flags),
-                );
-            }
-            if id != 0 {
-                return id;
-            }
-        }
-        kinlock_thread_id()
     }
 
     /// A number for the calling thread that no other thread of this process has had: 1, 2, ... in
@@ -97,10 +79,10 @@ mod imp {
         unsafe { *kinlock_entered() = stack };
     }
 
-    /// Forgets what the calling thread knew before the fork: its kernel number, and the parent's
-    /// tallies.
+    /// The calling thread has no tallies in the child's table.
     pub fn forget_parent() {
-        kinlock_forked();
+        // SAFETY: invariant 6.
+        unsafe { *kinlock_tallies() = 0 };
     }
 }
 
@@ -110,20 +92,10 @@ mod imp {
 
     std::thread_local! {
         // Without destructors, so that they are accessible for as long as the thread runs.
-        static ID: Cell<u32> = const { Cell::new(0) };
         static TOKEN: Cell<u32> = const { Cell::new(0) };
         static KNOWN_STACK: Cell<[u64; 2]> = const { Cell::new([0; 2]) };
         static TALLIES: Cell<usize> = const { Cell::new(0) };
         static ENTERED: Cell<u64> = const { Cell::new(0) };
-    }
-
-    /// The kernel's number of the calling thread.
-    pub fn thread_id() -> u32 {
-        if ID.get() == 0 {
-            // SAFETY: invariant 9.
-            ID.set(unsafe { libc::syscall(libc::SYS_gettid) } as u32);
-        }
-        ID.get()
     }
 
     /// A number for the calling thread that no other thread of this process has had: 1, 2, ... in
@@ -155,10 +127,8 @@ mod imp {
         ENTERED.set(stack);
     }
 
-    /// Forgets what the calling thread knew before the fork: its kernel number, and the parent's
-    /// tallies.
+    /// The calling thread has no tallies in the child's table.
     pub fn forget_parent() {
-        ID.set(0);
         TALLIES.set(0);
     }
 }

@@ -3,7 +3,7 @@
 use super::entries::{add, merge};
 use super::environment;
 use super::memory::{Errno, is_present, provide};
-use super::thread::token;
+use super::thread::{number, token};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use kinlock_core::platform::Platform;
@@ -70,9 +70,7 @@ fn new_thread(table: &Table, token: u32) -> Option<&Thread> {
     let kept = Errno::keep();
     // SAFETY: invariant 2; a name has at most 16 bytes.
     unsafe {
-        thread
-            .id
-            .store(libc::syscall(libc::SYS_gettid) as u32, Relaxed);
+        thread.id.store(number(), Relaxed);
         libc::syscall(libc::SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr());
     }
     kept.restore();

@@ -101,6 +101,9 @@
 //!    live as long as the process; POSIX forbids the program to change the environment while
 //!    another thread reads it. The loader's description of an object lives as long as the object
 //!    is loaded.
+//! 8. The C library has a block of more than 768 bytes for each thread, at the address that
+//!    `pthread_self` returns. It lives as long as the thread. Words of it are read by the thread
+//!    itself, all of them at times at which they do not matter.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("this library replaces functions of the GNU C library on Linux");

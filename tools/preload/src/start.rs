@@ -18,15 +18,10 @@ use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 /// every process. 0: none.
 static WARNS: AtomicI32 = AtomicI32::new(0);
 
-unsafe extern "C" {
-    fn kinlock_child();
-}
-
 extern "C" fn begin() {
     real::look_all_up();
     // SAFETY: invariant 3; the handlers do not unwind and live as long as the program.
     unsafe {
-        libc::pthread_atfork(None, None, Some(kinlock_child));
         libc::pthread_atfork(None, None, Some(spin::begin_in_child));
     }
     let warns =

@@ -5,7 +5,8 @@
 //! allocate (decision 0102).
 
 use core::ffi::c_uint;
-pub(crate) use kinlock_recorder::thread::{thread_id, token, tokens};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+pub(crate) use kinlock_recorder::thread::{token, tokens};
 
 unsafe extern "C" {
     safe fn kinlock_read_locks() -> *mut c_uint;
@@ -15,4 +16,72 @@ unsafe extern "C" {
 #[inline]
 pub(crate) fn read_locks() -> *mut c_uint {
     kinlock_read_locks()
+}
+
+/// How far behind the address that `pthread_self` returns the C library keeps the kernel's number
+/// of the thread; 0: not known.
+static NUMBER: AtomicUsize = AtomicUsize::new(0);
+
+/// How far behind that address the number is looked for. The C library's block is larger.
+const REACH: usize = 768;
+
+/// The kernel's number of the calling thread, as the C library knows it.
+///
+/// It is read where the C library keeps it, and no copy is made: in a child of a plain `clone` the
+/// C library's number is still the parent's, until the program stores its own. Then the owner of a
+/// mutex has to be what the program expects, and lock and unlock have to agree.
+#[inline]
+pub(crate) fn thread_id() -> u32 {
+    match NUMBER.load(Relaxed) {
+        0 => asked_number(),
+        // SAFETY: invariant 8.
+        place => unsafe { word_of_thread(place) },
+    }
+}
+
+/// The place of the C library's number is not known, so the kernel is asked each time.
+#[cold]
+#[inline(never)]
+fn asked_number() -> u32 {
+    // SAFETY: invariant 6.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// The word that lies so far behind the address of the calling thread's block.
+///
+/// # Safety
+///
+/// Invariant 8.
+#[inline]
+unsafe fn word_of_thread(place: usize) -> u32 {
+    // SAFETY: invariant 8.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        // The block is where the thread pointer points to.
+        let word: u32;
+        core::arch::asm!(
+            "mov {word:e}, dword ptr fs:[{place}]",
+            word = lateout(reg) word,
+            place = in(reg) place,
+            options(readonly, nostack, preserves_flags),
+        );
+        word
+    }
+    // SAFETY: invariants 6 and 8.
+    #[cfg(not(target_arch = "x86_64"))]
+    unsafe {
+        let block = core::ptr::with_exposed_provenance::<u32>(libc::pthread_self() as usize);
+        core::ptr::read_volatile(block.byte_add(place))
+    }
+}
+
+/// Finds the place of the C library's number. `number`: what the C library takes the calling
+/// thread's for. If several words are the same, the place stays unknown.
+pub(crate) fn find_number(number: u32) {
+    // SAFETY: invariant 8.
+    let is_same = |&place: &usize| unsafe { word_of_thread(place) } == number;
+    let mut places = (0..REACH).step_by(4).filter(is_same);
+    if let (Some(place), None) = (places.next(), places.next()) {
+        NUMBER.store(place, Relaxed);
+    }
 }

@@ -35,6 +35,7 @@ same_answers! {
     // It takes seconds, and the condition variables of both locks are the same.
     one_sleep_per_wait: "wakeups.c", &["kinlock-mutex"];
     released_once_too_often: "rwextra.c", ALL;
+    children_of_clone: "clones.c", ALL;
     children_of_fork: "forks.c", &["kinlock-mutex", "pthread"];
     objects_shared_by_processes: "processes.c", ALL;
     spinlocks: "spin.c", ALL;
@@ -52,7 +53,16 @@ same_answers! {
 /// They are replaced for the report alone.
 #[test]
 fn barriers_semaphores_and_joins_under_a_report() {
-    let program = Program::of("awaited.c");
+    answers_the_same_under_a_report("awaited.c");
+}
+
+#[test]
+fn children_of_clone_under_a_report() {
+    answers_the_same_under_a_report("clones.c");
+}
+
+fn answers_the_same_under_a_report(source: &str) {
+    let program = Program::of(source);
     let answer = |variables: &[(&str, &str)]| {
         let output = program.command().envs(variables.iter().copied()).output();
         let output = output.expect("it starts");

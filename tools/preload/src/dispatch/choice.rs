@@ -89,6 +89,7 @@ fn choose() -> Mode {
         );
         rwlocks = DELEGATES;
     }
+    layout::find_thread_number();
     if let Some(path) = variable(b"KINLOCK_COUNTS") {
         if keep_path(&COUNTS_PATH, path) {
             mode |= COUNTS;

@@ -172,7 +172,7 @@ unsafe extern "C" fn pthread_rwlock_unlock(pointer: *mut RwLock) -> c_int {
         counts::call(mode(), || delegated_kind(lock));
         if rwlock_mode().reports() {
             let is_held = lock.is_delegated(rwlock_mode()) || lock.word.is_locked();
-            report::rwlock_release(lock.address() as u64, is_held, lock.writer());
+            report::rwlock_release(lock.address() as u64, is_held, lock.other_writer());
         }
         if lock.is_delegated(rwlock_mode()) {
             // SAFETY: invariant 3.

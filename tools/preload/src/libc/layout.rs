@@ -9,6 +9,7 @@
 //! ones that these versions have.
 
 use crate::libc::real;
+use crate::thread::find_number;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -22,6 +23,9 @@ unsafe extern "C" {
     ) -> c_int;
     fn kinlock_sample_rwlock(object: *mut c_void, shared: c_int, preference: c_int) -> c_int;
 }
+
+/// The word of a mutex that has its kind.
+const KIND: usize = 4;
 
 /// The size of a sample: enough for each type on each architecture.
 const WORDS: usize = 16;
@@ -164,7 +168,6 @@ fn find_condvars() -> Option<bool> {
 
 /// Whether mutexes have their kind where static initialisers put it.
 fn knows_mutexes() -> bool {
-    const KIND: usize = 4;
     let mutex = |kind: u32, shared, robust| {
         // SAFETY: invariants 3 and 4.
         sample(|object| unsafe { kinlock_sample_mutex(object, kind as c_int, shared, robust) })
@@ -184,6 +187,28 @@ fn knows_mutexes() -> bool {
         .all(|kind| has_kind(mutex(kind, 0, 0), &|found| found == kind))
         && has_kind(mutex(0, 1, 0), &is_delegated)
         && has_kind(mutex(0, 0, 1), &is_delegated)
+}
+
+/// Finds out where the C library keeps the number of a thread: its own function stores the number
+/// in a recursive mutex. A process that lacks the function stores none.
+pub(crate) fn find_thread_number() {
+    const OWNER: usize = 2;
+    let mut words: Words = [0; WORDS];
+    words[KIND] = RECURSIVE;
+    let mutex = (&raw mut words).cast::<c_void>();
+    // SAFETY: invariants 3 and 4.
+    let (taken, owner) = unsafe {
+        let taken = real::pthread_mutex_lock(mutex);
+        (taken, mutex.cast::<u32>().add(OWNER).read_volatile())
+    };
+    if taken != 0 {
+        return;
+    }
+    // SAFETY: invariants 2 and 3.
+    unsafe { real::pthread_mutex_unlock(mutex) };
+    if owner != 0 {
+        find_number(owner);
+    }
 }
 
 /// Whether reader-writer locks have their attributes where static initialisers put them.

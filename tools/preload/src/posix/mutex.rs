@@ -25,8 +25,9 @@ pub(crate) struct Mutex {
     pub(crate) word: Blocking,
     /// Of a recursive mutex: how many times its owner has taken it.
     depth: AtomicU32,
-    /// Of a recursive or error-checking mutex: the kernel's number of the thread that holds it, or
-    /// 0. Debuggers look for it here.
+    /// Of a recursive or error-checking mutex: the number of the thread that holds it, as the C
+    /// library would have stored it, or 0. Debuggers look for it here, and programs that want to
+    /// know which number the C library takes for theirs.
     owner: AtomicU32,
     /// The report's mark: the token of the last holder. It lies near the lock word since it changes
     /// with the holder, as that does. `serial` and `domain` are the report's, too.

@@ -18,8 +18,7 @@ use kinlock_linux::configured::AsConfigured;
 pub(crate) struct RwLock {
     pub(crate) word: QueuedRwLock<Native, AsConfigured>,
     unused: [u32; 4],
-    /// The kernel's number of the thread that holds the lock for writing, or 0. Debuggers look for
-    /// it here.
+    /// The number of the thread that holds the lock for writing, or 0. Debuggers look for it here.
     writer: AtomicU32,
     /// Whether processes share the lock.
     shared: AtomicU32,
@@ -73,6 +72,14 @@ impl RwLock {
     /// The kernel's number of the thread that holds the lock for writing, or 0.
     pub(crate) fn writer(&self) -> u32 {
         self.writer.load(Relaxed)
+    }
+
+    /// The same if it is another thread than the calling one, or 0.
+    pub(crate) fn other_writer(&self) -> u32 {
+        match self.writer() {
+            writer if writer == thread_id() => 0,
+            writer => writer,
+        }
     }
 
     /// Why the calling thread cannot wait for the lock, or 0.
