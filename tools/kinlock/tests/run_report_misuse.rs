@@ -323,6 +323,7 @@ fn correct_programs(chosen: &[&str]) {
             "told",
             "forks",
             "forks with owners",
+            "clones with owners",
             "forks and destroys",
         ] {
             // The C library's mutexes have no room for what tells two at one address apart.

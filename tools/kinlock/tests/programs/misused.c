@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -484,6 +485,16 @@ static int correct(const char *mode)
     } else if (strcmp(mode, "forks with owners") == 0) {
         pthread_atfork(hold_owned, let_owned_go, let_owned_go);
         pid_t child = fork();
+        pthread_mutex_lock(&b), pthread_mutex_unlock(&b);
+        if (child == 0)
+            _exit(0);
+        waitpid(child, NULL, 0);
+    } else if (strcmp(mode, "clones with owners") == 0) {
+        /* The C library takes the child's thread for the parent's. */
+        hold_owned();
+        pid_t child = syscall(SYS_clone, (long)SIGCHLD, 0, 0, 0, 0);
+        let_owned_go(), hold_owned(), let_owned_go();
+        pthread_rwlock_wrlock(&rw), pthread_rwlock_unlock(&rw);
         pthread_mutex_lock(&b), pthread_mutex_unlock(&b);
         if (child == 0)
             _exit(0);
