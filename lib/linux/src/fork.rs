@@ -192,11 +192,16 @@ extern "C" fn in_child() {
     }
 }
 
+/// Whether the calling thread is between the handlers of a fork: the child will be reset.
+pub(crate) fn is_announced() -> bool {
+    FORKS.get()
+}
+
 /// While this exists no signal handler runs on the calling thread.
-struct SignalsBlocked(libc::sigset_t);
+pub(crate) struct SignalsBlocked(libc::sigset_t);
 
 impl SignalsBlocked {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut all = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
         // SAFETY: invariant 1. Neither fails with these arguments, so that `before` is written.

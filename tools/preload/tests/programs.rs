@@ -36,6 +36,7 @@ same_answers! {
     one_sleep_per_wait: "wakeups.c", &["kinlock-mutex"];
     released_once_too_often: "rwextra.c", ALL;
     children_of_clone: "clones.c", ALL;
+    waiters_of_the_parent_of_a_clone: "cloned.c", OURS;
     children_of_fork: "forks.c", &["kinlock-mutex", "pthread"];
     objects_shared_by_processes: "processes.c", ALL;
     spinlocks: "spin.c", ALL;
@@ -59,6 +60,11 @@ fn barriers_semaphores_and_joins_under_a_report() {
 #[test]
 fn children_of_clone_under_a_report() {
     answers_the_same_under_a_report("clones.c");
+}
+
+#[test]
+fn waiters_of_the_parent_of_a_clone_under_a_report() {
+    answers_the_same_under_a_report("cloned.c");
 }
 
 fn answers_the_same_under_a_report(source: &str) {

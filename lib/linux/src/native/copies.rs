@@ -51,6 +51,10 @@
 //! fork. Of the copies that share tables, the first whose handler runs resets them. It asks each of
 //! these copies which slot and row the forking thread has there.
 //!
+//! A plain `clone` and `_Fork` run no handlers. There, the first thread that uses the tables in the
+//! child resets them, as far as it can. It is told by a page that the kernel clears in children
+//! ([`Here`]).
+//!
 //! # Compatibility
 //!
 //! [`Meeting`] and [`Card`] are for copies of all versions. They never change, except that fields
@@ -69,10 +73,12 @@
 //! 4. What a copy of the same kind has written has the same meaning in this copy.
 //! 5. The name of an object ends with a zero byte, and exists as long as the object is loaded. The
 //!    object is never unloaded.
-//! 6. `fork` calls a part's `reset_in_child` in the child of a fork, on its only thread.
+//! 6. `fork` calls a part's `reset_in_child` in the child of a fork, on its only thread. Where no
+//!    handler runs, one thread of the child does the same before any uses the tables.
 
 use super::thread;
 use super::{ROWS, TABLE};
+use crate::fork::{self, SignalsBlocked};
 use crate::native::Native;
 use crate::sys::{KeepErrno, Text, nap, system_call_error, write_stderr};
 use core::ffi::{CStr, c_char};
@@ -98,7 +104,34 @@ pub(super) struct Tables {
     reset: AtomicU8,
     /// For each copy that uses these tables the address of its function [`kept`]; 0: a free entry.
     copies: [AtomicUsize; COPIES],
+    /// The tables are in use: in this process, or in one that it was forked from.
+    is_used: AtomicBool,
+    /// The page of the copy whose tables these are.
+    here: &'static Here,
 }
+
+/// A page that the kernel clears in each child, unless the child shares the memory.
+#[repr(C, align(4096))]
+#[derive(Debug)]
+struct Here {
+    /// The tables that this copy uses; null: it has not found out yet, or not in this process.
+    tables: AtomicPtr<Tables>,
+    /// Of the tables that belong to this copy: 0, then [`BEGINNING`], then [`BEGUN`].
+    state: AtomicU32,
+}
+
+/// A thread resets the tables, if that is necessary. Others wait for it.
+const BEGINNING: u32 = 1;
+/// No thread of a parent process uses the tables.
+const BEGUN: u32 = 2;
+
+const _: () = assert!(size_of::<Here>() == PAGE);
+const PAGE: usize = 4096;
+
+static HERE: Here = Here {
+    tables: AtomicPtr::new(ptr::null_mut()),
+    state: AtomicU32::new(0),
+};
 
 /// How many copies can share tables.
 const COPIES: usize = 64;
@@ -135,6 +168,8 @@ static OWN: Tables = Tables {
     queue: AtomicU8::new(0),
     reset: AtomicU8::new(0),
     copies: [const { AtomicUsize::new(0) }; COPIES],
+    is_used: AtomicBool::new(false),
+    here: &HERE,
 };
 
 /// For a copy that is apart: no thread gets a slot or a row.
@@ -144,6 +179,8 @@ static NONE: Tables = Tables {
     queue: AtomicU8::new(0),
     reset: AtomicU8::new(0),
     copies: [const { AtomicUsize::new(0) }; COPIES],
+    is_used: AtomicBool::new(false),
+    here: &HERE,
 };
 
 static CARD: Card = Card {
@@ -164,7 +201,7 @@ static ALONE: Meeting = Meeting {
 static APART: AtomicBool = AtomicBool::new(false);
 /// The meeting page, or [`ALONE`]; null: this copy has not looked for the page yet.
 static MEETING: AtomicPtr<Meeting> = AtomicPtr::new(ptr::null_mut());
-/// The tables that this copy uses; null: it has not found out yet.
+/// The tables that this copy uses; null: it has not found out yet. A child inherits this.
 static TABLES: AtomicPtr<Tables> = AtomicPtr::new(ptr::null_mut());
 
 /// Copies with different numbers here do not use each other's tables.
@@ -208,7 +245,7 @@ pub(super) fn tables() -> &'static Tables {
     if cfg!(miri) {
         return &OWN;
     }
-    let tables = TABLES.load(Acquire);
+    let tables = HERE.tables.load(Acquire);
     if tables.is_null() {
         return join();
     }
@@ -268,6 +305,20 @@ fn meeting() -> &'static Meeting {
 #[inline(never)]
 fn join() -> &'static Tables {
     let _errno = KeepErrno::hold();
+    let mut tables: *const Tables = TABLES.load(Acquire);
+    if tables.is_null() {
+        clear_in_children();
+        tables = choose();
+        TABLES.store(tables.cast_mut(), Release);
+    }
+    // SAFETY: invariant 2.
+    let tables = unsafe { &*tables };
+    begin(tables);
+    HERE.tables.store(ptr::from_ref(tables).cast_mut(), Release);
+    tables
+}
+
+fn choose() -> &'static Tables {
     let mut meeting = MEETING.load(Acquire);
     if meeting.is_null() {
         let page = if APART.load(Relaxed) {
@@ -289,7 +340,6 @@ fn join() -> &'static Tables {
     let tables = offered
         .filter(|tables| tables.enlist(kept))
         .unwrap_or(&NONE);
-    TABLES.store(ptr::from_ref(tables).cast_mut(), Release);
     tables
 }
 
@@ -478,6 +528,62 @@ fn is_mapped(address: usize, size: usize) -> bool {
 
 // ---- fork -------------------------------------------------------------------------------------
 
+/// Has the kernel clear [`HERE`] in children. Kernels before 4.14 cannot, and a page above 4 KiB
+/// would hold other variables, too. Then only the fork handler resets the tables.
+fn clear_in_children() {
+    // SAFETY: invariant 1.
+    unsafe {
+        if libc::getauxval(libc::AT_PAGESZ) == PAGE as u64 {
+            let page = ptr::from_ref(&HERE);
+            libc::syscall(libc::SYS_madvise, page, PAGE, libc::MADV_WIPEONFORK);
+        }
+    }
+}
+
+/// The calling thread is the first one, or one of the first, that uses the tables in this process,
+/// by way of this copy. In a child that no fork handler has announced, the first of all resets
+/// them; others wait for it. No thread has used them in this process before.
+fn begin(tables: &'static Tables) {
+    let state = &tables.here.state;
+    if state.load(Acquire) == BEGUN {
+        return;
+    }
+    // A signal handler must not wait for its own thread.
+    let _blocked = SignalsBlocked::new();
+    // Acquire pairs with the release of the thread that has reset the tables.
+    while let Err(found) = state.compare_exchange(0, BEGINNING, Acquire, Acquire) {
+        if found == BEGUN {
+            return;
+        }
+        nap(NAP as u32);
+    }
+    if tables.is_used.swap(true, Relaxed) && !fork::is_announced() {
+        reset_unannounced(tables);
+    }
+    state.store(BEGUN, Release);
+}
+
+/// In the child of a plain `clone`: counts the fork, and marks the nodes of the parent's waiters.
+///
+/// The thread that cloned may not be this one, so nobody knows which slot and which row it has:
+/// all stay in use. So what the parent's other threads hold for reading stays held.
+fn reset_unannounced(tables: &'static Tables) {
+    // SAFETY: invariant 2. Not null: this copy has chosen tables.
+    let meeting = unsafe { &*MEETING.load(Acquire) };
+    let forks = next_generation(meeting.forks.load(Relaxed));
+    meeting.forks.store(forks, Relaxed);
+    tables.reset.store(forks, Relaxed);
+    // SAFETY: invariant 6: the others do not use the tables yet. No slot is freed.
+    unsafe { tables.waiters.reset_in_child_but(|_| true) };
+    super::load::reset_in_child();
+    crate::topology::reset_in_child();
+}
+
+/// After 255 comes 252: the number is never 0 again, and modulo 4 it is what 256 would be.
+fn next_generation(forks: u8) -> u8 {
+    forks.checked_add(1).unwrap_or(252)
+}
+
 /// The number of forks before the one under way. The thread that forks writes and reads it, while
 /// it keeps the gate of [`fork`](crate::fork) shut.
 static FORKS_BEFORE: AtomicU8 = AtomicU8::new(0);
@@ -495,9 +601,7 @@ pub(super) fn reset_in_child() {
     let (meeting, tables) = (meeting(), tables());
     let before = FORKS_BEFORE.load(Relaxed);
     if meeting.forks.load(Relaxed) == before {
-        // After 255 comes 252: the number is never 0 again, and modulo 4 it is what 256 would be.
-        let forks = before.checked_add(1).unwrap_or(252);
-        meeting.forks.store(forks, Relaxed);
+        meeting.forks.store(next_generation(before), Relaxed);
     }
     let forks = meeting.forks.load(Relaxed);
     if ptr::eq(tables, &NONE) || tables.reset.swap(forks, Relaxed) == forks {

@@ -85,6 +85,8 @@ fn a_copy_is_listed_once_and_the_last_is_refused() {
         queue: AtomicU8::new(0),
         reset: AtomicU8::new(0),
         copies: [const { AtomicUsize::new(0) }; COPIES],
+        is_used: AtomicBool::new(false),
+        here: &HERE,
     };
     let listed = || {
         TABLES
