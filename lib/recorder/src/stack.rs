@@ -1,6 +1,5 @@
 //! The calling thread's registers, and reading its stack without a fault.
 
-use super::thread::known_stack;
 use core::ffi::c_int;
 use core::ptr;
 
@@ -44,7 +43,8 @@ pub(super) fn here() -> Registers {
 /// The part of the stack that can be read without a fault.
 ///
 /// What a shared object says of its frames may be wrong. So an address that follows from it need
-/// not lie on the stack.
+/// not lie on the stack. Nothing is kept for the next time: another stack may be there then, such as
+/// a smaller one of a coroutine.
 pub(super) struct Readable {
     from: u64,
     to: u64,
@@ -56,19 +56,11 @@ const PAGE: u64 = 4096;
 const FARTHEST: u64 = 1 << 20;
 
 impl Readable {
+    /// The page of a thread's stack pointer.
     pub(super) fn new(stack: u64) -> Self {
-        // SAFETY: invariant 6.
-        let known = unsafe { *known_stack() };
-        match known {
-            [from, to] if (from..to).contains(&stack) => Readable { from, to },
-            // The thread runs on another stack than before, or has not been below here yet. The
-            // page of its stack pointer can be read.
-            _ => {
-                let from = stack & !(PAGE - 1);
-                let to = from + PAGE;
-                Readable { from, to }
-            }
-        }
+        let from = stack & !(PAGE - 1);
+        let to = from + PAGE;
+        Readable { from, to }
     }
 
     pub(super) fn read(&mut self, address: u64) -> Option<u64> {
@@ -80,8 +72,6 @@ impl Readable {
                 return None;
             }
             self.to += PAGE;
-            // SAFETY: invariant 6.
-            unsafe { *known_stack() = [self.from, self.to] };
         }
         // SAFETY: invariant 4.
         Some(unsafe { ptr::read_volatile(address as *const u64) })
@@ -107,5 +97,26 @@ pub(super) fn is_readable(address: u64) -> bool {
         let is_fault = result < 0 && *errno == libc::EFAULT;
         *errno = before;
         !is_fault
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_is_gone_is_not_read_again() {
+        let (page, none) = (PAGE as usize, ptr::null_mut());
+        let (access, flags) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: invariant 9: new memory.
+        let pages = unsafe { libc::mmap(none, 2 * page, access, flags, -1, 0) };
+        assert_ne!(pages, libc::MAP_FAILED);
+        let (stack, above) = (pages.addr() as u64, pages.addr() as u64 + PAGE);
+        assert_eq!(Readable::new(stack).read(above), Some(0));
+        // SAFETY: invariant 9: nothing refers to the memory.
+        unsafe { libc::mprotect(pages.byte_add(page), page, libc::PROT_NONE) };
+        assert_eq!(Readable::new(stack).read(above), None);
+        // SAFETY: as above.
+        unsafe { libc::munmap(pages, 2 * page) };
     }
 }

@@ -14,14 +14,6 @@ unsigned kinlock_token(void)
     return token;
 }
 
-/* The part of this thread's stack that the report knows to be readable: from the first address
-   to before the second. */
-unsigned long long *kinlock_known_stack(void)
-{
-    static __thread unsigned long long known[2] __attribute__((tls_model("initial-exec")));
-    return known;
-}
-
 /* Where the report keeps the address of this thread's tallies. */
 unsigned long *kinlock_tallies(void)
 {

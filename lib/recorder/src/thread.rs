@@ -32,14 +32,13 @@ pub(super) fn number() -> u32 {
     unsafe { system_call!(libc::SYS_gettid) as u32 }
 }
 
-pub(super) use imp::{enter, entered, known_stack, tallies};
+pub(super) use imp::{enter, entered, tallies};
 pub use imp::{forget_parent, token};
 
 #[cfg(feature = "initial-exec")]
 mod imp {
     unsafe extern "C" {
         safe fn kinlock_token() -> u32;
-        safe fn kinlock_known_stack() -> *mut [u64; 2];
         safe fn kinlock_tallies() -> *mut usize;
         safe fn kinlock_entered() -> *mut u64;
     }
@@ -54,12 +53,6 @@ mod imp {
     #[unsafe(no_mangle)]
     extern "C" fn kinlock_new_token() -> u32 {
         super::new_token()
-    }
-
-    /// The part of the calling thread's stack that is known to be readable: its first address, and
-    /// the one after its last. Two zeros at first.
-    pub(in super::super) fn known_stack() -> *mut [u64; 2] {
-        kinlock_known_stack()
     }
 
     /// Where the address of the calling thread's tallies is kept.
@@ -93,7 +86,6 @@ mod imp {
     std::thread_local! {
         // Without destructors, so that they are accessible for as long as the thread runs.
         static TOKEN: Cell<u32> = const { Cell::new(0) };
-        static KNOWN_STACK: Cell<[u64; 2]> = const { Cell::new([0; 2]) };
         static TALLIES: Cell<usize> = const { Cell::new(0) };
         static ENTERED: Cell<u64> = const { Cell::new(0) };
     }
@@ -105,12 +97,6 @@ mod imp {
             TOKEN.set(super::new_token());
         }
         TOKEN.get()
-    }
-
-    /// The part of the calling thread's stack that is known to be readable: its first address, and
-    /// the one after its last. Two zeros at first.
-    pub(in super::super) fn known_stack() -> *mut [u64; 2] {
-        KNOWN_STACK.with(Cell::as_ptr)
     }
 
     /// Where the address of the calling thread's tallies is kept.

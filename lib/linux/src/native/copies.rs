@@ -337,10 +337,9 @@ fn choose() -> &'static Tables {
     let offered = unsafe { &*meeting }.first_card();
     let same = |card: &&Card| card.kind.load(Relaxed) == CARD.kind.load(Relaxed);
     let offered = offered.filter(same).map(|card| card.tables);
-    let tables = offered
+    offered
         .filter(|tables| tables.enlist(kept))
-        .unwrap_or(&NONE);
-    tables
+        .unwrap_or(&NONE)
 }
 
 impl Meeting {
