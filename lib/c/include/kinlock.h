@@ -26,7 +26,8 @@
    - fork. In the child, what another thread held stays held. All other locks work, also those for
      which other threads waited, and what the forking thread held is its own. The functions named
      ..._reset_in_child make a lock free there. A child made by _Fork or clone runs no fork
-     handlers: a lock for which threads of the parent waited may stay locked there.
+     handlers: before Linux 4.14, or with pages that are not of 4 KiB, a lock for which threads of
+     the parent waited may stay locked there.
    - exec, exit. Nothing to do. The shared library stays loaded after dlclose.
    - C++. No exception leaves a function. A function that the program passes must return: not leave
      by an exception, longjmp, pthread_exit or cancellation. Otherwise the process ends, or the
