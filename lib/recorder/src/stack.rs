@@ -43,8 +43,8 @@ pub(super) fn here() -> Registers {
 /// The part of the stack that can be read without a fault.
 ///
 /// What a shared object says of its frames may be wrong. So an address that follows from it need
-/// not lie on the stack. Nothing is kept for the next time: another stack may be there then, such as
-/// a smaller one of a coroutine.
+/// not lie on the stack. Nothing is kept for the next walk: another stack may be in its place then,
+/// such as a smaller one of a coroutine.
 pub(super) struct Readable {
     from: u64,
     to: u64,

@@ -1,8 +1,10 @@
-/* Children of a plain clone, for which no fork handler runs: the parent's threads wait for locks that the cloning thread
-   holds. They do not exist in the child, which has to be able to release such a lock and to use it. */
+/* Children of a plain clone, for which no fork handler runs: the parent's threads wait for locks
+   that the cloning thread holds. They do not exist in the child, which has to be able to release
+   such a lock and to use it. */
 #include "common.h"
 
-static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER, recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER,
+                       recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static long counter;
 static atomic_int waiting;

@@ -1,5 +1,6 @@
-/* Children of a plain clone, for which no fork handler runs: which thread a mutex says holds it, and what the calls
-   of such a child return. The C library takes the child's thread for the parent's, until the program corrects that. */
+/* Children of a plain clone, for which no fork handler runs: which thread a mutex says holds it, and
+   what the calls of such a child return. The C library takes the child's thread for the parent's,
+   until the program corrects that. */
 #include "common.h"
 #include <sched.h>
 
@@ -139,7 +140,8 @@ int main(int arguments, char **argument)
     CHECK(pthread_mutex_lock(&recursive) == 0);
     fflush(stdout);
     static char stack[65536] __attribute__((aligned(16)));
-    printf("child %d\n", end_of(clone(in_shared_memory, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL)));
+    const int flags = CLONE_VM | CLONE_VFORK | SIGCHLD;
+    printf("child %d\n", end_of(clone(in_shared_memory, stack + sizeof stack, flags, NULL)));
     SHOW(pthread_mutex_trylock(&recursive));
     SHOW(pthread_mutex_unlock(&recursive));
     SHOW(pthread_mutex_unlock(&recursive));
