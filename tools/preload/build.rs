@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// The functions that the library takes from the C library or the loader. In all supported versions
-/// of glibc each of them is in `libc.so.6` or in the loader itself.
+/// of glibc each of them is in `libc.so.6` or in the loader itself. Other preloaded libraries may
+/// define functions of these names, too: what a lock may call is in `src/libc/direct.c` instead.
 const FUNCTIONS: &[&str] = &[
     "__cxa_at_quick_exit",
     "__cxa_finalize",
@@ -24,48 +25,31 @@ const FUNCTIONS: &[&str] = &[
     "abort",
     "bcmp",
     "calloc",
-    "clock_gettime",
-    "close",
     "dl_iterate_phdr",
-    "fallocate",
     "free",
     "getauxval",
     "getcwd",
     "getenv",
-    "getpid",
     "gnu_get_libc_version",
-    "lseek64",
     "malloc",
     "memcmp",
     "memcpy",
     "memmove",
     "memset",
-    "mmap",
-    "mmap64",
-    "munmap",
-    "open",
-    "open64",
     "posix_memalign",
     "pthread_self",
     "pthread_setcancelstate",
     "pthread_setcanceltype",
-    "read",
-    "readlink",
     "realloc",
     "realpath",
-    "sched_getcpu",
-    "sched_getscheduler",
-    "sched_yield",
     "sigaction",
     "sigfillset",
-    "sigprocmask",
     "strlen",
     "syscall",
-    "write",
-    "writev",
 ];
 /// The variables that it takes from there.
 const VARIABLES: &[&str] = &[
+    "_r_debug",
     "environ",
     "program_invocation_name",
     "program_invocation_short_name",
@@ -73,6 +57,7 @@ const VARIABLES: &[&str] = &[
 
 /// The sources in C.
 const SOURCES: &[&str] = &[
+    "src/libc/direct.c",
     "src/libc/layout.c",
     "src/libc/missing.c",
     "src/posix/cancel.c",

@@ -15,17 +15,6 @@ pub fn tokens() -> u32 {
     TOKENS.load(Relaxed)
 }
 
-/// The next token, for [`token`]. After 2^32 threads the numbers repeat.
-fn new_token() -> u32 {
-    loop {
-        let token = TOKENS.fetch_add(1, Relaxed).wrapping_add(1);
-        // 0 stands for a thread that has not asked.
-        if token != 0 {
-            return token;
-        }
-    }
-}
-
 /// The kernel's number of the calling thread, which no process inherits: nothing here keeps it.
 pub(super) fn number() -> u32 {
     // SAFETY: invariant 9.
@@ -38,7 +27,7 @@ pub use imp::{forget_parent, token};
 #[cfg(feature = "initial-exec")]
 mod imp {
     unsafe extern "C" {
-        safe fn kinlock_token() -> u32;
+        fn kinlock_token(tokens: *mut u32) -> u32;
         safe fn kinlock_tallies() -> *mut usize;
         safe fn kinlock_entered() -> *mut u64;
     }
@@ -47,12 +36,8 @@ mod imp {
     /// the order in which threads first ask. A thread that forks keeps its number in the child.
     #[inline]
     pub fn token() -> u32 {
-        kinlock_token()
-    }
-
-    #[unsafe(no_mangle)]
-    extern "C" fn kinlock_new_token() -> u32 {
-        super::new_token()
+        // SAFETY: invariant 6: it accesses the count as an atomic.
+        unsafe { kinlock_token(super::TOKENS.as_ptr()) }
     }
 
     /// Where the address of the calling thread's tallies is kept.
@@ -90,11 +75,22 @@ mod imp {
         static ENTERED: Cell<u64> = const { Cell::new(0) };
     }
 
+    /// The next token, for [`token`]. After 2^32 threads the numbers repeat.
+    fn new_token() -> u32 {
+        loop {
+            let token = super::TOKENS.fetch_add(1, super::Relaxed).wrapping_add(1);
+            // 0 stands for a thread that has not asked.
+            if token != 0 {
+                return token;
+            }
+        }
+    }
+
     /// A number for the calling thread that no other thread of this process has had: 1, 2, ... in
     /// the order in which threads first ask. A thread that forks keeps its number in the child.
     pub fn token() -> u32 {
         if TOKEN.get() == 0 {
-            TOKEN.set(super::new_token());
+            TOKEN.set(new_token());
         }
         TOKEN.get()
     }

@@ -9,6 +9,13 @@ unsigned *kinlock_read_locks(void)
     return &held;
 }
 
+/* Whether this thread is choosing the mode of the process. */
+unsigned *kinlock_choosing(void)
+{
+    static __thread unsigned choosing __attribute__((tls_model("initial-exec")));
+    return &choosing;
+}
+
 #ifdef __x86_64__
 /* The beginning of this library's thread-locals in each thread. */
 __attribute__((visibility("hidden"))) __thread char kinlock_anchor

@@ -9,7 +9,19 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub(crate) use kinlock_recorder::thread::{token, tokens};
 
 unsafe extern "C" {
+    safe fn kinlock_choosing() -> *mut c_uint;
     safe fn kinlock_read_locks() -> *mut c_uint;
+}
+
+/// Whether the calling thread is choosing the mode of the process.
+pub(crate) fn is_choosing() -> bool {
+    // SAFETY: invariant 5.
+    unsafe { *kinlock_choosing() != 0 }
+}
+
+pub(crate) fn set_choosing(is_choosing: bool) {
+    // SAFETY: invariant 5.
+    unsafe { *kinlock_choosing() = is_choosing.into() };
 }
 
 /// How many read locks the calling thread holds.

@@ -9,6 +9,7 @@ use crate::mode::{
     COUNTS, DELEGATES, MODE, Mode, ORDERS, PAGE_OF_MODES, REPORTS, RWLOCK_MODE, SPINS, chosen,
     chosen_for_rwlocks,
 };
+use crate::thread::{is_choosing, set_choosing};
 use crate::traced::report::make::{self, Begun};
 use crate::traced::report::{self, order};
 use core::sync::atomic::Ordering::Relaxed;
@@ -26,8 +27,8 @@ pub(crate) fn mode() -> Mode {
 /// The mode of reader-writer locks. The first call chooses it.
 pub(crate) fn rwlock_mode() -> Mode {
     chosen_for_rwlocks().unwrap_or_else(|| {
-        mode();
-        Mode(RWLOCK_MODE.load(Relaxed))
+        let mode = mode();
+        chosen_for_rwlocks().unwrap_or(mode)
     })
 }
 
@@ -38,13 +39,25 @@ pub(crate) fn stands_by() -> bool {
 
 /// Tells the recorder how to find shared objects.
 pub(crate) fn find_callers() {
-    let finder = lookup::anywhere(c"_dl_find_object", c"GLIBC_2.35");
+    let finder = lookup::in_loader(c"_dl_find_object", c"GLIBC_2.35");
     // SAFETY: invariant 3: it is that function.
     unsafe { report::modules::find_by(finder) };
 }
 
+/// A call that comes out of this one, from a library that wraps what is called here, is delegated:
+/// it finds the thread choosing.
 #[cold]
 fn choose() -> Mode {
+    if is_choosing() {
+        return Mode(DELEGATES);
+    }
+    set_choosing(true);
+    let mode = choose_modes();
+    set_choosing(false);
+    mode
+}
+
+fn choose_modes() -> Mode {
     let mut mode = match variable(b"KINLOCK_LOCK") {
         // The layouts of older versions are not known here.
         _ if c_library::version() < OLDEST => DELEGATES,

@@ -16,9 +16,9 @@
 //! only be unwound if nothing in them has a destructor, so the frame with the cleanup is C's:
 //!
 //! ```text
-//!   wait -> kinlock_wait_frame (posix/cancel.c) -> kinlock_wait -> posix_wait or mixed_wait
+//!   wait -> kinlock_wait_frame (posix/cancel.c) -> wait_in_frame -> posix_wait or mixed_wait
 //!                     | if the thread is cancelled
-//!                     +-> kinlock_wait_cancelled
+//!                     +-> wait_cancelled
 //! ```
 
 use super::choice::mode;
@@ -89,7 +89,11 @@ struct Wait<'a> {
 }
 
 unsafe extern "C-unwind" {
-    fn kinlock_wait_frame(wait: *mut c_void) -> c_int;
+    fn kinlock_wait_frame(
+        wait: *mut c_void,
+        run: unsafe extern "C-unwind" fn(*mut c_void) -> c_int,
+        cancelled: unsafe extern "C" fn(*mut c_void),
+    ) -> c_int;
     fn kinlock_cancellable_futex(
         key: *const u32,
         operation: c_int,
@@ -150,7 +154,8 @@ pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: R
     };
     // SAFETY: invariant 4: `wait` lives until the frame is left. Nothing in Rust's frames has a
     // destructor.
-    let result = unsafe { kinlock_wait_frame((&raw mut wait).cast()) };
+    let result =
+        unsafe { kinlock_wait_frame((&raw mut wait).cast(), wait_in_frame, wait_cancelled) };
     note_timeout(mode, condvar, result);
     result
 }
@@ -191,8 +196,7 @@ impl Wait<'_> {
 /// # Safety
 ///
 /// `wait` points to the [`Wait`] that [`wait`] has made.
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn kinlock_wait(wait: *const c_void) -> c_int {
+unsafe extern "C-unwind" fn wait_in_frame(wait: *mut c_void) -> c_int {
     // SAFETY: as this function demands.
     let wait = unsafe { &*wait.cast::<Wait<'_>>() };
     match wait.is_mixed {
@@ -206,8 +210,7 @@ unsafe extern "C-unwind" fn kinlock_wait(wait: *const c_void) -> c_int {
 /// # Safety
 ///
 /// `wait` points to the [`Wait`] that [`wait`] has made.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn kinlock_wait_cancelled(wait: *const c_void) {
+unsafe extern "C" fn wait_cancelled(wait: *mut c_void) {
     // SAFETY: as this function demands.
     let wait = unsafe { &*wait.cast::<Wait<'_>>() };
     match wait.is_mixed {

@@ -24,11 +24,10 @@ static int sharing(int shared)
 #pragma weak pthread_rwlockattr_setpshared
 #pragma weak pthread_rwlockattr_setkind_np
 
-int kinlock_real_cond_init(void *object, const void *attributes);
-int kinlock_real_mutex_init(void *object, const void *attributes);
-int kinlock_real_rwlock_init(void *object, const void *attributes);
+/* The C library's function that initialises an object. */
+typedef int initialise(void *object, const void *attributes);
 
-int kinlock_sample_condvar(void *object, int shared, int monotonic)
+int kinlock_sample_condvar(initialise *init, void *object, int shared, int monotonic)
 {
     pthread_condattr_t attributes;
     if (!pthread_condattr_init || !pthread_condattr_setpshared || !pthread_condattr_setclock)
@@ -36,10 +35,10 @@ int kinlock_sample_condvar(void *object, int shared, int monotonic)
     pthread_condattr_init(&attributes);
     pthread_condattr_setpshared(&attributes, sharing(shared));
     pthread_condattr_setclock(&attributes, monotonic ? CLOCK_MONOTONIC : CLOCK_REALTIME);
-    return kinlock_real_cond_init(object, &attributes);
+    return init(object, &attributes);
 }
 
-int kinlock_sample_mutex(void *object, int kind, int shared, int robust)
+int kinlock_sample_mutex(initialise *init, void *object, int kind, int shared, int robust)
 {
     pthread_mutexattr_t attributes;
     if (!pthread_mutexattr_init || !pthread_mutexattr_settype || !pthread_mutexattr_setpshared ||
@@ -49,10 +48,10 @@ int kinlock_sample_mutex(void *object, int kind, int shared, int robust)
     pthread_mutexattr_settype(&attributes, kind);
     pthread_mutexattr_setpshared(&attributes, sharing(shared));
     pthread_mutexattr_setrobust(&attributes, robust ? PTHREAD_MUTEX_ROBUST : PTHREAD_MUTEX_STALLED);
-    return kinlock_real_mutex_init(object, &attributes);
+    return init(object, &attributes);
 }
 
-int kinlock_sample_rwlock(void *object, int shared, int preference)
+int kinlock_sample_rwlock(initialise *init, void *object, int shared, int preference)
 {
     pthread_rwlockattr_t attributes;
     if (!pthread_rwlockattr_init || !pthread_rwlockattr_setpshared ||
@@ -61,5 +60,5 @@ int kinlock_sample_rwlock(void *object, int shared, int preference)
     pthread_rwlockattr_init(&attributes);
     pthread_rwlockattr_setpshared(&attributes, sharing(shared));
     pthread_rwlockattr_setkind_np(&attributes, preference);
-    return kinlock_real_rwlock_init(object, &attributes);
+    return init(object, &attributes);
 }

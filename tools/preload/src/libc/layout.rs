@@ -13,15 +13,29 @@ use crate::thread::find_number;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-unsafe extern "C" {
-    fn kinlock_sample_condvar(object: *mut c_void, shared: c_int, monotonic: c_int) -> c_int;
+/// A function of the C library that initialises an object.
+type Initialise = unsafe extern "C-unwind" fn(*mut c_void, *const c_void) -> c_int;
+
+unsafe extern "C-unwind" {
+    fn kinlock_sample_condvar(
+        initialise: Initialise,
+        object: *mut c_void,
+        shared: c_int,
+        monotonic: c_int,
+    ) -> c_int;
     fn kinlock_sample_mutex(
+        initialise: Initialise,
         object: *mut c_void,
         kind: c_int,
         shared: c_int,
         robust: c_int,
     ) -> c_int;
-    fn kinlock_sample_rwlock(object: *mut c_void, shared: c_int, preference: c_int) -> c_int;
+    fn kinlock_sample_rwlock(
+        initialise: Initialise,
+        object: *mut c_void,
+        shared: c_int,
+        preference: c_int,
+    ) -> c_int;
 }
 
 /// The word of a mutex that has its kind.
@@ -136,7 +150,7 @@ pub(crate) fn knows_mutexes_and_condvars() -> bool {
 fn find_condvars() -> Option<bool> {
     let condvar = |shared, monotonic| {
         // SAFETY: invariants 3 and 4.
-        sample(|object| unsafe { kinlock_sample_condvar(object, shared, monotonic) })
+        sample(|object| unsafe { kinlock_sample_condvar(condvar_init, object, shared, monotonic) })
     };
     let samples = (condvar(0, 0), condvar(1, 0), condvar(0, 1));
     let (shared, monotonic) = match samples {
@@ -170,7 +184,9 @@ fn find_condvars() -> Option<bool> {
 fn knows_mutexes() -> bool {
     let mutex = |kind: u32, shared, robust| {
         // SAFETY: invariants 3 and 4.
-        sample(|object| unsafe { kinlock_sample_mutex(object, kind as c_int, shared, robust) })
+        sample(|object| unsafe {
+            kinlock_sample_mutex(mutex_init, object, kind as c_int, shared, robust)
+        })
     };
     let has_kind = |sample: Sample, is_right: &dyn Fn(u32) -> bool| match sample {
         Sample::Missing => true,
@@ -215,7 +231,9 @@ pub(crate) fn find_thread_number() {
 pub(crate) fn knows_rwlocks() -> bool {
     let lock = |shared, preference: u32| {
         // SAFETY: invariants 3 and 4.
-        sample(|object| unsafe { kinlock_sample_rwlock(object, shared, preference as c_int) })
+        sample(|object| unsafe {
+            kinlock_sample_rwlock(rwlock_init, object, shared, preference as c_int)
+        })
     };
     match (lock(0, 0), lock(1, 0), lock(0, NOT_RECURSIVE)) {
         (Sample::Missing, ..) => true,
@@ -236,20 +254,17 @@ fn knows_spinlocks() -> bool {
     result == 0 && word == FREE
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn kinlock_real_cond_init(object: *mut c_void, with: *const c_void) -> c_int {
+unsafe extern "C-unwind" fn condvar_init(object: *mut c_void, with: *const c_void) -> c_int {
     // SAFETY: invariant 3.
     unsafe { real::pthread_cond_init(object, with) }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn kinlock_real_mutex_init(object: *mut c_void, with: *const c_void) -> c_int {
+unsafe extern "C-unwind" fn mutex_init(object: *mut c_void, with: *const c_void) -> c_int {
     // SAFETY: invariant 3.
     unsafe { real::pthread_mutex_init(object, with) }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn kinlock_real_rwlock_init(object: *mut c_void, with: *const c_void) -> c_int {
+unsafe extern "C-unwind" fn rwlock_init(object: *mut c_void, with: *const c_void) -> c_int {
     // SAFETY: invariant 3.
     unsafe { real::pthread_rwlock_init(object, with) }
 }

@@ -1,114 +1,90 @@
 //! Finding a function by name and version in the loaded shared objects.
 //!
 //! That is what `dlvsym` does. But before glibc 2.34 `dlvsym` is in `libdl`, which not every
-//! process has loaded. Nothing here allocates.
+//! process has loaded. Nothing here allocates or calls a function.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. `dl_iterate_phdr` describes loaded objects, and none of them is unloaded before it returns.
-//!    What their headers and dynamic sections refer to is loaded and laid out as ELF says.
+//! 1. The loader's list describes loaded objects. The ones that are searched here are never
+//!    unloaded, and neither are those before them in the list. What their dynamic sections refer to
+//!    is loaded and laid out as ELF says.
 
-use core::ffi::{CStr, c_int, c_void};
-use core::{ptr, slice};
+use core::ffi::{CStr, c_char, c_void};
+use core::ptr;
 
-/// Which objects to search.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Where {
-    /// All of them.
-    Anywhere,
-    /// Those that come after this library in the loader's search order.
-    Next,
+/// The C library. Before glibc 2.34 the functions for threads are in a part of its own.
+const C_LIBRARY: [&[u8]; 2] = [b"libc.so.6", b"libpthread.so.0"];
+/// The loader's name ends with its version.
+const LOADER: [&[u8]; 2] = [b"ld-linux", b"ld64.so"];
+
+/// The address of a function of the C library itself; null if it has none of this name. Functions
+/// that other preloaded libraries put in its place are not found.
+pub(crate) fn in_c_library(name: &CStr, version: &CStr) -> *mut c_void {
+    find(name, version, |object| C_LIBRARY.contains(&object))
 }
 
-/// The address of a function in the objects that come after this library in the search order; null
-/// if none has it. As `RTLD_NEXT`.
-pub(crate) fn next(name: &CStr, version: &CStr) -> *mut c_void {
-    find(name, version, Where::Next)
+/// The address of a function of the loader; null if it has none of this name.
+pub(crate) fn in_loader(name: &CStr, version: &CStr) -> *mut c_void {
+    find(name, version, |object| {
+        LOADER.iter().any(|name| object.starts_with(name))
+    })
 }
 
-/// The address of a function in any object, including the loader itself; null if none has it.
-pub(crate) fn anywhere(name: &CStr, version: &CStr) -> *mut c_void {
-    find(name, version, Where::Anywhere)
-}
-
-fn find(name: &CStr, version: &CStr, place: Where) -> *mut c_void {
-    let mut search = Search {
-        name: name.to_bytes(),
-        version: version.to_bytes(),
-        is_in_range: place == Where::Anywhere,
-        found: 0,
-    };
-    // SAFETY: the callback gets the search, which lives until the call returns, and does not
-    // unwind.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
-    ptr::with_exposed_provenance_mut(search.found)
-}
-
-struct Search<'a> {
-    name: &'a [u8],
-    version: &'a [u8],
-    /// Whether to search the objects that follow.
-    is_in_range: bool,
-    found: usize,
-}
-
-unsafe extern "C" fn visit(
-    object: *mut libc::dl_phdr_info,
-    _: libc::size_t,
-    search: *mut c_void,
-) -> c_int {
-    // SAFETY: invariant 1, and `find` passes its search.
-    let (object, search) = unsafe { (&*object, &mut *search.cast::<Search<'_>>()) };
-    if !search.is_in_range {
-        search.is_in_range = contains(object, find as *const () as usize);
-        return 0;
-    }
-    // SAFETY: invariant 1.
-    let found = unsafe { Symbols::of(object) };
-    let found = found.and_then(|symbols| symbols.find(search.name, search.version));
-    let Some(address) = found else { return 0 };
-    search.found = address;
-    1
+fn find(name: &CStr, version: &CStr, is_searched: impl Fn(&[u8]) -> bool) -> *mut c_void {
+    let found = objects().find_map(|object| {
+        // SAFETY: invariant 1.
+        let symbols = unsafe { Symbols::of(object) }?;
+        match is_searched(symbols.soname()) {
+            true => symbols.find(name.to_bytes(), version.to_bytes()),
+            false => None,
+        }
+    });
+    ptr::with_exposed_provenance_mut(found.unwrap_or(0))
 }
 
 /// The path under which the loader has loaded this library.
 pub(crate) fn own_path() -> &'static [u8] {
-    unsafe extern "C" fn visit(
-        object: *mut libc::dl_phdr_info,
-        _: libc::size_t,
-        path: *mut c_void,
-    ) -> c_int {
+    unsafe extern "C" {
+        #[link_name = "_DYNAMIC"]
+        static OWN_DYNAMIC: [u64; 2];
+    }
+    let own = objects().find(|object| object.dynamic == &raw const OWN_DYNAMIC);
+    match own {
         // SAFETY: invariant 1. This library, and so its name, is never unloaded.
-        unsafe {
-            let object = &*object;
-            if !contains(object, find as *const () as usize) || object.dlpi_name.is_null() {
-                return 0;
-            }
-            *path.cast::<&'static [u8]>() = CStr::from_ptr(object.dlpi_name).to_bytes();
-        }
-        1
-    }
-    let mut path: &'static [u8] = b"";
-    // SAFETY: as in `find`.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut path).cast()) };
-    path
-}
-
-fn segments(object: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
-    match object.dlpi_phdr.is_null() {
-        true => &[],
-        // SAFETY: invariant 1.
-        false => unsafe { slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) },
+        Some(object) if !object.path.is_null() => unsafe { CStr::from_ptr(object.path) }.to_bytes(),
+        _ => b"",
     }
 }
 
-fn contains(object: &libc::dl_phdr_info, address: usize) -> bool {
-    let mut loaded = segments(object)
-        .iter()
-        .filter(|segment| segment.p_type == libc::PT_LOAD);
-    loaded.any(|segment| {
-        let start = (object.dlpi_addr as usize).wrapping_add(segment.p_vaddr as usize);
-        address.wrapping_sub(start) < segment.p_memsz as usize
+/// The loader's description of an object (`struct link_map`).
+#[repr(C)]
+struct Object {
+    bias: usize,
+    path: *const c_char,
+    dynamic: *const [u64; 2],
+    next: *const Object,
+}
+
+/// What the loader tells debuggers (`struct r_debug`).
+#[repr(C)]
+struct Loader {
+    version: i32,
+    first: *const Object,
+}
+
+/// The loaded objects, in the order in which they are searched.
+fn objects() -> impl Iterator<Item = &'static Object> {
+    unsafe extern "C" {
+        #[link_name = "_r_debug"]
+        static LOADER: Loader;
+    }
+    // SAFETY: invariant 1.
+    let mut next = unsafe { (&raw const LOADER.first).read_volatile() };
+    core::iter::from_fn(move || {
+        // SAFETY: invariant 1: null, or an object.
+        let object = unsafe { next.as_ref() }?;
+        next = object.next;
+        Some(object)
     })
 }
 
@@ -116,6 +92,8 @@ fn contains(object: &libc::dl_phdr_info, address: usize) -> bool {
 struct Symbols {
     bias: usize,
     names: *const u8,
+    /// Where among the names the object's own is.
+    soname: usize,
     symbols: *const libc::Elf64_Sym,
     hashes: *const u32,
     versions: *const u16,
@@ -124,26 +102,24 @@ struct Symbols {
 }
 
 impl Symbols {
-    /// `None` if the object has no versions, or no hash table of the usual kind.
+    /// `None` if the object has no name, no versions, or no hash table of the usual kind.
     ///
     /// # Safety
     ///
     /// Invariant 1.
-    unsafe fn of(object: &libc::dl_phdr_info) -> Option<Self> {
+    unsafe fn of(object: &Object) -> Option<Self> {
         const END: u64 = 0;
         const NAMES: u64 = 5;
         const SYMBOLS: u64 = 6;
+        const SONAME: u64 = 14;
         const HASHES: u64 = 0x6fff_fef5;
         const VERSIONS: u64 = 0x6fff_fff0;
         const DEFINITIONS: u64 = 0x6fff_fffc;
         const DEFINITION_COUNT: u64 = 0x6fff_fffd;
 
-        let bias = object.dlpi_addr as usize;
-        let mut dynamic = segments(object)
-            .iter()
-            .filter(|segment| segment.p_type == libc::PT_DYNAMIC);
-        let start = bias.wrapping_add(dynamic.next()?.p_vaddr as usize);
-        let mut entry = ptr::with_exposed_provenance::<[u64; 2]>(start);
+        let bias = object.bias;
+        let mut entry = object.dynamic;
+        let mut soname = None;
         let mut all = [0_usize; 6];
         loop {
             // SAFETY: invariant 1: the entries end with a zero.
@@ -163,6 +139,7 @@ impl Symbols {
                 VERSIONS => all[3] = address,
                 DEFINITIONS => all[4] = address,
                 DEFINITION_COUNT => all[5] = value,
+                SONAME => soname = Some(value),
                 _ => {}
             }
             // SAFETY: invariant 1: this was not the last entry.
@@ -176,8 +153,10 @@ impl Symbols {
             definitions,
             definition_count,
         ] = all;
-        (!all.contains(&0)).then(|| Symbols {
+        let soname = soname.filter(|_| !all.contains(&0))?;
+        Some(Symbols {
             bias,
+            soname,
             names: ptr::with_exposed_provenance(names),
             symbols: ptr::with_exposed_provenance(symbols),
             hashes: ptr::with_exposed_provenance(hashes),
@@ -187,9 +166,14 @@ impl Symbols {
         })
     }
 
-    fn is_called(&self, offset: u32, name: &[u8]) -> bool {
+    fn name(&self, offset: usize) -> &[u8] {
         // SAFETY: invariant 1: a zero-terminated string.
-        unsafe { CStr::from_ptr(self.names.add(offset as usize).cast()) }.to_bytes() == name
+        unsafe { CStr::from_ptr(self.names.add(offset).cast()) }.to_bytes()
+    }
+
+    /// The object's own name.
+    fn soname(&self) -> &[u8] {
+        self.name(self.soname)
     }
 
     /// The number by which this object's symbols refer to a version.
@@ -206,7 +190,7 @@ impl Symbols {
                     definition.add(16).cast::<u32>().read() as usize,
                 )
             };
-            if self.is_called(names, name) {
+            if self.name(names as usize) == name {
                 return Some(number);
             }
             if next == 0 {
@@ -237,7 +221,7 @@ impl Symbols {
                     let has = *self.versions.add(symbol as usize) & 0x7fff;
                     let entry = &*self.symbols.add(symbol as usize);
                     let is_function = entry.st_info & 0xf == 2 && entry.st_shndx != 0;
-                    if has == version && is_function && self.is_called(entry.st_name, name) {
+                    if has == version && is_function && self.name(entry.st_name as usize) == name {
                         return Some(self.bias.wrapping_add(entry.st_value as usize));
                     }
                 }

@@ -7,6 +7,7 @@
 //! | `real.rs` | the address of each function that this library replaces |
 //! | `lookup.rs` | where a function of some name and version is, without `dlvsym` |
 //! | `layout.rs`, `layout.c` | where objects keep their kinds and flags, found out by calling |
+//! | `direct.c` | system calls, without the C library's functions of their names |
 //! | `missing.c` | functions that some C libraries lack |
 //!
 //! Other modules reach this one as `crate::libc`. A plain `libc::` is the crate of that name: types

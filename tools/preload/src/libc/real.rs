@@ -1,8 +1,8 @@
 //! The C library's own functions, under their own names.
 //!
-//! Each is looked up by name and version: when this library is loaded, or at its first use if that
-//! comes earlier. The version is needed since before glibc 2.36 a look-up by name alone found the
-//! oldest version.
+//! Each is looked up by name and version, in the C library itself: when this library is loaded, or
+//! at its first use if that comes earlier. `RTLD_NEXT` would find what another preloaded library
+//! has put in its place, which may call this library.
 
 use super::lookup;
 use core::ffi::{CStr, c_int, c_uint, c_void};
@@ -86,10 +86,9 @@ impl Function {
         }
     }
 
-    /// Takes a lock of the loader and one of the C library, so it is done early.
     #[cold]
     fn look_up(&self) -> *mut c_void {
-        let found = lookup::next(self.name, self.version);
+        let found = lookup::in_c_library(self.name, self.version);
         self.address.store(found, Relaxed);
         found
     }
@@ -99,6 +98,7 @@ macro_rules! functions {
     ($($name:ident($($parameter:ident: $type:ty),*), $version:expr;)*) => {
         /// Looks up all of them. A C library may lack some: calls of these return `ENOSYS`.
         pub(crate) fn look_all_up() {
+            look_clock_up();
             $($name::FUNCTION.address();)*
         }
 
@@ -135,6 +135,31 @@ macro_rules! functions {
             }
         )*
     };
+}
+
+/// Finds what reads the clock, and the number of the CPU, without a system call (`direct.c`).
+fn look_clock_up() {
+    unsafe extern "C" {
+        static kinlock_clock: AtomicPtr<c_void>;
+        static kinlock_cpu: AtomicPtr<c_void>;
+    }
+    const CLOCK: &CStr = if cfg!(any(target_arch = "x86_64", target_arch = "s390x")) {
+        c"GLIBC_2.17"
+    } else {
+        FIRST
+    };
+    const CPU: &CStr = if cfg!(any(target_arch = "x86_64", target_arch = "s390x")) {
+        c"GLIBC_2.6"
+    } else {
+        FIRST
+    };
+    let clock = lookup::in_c_library(c"clock_gettime", CLOCK);
+    let cpu = lookup::in_c_library(c"sched_getcpu", CPU);
+    // SAFETY: invariant 3: they are these functions, and the words are only accessed as atomics.
+    unsafe {
+        kinlock_clock.store(clock, Relaxed);
+        kinlock_cpu.store(cpu, Relaxed);
+    }
 }
 
 type Mutex = *const c_void;

@@ -18,29 +18,33 @@
 #pragma weak __pthread_unregister_cancel
 #pragma weak __pthread_unwind_next
 
-int kinlock_wait(void *wait);
-void kinlock_wait_cancelled(void *wait);
+struct waiting {
+    void *wait;
+    void (*cancelled)(void *wait);
+};
 
-static void wait_cancelled(void *wait)
+static void wait_cancelled(void *data)
 {
+    const struct waiting *waiting = data;
     int type;
     pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
-    kinlock_wait_cancelled(wait);
+    waiting->cancelled(waiting->wait);
 }
 
-/* Waits for a condition variable. If the thread is cancelled in its wait, ends the wait and
-   takes the mutex. A thread that can be cancelled at any instruction is made one that is
-   cancelled only while it sleeps, as any other. */
-int kinlock_wait_frame(void *wait)
+/* Calls `run`, which waits for a condition variable. If the thread is cancelled in its wait, calls
+   `cancelled`, which ends the wait and takes the mutex. A thread that can be cancelled at any
+   instruction is made one that is cancelled only while it sleeps, as any other. */
+int kinlock_wait_frame(void *wait, int (*run)(void *wait), void (*cancelled)(void *wait))
 {
-    int result, type;
+    struct waiting waiting = {wait, cancelled};
+    int result, type = PTHREAD_CANCEL_DEFERRED;
     if (__pthread_register_cancel == NULL || pthread_testcancel == NULL)
-        return kinlock_wait(wait);
+        return run(wait);
     /* If a cancellation is due already, it happens here, with the mutex still held. */
     pthread_testcancel();
     pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
-    pthread_cleanup_push(wait_cancelled, wait);
-    result = kinlock_wait(wait);
+    pthread_cleanup_push(wait_cancelled, &waiting);
+    result = run(wait);
     pthread_cleanup_pop(0);
     if (__builtin_expect(type != PTHREAD_CANCEL_DEFERRED, 0))
         pthread_setcanceltype(type, &type);
@@ -50,7 +54,7 @@ int kinlock_wait_frame(void *wait)
 /* Makes a call that is a cancellation point. If the thread is cancelled in it, calls `left`. */
 int kinlock_cancellable_call(int (*call)(void *), void *with, void (*left)(void *))
 {
-    int result, type;
+    int result, type = PTHREAD_CANCEL_DEFERRED;
     if (__pthread_register_cancel == NULL || pthread_testcancel == NULL)
         return call(with);
     pthread_testcancel();
@@ -67,7 +71,7 @@ int kinlock_cancellable_call(int (*call)(void *), void *with, void (*left)(void 
    cancelled at cancellation points only. */
 int kinlock_defer(void)
 {
-    int type, state;
+    int type = PTHREAD_CANCEL_DEFERRED, state;
     pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
     if (__builtin_expect(type == PTHREAD_CANCEL_DEFERRED, 1))
         return 0;
@@ -94,7 +98,7 @@ void kinlock_undefer(void (*undo)(void *), void *lock)
 __attribute__((noinline)) void kinlock_timed_sleep(long nanoseconds)
 {
     struct timespec duration = {0, nanoseconds};
-    int type, kept = errno;
+    int type = PTHREAD_CANCEL_DEFERRED, kept = errno;
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
     syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &duration, (void *)0);
     pthread_setcanceltype(type, &type);
