@@ -101,7 +101,6 @@ mod domain;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
-mod fork;
 #[cfg(not(loom))]
 mod inner;
 #[cfg(not(loom))]

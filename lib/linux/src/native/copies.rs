@@ -47,8 +47,8 @@
 //!
 //! # Fork
 //!
-//! Each copy has fork handlers of its own. In the child, the first handler that runs counts the
-//! fork. Of the copies that share tables, the first whose handler runs resets them. It asks each of
+//! Each copy has fork handlers of its own. In the child, the first handler of a copy that has looked
+//! for the page counts the fork. Of the copies that share tables, the first whose handler runs resets them. It asks each of
 //! these copies which slot and row the forking thread has there.
 //!
 //! # Compatibility
@@ -283,7 +283,9 @@ fn join() -> &'static Tables {
         };
     }
     // SAFETY: invariant 2.
-    let offered = unsafe { &*meeting }.first_card();
+    let found = unsafe { &*meeting };
+    KNOWN_FORKS.store(found.forks.load(Relaxed), Relaxed);
+    let offered = found.first_card();
     let same = |card: &&Card| card.kind.load(Relaxed) == CARD.kind.load(Relaxed);
     let offered = offered.filter(same).map(|card| card.tables);
     let tables = offered
@@ -478,27 +480,26 @@ fn is_mapped(address: usize, size: usize) -> bool {
 
 // ---- fork -------------------------------------------------------------------------------------
 
-/// The number of forks before the one under way. The thread that forks writes and reads it, while
-/// it keeps the gate of [`fork`](crate::fork) shut.
-static FORKS_BEFORE: AtomicU8 = AtomicU8::new(0);
+/// The number of forks that this copy knows of. It differs from that on the meeting page only in
+/// the child of a fork, from when the first copy has counted the fork until this one is reset.
+static KNOWN_FORKS: AtomicU8 = AtomicU8::new(0);
 
-/// Called before a fork. It looks for the meeting page if this copy has not done so yet, so that
-/// the parent and the child use the same one.
-pub(super) fn before_fork() {
-    FORKS_BEFORE.store(forks(), Relaxed);
-}
-
-/// Frees the slots and the announced readers of threads that do not exist in the child, unless
-/// another copy has already done so. Signals are blocked during this: a handler could otherwise
-/// claim a slot that is then declared free.
+/// Counts the fork, and frees the slots and the announced readers of threads that do not exist in
+/// the child, unless another copy has already done so. Signals are blocked during this: a handler
+/// could otherwise claim a slot that is then declared free.
 pub(super) fn reset_in_child() {
+    if TABLES.load(Acquire).is_null() {
+        // No lock that this copy has used names a waiter or a fork.
+        return;
+    }
     let (meeting, tables) = (meeting(), tables());
-    let before = FORKS_BEFORE.load(Relaxed);
-    if meeting.forks.load(Relaxed) == before {
+    let known = KNOWN_FORKS.load(Relaxed);
+    if meeting.forks.load(Relaxed) == known {
         // After 255 comes 252: the number is never 0 again, and modulo 4 it is what 256 would be.
-        let forks = before.checked_add(1).unwrap_or(252);
+        let forks = known.checked_add(1).unwrap_or(252);
         meeting.forks.store(forks, Relaxed);
     }
+    KNOWN_FORKS.store(meeting.forks.load(Relaxed), Relaxed);
     let forks = meeting.forks.load(Relaxed);
     if ptr::eq(tables, &NONE) || tables.reset.swap(forks, Relaxed) == forks {
         return;

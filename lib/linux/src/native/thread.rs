@@ -16,17 +16,17 @@
 //! 2. Functions registered with the C library are `extern "C"`, do not unwind, and live as long as
 //!    the program.
 //! 3. The out-pointer refers to a live local of the type and size that the kernel writes.
-//! 4. `sched_getscheduler` takes and returns numbers only; `pthread_self` takes nothing.
+//! 4. `sched_getscheduler` takes and returns numbers only. It is called without the C library's
+//!    function, which says in musl that there is none. `abort` has no preconditions.
 //! 5. The key's value is the slot that this thread keeps, set once by `keep_slot`. `release_slot`
 //!    forgets it before it gives it back.
 
 use super::account::Account;
 use super::{Native, copies};
 use crate::fork::{self, Part};
-use crate::sys::KeepErrno;
+use crate::sys::{KeepErrno, write_stderr};
 use core::cell::Cell;
 use core::ffi::c_void;
-use core::mem::MaybeUninit;
 use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering::*};
 use kinlock_core::visible_readers::Row;
@@ -70,23 +70,40 @@ pub(super) fn yield_briefly(time: &mut u64) -> bool {
     true
 }
 
+#[inline]
 pub(super) fn now() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC)
 }
 
-/// As [`now`], as it was at the last tick of the kernel's timer. Costs a third.
-pub(super) fn coarse_now() -> u64 {
+/// Monotonic time in nanoseconds, as it was at the last tick of the kernel's timer. Costs a third.
+#[inline]
+pub fn coarse_now() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC_COARSE)
 }
 
+#[inline]
 fn read_clock(clock: libc::clockid_t) -> u64 {
-    let mut t = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: invariant 3; both monotonic clocks always exist, so `t` is written.
-    let t = unsafe {
-        libc::clock_gettime(clock, t.as_mut_ptr());
-        t.assume_init()
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
     };
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    // SAFETY: invariant 3.
+    if unsafe { libc::clock_gettime(clock, &mut time) } != 0 {
+        return read_another_clock(clock);
+    }
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Where the clock source cannot be read without a system call, a filter may refuse that call. The
+/// coarse clock never needs one.
+#[cold]
+fn read_another_clock(clock: libc::clockid_t) -> u64 {
+    if clock != libc::CLOCK_MONOTONIC_COARSE {
+        return coarse_now();
+    }
+    write_stderr(b"kinlock: fatal: the kernel does not tell the time\n");
+    // SAFETY: invariant 4.
+    unsafe { libc::abort() }
 }
 
 /// Marsaglia's xorshift, seeded by the address of the thread's memory.
@@ -139,7 +156,7 @@ pub(super) fn is_priority() -> bool {
             let _errno = KeepErrno::hold();
             // SAFETY: invariant 4.
             #[cfg(not(miri))]
-            let policy = unsafe { libc::sched_getscheduler(0) };
+            let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) } as libc::c_int;
             let real_time = matches!(
                 policy & !libc::SCHED_RESET_ON_FORK,
                 libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE
@@ -269,11 +286,7 @@ extern "C" fn release_slot(slot: *mut c_void) {
 }
 
 /// Rank 0, since all other parts use waiter slots. Slots have no locks.
-pub(super) static SLOTS: Part = Part {
-    lock: copies::before_fork,
-    unlock: || {},
-    reset_in_child,
-};
+pub(super) static SLOTS: Part = Part { reset_in_child };
 
 /// Registers a part of another crate for forks, and the waiter slots before it, which all parts
 /// use. A constructor of the program may need a part before this crate's constructor has run.
@@ -286,11 +299,21 @@ fn reset_in_child() {
     copies::reset_in_child();
     super::load::reset_in_child();
     crate::topology::reset_in_child();
+    crate::environment::reset_in_child();
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri ends a program that asks for such a clock")]
+    fn a_clock_that_is_refused_is_replaced_by_the_coarse_one() {
+        let refused = 1 << 20;
+        let before = coarse_now();
+        let time = read_clock(refused);
+        assert!(before > 0 && (before..=coarse_now()).contains(&time));
+    }
 
     #[test]
     fn a_thread_that_has_lost_its_cpu_knows_it_for_a_while_and_no_other_does() {
