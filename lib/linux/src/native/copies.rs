@@ -70,6 +70,7 @@
 //! 5. The name of an object ends with a zero byte, and exists as long as the object is loaded. The
 //!    object is never unloaded.
 //! 6. `fork` calls a part's `reset_in_child` in the child of a fork, on its only thread.
+//! 7. The key was created and is never deleted. Its values are numbers.
 
 use super::thread;
 use super::{ROWS, TABLE};
@@ -121,6 +122,10 @@ struct Meeting {
     forks: AtomicU8,
     /// How many serials have been given out. See [`next_serial`].
     serials: AtomicU32,
+    /// The key under which a thread has its number, plus 1; 0: none yet; [`NO_KEY`]: none.
+    key: AtomicU32,
+    /// How many threads have got a number.
+    threads: AtomicUsize,
 }
 
 /// "kinlock" and the version of the meaning of lock words.
@@ -158,6 +163,8 @@ static ALONE: Meeting = Meeting {
     first: AtomicPtr::new(ptr::null_mut()),
     forks: AtomicU8::new(0),
     serials: AtomicU32::new(0),
+    key: AtomicU32::new(0),
+    threads: AtomicUsize::new(0),
 };
 
 /// Whether this copy may be unloaded, so that no other copy must depend on it.
@@ -240,6 +247,17 @@ pub fn are_serials_shared() -> bool {
     !ptr::eq(meeting(), &ALONE)
 }
 
+/// A number for the calling thread, the same for all copies, which no other thread of this process
+/// has ever had, nor one of a process from which this one was forked. It is odd. `None` if this
+/// copy has no meeting page.
+pub(super) fn number_of_thread() -> Option<usize> {
+    are_serials_shared().then(|| meeting().number_of_thread())
+}
+
+/// No key could be made, or none of those whose values are stored without allocation. Copies then
+/// have different numbers for a thread.
+const NO_KEY: u32 = u32::MAX;
+
 /// The last serial that is given out from the page. Copies without a page give out higher ones.
 const LAST_SHARED: u32 = u32::MAX >> 1;
 
@@ -304,6 +322,38 @@ impl Meeting {
             })
             .ok()?;
         Some(given + 1 + if shared { 0 } else { LAST_SHARED })
+    }
+
+    fn number_of_thread(&self) -> usize {
+        let key = self.key();
+        // SAFETY: invariant 7.
+        let known = key.map_or(0, |key| unsafe { libc::pthread_getspecific(key) }.addr());
+        if known != 0 {
+            return known;
+        }
+        let number = self.threads.fetch_add(1, Relaxed) << 1 | 1;
+        if let Some(key) = key {
+            // SAFETY: invariant 7.
+            unsafe { libc::pthread_setspecific(key, ptr::without_provenance(number)) };
+        }
+        number
+    }
+
+    fn key(&self) -> Option<libc::pthread_key_t> {
+        let mut key = self.key.load(Relaxed);
+        if key == 0 {
+            let mine = thread::key_without_allocation(None);
+            let made = mine.map_or(NO_KEY, |mine| mine + 1);
+            match self.key.compare_exchange(0, made, Relaxed, Relaxed) {
+                Ok(_) => key = made,
+                Err(other) => {
+                    key = other;
+                    // SAFETY: it was just made, and no thread has a value for it.
+                    mine.map(|mine| unsafe { libc::pthread_key_delete(mine) });
+                }
+            }
+        }
+        (key != NO_KEY).then(|| key - 1)
     }
 
     /// The card of the first copy, which may be this one. `None` without a page.

@@ -38,6 +38,7 @@ thread_local! {
     static ROW: Cell<Option<&'static Row<Native>>> = const { Cell::new(None) };
     static LOST_CPU: Cell<u64> = const { Cell::new(0) };
     static PRIORITY: Cell<Priority> = const { Cell::new(Priority::Unknown) };
+    static IDENTITY: Cell<Option<NonZeroUsize>> = const { Cell::new(None) };
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -171,14 +172,21 @@ pub(super) fn is_priority() -> bool {
     })
 }
 
-/// A number that no other running thread has, and that all copies of this library in the process
-/// have for this one.
+/// A number for the calling thread, which all copies of this library in the process have for it. No
+/// other thread of the process has ever had it, nor one of a process from which this was forked.
+/// For copies that cannot meet, see [`copies`], it only differs from those of all threads that run.
 #[inline]
 pub fn thread_identity() -> NonZeroUsize {
-    // SAFETY: invariant 4.
-    let thread = unsafe { libc::pthread_self() } as usize;
-    // One more: a C library may number its threads, from 0 on.
-    NonZeroUsize::MIN.saturating_add(thread)
+    IDENTITY.with(|known| known.get().unwrap_or_else(|| find_identity(known)))
+}
+
+#[cold]
+fn find_identity(known: &Cell<Option<NonZeroUsize>>) -> NonZeroUsize {
+    // Addresses of cells are even, numbers are odd.
+    let number = copies::number_of_thread().unwrap_or_else(|| core::ptr::from_ref(known).addr());
+    let number = NonZeroUsize::MIN.saturating_add(number - 1);
+    known.set(Some(number));
+    number
 }
 
 /// Makes the calling thread a priority waiter or an ordinary one. `None` restores the default: its
@@ -267,16 +275,26 @@ static KEY: AtomicU64 = AtomicU64::new(0);
 
 /// Runs before `main`, or when the library is loaded.
 pub(super) fn create_key() {
+    if let Some(key) = key_without_allocation(Some(release_slot)) {
+        KEY.store(u64::from(key) + 1, Relaxed);
+    }
+}
+
+/// A new key whose values are stored without allocation.
+pub(super) fn key_without_allocation(
+    destructor: Option<unsafe extern "C" fn(*mut c_void)>,
+) -> Option<libc::pthread_key_t> {
     let mut key = 0;
     // SAFETY: invariants 1 and 2.
-    if unsafe { libc::pthread_key_create(&mut key, Some(release_slot)) } == 0 {
-        if key < FIRST_KEY_THAT_ALLOCATES {
-            KEY.store(key as u64 + 1, Relaxed);
-        } else {
-            // SAFETY: invariant 1: it was just created, and no thread has a value for it.
-            unsafe { libc::pthread_key_delete(key) };
-        }
+    if unsafe { libc::pthread_key_create(&mut key, destructor) } != 0 {
+        return None;
     }
+    if key < FIRST_KEY_THAT_ALLOCATES {
+        return Some(key);
+    }
+    // SAFETY: invariant 1: it was just created, and no thread has a value for it.
+    unsafe { libc::pthread_key_delete(key) };
+    None
 }
 
 extern "C" fn release_slot(slot: *mut c_void) {
