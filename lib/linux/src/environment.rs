@@ -15,7 +15,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use core::str::FromStr;
-use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
 use crate::sys::{KeepErrno, Text, write_stderr};
 use kinlock_core::tuning::ParseError;
@@ -33,10 +33,11 @@ pub(crate) enum Variable {
     Topology,
     Verbose,
     ShowStats,
+    SystemCalls,
 }
 
 impl Variable {
-    const NAMES: [&str; 10] = [
+    const NAMES: [&str; 11] = [
         "KINLOCK_NUMA",
         "KINLOCK_SCAN",
         "KINLOCK_LOCAL_LIMIT",
@@ -47,6 +48,7 @@ impl Variable {
         "KINLOCK_TOPOLOGY",
         "KINLOCK_VERBOSE",
         "KINLOCK_SHOW_STATS",
+        "KINLOCK_SYSTEM_CALLS",
     ];
 
     const fn name(self) -> &'static str {
@@ -163,6 +165,32 @@ pub(crate) fn read_on_off(variable: Variable) -> Option<bool> {
         b"off" => Ok(false),
         _ => Err(ParseError::new("on or off")),
     })
+}
+
+/// Whether locks make no system call but `futex`.
+#[inline]
+pub(crate) fn futex_alone() -> bool {
+    static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
+    const UNKNOWN: u8 = 2;
+
+    #[cold]
+    fn ask() -> bool {
+        let asked = read(Variable::SystemCalls, |text| match text {
+            b"all" => Ok(false),
+            b"futex" => Ok(true),
+            _ => Err(ParseError::new("all or futex")),
+        });
+        let alone = asked.unwrap_or(false);
+        if STATE.load(Ordering::Relaxed) == COPIED {
+            ANSWER.store(alone.into(), Ordering::Relaxed);
+        }
+        alone
+    }
+
+    match ANSWER.load(Ordering::Relaxed) {
+        UNKNOWN => ask(),
+        answer => answer != 0,
+    }
 }
 
 /// Whether `variable` is `1`; `0` and unset mean no.

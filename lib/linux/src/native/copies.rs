@@ -47,9 +47,9 @@
 //!
 //! # Fork
 //!
-//! Each copy has fork handlers of its own. In the child, the first handler of a copy that has looked
-//! for the page counts the fork. Of the copies that share tables, the first whose handler runs resets them. It asks each of
-//! these copies which slot and row the forking thread has there.
+//! Each copy has fork handlers of its own. In the child, the first handler of a copy that knows the
+//! page counts the fork. Of the copies that share tables, the first whose handler runs resets them.
+//! It asks each of these copies which slot and row the forking thread has there.
 //!
 //! # Compatibility
 //!

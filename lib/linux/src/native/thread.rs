@@ -22,13 +22,15 @@
 //!    forgets it before it gives it back.
 
 use super::account::Account;
-use super::{Native, copies};
+use super::{Native, copies, futex};
+use crate::environment::futex_alone;
 use crate::fork::{self, Part};
 use crate::sys::{KeepErrno, write_stderr};
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering::*};
+use kinlock_core::platform::EVERY_SET;
 use kinlock_core::visible_readers::Row;
 
 thread_local! {
@@ -50,6 +52,12 @@ enum Priority {
 
 /// A sandbox may refuse the call, which sets `errno`.
 pub(super) fn yield_now() {
+    if futex_alone() {
+        // No thread wakes this one, but it gives the CPU up.
+        let word = 0;
+        _ = futex::wait(&word, word, now() + 1, EVERY_SET, || word);
+        return;
+    }
     let _errno = KeepErrno::hold();
     std::thread::yield_now();
 }
@@ -61,7 +69,7 @@ pub(super) fn yield_now() {
 pub(super) fn yield_briefly(time: &mut u64) -> bool {
     static ACCOUNT: Account = Account::new();
 
-    if !ACCOUNT.covers(*time) {
+    if !ACCOUNT.covers(*time) || futex_alone() {
         return false;
     }
     yield_now();
@@ -154,10 +162,14 @@ pub(super) fn is_priority() -> bool {
             #[cfg(miri)]
             let policy = libc::SCHED_OTHER;
             #[cfg(not(miri))]
-            let _errno = KeepErrno::hold();
-            // SAFETY: invariant 4.
-            #[cfg(not(miri))]
-            let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) } as libc::c_int;
+            let policy = match futex_alone() {
+                true => libc::SCHED_OTHER,
+                false => {
+                    let _errno = KeepErrno::hold();
+                    // SAFETY: invariant 4.
+                    unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) as libc::c_int }
+                }
+            };
             let real_time = matches!(
                 policy & !libc::SCHED_RESET_ON_FORK,
                 libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE
