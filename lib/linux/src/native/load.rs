@@ -15,7 +15,8 @@
 //! The number of CPUs is read again every 100 ms at most, see [`cpus`](super::cpus): not in the
 //! first sample, so that the first contended lock of a process is not delayed. A thread that may
 //! run on one CPU only has to ask about all other threads. As long as that finds nothing new, the
-//! next look comes after twice the time, up to some ten seconds.
+//! next look comes after twice the time, up to some ten seconds. Quotas are read every second at
+//! most. Where the kernel does not say how many CPUs there are, there is no crowd.
 
 use super::{copies, cpus, thread};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -28,11 +29,11 @@ static ANSWER: AtomicU64 = AtomicU64::new(0);
 static AVERAGE: AtomicU32 = AtomicU32::new(0);
 /// The CPUs on which the process may run; 0 = not counted yet.
 static ALLOWED: AtomicU32 = AtomicU32::new(0);
-/// How many CPUs' time its quotas allow; 0 = not read yet. They are read once: each reading opens
-/// files, and the program may depend on the numbers that its own files get, or close all.
-static QUOTA: AtomicU32 = AtomicU32::new(0);
-/// When to count the CPUs again; 0 = nobody has asked yet.
+/// How many CPUs' time its quotas allow; `u32::MAX` = no limit is known.
+static QUOTA: AtomicU32 = AtomicU32::new(u32::MAX);
+/// When to count the CPUs again, and when to read the quotas; 0 = nobody has asked yet.
 static DUE: AtomicU64 = AtomicU64::new(0);
+static QUOTA_DUE: AtomicU64 = AtomicU64::new(0);
 /// The last pause between two looks at them.
 static PAUSE: AtomicU64 = AtomicU64::new(0);
 /// A count of waiting threads that is under way.
@@ -48,6 +49,9 @@ const CPUS_PERIOD: u64 = 100_000_000;
 const CPUS_SHARE: u64 = 100;
 /// The most between two looks that ask about all threads and find nothing new.
 const CPUS_LONGEST: u64 = 12_800_000_000;
+/// The least time between two readings of the quotas. Each opens files, and takes descriptors for
+/// a moment.
+const QUOTA_PERIOD: u64 = 1_000_000_000;
 
 /// The thread that asks, and a holder.
 const ALWAYS: u32 = 2;
@@ -172,15 +176,17 @@ fn cpus(now: u64) -> u32 {
         due if now >= due => look_at_cpus(),
         _ => {}
     }
+    match QUOTA_DUE.load(Relaxed) {
+        0 => QUOTA_DUE.store(now + 1, Relaxed),
+        due if now >= due => look_at_quota(),
+        _ => {}
+    }
     let allowed = match ALLOWED.load(Relaxed) {
         // In the first sample. Asking about all threads would take longer.
         0 => cpus::of_calling_thread(),
         counted => counted,
     };
-    match QUOTA.load(Relaxed) {
-        0 => allowed,
-        quota => allowed.min(quota).max(1),
-    }
+    allowed.min(QUOTA.load(Relaxed))
 }
 
 #[cold]
@@ -192,14 +198,25 @@ fn look_at_cpus() {
     let before = ALLOWED.load(Relaxed);
     let allowed = cpus::allowed(before);
     ALLOWED.store(allowed.count, Relaxed);
-    if QUOTA.load(Relaxed) == 0 {
-        QUOTA.store(cpus::quota().max(1), Relaxed);
-    }
     let end = thread::now();
     let in_vain = allowed.asked_all && allowed.count == before;
     let pause = pause_after(PAUSE.load(Relaxed), in_vain, end.saturating_sub(begin));
     PAUSE.store(pause, Relaxed);
     DUE.store(end + pause, Relaxed);
+}
+
+#[cold]
+#[inline(never)]
+fn look_at_quota() {
+    QUOTA_DUE.store(u64::MAX, Relaxed);
+    let begin = thread::now();
+    // Where it cannot be read, the last answer stands.
+    if let Some(quota) = cpus::quota() {
+        QUOTA.store(quota, Relaxed);
+    }
+    let end = thread::now();
+    let pause = end.saturating_sub(begin).saturating_mul(CPUS_SHARE);
+    QUOTA_DUE.store(end + pause.max(QUOTA_PERIOD), Relaxed);
 }
 
 /// The pause after a look at the CPUs that took `took` nanoseconds, where `last` was the pause
@@ -215,6 +232,7 @@ fn pause_after(last: u64, in_vain: bool, took: u64) -> u64 {
 /// In the child of a fork: the thread that was looking does not exist here.
 pub(super) fn reset_in_child() {
     DUE.store(0, Relaxed);
+    QUOTA_DUE.store(0, Relaxed);
     PAUSE.store(0, Relaxed);
     COUNT.restart();
 }
