@@ -6,7 +6,7 @@ use super::inner::{Inner, coarse_now, each};
 use super::registry::{self, Known};
 use super::section::Section;
 use super::tag::Tag;
-use super::thread;
+use super::{fork, thread};
 use core::fmt;
 use kinlock_core::platform::NEVER;
 use kinlock_linux::native::deadline;
@@ -68,7 +68,9 @@ impl Domain {
 
     /// A domain in which this generation and all older ones have passed.
     pub(super) fn from(backend: Backend, generation: u64) -> Result<Self, Unsupported> {
-        let inner = Known::new(Inner::new(backend, generation)?);
+        let inner = Inner::new(backend, generation)?;
+        fork::prepare();
+        let inner = Known::new(inner);
         let copy = thread::copy();
         Ok(Domain { inner, copy })
     }

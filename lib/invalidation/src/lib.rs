@@ -100,6 +100,7 @@ mod backend;
 mod domain;
 #[cfg(not(loom))]
 mod error;
+mod fork;
 #[cfg(not(loom))]
 #[cfg(not(loom))]
 mod inner;

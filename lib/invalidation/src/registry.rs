@@ -1,16 +1,12 @@
 //! All domains of the process, for ending threads and forked children.
 //!
-//! # Invariants
+//! # Invariant
 //!
 //! 1. A domain is in the list from when it is complete until it is dropped. It does not move.
-//! 2. `fork` calls the function of [`PART`] in the child, on its only thread.
 
 use super::backend::Backend;
 use super::inner::Inner;
-use super::thread;
-use kinlock_linux::fork::Part;
 use kinlock_linux::list::{Link, Linked, List};
-use kinlock_linux::native::register_for_fork;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -40,7 +36,6 @@ impl Linked for Known {
 
 impl Known {
     pub(super) fn new(inner: Inner) -> Arc<Self> {
-        register_for_fork(2, &PART);
         let link = Link::new();
         let known = Arc::new(Known { inner, link });
         // SAFETY: invariant 1.
@@ -75,13 +70,12 @@ pub(super) fn open_in(place: u16) -> Option<Open> {
     open
 }
 
-/// The list of domains, as a part of the fork protocol. Rank 2: it uses parts of lower ranks.
-static PART: Part = Part { reset_in_child };
-
-/// Ends the sections of threads that do not exist in the child of a fork.
-fn reset_in_child() {
-    let kept = thread::kept();
-    // SAFETY: invariant 2.
-    unsafe { DOMAINS.for_each_in_child(|domain| domain.reset_in_child(kept)) };
-    thread::reset_in_child();
+/// In the child of a fork: calls `each` with each domain.
+///
+/// # Safety
+///
+/// The calling thread is the only one, and was not in a function of this module when it forked.
+pub(super) unsafe fn for_each_in_child(mut each: impl FnMut(&Inner)) {
+    // SAFETY: by the caller.
+    unsafe { DOMAINS.for_each_in_child(|known| each(known)) };
 }
