@@ -92,6 +92,8 @@ extern "C" fn unlock() {
 }
 
 thread_local! {
+    /// What the thread does first at each of its calls of the allocator, but not within itself.
+    static NOTES: Cell<Option<fn()>> = const { Cell::new(None) };
     /// At which of its next calls of the allocator the thread waits for a fork; 0: at none.
     static STOPS_AT: Cell<u32> = const { Cell::new(0) };
 }
@@ -102,6 +104,10 @@ static FORKING: AtomicBool = AtomicBool::new(false);
 
 /// What any thread does at each call of the allocator.
 fn enter() {
+    if let Some(note) = NOTES.replace(None) {
+        note();
+        NOTES.set(Some(note));
+    }
     let left = STOPS_AT.get();
     if left > 0 {
         STOPS_AT.set(left - 1);
@@ -174,6 +180,66 @@ fn an_allocator_is_locked_across_a_fork() {
                 assert!(call > 20, "the allocator is used");
                 return;
             }
+        }
+    });
+}
+
+/// What an allocator's hook notes in: the domain has no ID left for it.
+struct Noted(Domain, Counter, Ring<u32>, Pool<[u64; 64]>, Stack<u32>);
+static NOTED: OnceLock<Noted> = OnceLock::new();
+
+fn note() {
+    let Noted(_, counter, ring, pool, stack) = NOTED.get().expect("made before");
+    counter.add(1);
+    // A full ring refuses it.
+    drop(ring.push(1));
+    drop(pool.insert([1; 64]));
+    stack.push(1);
+    stack.pop();
+}
+
+/// An allocator's hook uses what calls the allocator.
+#[test]
+fn an_allocator_uses_the_structures_that_allocate() {
+    on_its_own("an_allocator_uses_the_structures_that_allocate", || {
+        for backend in [Backend::Lease, Domain::auto().backend()] {
+            // `OnceLock` is for one domain; a child has it empty.
+            assert!(is_fine_in_a_child(|| {
+                let domain = match backend {
+                    Backend::Lease => {
+                        let leases = Domain::builder().backend(backend).max_ids(32);
+                        leases.build().expect("memory")
+                    }
+                    _ => Domain::auto(),
+                };
+                let ring = Ring::new(&domain, 64).expect("memory");
+                let pool = Pool::growing(&domain).expect("memory");
+                let stack = Stack::new(&domain).expect("memory");
+                let counter = Counter::new(&domain).expect("memory");
+                let noted = NOTED.get_or_init(|| Noted(domain, counter, ring, pool, stack));
+                let Noted(domain, counter, ring, pool, stack) = noted;
+                NOTES.set(Some(note));
+                let mut drained = 0;
+                for all_are_held in [false, true] {
+                    // Then threads use what they share.
+                    let leases: Vec<_> = (0..if all_are_held { 64 } else { 0 })
+                        .map_while(|_| domain.enter().ok())
+                        .collect();
+                    for round in 0..20 {
+                        let objects: Vec<_> = (0..50 * round)
+                            .filter_map(|_| pool.insert([2; 64]).ok())
+                            .collect();
+                        drop(objects);
+                        (0..100).for_each(|_| stack.push(2));
+                        drained += ring.steal().len();
+                        (0..100).for_each(|_| drop(ring.push(2)));
+                        drained += ring.drain().len();
+                    }
+                    drop(leases);
+                }
+                NOTES.set(None);
+                drained > 0 && counter.sum() > 100
+            }));
         }
     });
 }
