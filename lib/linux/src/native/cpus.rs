@@ -250,7 +250,10 @@ mod tests {
         }
 
         fn folder(&self, above: &String, name: &[u8]) -> Option<String> {
-            let path = format!("{above}/{}", str::from_utf8(name).expect("only such names"));
+            let path = format!(
+                "{above}/{}",
+                core::str::from_utf8(name).expect("only such names")
+            );
             let within = |file: &str| file.starts_with(&format!("{path}/"));
             self.0.iter().any(|(file, _)| within(file)).then_some(path)
         }
@@ -258,7 +261,7 @@ mod tests {
         fn file(&self, folder: &String, name: &[u8]) -> Option<Self::File> {
             let path = format!(
                 "{folder}/{}",
-                str::from_utf8(name).expect("only such names")
+                core::str::from_utf8(name).expect("only such names")
             );
             let (_, text) = self.0.iter().find(|(file, _)| *file == path)?;
             Some(text.bytes())

@@ -31,9 +31,9 @@ static AVERAGE: AtomicU32 = AtomicU32::new(0);
 static ALLOWED: AtomicU32 = AtomicU32::new(0);
 /// How many CPUs' time its quotas allow; `u32::MAX` = no limit is known.
 static QUOTA: AtomicU32 = AtomicU32::new(u32::MAX);
-/// When to count the CPUs again, and when to read the quotas; 0 = nobody has asked yet.
-static DUE: AtomicU64 = AtomicU64::new(0);
-static QUOTA_DUE: AtomicU64 = AtomicU64::new(0);
+/// When to count the CPUs again, and when to read the quotas.
+static DUE: Due = Due::new();
+static QUOTA_DUE: Due = Due::new();
 /// The last pause between two looks at them.
 static PAUSE: AtomicU64 = AtomicU64::new(0);
 /// A count of waiting threads that is under way.
@@ -97,6 +97,31 @@ fn sample(now: u64, seen: u64) -> bool {
     // Fails if this thread lost its CPU meanwhile, and another has taken the next sample.
     let _ = ANSWER.compare_exchange(taken, now << 1 | u64::from(answer), Relaxed, Relaxed);
     answer
+}
+
+/// The moment at which a thread is to look again; 0: none has asked yet.
+struct Due(AtomicU64);
+
+impl Due {
+    const fn new() -> Self {
+        Due(AtomicU64::new(0))
+    }
+
+    /// Whether the thread that asks is to look now. No other one is, until that has set the next
+    /// moment. Who asks first does not look, so that the first contended lock is not delayed.
+    fn is_now(&self, now: u64) -> bool {
+        let due = self.0.load(Relaxed);
+        let is_now = due != 0 && now >= due;
+        if due == 0 || is_now {
+            self.0
+                .store(if is_now { u64::MAX } else { now + 1 }, Relaxed);
+        }
+        is_now
+    }
+
+    fn set(&self, moment: u64) {
+        self.0.store(moment, Relaxed);
+    }
 }
 
 /// A count of the threads that wait, in portions. Only the thread that takes a sample continues it.
@@ -171,15 +196,11 @@ fn exceeds(average: u32, cpus: u32) -> bool {
 
 /// The number of CPUs that the process may use; at least 1.
 fn cpus(now: u64) -> u32 {
-    match DUE.load(Relaxed) {
-        0 => DUE.store(now + 1, Relaxed),
-        due if now >= due => look_at_cpus(),
-        _ => {}
+    if DUE.is_now(now) {
+        look_at_cpus();
     }
-    match QUOTA_DUE.load(Relaxed) {
-        0 => QUOTA_DUE.store(now + 1, Relaxed),
-        due if now >= due => look_at_quota(),
-        _ => {}
+    if QUOTA_DUE.is_now(now) {
+        look_at_quota();
     }
     let allowed = match ALLOWED.load(Relaxed) {
         // In the first sample. Asking about all threads would take longer.
@@ -192,8 +213,6 @@ fn cpus(now: u64) -> u32 {
 #[cold]
 #[inline(never)]
 fn look_at_cpus() {
-    // Another thread that comes here before this one has finished does not look too.
-    DUE.store(u64::MAX, Relaxed);
     let begin = thread::now();
     let before = ALLOWED.load(Relaxed);
     let allowed = cpus::allowed(before);
@@ -202,13 +221,12 @@ fn look_at_cpus() {
     let in_vain = allowed.asked_all && allowed.count == before;
     let pause = pause_after(PAUSE.load(Relaxed), in_vain, end.saturating_sub(begin));
     PAUSE.store(pause, Relaxed);
-    DUE.store(end + pause, Relaxed);
+    DUE.set(end + pause);
 }
 
 #[cold]
 #[inline(never)]
 fn look_at_quota() {
-    QUOTA_DUE.store(u64::MAX, Relaxed);
     let begin = thread::now();
     // Where it cannot be read, the last answer stands.
     if let Some(quota) = cpus::quota() {
@@ -216,7 +234,7 @@ fn look_at_quota() {
     }
     let end = thread::now();
     let pause = end.saturating_sub(begin).saturating_mul(CPUS_SHARE);
-    QUOTA_DUE.store(end + pause.max(QUOTA_PERIOD), Relaxed);
+    QUOTA_DUE.set(end + pause.max(QUOTA_PERIOD));
 }
 
 /// The pause after a look at the CPUs that took `took` nanoseconds, where `last` was the pause
@@ -231,8 +249,8 @@ fn pause_after(last: u64, in_vain: bool, took: u64) -> u64 {
 
 /// In the child of a fork: the thread that was looking does not exist here.
 pub(super) fn reset_in_child() {
-    DUE.store(0, Relaxed);
-    QUOTA_DUE.store(0, Relaxed);
+    DUE.set(0);
+    QUOTA_DUE.set(0);
     PAUSE.store(0, Relaxed);
     COUNT.restart();
 }
@@ -317,6 +335,17 @@ mod tests {
             let portions = [(); 3].map(|()| count.proceed(table, 1000, 1));
             assert_eq!(portions, [None, None, Some(24)]);
         }
+    }
+
+    #[test]
+    fn one_thread_looks_when_it_is_due() {
+        let due = Due::new();
+        assert_eq!(
+            [5, 5, 6, 7].map(|now| due.is_now(now)),
+            [false, false, true, false]
+        );
+        due.set(9);
+        assert_eq!([8, 9, 9].map(|now| due.is_now(now)), [false, true, false]);
     }
 
     #[test]
