@@ -100,8 +100,8 @@ mod backend;
 mod domain;
 #[cfg(not(loom))]
 mod error;
-mod fork;
 #[cfg(not(loom))]
+mod fork;
 #[cfg(not(loom))]
 mod inner;
 #[cfg(not(loom))]
