@@ -11,19 +11,25 @@
 //! Nothing moves, IDs share no pages, and structures that an ID uses together share pages and TLB
 //! entries. Huge pages are declined: one would span many IDs.
 //!
+//! There is no lock: nothing waits for another thread while it maps memory, or in the child of a
+//! fork for one that does not exist there. Lines that such a thread was taking or returning stay
+//! taken in the child.
+//!
 //! # Invariants
 //!
 //! 1. A region is mapped, zeroed when fresh, readable and writable, until the arena is dropped;
 //!    that of one large structure until that is freed.
 //! 2. Allocated ranges do not overlap, and lie within every stretch. The owner of a range returns
 //!    it zeroed, when nothing uses it any more.
-//! 3. Free ranges are zero in every stretch.
+//! 3. Free ranges are zero in every stretch. A bit of `taken` belongs to the thread that has set
+//!    it, until that clears it.
+//! 4. A region comes from a box, is in the list of its arena from when it is complete, and is freed
+//!    with the arena.
 
-use core::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 
 use super::sequence::{STRETCH, Slots};
-use kinlock::{SpinLock, SpinLockGuard};
 
 /// The alignment and granularity of allocations: two cache lines, since processors fetch them in
 /// pairs. No two structures and no two IDs share such a pair.
@@ -33,29 +39,29 @@ pub(super) const LINE: usize = 128;
 #[derive(Debug)]
 pub(super) struct Arena {
     ids: u32,
-    /// Locked only by the holder of [`TABLES`].
-    regions: Mutex<Vec<Region>>,
+    /// The region that was made last.
+    regions: AtomicPtr<Region>,
 }
 
-/// Guards the tables of regions of all arenas. One lock for all of them can be held across a fork,
-/// so that in the child no table is locked or half changed.
-pub(super) static TABLES: SpinLock<()> = SpinLock::new(());
+/// How many lines a stretch has, and how many words have a bit for each.
+const LINES: usize = STRETCH / LINE;
+const WORDS: usize = LINES / 64;
 
-struct Table<'a> {
-    // The fields are dropped in this order.
-    regions: MutexGuard<'a, Vec<Region>>,
-    _tables: SpinLockGuard<'static, ()>,
-}
-
+/// Stretches for what is no larger than one.
 #[derive(Debug)]
 struct Region {
     slots: Slots,
-    /// Free ranges of offsets, in ascending order; no two touch.
-    free: Vec<(usize, usize)>,
+    /// A bit for each line of the stretch, set if it is allocated.
+    taken: [AtomicU64; WORDS],
+    /// The region that was made before.
+    next: *mut Region,
 }
 
-// SAFETY: a region is memory like any other; the owners of its slots decide who accesses them.
-unsafe impl Send for Region {}
+// SAFETY: a region is memory like any other; the owners of its slots decide who accesses them. The
+// list only grows.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
 
 /// The address space is not available.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +71,7 @@ impl Arena {
     pub(super) fn new(ids: u32) -> Self {
         Arena {
             ids,
-            regions: Mutex::new(Vec::new()),
+            regions: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
@@ -73,114 +79,147 @@ impl Arena {
         self.ids
     }
 
-    fn table(&self) -> Table<'_> {
-        let _tables = TABLES.lock();
-        Table {
-            regions: self.regions.lock().unwrap_or_else(PoisonError::into_inner),
-            _tables,
-        }
+    fn regions(&self) -> impl Iterator<Item = &Region> {
+        // SAFETY: invariant 4. Acquire pairs with the release in `allocate`.
+        let first = unsafe { self.regions.load(Acquire).as_ref() };
+        // SAFETY: invariant 4.
+        core::iter::successors(first, |region| unsafe { region.next.as_ref() })
     }
 
     /// Allocates `size` zeroed bytes for every ID, aligned to [`LINE`] and alone in their lines. If
     /// `size` is at most a [`STRETCH`], the slots are [near](Slots::are_near).
     pub(super) fn allocate(&self, size: usize) -> Result<Slots, NoMemory> {
-        let size = size.max(1).checked_next_multiple_of(LINE).ok_or(NoMemory)?;
-        let stride = size.max(STRETCH).checked_next_power_of_two();
-        let stride = stride.ok_or(NoMemory)?;
-        let regions = &mut self.table().regions;
-        let mut fitting = regions
-            .iter_mut()
-            .filter(|region| region.slots.stride() == stride);
-        if let Some(slots) = fitting.find_map(|region| region.take(size)) {
+        let stride = stride_for(size).ok_or(NoMemory)?;
+        if stride > STRETCH {
+            // It has the mapping for itself.
+            return self.map(stride);
+        }
+        let lines = lines_for(size);
+        if let Some(slots) = self.regions().find_map(|region| region.take(lines)) {
             return Ok(slots);
         }
-        let mut region = Region::map(self.ids, stride)?;
-        let slots = region.take(size).ok_or(NoMemory)?;
-        regions.push(region);
+        let mut region = Box::new(Region {
+            slots: self.map(stride)?,
+            taken: [const { AtomicU64::new(0) }; WORDS],
+            next: ptr::null_mut(),
+        });
+        let slots = region.take(lines).ok_or(NoMemory)?;
+        region.next = self.regions.load(Relaxed);
+        let region = Box::into_raw(region);
+        // Release: publishes the region.
+        while let Err(first) = self.regions.compare_exchange(
+            // SAFETY: invariant 4: until this succeeds it is known to this thread only.
+            unsafe { (*region).next },
+            region,
+            Release,
+            Relaxed,
+        ) {
+            // SAFETY: as above.
+            unsafe { (*region).next = first };
+        }
         Ok(slots)
+    }
+
+    fn map(&self, stride: usize) -> Result<Slots, NoMemory> {
+        let bytes = stride.checked_mul(self.ids as usize).ok_or(NoMemory)?;
+        Ok(Slots {
+            base: memory::map(bytes).ok_or(NoMemory)?,
+            shift: stride.ilog2(),
+            limit: self.ids,
+        })
+    }
+
+    fn unmap(&self, slots: Slots) {
+        memory::unmap(slots.base, slots.stride() * self.ids as usize);
     }
 
     /// Takes back what `allocate(size)` has returned. The caller has zeroed it, and nothing uses it
     /// any more. Only the caller knows which slots were written; zeroing the others would give them
     /// memory.
     pub(super) fn free(&self, slots: Slots, size: usize) {
-        let size = size.max(1).next_multiple_of(LINE);
-        let regions = &mut self.table().regions;
-        for index in 0..regions.len() {
-            let region = &mut regions[index];
-            let offset = slots
-                .base
-                .addr()
-                .get()
-                .wrapping_sub(region.slots.base.addr().get());
-            if offset >= region.slots.stride() {
-                continue;
+        if !slots.are_near() {
+            return self.unmap(slots);
+        }
+        for region in self.regions() {
+            let base = region.slots.base.addr().get();
+            let offset = slots.base.addr().get().wrapping_sub(base);
+            if offset < STRETCH {
+                return region.put(offset / LINE, lines_for(size));
             }
-            if region.slots.are_near() {
-                region.put(offset, size);
-            } else {
-                // It had the region for itself.
-                let region = regions.remove(index);
-                memory::unmap(region.slots.base, region.bytes(self.ids));
-            }
-            return;
         }
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        let regions = self
-            .regions
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        for region in regions.drain(..) {
-            memory::unmap(region.slots.base, region.bytes(self.ids));
+        let mut next = *self.regions.get_mut();
+        while !next.is_null() {
+            // SAFETY: invariant 4.
+            let region = unsafe { Box::from_raw(next) };
+            self.unmap(region.slots);
+            next = region.next;
         }
     }
 }
 
+/// The distance between the slots of two IDs for a structure of this size.
+fn stride_for(size: usize) -> Option<usize> {
+    let size = size.max(1).checked_next_multiple_of(LINE)?;
+    size.max(STRETCH).checked_next_power_of_two()
+}
+
+/// How many lines it takes, if that is at most a stretch.
+fn lines_for(size: usize) -> usize {
+    size.max(1).div_ceil(LINE)
+}
+
 impl Region {
-    fn map(ids: u32, stride: usize) -> Result<Self, NoMemory> {
-        let bytes = stride.checked_mul(ids as usize).ok_or(NoMemory)?;
-        let base = memory::map(bytes).ok_or(NoMemory)?;
-        Ok(Region {
-            slots: Slots {
-                base,
-                shift: stride.ilog2(),
-                limit: ids,
-            },
-            free: vec![(0, stride)],
-        })
-    }
-
-    fn bytes(&self, ids: u32) -> usize {
-        self.slots.stride() * ids as usize
-    }
-
-    fn take(&mut self, size: usize) -> Option<Slots> {
-        let at = self.free.iter().position(|&(_, len)| len >= size)?;
-        let (offset, len) = self.free[at];
-        if len == size {
-            self.free.remove(at);
-        } else {
-            self.free[at] = (offset + size, len - size);
-        }
-        // SAFETY: by invariant 2 the offset lies within the stretch.
-        let base = unsafe { self.slots.base.add(offset) };
-        Some(Slots { base, ..self.slots })
-    }
-
-    fn put(&mut self, offset: usize, size: usize) {
-        let at = self.free.partition_point(|&(other, _)| other < offset);
-        self.free.insert(at, (offset, size));
-        self.free.dedup_by(|next, before| {
-            let touches = before.0 + before.1 == next.0;
-            if touches {
-                before.1 += next.1;
+    /// Allocates the first free lines, so many one after the other.
+    fn take(&self, lines: usize) -> Option<Slots> {
+        let mut from = 0;
+        // The line behind the last one that is taken, of those looked at. A claim that fails has
+        // met a line that another thread has taken meanwhile, and goes on behind that.
+        while from + lines <= LINES {
+            match (from..from + lines).rev().find(|&line| self.is_taken(line)) {
+                Some(taken) => from = taken + 1,
+                None => match self.claim(from, lines) {
+                    Ok(()) => {
+                        // SAFETY: by invariant 2 the offset lies within the stretch.
+                        let base = unsafe { self.slots.base.add(from * LINE) };
+                        return Some(Slots { base, ..self.slots });
+                    }
+                    Err(taken) => from = taken + 1,
+                },
             }
-            touches
-        });
+        }
+        None
+    }
+
+    fn is_taken(&self, line: usize) -> bool {
+        self.taken[line / 64].load(Relaxed) >> (line % 64) & 1 != 0
+    }
+
+    /// Sets the bits of these lines.
+    ///
+    /// # Errors
+    ///
+    /// A line that is taken. Then no line is claimed.
+    fn claim(&self, from: usize, lines: usize) -> Result<(), usize> {
+        for line in from..from + lines {
+            let bit = 1 << (line % 64);
+            // Acquire pairs with the release in `put`: the last owner has zeroed it.
+            if self.taken[line / 64].fetch_or(bit, Acquire) & bit != 0 {
+                self.put(from, line - from);
+                return Err(line);
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&self, from: usize, lines: usize) {
+        for line in from..from + lines {
+            self.taken[line / 64].fetch_and(!(1 << (line % 64)), Release);
+        }
     }
 }
 
@@ -290,9 +329,59 @@ mod tests {
         }
         arena.free(b, 200);
         arena.free(again, 100);
-        let regions = &arena.table().regions;
+        let regions: Vec<_> = arena.regions().collect();
         assert_eq!(regions.len(), 1);
-        assert_eq!(regions[0].free, [(0, STRETCH)]);
+        assert!((0..LINES).all(|line| !regions[0].is_taken(line)));
+    }
+
+    #[test]
+    fn what_does_not_fit_gets_another_region() {
+        let arena = Arena::new(2);
+        let most: Vec<_> = (0..3).map(|_| arena.allocate(STRETCH / 2)).collect();
+        let most: Vec<_> = most.into_iter().map(Result::unwrap).collect();
+        assert_eq!(arena.regions().count(), 2);
+        let last = arena.allocate(STRETCH / 2 + 1);
+        assert_eq!(arena.regions().count(), 3);
+        arena.free(last.unwrap(), STRETCH / 2 + 1);
+        arena.free(most[0], STRETCH / 2);
+        // There is a hole, and it is large enough.
+        let small = [1, 1, STRETCH / 2 - 2 * LINE].map(|size| arena.allocate(size).unwrap());
+        assert!(small[2].base.addr() > small[0].base.addr());
+        assert_eq!(arena.regions().count(), 3);
+    }
+
+    /// Threads that allocate at the same time get different lines, and each line comes back.
+    #[test]
+    fn threads_share_a_region() {
+        let arena = Arena::new(1);
+        let rounds = if cfg!(miri) { 3 } else { 300 };
+        std::thread::scope(|scope| {
+            for thread in 1..=3_usize {
+                let arena = &arena;
+                scope.spawn(move || {
+                    for round in 0..rounds {
+                        let size = (1 + (round * thread) % 70) * LINE;
+                        let slots = arena.allocate(size).unwrap();
+                        let words = (0..size / 8).map(|at| {
+                            // SAFETY: invariant 2.
+                            unsafe { slots.of(0).cast::<usize>().add(at) }
+                        });
+                        for word in words {
+                            // SAFETY: invariant 2: nobody else writes there.
+                            unsafe {
+                                assert_eq!(word.read(), 0);
+                                word.write(thread);
+                                assert_eq!(word.read(), thread);
+                                word.write(0);
+                            }
+                        }
+                        arena.free(slots, size);
+                    }
+                });
+            }
+        });
+        let mut regions = arena.regions();
+        assert!(regions.all(|region| (0..LINES).all(|line| !region.is_taken(line))));
     }
 
     #[test]
@@ -305,8 +394,8 @@ mod tests {
         // There would be room for it in the large one's stretch.
         let small = arena.allocate(8).unwrap();
         assert!(small.are_near() && !large.are_near());
+        assert_eq!(arena.regions().count(), 1);
         arena.free(large, STRETCH + 1);
-        assert_eq!(arena.table().regions.len(), 1);
         assert!(arena.allocate(usize::MAX).is_err());
     }
 }

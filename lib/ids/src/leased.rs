@@ -7,7 +7,7 @@
 //!
 //! A thread becomes a member at its first acquisition, and leaves when it ends. It remembers its
 //! domains in tables of its own, of eight each. A global list of all domains with leases serves
-//! ending threads and forks.
+//! ending threads and forks ([why it is not locked across a fork](kinlock_linux::fork)).
 //!
 //! # Holdings
 //!
@@ -20,13 +20,10 @@
 //! 1. The holding of an ID is written by the ID's holder only, between acquisition and release. In
 //!    the child of a fork the forking thread, which is the only one, first clears the holdings of
 //!    all others. A holding whose token is not 0 contains a [`Held`].
-//! 2. A domain is in [`LIST`] from when it is complete until it is dropped. The list is accessed
-//!    only under its lock. In the child of a fork the forking thread has had the lock since before
-//!    the fork.
+//! 2. A domain is in [`LIST`] from when it is complete until it is dropped.
 //! 3. A token in a holding is that of a live thread. Exceptions: a thread that ended without
 //!    cleaning up, and, in the child of a fork, a thread that the child does not have.
-//! 4. `fork` calls the functions of [`PART`] on one thread, which has locked the list and the
-//!    tables with the first of them. In the child it is the only thread.
+//! 4. `fork` calls the function of [`PART`] in the child, on its only thread.
 
 mod cpus;
 mod membership;
@@ -38,13 +35,13 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-use super::arena::{self, Arena, NoMemory};
+use super::arena::{Arena, NoMemory};
 use super::error::{BuildError, EnterError};
 use super::sequence::Slots;
 use super::{area, thread};
 use crate::raw::{BLOCK, Block, Held, IdAllocator, NO_MEMBER, Policy, Record, Storage};
-use kinlock::SpinLock;
 use kinlock_core::platform::Platform;
+use kinlock_linux::list::{Link, Linked, List};
 use kinlock_linux::native::{are_serials_shared, next_serial};
 use kinlock_linux::{Native, fork::Part, topology::CpuSet};
 
@@ -63,6 +60,13 @@ pub(super) struct Leased {
     members: Box<[AtomicU64]>,
     /// A [`Holding`] for each ID.
     holdings: Slots,
+    listed: Link<Leased>,
+}
+
+impl Linked for Leased {
+    fn link(&self) -> &Link<Self> {
+        &self.listed
+    }
 }
 
 /// The holder of an ID.
@@ -116,6 +120,7 @@ impl Leased {
             cpus,
             members,
             holdings,
+            listed: Link::new(),
         };
         leased.refresh();
         Ok(leased)
@@ -130,12 +135,13 @@ impl Leased {
     /// Makes the domain known to forks and ending threads. From now on it must not move, and
     /// [`retire`](Self::retire) must be called before it is dropped.
     pub(super) fn enlist(&self) {
-        LIST.lock().push(Listed(self));
+        // SAFETY: invariant 2.
+        unsafe { LIST.add(self) };
     }
 
     /// The opposite of [`enlist`](Self::enlist).
     pub(super) fn retire(&self) {
-        LIST.lock().retain(|listed| !core::ptr::eq(listed.0, self));
+        LIST.remove(self);
     }
 
     pub(super) fn policy(&self) -> Policy {
@@ -345,12 +351,7 @@ pub(super) fn capacity(policy: Policy, max_ids: u32) -> u32 {
 }
 
 /// All domains with leases.
-static LIST: SpinLock<Vec<Listed>> = SpinLock::new(Vec::new());
-
-struct Listed(*const Leased);
-
-// SAFETY: a shared reference as a pointer, to something that can be shared.
-unsafe impl Send for Listed {}
+static LIST: List<Leased> = List::EMPTY;
 
 // SAFETY: holdings are accessed by the holders of their IDs (invariant 1); all else is atomic.
 unsafe impl Send for Leased {}
@@ -361,15 +362,14 @@ unsafe impl Sync for Leased {}
 /// it holds nothing anywhere.
 pub(super) fn leave_where_nothing_is_held() -> bool {
     let mut nothing = true;
-    for listed in LIST.lock().iter() {
-        // SAFETY: invariant 2.
-        let leased = unsafe { &*listed.0 };
+    LIST.any(|leased| {
         if leased.own_holdings().next().is_some() {
             nothing = false;
         } else {
             leased.leave(membership::take(leased.serial));
         }
-    }
+        false
+    });
     if nothing {
         membership::forget_all();
     }
@@ -378,49 +378,25 @@ pub(super) fn leave_where_nothing_is_held() -> bool {
 
 /// Last step of a thread's end: it releases what it still holds, and leaves all domains.
 pub(super) fn leave_all() {
-    for listed in LIST.lock().iter() {
-        // SAFETY: invariant 2.
-        let leased = unsafe { &*listed.0 };
+    LIST.any(|leased| {
         // The membership goes first. Members are not asked whether they have ended, so a signal
         // handler that comes later would otherwise get one of the released IDs.
         let member = membership::take(leased.serial);
         leased.release_forgotten();
         leased.leave(member);
-    }
+        false
+    });
     membership::forget_all();
 }
 
-/// The list of domains and the tables of memory, as a part of the fork protocol. Rank 1.
-pub(super) static PART: Part = Part {
-    lock: lock_before_fork,
-    unlock: unlock_after_fork,
-    reset_in_child,
-};
-
-/// Locks the list and the tables until one of the next two functions runs on this thread.
-fn lock_before_fork() {
-    // No other code holds both locks, so their order does not matter.
-    core::mem::forget(LIST.lock());
-    core::mem::forget(arena::TABLES.lock());
-}
-
-/// Called by the thread that has called [`lock_before_fork`].
-fn unlock_after_fork() {
-    // SAFETY: invariant 4.
-    unsafe {
-        arena::TABLES.force_unlock();
-        LIST.force_unlock();
-    }
-}
+/// The domains, as a part of the fork protocol. Rank 1.
+pub(super) static PART: Part = Part { reset_in_child };
 
 /// In the child of a fork: keeps the calling thread's memberships and leases, and drops all others.
-/// The calling thread has called [`lock_before_fork`], and is the only one. No signal handler may
-/// run meanwhile: an ID that it acquired or released would end up both free and kept.
+/// The calling thread is the only one. No signal handler may run meanwhile: an ID that it acquired
+/// or released would end up both free and kept.
 fn reset_in_child() {
-    // SAFETY: invariant 4.
-    for listed in unsafe { &*LIST.data_ptr() } {
-        // SAFETY: invariant 2.
-        let leased = unsafe { &*listed.0 };
+    let reset = |leased: &Leased| {
         leased.reset_in_child();
         let mine = membership::remembered(leased.serial);
         leased.ids.set_members(u32::from(mine.is_some()));
@@ -434,13 +410,9 @@ fn reset_in_child() {
         {
             word.0.store(1 << (word.1 % 64), Relaxed);
         }
-    }
-    // A reset and not an unlock: the words may name waiters that do not exist in the child.
+    };
     // SAFETY: invariant 4.
-    unsafe {
-        arena::TABLES.raw().reset_in_child();
-        LIST.raw().reset_in_child();
-    }
+    unsafe { LIST.for_each_in_child(reset) };
 }
 
 /// `count` values made by `new`, if there is memory.

@@ -46,6 +46,7 @@ use super::sequence::{self, GATE, HEAD, Node, Popped, Pushed, STRETCH, Slots};
 use crate::defect::Probe;
 use kinlock::Mutex;
 use kinlock_linux::native::futex;
+use std::collections::VecDeque;
 
 /// The layout that sequences access by the offsets [`GATE`] and [`HEAD`].
 #[repr(C)]
@@ -78,7 +79,7 @@ pub(super) struct Lists<P: Probe> {
 /// The shared list, in cache lines of its own.
 #[repr(align(128))]
 #[derive(Debug)]
-struct Shared(Mutex<Vec<Chain>>);
+struct Shared(Mutex<VecDeque<Chain>>);
 
 /// Nodes linked to each other; the last link is null.
 #[derive(Debug)]
@@ -101,7 +102,7 @@ impl<P: Probe> Lists<P> {
             restartable,
             reach: Reach::new(restartable),
             domain: domain.clone(),
-            shared: Shared(Mutex::new(Vec::new())),
+            shared: Shared(Mutex::new(VecDeque::new())),
             steals: AtomicUsize::new(0),
             probe: core::marker::PhantomData,
         })
@@ -209,7 +210,11 @@ impl<P: Probe> Lists<P> {
                 depth: 1,
             });
         }
-        self.shared.0.lock().push(Chain(node));
+        self.share(Chain(node));
+    }
+
+    fn share(&self, chain: Chain) {
+        with_room(&self.shared.0, |shared| shared.push_back(chain));
     }
 
     /// Moves up to `count` nodes from the calling thread's list to the shared one, as one chain.
@@ -226,7 +231,7 @@ impl<P: Probe> Lists<P> {
             chain = node.as_ptr();
         }
         if let Some(chain) = NonNull::new(chain) {
-            self.shared.0.lock().push(Chain(chain));
+            self.share(Chain(chain));
         }
     }
 
@@ -234,7 +239,7 @@ impl<P: Probe> Lists<P> {
     #[cold]
     #[inline(never)]
     pub(super) fn pop_shared(&self) -> Option<NonNull<Node>> {
-        let chain = self.shared.0.lock().pop()?;
+        let chain = self.shared.0.lock().pop_back()?;
         Some(self.keep_all_but_one(chain))
     }
 
@@ -309,7 +314,7 @@ impl<P: Probe> Lists<P> {
         let others = unsafe { first.as_ref() }.next;
         if let Some(others) = NonNull::new(others) {
             if !self.set_own(others) {
-                self.shared.0.lock().push(Chain(others));
+                self.share(Chain(others));
             }
         }
         first
@@ -383,6 +388,31 @@ impl<P: Probe> Lists<P> {
                 each(this);
             }
         }
+    }
+}
+
+/// Locks a queue that has room for one more, and frees it after `action`. Allocates before it is
+/// locked and returns memory afterwards: an allocator may be what calls, or wait for a thread that
+/// waits for the lock.
+pub(super) fn with_room<T, R>(
+    queue: &Mutex<VecDeque<T>>,
+    action: impl FnOnce(&mut VecDeque<T>) -> R,
+) -> R {
+    let mut room = VecDeque::new();
+    loop {
+        let mut queue = queue.lock();
+        let len = queue.len();
+        if len == queue.capacity() {
+            if room.capacity() <= len {
+                drop(queue);
+                room = VecDeque::with_capacity(2 * len + 4);
+                continue;
+            }
+            room.append(&mut queue);
+            core::mem::swap(&mut *queue, &mut room);
+        }
+        // The lock is released before the old memory is returned, see the order of declaration.
+        return action(&mut queue);
     }
 }
 

@@ -187,11 +187,21 @@ struct Padded<T>(Mutex<Slabs<T>>);
 
 #[derive(Debug)]
 struct Slabs<T> {
-    all: Vec<(NonNull<Place<T>>, usize)>,
+    last: Option<Box<Slab<T>>>,
     /// How many places of the last slab were used.
     used: usize,
     /// How many places all slabs have.
     capacity: usize,
+}
+
+/// The memory of some places (invariant 1 of the pool).
+#[derive(Debug)]
+struct Slab<T> {
+    memory: NonNull<Place<T>>,
+    layout: Layout,
+    len: usize,
+    /// The one that was made before.
+    before: Option<Box<Slab<T>>>,
 }
 
 /// A place: free, or with an object.
@@ -206,28 +216,38 @@ unsafe impl<T: Send, P: Probe> Send for Probed<T, P> {}
 // SAFETY: as above. A shared pool gives no references to objects; their owners do.
 unsafe impl<T: Send, P: Probe> Sync for Probed<T, P> {}
 
-impl<T> Slabs<T> {
-    /// Adds a slab of `len` places. Returns whether there was memory.
-    fn add(&mut self, len: usize) -> bool {
-        let Some(layout) = Self::layout(len) else {
-            return false;
-        };
+impl<T> Slab<T> {
+    /// A slab of `len` places, if there is memory.
+    fn new(len: usize) -> Option<Box<Self>> {
+        let layout = Layout::array::<Place<T>>(len).ok().filter(|_| len > 0)?;
         // SAFETY: the size is not 0, since a place is not smaller than a node.
-        let Some(memory) = NonNull::new(unsafe { alloc(layout) }) else {
-            return false;
-        };
-        self.all.push((memory.cast(), len));
-        (self.used, self.capacity) = (0, self.capacity + len);
-        true
+        let memory = NonNull::new(unsafe { alloc(layout) })?.cast();
+        Some(Box::new(Slab {
+            memory,
+            layout,
+            len,
+            before: None,
+        }))
     }
+}
 
-    fn layout(len: usize) -> Option<Layout> {
-        Layout::array::<Place<T>>(len).ok().filter(|_| len > 0)
+impl<T> Drop for Slab<T> {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout.
+        unsafe { dealloc(self.memory.cast().as_ptr(), self.layout) };
+    }
+}
+
+impl<T> Slabs<T> {
+    fn add(&mut self, mut slab: Box<Slab<T>>) {
+        (self.used, self.capacity) = (0, self.capacity + slab.len);
+        slab.before = self.last.take();
+        self.last = Some(slab);
     }
 
     /// Up to a batch of places that were never used, linked and with depths.
     fn take(&mut self) -> Option<NonNull<Node>> {
-        let &(memory, len) = self.all.last()?;
+        let &Slab { memory, len, .. } = self.last.as_deref()?;
         let (from, to) = (self.used, (self.used + BATCH).min(len));
         self.used = to;
         let mut chain: *mut Node = ptr::null_mut();
@@ -254,15 +274,16 @@ impl<T, P: Probe> Probed<T, P> {
     /// [`BuildError::Memory`].
     pub fn new(domain: &Domain, capacity: usize) -> Result<Self, BuildError> {
         let pool = Self::with_at_most(domain, capacity)?;
-        if capacity > 0 && !pool.slabs().add(capacity) {
-            return Err(BuildError::Memory);
+        if capacity > 0 {
+            let slab = Slab::new(capacity).ok_or(BuildError::Memory)?;
+            pool.slabs().add(slab);
         }
         Ok(pool)
     }
 
     fn with_at_most(domain: &Domain, most: usize) -> Result<Self, BuildError> {
         let slabs = Slabs {
-            all: Vec::new(),
+            last: None,
             used: 0,
             capacity: 0,
         };
@@ -316,15 +337,25 @@ impl<T, P: Probe> Probed<T, P> {
 
     /// A place that was never used. The rest of a batch becomes the calling thread's list.
     fn take_fresh(&self) -> Option<NonNull<Node>> {
-        let mut slabs = self.slabs();
-        let mut chain = slabs.take();
-        if chain.is_none() && slabs.capacity < self.most {
-            let len = slabs.capacity.clamp(SMALLEST, LARGEST);
-            if slabs.add(len) {
-                chain = slabs.take();
+        // Allocated, and freed if another thread has added one, without the lock.
+        let mut slab = None;
+        let chain = loop {
+            let mut slabs = self.slabs();
+            let chain = slabs.take();
+            if chain.is_some() || slabs.capacity >= self.most {
+                break chain;
             }
-        }
-        drop(slabs);
+            if let Some(slab) = slab.take() {
+                slabs.add(slab);
+                continue;
+            }
+            let len = slabs.capacity.clamp(SMALLEST, LARGEST);
+            drop(slabs);
+            slab = Slab::new(len);
+            if slab.is_none() {
+                break None;
+            }
+        };
         // SAFETY: invariant 2: the chain is ours.
         chain.map(|chain| unsafe { self.lists.adopt(chain) })
     }
@@ -358,11 +389,9 @@ impl<T, P: Probe> Drop for Probed<T, P> {
     fn drop(&mut self) {
         // Owners of objects borrow the pool. A leaked object stays undropped.
         self.lists.drain(|_| ());
-        for (memory, len) in self.slabs().all.drain(..) {
-            if let Some(layout) = Slabs::<T>::layout(len) {
-                // SAFETY: allocated with this layout.
-                unsafe { dealloc(memory.cast().as_ptr(), layout) };
-            }
+        let mut last = self.slabs().last.take();
+        while let Some(mut slab) = last {
+            last = slab.before.take();
         }
     }
 }

@@ -22,7 +22,7 @@ use super::area::{self, Area, Reach};
 use super::arena::LINE;
 use super::domain::Domain;
 use super::error::BuildError;
-use super::lists::{CLOSED, OPEN, at};
+use super::lists::{CLOSED, OPEN, at, with_room};
 use super::pool::Full;
 use super::sequence::{self, END, Element, FIRST, GATE, Moved, Slots};
 use crate::defect::{Probe, Sound};
@@ -382,13 +382,14 @@ impl<T, P: Probe> Probed<T, P> {
     }
 
     fn push_shared(&self, value: T) -> Result<(), Full<T>> {
-        let mut queue = self.shared.queue.lock();
-        if queue.len() > self.mask {
-            return Err(Full(value));
-        }
-        queue.push_back(value);
-        self.shared.len.store(queue.len(), Relaxed);
-        Ok(())
+        with_room(&self.shared.queue, |queue| {
+            if queue.len() > self.mask {
+                return Err(Full(value));
+            }
+            queue.push_back(value);
+            self.shared.len.store(queue.len(), Relaxed);
+            Ok(())
+        })
     }
 
     fn pop_shared(&self) -> Option<T> {
@@ -407,57 +408,93 @@ impl<T, P: Probe> Probed<T, P> {
     fn take(&self, most: usize) -> Vec<T> {
         let start = self.domain.momentary_id().map_or(0, |id| id + 1);
         let limit = self.slots.limit;
-        let mut queue = self.shared.queue.lock();
-        let used = (0..limit).map(|step| (start + step) % limit).filter(|&id| {
-            let header = self.header(id);
-            header.first.load(Relaxed) != header.end.load(Relaxed)
-        });
-        let used: Vec<u32> = used.take(most).collect();
+        let used = || {
+            let ids = (0..limit).map(|step| (start + step) % limit);
+            ids.filter(|&id| self.len_of(id) > 0).take(most)
+        };
+        let mut ids = Vec::with_capacity(limit as usize);
         let mut taken = Vec::new();
-        if self.restartable {
-            self.take_restartable(&used, &queue, &mut taken);
-        } else {
-            for id in used {
-                at(&self.header(id).gate, || self.empty(id, &mut taken));
+        let mut more = used().map(|id| self.len_of(id)).sum();
+        // Memory is allocated without the lock and with open gates: an allocator may be what calls,
+        // or wait for a thread that pushes. So an ID whose values do not fit comes in a next round.
+        loop {
+            taken.reserve(more + self.shared.len.load(Relaxed));
+            let mut queue = self.shared.queue.lock();
+            ids.extend(used());
+            more = if self.restartable {
+                self.take_restartable(&ids, &queue, &mut taken)
+            } else {
+                let empty = |&id: &u32| {
+                    let left = at(&self.header(id).gate, || self.empty(id, &mut taken));
+                    left.unwrap_or(0)
+                };
+                ids.iter().map(empty).sum()
+            };
+            if more == 0 && (most > 1 || taken.is_empty()) {
+                if queue.len() <= taken.capacity() - taken.len() {
+                    taken.extend(queue.drain(..));
+                    self.shared.len.store(0, Relaxed);
+                } else {
+                    more = queue.len();
+                }
             }
+            drop(queue);
+            if more == 0 {
+                return taken;
+            }
+            ids.clear();
         }
-        if most > 1 || taken.is_empty() {
-            taken.extend(queue.drain(..));
-            self.shared.len.store(0, Relaxed);
-        }
-        taken
     }
 
-    /// As `take`, of these IDs. The mutex is held, so this is the only thief.
-    fn take_restartable(&self, ids: &[u32], _alone: &MutexGuard<'_, VecDeque<T>>, to: &mut Vec<T>) {
+    /// As `take`, of these IDs. The mutex is held, so this is the only thief. Returns how many
+    /// values more there should be room for.
+    fn take_restartable(
+        &self,
+        ids: &[u32],
+        _alone: &MutexGuard<'_, VecDeque<T>>,
+        to: &mut Vec<T>,
+    ) -> usize {
         if ids.is_empty() {
-            return;
+            return 0;
         }
+        let mut more = 0;
         let gates = || ids.iter().map(|&id| &self.header(id).gate);
         gates().for_each(|gate| gate.store(CLOSED, Relaxed));
         // A full barrier for all threads. Sequences that start later see the gates closed;
         // sequences under way start again, and see it.
         if futex::restart_sequences() {
-            ids.iter().for_each(|&id| self.empty(id, to));
+            more = ids.iter().map(|&id| self.empty(id, to)).sum();
         }
         // Pairs with the acquiring load of the gate in each sequence.
         gates().for_each(|gate| gate.store(OPEN, Release));
+        more
     }
 
-    /// Moves all values of an ID. The caller has access to its slot (invariant 3).
-    fn empty(&self, id: u32, to: &mut Vec<T>) {
+    /// How many values an ID has. Never more than there is room for, even if a broken sequence has
+    /// counted wrong.
+    fn len_of(&self, id: u32) -> usize {
         let header = self.header(id);
         let (first, end) = (header.first.load(Relaxed), header.end.load(Relaxed));
-        // Never more than there is room for, even if a broken sequence has counted wrong.
-        let count = end.wrapping_sub(first).min(self.mask as u64 + 1);
-        to.reserve(count as usize);
-        for number in first..first + count {
+        end.wrapping_sub(first).min(self.mask as u64 + 1) as usize
+    }
+
+    /// Moves all values of an ID, if there is room. If not, it returns how many may be there when
+    /// they are asked for again. The caller has access to its slot (invariant 3).
+    fn empty(&self, id: u32, to: &mut Vec<T>) -> usize {
+        let header = self.header(id);
+        let (first, end) = (header.first.load(Relaxed), header.end.load(Relaxed));
+        let count = self.len_of(id);
+        if count > to.capacity() - to.len() {
+            return (2 * count).min(self.mask + 1);
+        }
+        for number in first..first + count as u64 {
             // SAFETY: invariant 2, and access by invariant 3. It leaves the ring below.
             to.push(unsafe { self.place(id, number).as_ref().0.assume_init_read() });
         }
         if count > 0 {
             header.first.store(end, Relaxed);
         }
+        0
     }
 
     #[inline]
@@ -483,6 +520,7 @@ impl<T, P: Probe> Drop for Probed<T, P> {
         let mut values = Vec::new();
         for id in 0..self.slots.limit {
             let end = self.header(id).end.load(Acquire);
+            values.reserve(self.len_of(id));
             self.empty(id, &mut values);
             // SAFETY: invariant 1: zeros, or what a sequence has written.
             let half_written = || unsafe {

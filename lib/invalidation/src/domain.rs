@@ -3,9 +3,10 @@
 use super::backend::{Backend, Unsupported};
 use super::error::{BeginError, NeverIssued, WaitError};
 use super::inner::{Inner, coarse_now, each};
+use super::registry::{self, Known};
 use super::section::Section;
 use super::tag::Tag;
-use super::{fork, registry, thread};
+use super::{fork, thread};
 use core::fmt;
 use kinlock_core::platform::NEVER;
 use kinlock_linux::native::deadline;
@@ -28,9 +29,15 @@ use std::time::Duration;
 /// ```
 #[derive(Debug)]
 pub struct Domain {
-    inner: Arc<Inner>,
+    inner: Arc<Known>,
     /// The copy of this library that has made it: threads have places in one copy only.
     copy: usize,
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        registry::forget(&self.inner);
+    }
 }
 
 impl Default for Domain {
@@ -61,9 +68,9 @@ impl Domain {
 
     /// A domain in which this generation and all older ones have passed.
     pub(super) fn from(backend: Backend, generation: u64) -> Result<Self, Unsupported> {
-        let inner = Arc::new(Inner::new(backend, generation)?);
+        let inner = Inner::new(backend, generation)?;
         fork::prepare();
-        registry::add(Arc::downgrade(&inner));
+        let inner = Known::new(inner);
         let copy = thread::copy();
         Ok(Domain { inner, copy })
     }
@@ -112,7 +119,7 @@ impl Domain {
     #[inline]
     pub fn passed(&self, tag: &Tag) -> bool {
         let generation = tag.generation();
-        each!(&*self.inner, domain => domain.passed(generation))
+        each!(&**self.inner, domain => domain.passed(generation))
     }
 
     /// Waits until `tag` has [passed](Self::passed). Sections that begin meanwhile do not prolong
@@ -175,7 +182,7 @@ impl Domain {
             return Err(WaitError::InsideSection);
         }
         let generation = tag.generation();
-        if each!(&*self.inner, domain => domain.passed(generation)) {
+        if each!(&**self.inner, domain => domain.passed(generation)) {
             Ok(())
         } else {
             self.wait_slow(generation, until)
@@ -185,10 +192,10 @@ impl Domain {
     #[cold]
     #[inline(never)]
     fn wait_slow(&self, generation: u64, until: u64) -> Result<(), WaitError> {
-        if each!(&*self.inner, domain => domain.is_foreign(generation)) {
+        if each!(&**self.inner, domain => domain.is_foreign(generation)) {
             return Err(WaitError::ForeignTag);
         }
-        if each!(&*self.inner, domain => domain.wait(generation, until)) {
+        if each!(&**self.inner, domain => domain.wait(generation, until)) {
             Ok(())
         } else {
             Err(WaitError::TimedOut)
@@ -216,7 +223,7 @@ impl Domain {
     /// # Ok::<(), NeverIssued>(())
     /// ```
     pub fn tag_of(&self, generation: u64) -> Result<Tag, NeverIssued> {
-        if generation <= each!(&*self.inner, domain => domain.newest()) {
+        if generation <= each!(&**self.inner, domain => domain.newest()) {
             Ok(Tag::at(generation))
         } else {
             Err(NeverIssued(generation))
@@ -229,7 +236,7 @@ impl Domain {
     /// removed without a section, or to be kept and checked later. O(1) with the
     /// backends `locked` and `slots`, O(open sections) with `packed` and `wide`.
     pub fn snapshot(&self) -> Tag {
-        Tag::at(each!(&*self.inner, domain => domain.newest()))
+        Tag::at(each!(&**self.inner, domain => domain.newest()))
     }
 
     /// Waits until all sections that are open now have ended: [`wait`](Self::wait) for a
@@ -255,7 +262,7 @@ impl Domain {
     /// assert_eq!(domain.stats().longest_queue, 1);
     /// ```
     pub fn stats(&self) -> Stats {
-        let tally = each!(&*self.inner, domain => domain.tally());
+        let tally = each!(&**self.inner, domain => domain.tally());
         Stats {
             backend: self.backend(),
             begin_restarts: tally.begin_restarts,

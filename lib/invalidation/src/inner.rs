@@ -1,8 +1,4 @@
 //! A domain whatever its backend.
-//!
-//! # Invariants
-//!
-//! 1. The C library writes the time of a clock that exists; the coarse monotonic clock always does.
 
 use super::backend::{Backend, Unsupported};
 use super::places::Places;
@@ -115,7 +111,7 @@ impl Inner {
     }
 
     pub(super) fn begun_in(&self, place: u16) -> u64 {
-        let open = self.sections().into_iter().find(|open| open.place == place);
+        let open = each!(self, domain => domain.sections().find(|open| open.place == place));
         open.map_or(0, |open| open.generation)
     }
 
@@ -134,13 +130,7 @@ impl Inner {
 pub(super) fn coarse_now() -> u64 {
     #[cfg(not(miri))]
     {
-        let mut t = core::mem::MaybeUninit::<libc::timespec>::uninit();
-        // SAFETY: invariant 1: `t` is written.
-        let t = unsafe {
-            libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, t.as_mut_ptr());
-            t.assume_init()
-        };
-        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+        kinlock_linux::native::coarse_now()
     }
     #[cfg(miri)]
     Native::now()

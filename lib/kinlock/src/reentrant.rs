@@ -18,7 +18,9 @@
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
-//! 1. Two threads that run at the same time have different identities.
+//! 1. Two threads that run at the same time have different identities. So have a thread that has
+//!    ended, or that a child of fork lacks, and one that starts later: what the former has locked
+//!    stays locked.
 
 use crate::RawMutex;
 use core::num::NonZeroUsize;

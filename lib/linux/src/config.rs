@@ -10,6 +10,7 @@
 //! | more time to hold | `KINLOCK_SLICE_EXTENSION=on\|off` | [`set_slice_extension`] | `off` |
 //! | kind of domain | `KINLOCK_DOMAIN=auto\|node\|llc\|socket` | [`set_domain_kind`] | `auto` |
 //! | pretend these CPUs are domains | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
+//! | system calls of locks | `KINLOCK_SYSTEM_CALLS=all\|futex` | | `all` |
 //! | say on standard error what was decided | `KINLOCK_VERBOSE=0\|1` | | `0` |
 //! | programs print [statistics](show_stats) at their end | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
 //!

@@ -8,15 +8,14 @@
 //!
 //! 1. `environ` is null or an array of zero-terminated strings that ends with a null pointer. No
 //!    other thread changes it while the constructor of this library runs.
-//! 2. `SNAPSHOT` is written by the thread that has put the number of its process into `STATE`, and
-//!    read by threads that have seen `COPIED`. In the child of a fork at that moment this thread
-//!    does not exist, and another one may put its own process there.
+//! 2. `SNAPSHOT` is written by the thread that has put `COPYING` into `STATE`, and read by threads
+//!    that have seen `COPIED`. In the child of a fork at that moment this thread does not exist.
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use core::str::FromStr;
-use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
 use crate::sys::{KeepErrno, Text, write_stderr};
 use kinlock_core::tuning::ParseError;
@@ -34,10 +33,11 @@ pub(crate) enum Variable {
     Topology,
     Verbose,
     ShowStats,
+    SystemCalls,
 }
 
 impl Variable {
-    const NAMES: [&str; 10] = [
+    const NAMES: [&str; 11] = [
         "KINLOCK_NUMA",
         "KINLOCK_SCAN",
         "KINLOCK_LOCAL_LIMIT",
@@ -48,6 +48,7 @@ impl Variable {
         "KINLOCK_TOPOLOGY",
         "KINLOCK_VERBOSE",
         "KINLOCK_SHOW_STATS",
+        "KINLOCK_SYSTEM_CALLS",
     ];
 
     const fn name(self) -> &'static str {
@@ -76,10 +77,11 @@ static SNAPSHOT: Shared = Shared(UnsafeCell::new(Snapshot {
     places: [None; Variable::NAMES.len()],
 }));
 
-/// One of these two, or the number of the process in which a thread copies.
 static STATE: AtomicU32 = AtomicU32::new(UNTOUCHED);
 const UNTOUCHED: u32 = 0;
-const COPIED: u32 = u32::MAX;
+/// A thread copies.
+const COPYING: u32 = 1;
+const COPIED: u32 = 2;
 
 unsafe extern "C" {
     static environ: *const *const c_char;
@@ -87,15 +89,8 @@ unsafe extern "C" {
 
 /// Copies the variables, unless that has been done. Call it before the program has threads.
 pub(crate) fn take_snapshot() {
-    if STATE.load(Ordering::Relaxed) == COPIED {
-        return;
-    }
-    let process = std::process::id();
-    let claim = |state| (state != COPIED && state != process).then_some(process);
-    if STATE
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim)
-        .is_err()
-    {
+    let claimed = STATE.compare_exchange(UNTOUCHED, COPYING, Ordering::Relaxed, Ordering::Relaxed);
+    if claimed.is_err() {
         return;
     }
     // SAFETY: invariant 2.
@@ -114,6 +109,12 @@ pub(crate) fn take_snapshot() {
     }
     // Release: pairs with the acquire in `value_of`.
     STATE.store(COPIED, Ordering::Release);
+}
+
+/// In the child of a fork: the thread that was copying does not exist here.
+pub(crate) fn reset_in_child() {
+    let copying = (COPYING, UNTOUCHED);
+    let _ = STATE.compare_exchange(copying.0, copying.1, Ordering::Relaxed, Ordering::Relaxed);
 }
 
 impl Snapshot {
@@ -164,6 +165,32 @@ pub(crate) fn read_on_off(variable: Variable) -> Option<bool> {
         b"off" => Ok(false),
         _ => Err(ParseError::new("on or off")),
     })
+}
+
+/// Whether locks make no system call but `futex`.
+#[inline]
+pub(crate) fn futex_alone() -> bool {
+    static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
+    const UNKNOWN: u8 = 2;
+
+    #[cold]
+    fn ask() -> bool {
+        let asked = read(Variable::SystemCalls, |text| match text {
+            b"all" => Ok(false),
+            b"futex" => Ok(true),
+            _ => Err(ParseError::new("all or futex")),
+        });
+        let alone = asked.unwrap_or(false);
+        if STATE.load(Ordering::Relaxed) == COPIED {
+            ANSWER.store(alone.into(), Ordering::Relaxed);
+        }
+        alone
+    }
+
+    match ANSWER.load(Ordering::Relaxed) {
+        UNKNOWN => ask(),
+        answer => answer != 0,
+    }
 }
 
 /// Whether `variable` is `1`; `0` and unset mean no.

@@ -12,7 +12,9 @@ mod thread;
 #[doc(hidden)]
 pub use copies::{are_serials_shared, next_serial, pretend_other_version};
 pub use slice::{NoExtension, slice_extensions};
-pub use thread::{keep_no_slot, keeps_slots, register_for_fork, set_priority, thread_identity};
+pub use thread::{
+    coarse_now, keep_no_slot, keeps_slots, register_for_fork, set_priority, thread_identity,
+};
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use kinlock_core::events::{self, Event};
@@ -57,7 +59,11 @@ pub fn deadline(timeout: std::time::Duration) -> u64 {
 ///
 /// Asks the kernel each time: O(threads of the process) system calls, and a file per control group.
 pub fn usable_cpus() -> u32 {
-    cpus::allowed(0).count.min(cpus::quota()).max(1)
+    let allowed = match cpus::allowed(0).count {
+        cpus::UNKNOWN => std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32),
+        some => some,
+    };
+    allowed.min(cpus::quota().unwrap_or(u32::MAX))
 }
 
 /// As [`Platform::park_in`], with an absolute `CLOCK_REALTIME` deadline: until the time of day is

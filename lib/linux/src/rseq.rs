@@ -26,6 +26,8 @@
 //! 6. `tpidr_el0` is the thread pointer. On x86-64 the word that `fs` points at holds its own
 //!    address (the System V ABI's TLS, variant II).
 
+use crate::environment::futex_alone;
+
 /// The CPU on which the calling thread ran a moment ago; `None` if it is unknown.
 ///
 /// Costs two loads where there is a registered area, and a call without a system call elsewhere.
@@ -90,6 +92,9 @@ pub fn feature_size() -> usize {
 fn ask_kernel() -> Option<u32> {
     if cfg!(miri) {
         return Some(0);
+    }
+    if futex_alone() {
+        return None;
     }
     // SAFETY: invariant 4.
     let cpu = unsafe { libc::sched_getcpu() };

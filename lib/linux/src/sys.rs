@@ -125,13 +125,16 @@ pub(crate) struct RawFile {
 impl RawFile {
     /// Opens the file at `path`; `None` if that fails or the path has 512 bytes or more.
     pub(crate) fn open(path: fmt::Arguments<'_>) -> Option<Self> {
-        let descriptor = open(path, libc::O_RDONLY)?;
-        Some(RawFile {
+        open(path, libc::O_RDONLY).map(RawFile::new)
+    }
+
+    fn new(descriptor: libc::c_int) -> Self {
+        RawFile {
             descriptor,
             buffer: [0; 256],
             at: 0,
             filled: 0,
-        })
+        }
     }
 }
 
@@ -152,6 +155,39 @@ impl Iterator for RawFile {
 impl Drop for RawFile {
     fn drop(&mut self) {
         close(self.descriptor);
+    }
+}
+
+/// A folder, by which its files and folders are opened: a path may be too long for a buffer.
+pub(crate) struct Folder(libc::c_int);
+
+impl Folder {
+    /// Opens the folder at `path`; `None` if that fails or the path has 512 bytes or more.
+    pub(crate) fn open(path: fmt::Arguments<'_>) -> Option<Self> {
+        open(path, libc::O_PATH | libc::O_DIRECTORY).map(Folder)
+    }
+
+    /// Opens a folder in this one; `None` if that fails or the name has 512 bytes or more.
+    pub(crate) fn folder(&self, name: &[u8]) -> Option<Self> {
+        self.open_in(name, libc::O_PATH | libc::O_DIRECTORY)
+            .map(Folder)
+    }
+
+    /// Opens a file in this folder; `None` if that fails or the name has 512 bytes or more.
+    pub(crate) fn file(&self, name: &[u8]) -> Option<RawFile> {
+        self.open_in(name, libc::O_RDONLY).map(RawFile::new)
+    }
+
+    fn open_in(&self, name: &[u8], flags: libc::c_int) -> Option<libc::c_int> {
+        let mut path = Text::empty();
+        name.iter().for_each(|&byte| path.push(byte));
+        open_at(self.0, path, flags)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        close(self.0);
     }
 }
 
@@ -188,18 +224,23 @@ fn split_entry(entries: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn open(path: fmt::Arguments<'_>, flags: libc::c_int) -> Option<libc::c_int> {
-    let mut text = Text::<512>::empty();
+    let mut text = Text::empty();
     fmt::write(&mut text, path).ok()?;
-    text.push(0);
-    if text.is_cut() {
+    open_at(libc::AT_FDCWD, text, flags)
+}
+
+/// Opens what is at `path`, from the folder `at`.
+fn open_at(at: libc::c_int, mut path: Text<512>, flags: libc::c_int) -> Option<libc::c_int> {
+    path.push(0);
+    if path.is_cut() {
         return None;
     }
     // SAFETY: invariant 1; the path ends with a zero byte.
     let descriptor = unsafe {
         libc::syscall(
             libc::SYS_openat,
-            libc::AT_FDCWD,
-            text.as_bytes().as_ptr(),
+            at,
+            path.as_bytes().as_ptr(),
             flags | libc::O_CLOEXEC,
             0,
         )
@@ -280,6 +321,16 @@ mod tests {
         assert!(found.remove(".") && found.remove(".."));
         assert_eq!(found, expected);
 
+        let above = Folder::open(format_args!("{}", std::env::temp_dir().display())).unwrap();
+        let name = folder.file_name().unwrap().as_encoded_bytes();
+        let opened = above.folder(name).unwrap();
+        for name in &expected {
+            let contents = std::fs::read(folder.join(name)).unwrap();
+            assert!(opened.file(name.as_bytes()).unwrap().eq(contents));
+            assert!(opened.folder(name.as_bytes()).is_none());
+        }
+        assert!(above.folder(b"gone").is_none() && opened.file(&[b'x'; 600]).is_none());
+
         let mut calls = 0;
         for_each_name(format_args!("{}", folder.display()), |_| {
             calls += 1;
@@ -288,6 +339,7 @@ mod tests {
         assert_eq!(calls, 5);
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(RawFile::open(format_args!("{}/gone", folder.display())).is_none());
+        assert!(Folder::open(format_args!("{}", folder.display())).is_none());
         assert!(RawFile::open(format_args!("{:600}", "too long")).is_none());
     }
 

@@ -76,6 +76,86 @@ fn threads_that_waited_once_do_not_count() {
     });
 }
 
+/// Set in a process whose control group can be changed.
+const QUOTA: &str = "KINLOCK_TEST_QUOTA";
+
+/// Two threads want one lock: a crowd while there is a quota of one CPU, and none afterwards.
+#[test]
+fn a_quota_that_changes_is_seen() {
+    let name = "a_quota_that_changes_is_seen";
+    if let Some(file) = std::env::var_os(QUOTA) {
+        let spinlock = QueuedSpinLock::<Native, AsConfigured>::new();
+        let done = AtomicBool::new(false);
+        let contend = || {
+            while !done.load(Relaxed) {
+                spinlock.lock();
+                // SAFETY: this thread has just taken it.
+                unsafe { spinlock.unlock() };
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(contend);
+            scope.spawn(contend);
+            // This thread counts as a third one now and then, whatever the quota.
+            let long = || {
+                (0..200).all(|_| {
+                    thread::sleep(Duration::from_millis(1));
+                    Native::oversubscribed()
+                })
+            };
+            let crowd = soon(long);
+            std::fs::write(file, "max 100000").unwrap();
+            let none = soon(|| !Native::oversubscribed());
+            done.store(true, Relaxed);
+            assert!(crowd, "the quota is not seen");
+            assert!(none, "the quota that has changed is not seen");
+        });
+        return;
+    }
+    if thread::available_parallelism().unwrap().get() < 2 {
+        return eprintln!("not tested: there is one CPU, on which two threads are a crowd");
+    }
+    // In a namespace of mounts the process is in a group that the test makes.
+    let script = "mount -t tmpfs none /sys/fs/cgroup && mkdir -p /sys/fs/cgroup/a/b &&
+        echo 100000 100000 > /sys/fs/cgroup/a/cpu.max && echo 0::/a/b > /sys/fs/cgroup/own &&
+        mount --bind /sys/fs/cgroup/own /proc/$$/cgroup || exit 77
+        exec \"$@\"";
+    let this = std::env::current_exe().unwrap();
+    let mut command = std::process::Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(this);
+    command.args(["--exact", name, "--nocapture"]);
+    let output = command.env(QUOTA, "/sys/fs/cgroup/a/cpu.max").output();
+    match output {
+        Ok(output) if matches!(output.status.code(), Some(1 | 77)) && output.stdout.is_empty() => {
+            eprintln!("not tested: a group needs root");
+        }
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+        Err(error) => eprintln!("not tested: {error}"),
+    }
+}
+
+#[test]
+fn a_real_time_thread_is_a_priority_waiter() {
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: zero is a valid parameter; the kernel reads it. musl has no function for it.
+            let refused = unsafe {
+                let mut least: libc::sched_param = std::mem::zeroed();
+                least.sched_priority = 1;
+                let policy = libc::SCHED_RR;
+                libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const least) != 0
+            };
+            if refused {
+                return eprintln!("not tested: {}", std::io::Error::last_os_error());
+            }
+            assert!(Native::is_priority());
+        });
+        scope.spawn(|| assert!(!Native::is_priority()));
+    });
+}
+
 // ---- errno ------------------------------------------------------------------------------------
 
 fn set_errno(value: i32) {

@@ -150,18 +150,12 @@ pub(super) fn join(leased: &Leased) -> Option<u32> {
 
 /// Frees the entries of dropped domains. Returns whether there were any.
 fn forget_gone(joined: &Table) -> bool {
-    // A signal handler may have interrupted the holder of the list's lock.
-    let Some(list) = LIST.try_lock() else {
-        return false;
-    };
     let mut any = false;
     for place in joined.places() {
         let seen = place.load(Relaxed);
-        // SAFETY: invariant 2 of the parent module.
-        let alive = list
-            .iter()
-            .any(|listed| unsafe { &*listed.0 }.serial == (seen >> 32) as u32);
-        if !alive {
+        // A signal handler may have interrupted the holder of the list's lock.
+        let alive = LIST.try_any(|leased| leased.serial == (seen >> 32) as u32);
+        if alive == Some(false) {
             any |= place.compare_exchange(seen, 0, Relaxed, Relaxed).is_ok();
         }
     }

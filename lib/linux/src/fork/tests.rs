@@ -4,11 +4,11 @@
 //!
 //! 1. The child of a fork ends by `_exit`. Until it has been waited for, its number names no other
 //!    process. Out-pointers refer to live locals.
-//! 2. The argument is a local of the thread that joins this one.
 
 use super::*;
 use core::cell::Cell;
-use core::ffi::c_void;
+use core::ffi::c_int;
+use core::mem::MaybeUninit;
 
 /// Runs `body` in a child, for at most five minutes. Returns whether `body` returned `true`.
 fn in_a_child(body: impl FnOnce() -> bool) -> bool {
@@ -58,93 +58,37 @@ fn no_handler_runs_while_signals_are_blocked() {
     });
 }
 
-#[test]
-fn an_attempt_is_repeated_until_it_succeeds() {
-    let (state, tried) = (AtomicU32::new(0), Cell::new(0));
-    let attempt = |answer| {
-        once(&state, || {
-            tried.set(tried.get() + 1);
-            answer
-        });
-        tried.get()
-    };
-    assert_eq!(attempt(libc::ENOMEM), 1);
-    assert_eq!(attempt(libc::ENOMEM), 2);
-    assert_eq!(attempt(0), 3);
-    assert_eq!(attempt(0), 3);
-    // Another thread is at it, in this process or in the parent.
-    state.store(std::process::id(), Relaxed);
-    assert_eq!(attempt(0), 3);
-    state.store(OTHER_PROCESS, Relaxed);
-    assert_eq!(attempt(0), 4);
-    assert_eq!(attempt(0), 4);
+thread_local! {
+    static RESETS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// No process has this number.
-const OTHER_PROCESS: u32 = i32::MAX as u32;
-
-#[test]
-fn a_gate_that_a_thread_of_the_parent_has_shut_is_open() {
-    let opened = in_a_child(|| {
-        GATE.store(OTHER_PROCESS, Relaxed);
-        shut_gate();
-        open_gate();
-        GATE.load(Relaxed) == 0
-    });
-    assert!(opened);
-}
-
-/// In a child, since all tests of the process share the gate. The thread is no `std::thread`: when
-/// the process forked, another test may have held a lock that starting a thread of std takes.
-#[test]
-fn a_thread_at_the_shut_gate_sleeps() {
-    extern "C" fn at_the_gate(number: *mut c_void) -> *mut c_void {
-        // SAFETY: invariant 2.
-        let number = unsafe { &*number.cast::<AtomicU32>() };
-        // SAFETY: it takes nothing and returns a number.
-        number.store(unsafe { libc::gettid() } as u32, Relaxed);
-        shut_gate();
-        open_gate();
-        ptr::null_mut()
-    }
-    let slept = in_a_child(|| {
-        shut_gate();
-        let waiter = AtomicU32::new(0);
-        let argument = (&raw const waiter).cast_mut().cast();
-        let mut thread = MaybeUninit::uninit();
-        // SAFETY: invariants 1 and 2.
-        let started = unsafe {
-            libc::pthread_create(thread.as_mut_ptr(), ptr::null(), at_the_gate, argument)
-        };
-        if started != 0 {
-            return false;
-        }
-        let asleep = || {
-            let path = format!("/proc/self/task/{}/stat", waiter.load(Relaxed));
-            let stat = std::fs::read_to_string(path).unwrap_or_default();
-            stat.rsplit(") ")
-                .next()
-                .is_some_and(|rest| rest.starts_with('S'))
-        };
-        // A child that hangs is ended.
-        while !asleep() {
-            std::thread::yield_now();
-        }
-        open_gate();
-        // SAFETY: it was started above, and is joined once.
-        unsafe { libc::pthread_join(thread.assume_init(), ptr::null_mut()) == 0 }
-    });
-    assert!(slept);
-}
-
+/// Registers the handlers once more, and two parts of the program's around them.
 #[test]
 fn handlers_that_are_registered_twice_do_as_one() {
     let forked = in_a_child(|| {
         // SAFETY: invariant 1 of the module.
-        let again = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
-        again == 0 && in_a_child(|| GATE.load(Relaxed) == 0) && GATE.load(Relaxed) == 0
+        let again = unsafe { libc::pthread_atfork(Some(before), None, Some(in_child)) };
+        RESETS.set(0);
+        let parts = parts().count() as u32;
+        again == 0 && in_a_child(|| RESETS.get() == parts)
     });
     assert!(forked);
+}
+
+/// An older handler of the program starts a program, or a library forks under the program's feet.
+#[test]
+fn a_fork_within_the_handlers_of_a_fork_resets_both_children() {
+    let right = in_a_child(|| {
+        register(3, &THIRD);
+        RESETS.set(0);
+        let parts = parts().count() as u32;
+        before();
+        let inner = in_a_child(|| RESETS.get() == parts);
+        // As in the child of the outer fork.
+        in_child();
+        inner && RESETS.get() == parts
+    });
+    assert!(right);
 }
 
 /// A thread of the parent was reading the topology. Locks of the child would do without queues for
@@ -174,6 +118,7 @@ thread_local! {
 
 /// Called after each part that the child resets.
 pub(super) fn between_two_parts() {
+    RESETS.set(RESETS.get() + 1);
     if RAISES.get() {
         RESETTING.set(true);
         // SAFETY: `on_signal` has been called.
@@ -198,25 +143,14 @@ fn a_signal_between_two_parts_is_handled_after_the_reset() {
 }
 
 const IDLE: Part = Part {
-    lock: || {},
-    unlock: || {},
     reset_in_child: || {},
 };
 static THIRD: Part = IDLE;
 static INTRUDER: Part = IDLE;
 
 #[test]
-fn no_part_registers_during_a_fork_and_no_two_with_one_rank() {
-    let registered = || parts().any(|(rank, _)| rank == 3);
-    shut_gate();
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| register(3, &THIRD));
-        std::thread::sleep(core::time::Duration::from_millis(20));
-        let early = registered();
-        open_gate();
-        other.join().unwrap();
-        assert!(!early && registered());
-    });
+fn no_two_parts_have_one_rank() {
+    register(3, &THIRD);
     // The same part again is no error; another one is.
     register(3, &THIRD);
     assert!(std::panic::catch_unwind(|| register(3, &INTRUDER)).is_err());

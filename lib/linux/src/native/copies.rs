@@ -47,9 +47,9 @@
 //!
 //! # Fork
 //!
-//! Each copy has fork handlers of its own. In the child, the first handler that runs counts the
-//! fork. Of the copies that share tables, the first whose handler runs resets them. It asks each of
-//! these copies which slot and row the forking thread has there.
+//! Each copy has fork handlers of its own. In the child, the first handler of a copy that knows the
+//! page counts the fork. Of the copies that share tables, the first whose handler runs resets them.
+//! It asks each of these copies which slot and row the forking thread has there.
 //!
 //! A plain `clone` and `_Fork` run no handlers. There, the first thread that uses the tables in the
 //! child resets them, as far as it can. It is told by a page that the kernel clears in children
@@ -75,6 +75,7 @@
 //!    object is never unloaded.
 //! 6. `fork` calls a part's `reset_in_child` in the child of a fork, on its only thread. Where no
 //!    handler runs, one thread of the child does the same before any uses the tables.
+//! 7. The key was created and is never deleted. Its values are numbers.
 
 use super::thread;
 use super::{ROWS, TABLE};
@@ -154,6 +155,10 @@ struct Meeting {
     forks: AtomicU8,
     /// How many serials have been given out. See [`next_serial`].
     serials: AtomicU32,
+    /// The key under which a thread has its number, plus 1; 0: none yet; [`NO_KEY`]: none.
+    key: AtomicU32,
+    /// How many threads have got a number.
+    threads: AtomicUsize,
 }
 
 /// "kinlock" and the version of the meaning of lock words.
@@ -195,6 +200,8 @@ static ALONE: Meeting = Meeting {
     first: AtomicPtr::new(ptr::null_mut()),
     forks: AtomicU8::new(0),
     serials: AtomicU32::new(0),
+    key: AtomicU32::new(0),
+    threads: AtomicUsize::new(0),
 };
 
 /// Whether this copy may be unloaded, so that no other copy must depend on it.
@@ -277,6 +284,17 @@ pub fn are_serials_shared() -> bool {
     !ptr::eq(meeting(), &ALONE)
 }
 
+/// A number for the calling thread, the same for all copies, which no other thread of this process
+/// has ever had, nor one of a process from which this one was forked. It is odd. `None` if this
+/// copy has no meeting page.
+pub(super) fn number_of_thread() -> Option<usize> {
+    are_serials_shared().then(|| meeting().number_of_thread())
+}
+
+/// No key could be made, or none of those whose values are stored without allocation. Copies then
+/// have different numbers for a thread.
+const NO_KEY: u32 = u32::MAX;
+
 /// The last serial that is given out from the page. Copies without a page give out higher ones.
 const LAST_SHARED: u32 = u32::MAX >> 1;
 
@@ -334,7 +352,9 @@ fn choose() -> &'static Tables {
         };
     }
     // SAFETY: invariant 2.
-    let offered = unsafe { &*meeting }.first_card();
+    let found = unsafe { &*meeting };
+    KNOWN_FORKS.store(found.forks.load(Relaxed), Relaxed);
+    let offered = found.first_card();
     let same = |card: &&Card| card.kind.load(Relaxed) == CARD.kind.load(Relaxed);
     let offered = offered.filter(same).map(|card| card.tables);
     offered
@@ -351,6 +371,38 @@ impl Meeting {
             })
             .ok()?;
         Some(given + 1 + if shared { 0 } else { LAST_SHARED })
+    }
+
+    fn number_of_thread(&self) -> usize {
+        let key = self.key();
+        // SAFETY: invariant 7.
+        let known = key.map_or(0, |key| unsafe { libc::pthread_getspecific(key) }.addr());
+        if known != 0 {
+            return known;
+        }
+        let number = self.threads.fetch_add(1, Relaxed) << 1 | 1;
+        if let Some(key) = key {
+            // SAFETY: invariant 7.
+            unsafe { libc::pthread_setspecific(key, ptr::without_provenance(number)) };
+        }
+        number
+    }
+
+    fn key(&self) -> Option<libc::pthread_key_t> {
+        let mut key = self.key.load(Relaxed);
+        if key == 0 {
+            let mine = thread::key_without_allocation(None);
+            let made = mine.map_or(NO_KEY, |mine| mine + 1);
+            match self.key.compare_exchange(0, made, Relaxed, Relaxed) {
+                Ok(_) => key = made,
+                Err(other) => {
+                    key = other;
+                    // SAFETY: it was just made, and no thread has a value for it.
+                    mine.map(|mine| unsafe { libc::pthread_key_delete(mine) });
+                }
+            }
+        }
+        (key != NO_KEY).then(|| key - 1)
     }
 
     /// The card of the first copy, which may be this one. `None` without a page.
@@ -571,6 +623,7 @@ fn reset_unannounced(tables: &'static Tables) {
     let meeting = unsafe { &*MEETING.load(Acquire) };
     let forks = next_generation(meeting.forks.load(Relaxed));
     meeting.forks.store(forks, Relaxed);
+    KNOWN_FORKS.store(forks, Relaxed);
     tables.reset.store(forks, Relaxed);
     // SAFETY: invariant 6: the others do not use the tables yet. No slot is freed.
     unsafe { tables.waiters.reset_in_child_but(|_| true) };
@@ -583,25 +636,24 @@ fn next_generation(forks: u8) -> u8 {
     forks.checked_add(1).unwrap_or(252)
 }
 
-/// The number of forks before the one under way. The thread that forks writes and reads it, while
-/// it keeps the gate of [`fork`](crate::fork) shut.
-static FORKS_BEFORE: AtomicU8 = AtomicU8::new(0);
+/// The number of forks that this copy knows of. It differs from that on the meeting page only in
+/// the child of a fork, from when the first copy has counted the fork until this one is reset.
+static KNOWN_FORKS: AtomicU8 = AtomicU8::new(0);
 
-/// Called before a fork. It looks for the meeting page if this copy has not done so yet, so that
-/// the parent and the child use the same one.
-pub(super) fn before_fork() {
-    FORKS_BEFORE.store(forks(), Relaxed);
-}
-
-/// Frees the slots and the announced readers of threads that do not exist in the child, unless
-/// another copy has already done so. Signals are blocked during this: a handler could otherwise
-/// claim a slot that is then declared free.
+/// Counts the fork, and frees the slots and the announced readers of threads that do not exist in
+/// the child, unless another copy has already done so. Signals are blocked during this: a handler
+/// could otherwise claim a slot that is then declared free.
 pub(super) fn reset_in_child() {
-    let (meeting, tables) = (meeting(), tables());
-    let before = FORKS_BEFORE.load(Relaxed);
-    if meeting.forks.load(Relaxed) == before {
-        meeting.forks.store(next_generation(before), Relaxed);
+    if TABLES.load(Acquire).is_null() {
+        // No lock that this copy has used names a waiter or a fork.
+        return;
     }
+    let (meeting, tables) = (meeting(), tables());
+    let known = KNOWN_FORKS.load(Relaxed);
+    if meeting.forks.load(Relaxed) == known {
+        meeting.forks.store(next_generation(known), Relaxed);
+    }
+    KNOWN_FORKS.store(meeting.forks.load(Relaxed), Relaxed);
     let forks = meeting.forks.load(Relaxed);
     if ptr::eq(tables, &NONE) || tables.reset.swap(forks, Relaxed) == forks {
         return;

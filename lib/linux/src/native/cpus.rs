@@ -9,9 +9,12 @@
 //! `/sys/fs/cgroup/cpu`. A container may not see its own group there, only the root, which then is
 //! its group. A file that is missing or malformed sets no limit.
 
-use crate::sys::{KeepErrno, RawFile, Text};
+use crate::environment::futex_alone;
+use crate::sys::{Folder, KeepErrno, RawFile, Text};
 use crate::topology::CpuSet;
-use core::fmt;
+
+/// In place of a number of CPUs: the kernel does not say, so that there may be any number.
+pub(super) const UNKNOWN: u32 = u32::MAX;
 
 /// The number of CPUs that the calling thread may run on. Here and below nothing is inlined: what
 /// these functions put on the stack, one after the other, would add up in a thread that waits.
@@ -21,7 +24,14 @@ pub(super) fn of_calling_thread() -> u32 {
     if cfg!(miri) {
         return 4;
     }
-    CpuSet::of_calling_thread().count() as u32
+    count(&CpuSet::of_calling_thread())
+}
+
+fn count(cpus: &CpuSet) -> u32 {
+    match cpus.count() {
+        0 => UNKNOWN,
+        some => some as u32,
+    }
 }
 
 /// How many CPUs the threads of the process may run on.
@@ -39,49 +49,23 @@ pub(super) struct Allowed {
 #[inline(never)]
 pub(super) fn allowed(before: u32) -> Allowed {
     let mine = of_calling_thread();
-    let asked_all = !(mine == before && mine > 1 || cfg!(miri));
+    let asked_all = !(mine == before && mine > 1 || mine == UNKNOWN || cfg!(miri));
     let count = match asked_all {
-        true => CpuSet::of_process().count() as u32,
+        true => count(&CpuSet::of_process()),
         false => mine,
     };
     Allowed { count, asked_all }
 }
 
 /// How many CPUs' time the quotas of the process allow, rounded up; `u32::MAX` if there is none.
+/// `None` if that cannot be read now: no descriptor may be left.
 #[inline(never)]
-pub(super) fn quota() -> u32 {
-    if cfg!(miri) {
-        return u32::MAX;
+pub(super) fn quota() -> Option<u32> {
+    if cfg!(miri) || futex_alone() {
+        return Some(u32::MAX);
     }
     let _errno = KeepErrno::hold();
-    least_quota(RawFile::open)
-}
-
-/// The longest line of `/proc/self/cgroup` that is understood.
-const LONGEST: usize = 400;
-
-fn least_quota<B: Iterator<Item = u8>>(open: impl Fn(fmt::Arguments<'_>) -> Option<B>) -> u32 {
-    let mut least = u32::MAX;
-    let Some(mut groups) = open(format_args!("/proc/self/cgroup")) else {
-        return least;
-    };
-    loop {
-        let mut line = Text::<LONGEST>::empty();
-        let ended = groups.by_ref().any(|byte| {
-            if byte != b'\n' {
-                line.push(byte);
-            }
-            byte == b'\n'
-        });
-        if !line.is_cut() {
-            if let Some((version, path)) = group_in(line.as_bytes()) {
-                least = least.min(least_upwards(version, path, &open));
-            }
-        }
-        if !ended {
-            return least;
-        }
-    }
+    least_quota(&Kernel)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,45 +74,146 @@ enum Version {
     Two,
 }
 
-/// The group that a line of `/proc/self/cgroup` names: `0::/path` in version 2, and
-/// `3:cpu,cpuacct:/path` in version 1. `None` if it does not limit CPU time.
-fn group_in(line: &[u8]) -> Option<(Version, &str)> {
-    let mut fields = core::str::from_utf8(line).ok()?.splitn(3, ':');
-    let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-    let version = match controllers {
-        "" => Version::Two,
-        some if some.split(',').any(|name| name == "cpu") => Version::One,
-        _ => return None,
-    };
-    Some((version, path))
+/// The files of control groups. A path may be as long as the kernel allows, and longer than a
+/// waiting thread's stack: it is followed folder by folder as it is read.
+trait Groups {
+    type Folder;
+    type File: Iterator<Item = u8>;
+
+    /// The groups of this process.
+    fn own(&self) -> Option<Self::File>;
+    /// The folder of the root group.
+    fn root(&self, version: Version) -> Option<Self::Folder>;
+    fn folder(&self, above: &Self::Folder, name: &[u8]) -> Option<Self::Folder>;
+    fn file(&self, folder: &Self::Folder, name: &[u8]) -> Option<Self::File>;
 }
 
-/// The least quota of the group at `path` and those above it.
-fn least_upwards<B: Iterator<Item = u8>>(
-    version: Version,
-    path: &str,
-    open: &impl Fn(fmt::Arguments<'_>) -> Option<B>,
-) -> u32 {
-    let number_in = |name: &str, path: &str| {
-        number(&mut open(format_args!("/sys/fs/cgroup/cpu{path}/{name}"))?)
-    };
-    let mut least = u32::MAX;
-    let mut path = Some(path.trim_end_matches('/'));
-    while let Some(group) = path {
-        let quota = match version {
-            Version::Two => open(format_args!("/sys/fs/cgroup{group}/cpu.max"))
-                .and_then(|mut text| Some((number(&mut text)?, number(&mut text)?))),
-            Version::One => {
-                number_in("cpu.cfs_quota_us", group).zip(number_in("cpu.cfs_period_us", group))
-            }
-        };
-        if let Some((time, period)) = quota.filter(|&(_, period)| period > 0) {
-            let cpus = time.div_ceil(period).max(1);
-            least = least.min(u32::try_from(cpus).unwrap_or(u32::MAX));
-        }
-        path = group.rfind('/').map(|end| &group[..end]);
+/// Those of the running kernel.
+struct Kernel;
+
+impl Groups for Kernel {
+    type Folder = Folder;
+    type File = RawFile;
+
+    fn own(&self) -> Option<RawFile> {
+        RawFile::open(format_args!("/proc/self/cgroup"))
     }
-    least
+
+    fn root(&self, version: Version) -> Option<Folder> {
+        Folder::open(match version {
+            Version::One => format_args!("/sys/fs/cgroup/cpu"),
+            Version::Two => format_args!("/sys/fs/cgroup"),
+        })
+    }
+
+    fn folder(&self, above: &Folder, name: &[u8]) -> Option<Folder> {
+        above.folder(name)
+    }
+
+    fn file(&self, folder: &Folder, name: &[u8]) -> Option<RawFile> {
+        folder.file(name)
+    }
+}
+
+fn least_quota<G: Groups>(groups: &G) -> Option<u32> {
+    let mut own = groups.own()?;
+    let mut least = u32::MAX;
+    // The number of a hierarchy ends at the first colon.
+    while own.by_ref().any(|byte| byte == b':') {
+        let mut line = Line(Some(&mut own));
+        if let Some(version) = version_in(&mut line) {
+            least = least.min(least_downwards(groups, version, &mut line));
+        }
+        line.for_each(drop);
+    }
+    Some(least)
+}
+
+/// The rest of a line, without its end.
+struct Line<'a, B>(Option<&'a mut B>);
+
+impl<B: Iterator<Item = u8>> Iterator for Line<'_, B> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        let byte = self.0.as_mut()?.next().filter(|&byte| byte != b'\n');
+        if byte.is_none() {
+            self.0 = None;
+        }
+        byte
+    }
+}
+
+/// What the second field of a line of `/proc/self/cgroup` says: nothing (`0::/path`) in version 2,
+/// the controllers (`3:cpu,cpuacct:/path`) in version 1. `None` if it does not limit CPU time.
+fn version_in(line: &mut impl Iterator<Item = u8>) -> Option<Version> {
+    let (mut name, mut length, mut has_cpu) = (Text::<4>::empty(), 0, false);
+    loop {
+        let byte = line.next()?;
+        if byte == b':' || byte == b',' {
+            has_cpu |= name.as_bytes() == b"cpu" && !name.is_cut();
+            name = Text::empty();
+        } else {
+            name.push(byte);
+        }
+        match byte {
+            b':' if length == 0 => return Some(Version::Two),
+            b':' => return has_cpu.then_some(Version::One),
+            _ => length += 1,
+        }
+    }
+}
+
+/// The least quota of the groups from the root to the one at `path`, as far as they can be seen.
+fn least_downwards<G: Groups>(
+    groups: &G,
+    version: Version,
+    path: &mut impl Iterator<Item = u8>,
+) -> u32 {
+    let root = groups.root(version).filter(|_| path.next() == Some(b'/'));
+    let Some(mut folder) = root else {
+        return u32::MAX;
+    };
+    let mut least = quota_in(groups, version, &folder);
+    loop {
+        let mut name = Text::<256>::empty();
+        let ended = !path.by_ref().any(|byte| {
+            if byte != b'/' {
+                name.push(byte);
+            }
+            byte == b'/'
+        });
+        if !name.as_bytes().is_empty() {
+            // A group outside of what the process sees begins with `..`.
+            let below = match name.as_bytes() {
+                b".." => None,
+                _ if name.is_cut() => None,
+                name => groups.folder(&folder, name),
+            };
+            let Some(below) = below else {
+                return least;
+            };
+            folder = below;
+            least = least.min(quota_in(groups, version, &folder));
+        }
+        if ended {
+            return least;
+        }
+    }
+}
+
+fn quota_in<G: Groups>(groups: &G, version: Version, folder: &G::Folder) -> u32 {
+    let number_in = |name: &str| number(&mut groups.file(folder, name.as_bytes())?);
+    let quota = match version {
+        Version::Two => groups
+            .file(folder, b"cpu.max")
+            .and_then(|mut text| Some((number(&mut text)?, number(&mut text)?))),
+        Version::One => number_in("cpu.cfs_quota_us").zip(number_in("cpu.cfs_period_us")),
+    };
+    match quota.filter(|&(_, period)| period > 0) {
+        Some((time, period)) => u32::try_from(time.div_ceil(period).max(1)).unwrap_or(u32::MAX),
+        None => u32::MAX,
+    }
 }
 
 /// The decimal number at the start of `text`, and consumes the byte after it. `None` for other text
@@ -146,13 +231,46 @@ fn number(text: &mut impl Iterator<Item = u8>) -> Option<u64> {
 mod tests {
     use super::*;
 
+    /// Files by their paths.
+    struct Fake<'a>(&'a [(&'a str, &'a str)]);
+
+    impl<'a> Groups for Fake<'a> {
+        type Folder = String;
+        type File = std::str::Bytes<'a>;
+
+        fn own(&self) -> Option<Self::File> {
+            self.file(&"/proc/self".to_owned(), b"cgroup")
+        }
+
+        fn root(&self, version: Version) -> Option<String> {
+            match version {
+                Version::One => self.folder(&"/sys/fs/cgroup".to_owned(), b"cpu"),
+                Version::Two => Some("/sys/fs/cgroup".to_owned()),
+            }
+        }
+
+        fn folder(&self, above: &String, name: &[u8]) -> Option<String> {
+            let path = format!(
+                "{above}/{}",
+                core::str::from_utf8(name).expect("only such names")
+            );
+            let within = |file: &str| file.starts_with(&format!("{path}/"));
+            self.0.iter().any(|(file, _)| within(file)).then_some(path)
+        }
+
+        fn file(&self, folder: &String, name: &[u8]) -> Option<Self::File> {
+            let path = format!(
+                "{folder}/{}",
+                core::str::from_utf8(name).expect("only such names")
+            );
+            let (_, text) = self.0.iter().find(|(file, _)| *file == path)?;
+            Some(text.bytes())
+        }
+    }
+
     /// The quota that a process reads from these files.
     fn quota(files: &[(&str, &str)]) -> u32 {
-        least_quota(|path| {
-            let path = path.to_string();
-            let (_, text) = files.iter().find(|(name, _)| *name == path)?;
-            Some(text.bytes())
-        })
+        least_quota(&Fake(files)).unwrap_or(0)
     }
 
     const GROUP: &str = "/proc/self/cgroup";
@@ -190,7 +308,7 @@ mod tests {
         ];
         assert_eq!(quota(&files), 1);
         assert_eq!(quota(&files[..4]), u32::MAX);
-        assert_eq!(quota(&files[1..]), u32::MAX);
+        assert_eq!(quota(&files[1..]), 0, "nothing is known");
         // No group of the CPU controller.
         assert_eq!(
             quota(&[(GROUP, "9:cpuset:/k8s\n"), files[3], files[4]]),
@@ -219,8 +337,36 @@ mod tests {
                 "{groups:?}"
             );
         }
-        // A line that is too long does not hide the next.
-        let long = format!("0::/{}\n0::/\n", "x".repeat(2 * LONGEST));
+    }
+
+    /// Containers within containers have long paths, and a path has up to 4095 bytes.
+    #[test]
+    fn lines_of_any_length_are_understood() {
+        let folders: Vec<_> = (0..40).map(|n| format!("{n:0>100}")).collect();
+        let deep = folders.join("/");
+        for (line, folder) in [("0::/", ""), ("13:cpu,cpuacct:/", "/cpu")] {
+            let line = format!("{line}{deep}\n{}", "5:memory:/y\n");
+            let file = |at: usize, name: &str| {
+                let above = folders[..at].join("/");
+                format!("/sys/fs/cgroup{folder}/{above}/{name}").replace("//", "/")
+            };
+            for at in [0, 1, 20, 40] {
+                let names = ["cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"];
+                let [max, quota_us, period_us] = names.map(|name| file(at, name));
+                let below = file(40, "cgroup.procs");
+                let files = [
+                    (GROUP, &*line),
+                    (&max, "300000 100000\n"),
+                    (&quota_us, "300000\n"),
+                    (&period_us, "100000\n"),
+                    (&below, ""),
+                ];
+                assert_eq!(quota(&files), 3, "{folder}, {at}");
+            }
+        }
+        // A name that no folder can have does not hide the next line.
+        let long = format!("0::/{}\n0::/\n", "x".repeat(5000));
+        let max = "/sys/fs/cgroup/cpu.max";
         assert_eq!(quota(&[(GROUP, &long), (max, "7 2")]), 4);
     }
 }

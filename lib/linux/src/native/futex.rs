@@ -21,6 +21,7 @@ pub use table::{prepare_to_restart_sequences, restart_sequences};
 
 #[cfg(not(miri))]
 mod kernel {
+    use crate::environment::futex_alone;
     use crate::native::thread::now;
     use crate::sys::{KeepErrno, nap, system_call_error};
     use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -38,7 +39,8 @@ mod kernel {
 
     /// Whether threads may sleep on words. A filter of system calls may refuse one of the two
     /// operations: without the one that wakes, nothing would end a sleep. Asked at the first
-    /// sleep of the process; a filter that is installed after that is not seen.
+    /// sleep of the process. A filter that comes later is noticed when it refuses a call: from then
+    /// on no thread falls asleep.
     fn may_sleep() -> bool {
         match SLEEP.load(Relaxed) {
             UNKNOWN => ask(),
@@ -92,16 +94,14 @@ mod kernel {
         sets: u32,
         current: impl Fn() -> u32,
     ) -> Parked {
-        if !may_sleep() {
-            let left = if until == NEVER {
-                NEVER
-            } else {
-                until.saturating_sub(now())
-            };
-            return poll(left, current() != expected);
+        let limit = (until != NEVER).then_some(until);
+        if may_sleep() {
+            if let Some(parked) = wait_until(0, key, expected, limit, sets) {
+                return parked;
+            }
         }
-        let until = (until != NEVER).then_some(until);
-        wait_until(0, key, expected, until, sets)
+        let left = limit.map_or(NEVER, |until| until.saturating_sub(now()));
+        poll(left, current() != expected)
     }
 
     /// As [`wait`], until `CLOCK_REALTIME` shows `until`, in nanoseconds since 1970. The kernel
@@ -113,21 +113,22 @@ mod kernel {
         sets: u32,
         current: impl Fn() -> u32,
     ) -> Parked {
-        if !may_sleep() {
-            return poll(NEVER, current() != expected);
-        }
-        wait_until(libc::FUTEX_CLOCK_REALTIME, key, expected, Some(until), sets)
+        let clock = libc::FUTEX_CLOCK_REALTIME;
+        let slept = may_sleep().then(|| wait_until(clock, key, expected, Some(until), sets));
+        slept
+            .flatten()
+            .unwrap_or_else(|| poll(NEVER, current() != expected))
     }
 
     /// `clock` is 0 for the monotonic clock, or `FUTEX_CLOCK_REALTIME`. `until` is a moment on it:
-    /// unlike `FUTEX_WAIT`, this operation takes no duration.
+    /// unlike `FUTEX_WAIT`, this operation takes no duration. `None`: the kernel refuses.
     fn wait_until(
         clock: libc::c_int,
         key: *const u32,
         expected: u32,
         until: Option<u64>,
         sets: u32,
-    ) -> Parked {
+    ) -> Option<Parked> {
         let until = until.map(|nanos| libc::timespec {
             tv_sec: (nanos / 1_000_000_000) as _,
             tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
@@ -149,11 +150,15 @@ mod kernel {
             )
         };
         match result {
-            0 => Parked::Woken,
+            0 => Some(Parked::Woken),
             _ => match system_call_error() {
-                libc::EAGAIN => Parked::Differed,
-                // The time limit, a signal, or a refusal: the caller looks at its own limit.
-                _ => Parked::Unwoken,
+                libc::EAGAIN => Some(Parked::Differed),
+                // The caller looks at its own limit, or is told that the key is gone.
+                libc::ETIMEDOUT | libc::EINTR | libc::EFAULT => Some(Parked::Unwoken),
+                _ => {
+                    SLEEP.store(REFUSED, Relaxed);
+                    None
+                }
             },
         }
     }
@@ -174,7 +179,26 @@ mod kernel {
                 sets,
             )
         };
-        u32::try_from(woken).unwrap_or(0)
+        u32::try_from(woken).unwrap_or_else(|_| wake_otherwise(key))
+    }
+
+    /// The kernel refuses to wake threads. Those that sleep already are woken by another operation,
+    /// all of them, unless it refuses that, too: then nothing can wake them.
+    #[cold]
+    fn wake_otherwise(key: *const u32) -> u32 {
+        if system_call_error() == libc::EFAULT {
+            return 0;
+        }
+        SLEEP.store(REFUSED, Relaxed);
+        let all = i32::MAX as usize;
+        let woken = [libc::FUTEX_WAKE, libc::FUTEX_REQUEUE].map(|operation| {
+            let operation = operation | libc::FUTEX_PRIVATE_FLAG;
+            // SAFETY: invariant 1.
+            let woken =
+                unsafe { libc::syscall(libc::SYS_futex, key, operation, all, 0_usize, key) };
+            u32::try_from(woken).unwrap_or(0)
+        });
+        woken[0] + woken[1]
     }
 
     /// Wakes up to `n` threads that sleep at `key`. Returns how many it woke, or `n + 1` if others
@@ -266,6 +290,9 @@ mod kernel {
     }
 
     fn call(command: libc::c_int) -> bool {
+        if futex_alone() {
+            return false;
+        }
         let _errno = KeepErrno::hold();
         // SAFETY: invariant 2.
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }

@@ -15,7 +15,8 @@
 //! The number of CPUs is read again every 100 ms at most, see [`cpus`](super::cpus): not in the
 //! first sample, so that the first contended lock of a process is not delayed. A thread that may
 //! run on one CPU only has to ask about all other threads. As long as that finds nothing new, the
-//! next look comes after twice the time, up to some ten seconds.
+//! next look comes after twice the time, up to some ten seconds. Quotas are read every second at
+//! most. Where the kernel does not say how many CPUs there are, there is no crowd.
 
 use super::{copies, cpus, thread};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -28,11 +29,11 @@ static ANSWER: AtomicU64 = AtomicU64::new(0);
 static AVERAGE: AtomicU32 = AtomicU32::new(0);
 /// The CPUs on which the process may run; 0 = not counted yet.
 static ALLOWED: AtomicU32 = AtomicU32::new(0);
-/// How many CPUs' time its quotas allow; 0 = not read yet. They are read once: each reading opens
-/// files, and the program may depend on the numbers that its own files get, or close all.
-static QUOTA: AtomicU32 = AtomicU32::new(0);
-/// When to count the CPUs again; 0 = nobody has asked yet.
-static DUE: AtomicU64 = AtomicU64::new(0);
+/// How many CPUs' time its quotas allow; `u32::MAX` = no limit is known.
+static QUOTA: AtomicU32 = AtomicU32::new(u32::MAX);
+/// When to count the CPUs again, and when to read the quotas.
+static DUE: Due = Due::new();
+static QUOTA_DUE: Due = Due::new();
 /// The last pause between two looks at them.
 static PAUSE: AtomicU64 = AtomicU64::new(0);
 /// A count of waiting threads that is under way.
@@ -48,6 +49,9 @@ const CPUS_PERIOD: u64 = 100_000_000;
 const CPUS_SHARE: u64 = 100;
 /// The most between two looks that ask about all threads and find nothing new.
 const CPUS_LONGEST: u64 = 12_800_000_000;
+/// The least time between two readings of the quotas. Each opens files, and takes descriptors for
+/// a moment.
+const QUOTA_PERIOD: u64 = 1_000_000_000;
 
 /// The thread that asks, and a holder.
 const ALWAYS: u32 = 2;
@@ -93,6 +97,31 @@ fn sample(now: u64, seen: u64) -> bool {
     // Fails if this thread lost its CPU meanwhile, and another has taken the next sample.
     let _ = ANSWER.compare_exchange(taken, now << 1 | u64::from(answer), Relaxed, Relaxed);
     answer
+}
+
+/// The moment at which a thread is to look again; 0: none has asked yet.
+struct Due(AtomicU64);
+
+impl Due {
+    const fn new() -> Self {
+        Due(AtomicU64::new(0))
+    }
+
+    /// Whether the thread that asks is to look now. No other one is, until that has set the next
+    /// moment. Who asks first does not look, so that the first contended lock is not delayed.
+    fn is_now(&self, now: u64) -> bool {
+        let due = self.0.load(Relaxed);
+        let is_now = due != 0 && now >= due;
+        if due == 0 || is_now {
+            self.0
+                .store(if is_now { u64::MAX } else { now + 1 }, Relaxed);
+        }
+        is_now
+    }
+
+    fn set(&self, moment: u64) {
+        self.0.store(moment, Relaxed);
+    }
 }
 
 /// A count of the threads that wait, in portions. Only the thread that takes a sample continues it.
@@ -167,39 +196,45 @@ fn exceeds(average: u32, cpus: u32) -> bool {
 
 /// The number of CPUs that the process may use; at least 1.
 fn cpus(now: u64) -> u32 {
-    match DUE.load(Relaxed) {
-        0 => DUE.store(now + 1, Relaxed),
-        due if now >= due => look_at_cpus(),
-        _ => {}
+    if DUE.is_now(now) {
+        look_at_cpus();
+    }
+    if QUOTA_DUE.is_now(now) {
+        look_at_quota();
     }
     let allowed = match ALLOWED.load(Relaxed) {
         // In the first sample. Asking about all threads would take longer.
         0 => cpus::of_calling_thread(),
         counted => counted,
     };
-    match QUOTA.load(Relaxed) {
-        0 => allowed,
-        quota => allowed.min(quota).max(1),
-    }
+    allowed.min(QUOTA.load(Relaxed))
 }
 
 #[cold]
 #[inline(never)]
 fn look_at_cpus() {
-    // Another thread that comes here before this one has finished does not look too.
-    DUE.store(u64::MAX, Relaxed);
     let begin = thread::now();
     let before = ALLOWED.load(Relaxed);
     let allowed = cpus::allowed(before);
     ALLOWED.store(allowed.count, Relaxed);
-    if QUOTA.load(Relaxed) == 0 {
-        QUOTA.store(cpus::quota().max(1), Relaxed);
-    }
     let end = thread::now();
     let in_vain = allowed.asked_all && allowed.count == before;
     let pause = pause_after(PAUSE.load(Relaxed), in_vain, end.saturating_sub(begin));
     PAUSE.store(pause, Relaxed);
-    DUE.store(end + pause, Relaxed);
+    DUE.set(end + pause);
+}
+
+#[cold]
+#[inline(never)]
+fn look_at_quota() {
+    let begin = thread::now();
+    // Where it cannot be read, the last answer stands.
+    if let Some(quota) = cpus::quota() {
+        QUOTA.store(quota, Relaxed);
+    }
+    let end = thread::now();
+    let pause = end.saturating_sub(begin).saturating_mul(CPUS_SHARE);
+    QUOTA_DUE.set(end + pause.max(QUOTA_PERIOD));
 }
 
 /// The pause after a look at the CPUs that took `took` nanoseconds, where `last` was the pause
@@ -214,7 +249,8 @@ fn pause_after(last: u64, in_vain: bool, took: u64) -> u64 {
 
 /// In the child of a fork: the thread that was looking does not exist here.
 pub(super) fn reset_in_child() {
-    DUE.store(0, Relaxed);
+    DUE.set(0);
+    QUOTA_DUE.set(0);
     PAUSE.store(0, Relaxed);
     COUNT.restart();
 }
@@ -299,6 +335,17 @@ mod tests {
             let portions = [(); 3].map(|()| count.proceed(table, 1000, 1));
             assert_eq!(portions, [None, None, Some(24)]);
         }
+    }
+
+    #[test]
+    fn one_thread_looks_when_it_is_due() {
+        let due = Due::new();
+        assert_eq!(
+            [5, 5, 6, 7].map(|now| due.is_now(now)),
+            [false, false, true, false]
+        );
+        due.set(9);
+        assert_eq!([8, 9, 9].map(|now| due.is_now(now)), [false, true, false]);
     }
 
     #[test]

@@ -34,6 +34,7 @@
 //!    kernel has accepted `prctl` for it. The two bytes lie in it.
 //! 2. The system calls take numbers only.
 
+use crate::environment::futex_alone;
 use crate::rseq;
 use crate::sys::{KeepErrno, system_call_error};
 use core::cell::Cell;
@@ -147,6 +148,9 @@ fn enable() -> Result<(), NoExtension> {
 
 /// `prctl`, of which `errno` shows nothing. The preloaded library is linked without the function.
 fn control(operation: libc::c_ulong, flags: libc::c_ulong) -> Result<libc::c_long, libc::c_int> {
+    if futex_alone() {
+        return Err(libc::EPERM);
+    }
     let _errno = KeepErrno::hold();
     // SAFETY: invariant 2.
     let result = unsafe {

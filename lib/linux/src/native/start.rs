@@ -9,9 +9,7 @@
 //!    as long as their object is loaded, and this one is.
 //! 2. `getauxval` has no preconditions.
 
-#[cfg(not(any(miri, target_feature = "crt-static")))]
-use super::copies;
-use super::{futex, thread};
+use super::{copies, futex, thread};
 use crate::{environment, fork};
 
 extern "C" fn prepare() {
@@ -20,6 +18,10 @@ extern "C" fn prepare() {
     #[cfg(not(any(miri, target_feature = "crt-static")))]
     stay_loaded();
     environment::take_snapshot();
+    // From now on it may be forbidden. What starts a program maps memory, so that it is not yet.
+    if environment::futex_alone() {
+        copies::tables();
+    }
     futex::register_membarrier();
     thread::create_key();
     fork::register(0, &thread::SLOTS);

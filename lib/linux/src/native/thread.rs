@@ -16,19 +16,21 @@
 //! 2. Functions registered with the C library are `extern "C"`, do not unwind, and live as long as
 //!    the program.
 //! 3. The out-pointer refers to a live local of the type and size that the kernel writes.
-//! 4. `sched_getscheduler` takes and returns numbers only; `pthread_self` takes nothing.
+//! 4. `sched_getscheduler` takes and returns numbers only. It is called without the C library's
+//!    function, which says in musl that there is none. `abort` has no preconditions.
 //! 5. The key's value is the slot that this thread keeps, set once by `keep_slot`. `release_slot`
 //!    forgets it before it gives it back.
 
 use super::account::Account;
-use super::{Native, copies};
+use super::{Native, copies, futex};
+use crate::environment::futex_alone;
 use crate::fork::{self, Part};
-use crate::sys::KeepErrno;
+use crate::sys::{KeepErrno, write_stderr};
 use core::cell::Cell;
 use core::ffi::c_void;
-use core::mem::MaybeUninit;
 use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering::*};
+use kinlock_core::platform::EVERY_SET;
 use kinlock_core::visible_readers::Row;
 
 thread_local! {
@@ -38,6 +40,7 @@ thread_local! {
     static ROW: Cell<Option<&'static Row<Native>>> = const { Cell::new(None) };
     static LOST_CPU: Cell<u64> = const { Cell::new(0) };
     static PRIORITY: Cell<Priority> = const { Cell::new(Priority::Unknown) };
+    static IDENTITY: Cell<Option<NonZeroUsize>> = const { Cell::new(None) };
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,6 +52,12 @@ enum Priority {
 
 /// A sandbox may refuse the call, which sets `errno`.
 pub(super) fn yield_now() {
+    if futex_alone() {
+        // No thread wakes this one, but it gives the CPU up.
+        let word = 0;
+        _ = futex::wait(&word, word, now() + 1, EVERY_SET, || word);
+        return;
+    }
     let _errno = KeepErrno::hold();
     std::thread::yield_now();
 }
@@ -60,7 +69,7 @@ pub(super) fn yield_now() {
 pub(super) fn yield_briefly(time: &mut u64) -> bool {
     static ACCOUNT: Account = Account::new();
 
-    if !ACCOUNT.covers(*time) {
+    if !ACCOUNT.covers(*time) || futex_alone() {
         return false;
     }
     yield_now();
@@ -70,23 +79,40 @@ pub(super) fn yield_briefly(time: &mut u64) -> bool {
     true
 }
 
+#[inline]
 pub(super) fn now() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC)
 }
 
-/// As [`now`], as it was at the last tick of the kernel's timer. Costs a third.
-pub(super) fn coarse_now() -> u64 {
+/// Monotonic time in nanoseconds, as it was at the last tick of the kernel's timer. Costs a third.
+#[inline]
+pub fn coarse_now() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC_COARSE)
 }
 
+#[inline]
 fn read_clock(clock: libc::clockid_t) -> u64 {
-    let mut t = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: invariant 3; both monotonic clocks always exist, so `t` is written.
-    let t = unsafe {
-        libc::clock_gettime(clock, t.as_mut_ptr());
-        t.assume_init()
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
     };
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    // SAFETY: invariant 3.
+    if unsafe { libc::clock_gettime(clock, &mut time) } != 0 {
+        return read_another_clock(clock);
+    }
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Where the clock source cannot be read without a system call, a filter may refuse that call. The
+/// coarse clock never needs one.
+#[cold]
+fn read_another_clock(clock: libc::clockid_t) -> u64 {
+    if clock != libc::CLOCK_MONOTONIC_COARSE {
+        return coarse_now();
+    }
+    write_stderr(b"kinlock: fatal: the kernel does not tell the time\n");
+    // SAFETY: invariant 4.
+    unsafe { libc::abort() }
 }
 
 /// Marsaglia's xorshift, seeded by the address of the thread's memory.
@@ -136,10 +162,14 @@ pub(super) fn is_priority() -> bool {
             #[cfg(miri)]
             let policy = libc::SCHED_OTHER;
             #[cfg(not(miri))]
-            let _errno = KeepErrno::hold();
-            // SAFETY: invariant 4.
-            #[cfg(not(miri))]
-            let policy = unsafe { libc::sched_getscheduler(0) };
+            let policy = match futex_alone() {
+                true => libc::SCHED_OTHER,
+                false => {
+                    let _errno = KeepErrno::hold();
+                    // SAFETY: invariant 4.
+                    unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) as libc::c_int }
+                }
+            };
             let real_time = matches!(
                 policy & !libc::SCHED_RESET_ON_FORK,
                 libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE
@@ -154,14 +184,21 @@ pub(super) fn is_priority() -> bool {
     })
 }
 
-/// A number that no other running thread has, and that all copies of this library in the process
-/// have for this one.
+/// A number for the calling thread, which all copies of this library in the process have for it. No
+/// other thread of the process has ever had it, nor one of a process from which this was forked.
+/// For copies that cannot meet, see [`copies`], it only differs from those of all threads that run.
 #[inline]
 pub fn thread_identity() -> NonZeroUsize {
-    // SAFETY: invariant 4.
-    let thread = unsafe { libc::pthread_self() } as usize;
-    // One more: a C library may number its threads, from 0 on.
-    NonZeroUsize::MIN.saturating_add(thread)
+    IDENTITY.with(|known| known.get().unwrap_or_else(|| find_identity(known)))
+}
+
+#[cold]
+fn find_identity(known: &Cell<Option<NonZeroUsize>>) -> NonZeroUsize {
+    // Addresses of cells are even, numbers are odd.
+    let number = copies::number_of_thread().unwrap_or_else(|| core::ptr::from_ref(known).addr());
+    let number = NonZeroUsize::MIN.saturating_add(number - 1);
+    known.set(Some(number));
+    number
 }
 
 /// Makes the calling thread a priority waiter or an ordinary one. `None` restores the default: its
@@ -250,16 +287,26 @@ static KEY: AtomicU64 = AtomicU64::new(0);
 
 /// Runs before `main`, or when the library is loaded.
 pub(super) fn create_key() {
+    if let Some(key) = key_without_allocation(Some(release_slot)) {
+        KEY.store(u64::from(key) + 1, Relaxed);
+    }
+}
+
+/// A new key whose values are stored without allocation.
+pub(super) fn key_without_allocation(
+    destructor: Option<unsafe extern "C" fn(*mut c_void)>,
+) -> Option<libc::pthread_key_t> {
     let mut key = 0;
     // SAFETY: invariants 1 and 2.
-    if unsafe { libc::pthread_key_create(&mut key, Some(release_slot)) } == 0 {
-        if key < FIRST_KEY_THAT_ALLOCATES {
-            KEY.store(key as u64 + 1, Relaxed);
-        } else {
-            // SAFETY: invariant 1: it was just created, and no thread has a value for it.
-            unsafe { libc::pthread_key_delete(key) };
-        }
+    if unsafe { libc::pthread_key_create(&mut key, destructor) } != 0 {
+        return None;
     }
+    if key < FIRST_KEY_THAT_ALLOCATES {
+        return Some(key);
+    }
+    // SAFETY: invariant 1: it was just created, and no thread has a value for it.
+    unsafe { libc::pthread_key_delete(key) };
+    None
 }
 
 extern "C" fn release_slot(slot: *mut c_void) {
@@ -269,11 +316,7 @@ extern "C" fn release_slot(slot: *mut c_void) {
 }
 
 /// Rank 0, since all other parts use waiter slots. Slots have no locks.
-pub(super) static SLOTS: Part = Part {
-    lock: copies::before_fork,
-    unlock: || {},
-    reset_in_child,
-};
+pub(super) static SLOTS: Part = Part { reset_in_child };
 
 /// Registers a part of another crate for forks, and the waiter slots before it, which all parts
 /// use. A constructor of the program may need a part before this crate's constructor has run.
@@ -286,11 +329,21 @@ fn reset_in_child() {
     copies::reset_in_child();
     super::load::reset_in_child();
     crate::topology::reset_in_child();
+    crate::environment::reset_in_child();
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri ends a program that asks for such a clock")]
+    fn a_clock_that_is_refused_is_replaced_by_the_coarse_one() {
+        let refused = 1 << 20;
+        let before = coarse_now();
+        let time = read_clock(refused);
+        assert!(before > 0 && (before..=coarse_now()).contains(&time));
+    }
 
     #[test]
     fn a_thread_that_has_lost_its_cpu_knows_it_for_a_while_and_no_other_does() {

@@ -6,6 +6,7 @@
 //!    with them.
 
 use super::MAX_CPUS;
+use crate::environment::futex_alone;
 use crate::sys::{KeepErrno, for_each_name};
 
 /// A set of CPUs below [`MAX_CPUS`], in the kernel's layout.
@@ -25,6 +26,9 @@ impl CpuSet {
     /// The CPUs on which the calling thread may run. Empty if the kernel does not answer.
     pub fn of_calling_thread() -> Self {
         let mut set = CpuSet::empty();
+        if futex_alone() {
+            return set;
+        }
         let _errno = KeepErrno::hold();
         set.add_those_of(CALLING_THREAD);
         set
@@ -40,7 +44,7 @@ impl CpuSet {
     /// 16 KiB, a set takes 1 KiB, and copies would add up.
     #[inline(never)]
     pub fn of_process() -> Self {
-        if cfg!(miri) {
+        if cfg!(miri) || futex_alone() {
             return CpuSet::empty();
         }
         let mut set = CpuSet::empty();

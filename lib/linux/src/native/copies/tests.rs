@@ -139,6 +139,8 @@ fn serials_are_not_used_again() {
         first: AtomicPtr::new(ptr::null_mut()),
         forks: AtomicU8::new(0),
         serials: AtomicU32::new(0),
+        key: AtomicU32::new(0),
+        threads: AtomicUsize::new(0),
     };
     // The serials of copies with a meeting page, and of copies without one.
     assert_eq!(page.next_serial(true), Some(1));
@@ -148,4 +150,24 @@ fn serials_are_not_used_again() {
     for shared in [true, false] {
         assert_eq!(page.next_serial(shared), None);
     }
+}
+
+#[test]
+fn a_thread_has_one_number_and_each_has_another() {
+    let page = Meeting {
+        magic: AtomicU64::new(MAGIC),
+        first: AtomicPtr::new(ptr::null_mut()),
+        forks: AtomicU8::new(0),
+        serials: AtomicU32::new(0),
+        key: AtomicU32::new(0),
+        threads: AtomicUsize::new(0),
+    };
+    let first = page.number_of_thread();
+    assert_eq!((first, page.number_of_thread()), (1, 1));
+    // One after the other, so that they may have the same memory.
+    let number = || std::thread::scope(|s| s.spawn(|| page.number_of_thread()).join());
+    let others = [(); 3].map(|()| number().expect("it has a number"));
+    assert_eq!(others, [3, 5, 7]);
+    // SAFETY: invariant 7, and no copy uses this page.
+    unsafe { libc::pthread_key_delete(page.key().expect("a test has few keys")) };
 }

@@ -1,0 +1,323 @@
+//! Filters of system calls that come when locks have been used already, and one that allows
+//! nothing but `futex`.
+//!
+//! # Invariants
+//!
+//! 1. The kernel copies the filter during the call, from a live local. The calls get numbers.
+//! 2. Zero is a valid `sigaction`. The handler only counts, and changes the result of the call that
+//!    was refused, as the kernel allows.
+#![cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(any(loom, miri))
+))]
+
+mod support;
+
+use kinlock::{Condvar, FairMutex, Mutex, Once, RwLock, SpinLock};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::Duration;
+
+// ---- filters ----------------------------------------------------------------------------------
+
+const MOMENT: Duration = Duration::from_millis(1);
+
+fn step(code: u32, [if_so, if_not]: [u8; 2], operand: u32) -> libc::sock_filter {
+    libc::sock_filter {
+        code: code as u16,
+        jt: if_so,
+        jf: if_not,
+        k: operand,
+    }
+}
+
+fn load(at: u32) -> libc::sock_filter {
+    step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, [0, 0], at)
+}
+
+fn is(value: u32, skipped: [u8; 2]) -> libc::sock_filter {
+    step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, skipped, value)
+}
+
+fn end(verdict: u32) -> libc::sock_filter {
+    step(libc::BPF_RET | libc::BPF_K, [0, 0], verdict)
+}
+
+/// From now on the filter decides for all threads.
+fn install(mut program: Vec<libc::sock_filter>) {
+    let filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: invariant 1.
+    let refused = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+            || libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                libc::SECCOMP_FILTER_FLAG_TSYNC,
+                &raw const filter,
+            ) != 0
+    };
+    assert!(!refused, "no filter: {}", std::io::Error::last_os_error());
+}
+
+/// The verdict on one operation of `futex`; all else is allowed.
+fn on_operation(operation: i32, verdict: u32) {
+    const NUMBER: u32 = 0;
+    const SECOND_ARGUMENT: u32 = 24;
+    install(vec![
+        load(NUMBER),
+        is(libc::SYS_futex as u32, [0, 4]),
+        load(SECOND_ARGUMENT),
+        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, [0, 0], 127),
+        is(operation as u32, [0, 1]),
+        end(verdict),
+        end(libc::SECCOMP_RET_ALLOW),
+    ]);
+}
+
+/// The process ends at each call that is not one of these.
+fn allow_only(calls: &[libc::c_long]) {
+    let mut program = vec![load(0)];
+    program.extend(
+        calls
+            .iter()
+            .flat_map(|&call| [is(call as u32, [0, 1]), end(libc::SECCOMP_RET_ALLOW)]),
+    );
+    program.push(end(libc::SECCOMP_RET_KILL_PROCESS));
+    install(program);
+}
+
+/// How many calls were refused.
+static REFUSALS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn refuse(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    REFUSALS.fetch_add(1, Relaxed);
+    // SAFETY: invariant 2.
+    let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
+    let result = -libc::c_longlong::from(libc::EPERM);
+    #[cfg(target_arch = "x86_64")]
+    {
+        machine.gregs[libc::REG_RAX as usize] = result;
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        machine.regs[0] = result as u64;
+    }
+}
+
+fn count_refusals() {
+    // SAFETY: invariant 2.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = refuse as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        let refused = libc::sigaction(libc::SIGSYS, &action, core::ptr::null_mut());
+        assert_eq!(refused, 0);
+    }
+}
+
+/// Waits by looking: std's way is a call that may be refused.
+fn join<T>(thread: JoinHandle<T>) -> T {
+    while !thread.is_finished() {
+        sleep(MOMENT);
+    }
+    thread.join().expect("no panic")
+}
+
+/// Runs `body`, the body of the test `name`, in a process of its own. An alarm ends it if it hangs.
+fn on_its_own(name: &str, body: impl FnOnce()) {
+    support::in_child(name, "", || {
+        // SAFETY: `alarm` has no preconditions.
+        unsafe { libc::alarm(300) };
+        body();
+    });
+}
+
+// ---- late filters -----------------------------------------------------------------------------
+
+static MUTEX: Mutex<u32> = Mutex::new(0);
+static RWLOCK: RwLock<u32> = RwLock::new(0);
+static SPINLOCK: SpinLock<u32> = SpinLock::new(0);
+static FAIR: FairMutex<u32> = FairMutex::new(0);
+static CONDVAR: Condvar = Condvar::new();
+static ONCE: Once = Once::new();
+
+/// A thread has slept: the process knows that the kernel allows it.
+fn sleep_once() {
+    let held = MUTEX.lock();
+    let other = spawn(|| MUTEX.try_lock_for(5 * MOMENT).is_none());
+    assert!(join(other));
+    drop(held);
+}
+
+#[test]
+fn waits_that_are_refused_late_are_no_busy_loops() {
+    on_its_own("waits_that_are_refused_late_are_no_busy_loops", || {
+        sleep_once();
+        count_refusals();
+        on_operation(libc::FUTEX_WAIT_BITSET, libc::SECCOMP_RET_TRAP);
+        // The program has slept before, and looks at locks of any kind.
+        let held = (MUTEX.lock(), RWLOCK.write(), SPINLOCK.lock(), FAIR.lock());
+        let waiters: [fn(); 6] = [
+            || *MUTEX.lock() += 1,
+            || *RWLOCK.write() += 1,
+            || drop(RWLOCK.read()),
+            || *SPINLOCK.lock() += 1,
+            || *FAIR.lock() += 1,
+            || ONCE.call_once(|| ()),
+        ];
+        let once = spawn(|| {
+            ONCE.call_once(|| {
+                while REFUSALS.load(Relaxed) == 0 {
+                    sleep(MOMENT);
+                }
+                sleep(100 * MOMENT);
+            });
+        });
+        let waiters = waiters.map(spawn);
+        while REFUSALS.load(Relaxed) == 0 {
+            sleep(MOMENT);
+        }
+        // Busy loops would be at their thousandth call.
+        sleep(100 * MOMENT);
+        drop(held);
+        waiters.into_iter().for_each(join);
+        join(once);
+        let mut n = MUTEX.lock();
+        assert!(CONDVAR.wait_for(&mut n, 5 * MOMENT).timed_out());
+        assert_eq!(
+            (*n, *RWLOCK.read(), *SPINLOCK.lock(), *FAIR.lock()),
+            (1, 1, 1, 1)
+        );
+        let refusals = REFUSALS.load(Relaxed);
+        assert!(refusals <= 7, "{refusals} calls were refused");
+    });
+}
+
+#[test]
+fn sleepers_are_woken_where_one_way_to_wake_is_refused_late() {
+    let name = "sleepers_are_woken_where_one_way_to_wake_is_refused_late";
+    on_its_own(name, || {
+        sleep_once();
+        let held = MUTEX.lock();
+        let waiters = [(); 3].map(|()| spawn(|| *MUTEX.lock() += 1));
+        // They fall asleep. It does not matter if they do not.
+        sleep(50 * MOMENT);
+        on_operation(
+            libc::FUTEX_WAKE_BITSET,
+            libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+        );
+        drop(held);
+        waiters.into_iter().for_each(join);
+        assert_eq!(*MUTEX.lock(), 3);
+    });
+}
+
+// ---- futex alone ------------------------------------------------------------------------------
+
+const THREADS: u32 = 4;
+const ROUNDS: u32 = 300;
+
+static GO: Mutex<bool> = Mutex::new(false);
+static DONE: Mutex<u32> = Mutex::new(0);
+static ARRIVED: AtomicU32 = AtomicU32::new(0);
+static CHANGED: Condvar = Condvar::new();
+
+/// A critical section: long enough that others fall asleep, now and then.
+fn work(n: &mut u32, round: u32) {
+    *n += 1;
+    let pauses = if round % 16 == 0 { 20_000 } else { 10 };
+    (0..pauses).for_each(|_| core::hint::spin_loop());
+}
+
+fn use_all_locks() {
+    ARRIVED.fetch_add(1, Relaxed);
+    CHANGED.wait_while(&mut GO.lock(), |go| !*go);
+    for round in 0..ROUNDS {
+        work(&mut MUTEX.lock(), round);
+        work(&mut FAIR.lock(), round);
+        work(&mut RWLOCK.write(), round);
+        work(&mut RWLOCK.read().clone(), round);
+        work(&mut SPINLOCK.lock(), round);
+        ONCE.call_once(|| work(&mut 0, 0));
+        if let Some(mut n) = MUTEX.try_lock_for(MOMENT / 100) {
+            CONDVAR.wait_for(&mut n, MOMENT / 10);
+        }
+        CONDVAR.notify_all();
+    }
+    let mut done = DONE.lock();
+    *done += 1;
+    CHANGED.notify_all();
+    // A thread that ends makes other calls.
+    loop {
+        CHANGED.wait(&mut done);
+    }
+}
+
+/// In a process that is killed if it calls `membarrier` before `main`, or anything but `futex`
+/// once its threads run.
+fn with_futex_alone(name: &str) {
+    if std::env::var_os(INNER).is_some() {
+        // SAFETY: `alarm` has no preconditions.
+        unsafe { libc::alarm(300) };
+        for _ in 0..THREADS {
+            spawn(use_all_locks);
+        }
+        while ARRIVED.load(Relaxed) < THREADS {
+            sleep(MOMENT);
+        }
+        let mut go = GO.lock();
+        allow_only(&[
+            libc::SYS_futex,
+            // Where the clock source needs it.
+            libc::SYS_clock_gettime,
+            libc::SYS_rt_sigreturn,
+            libc::SYS_exit_group,
+        ]);
+        *go = true;
+        drop(go);
+        CHANGED.notify_all();
+        CHANGED.wait_while(&mut DONE.lock(), |done| *done < THREADS);
+        let right = *RWLOCK.read() == THREADS * ROUNDS && *FAIR.lock() == THREADS * ROUNDS;
+        // SAFETY: it has no preconditions.
+        unsafe { libc::_exit(i32::from(!right)) };
+    }
+    let run = |calls: &str| {
+        let mut command = Command::new(std::env::current_exe().expect("it knows its program"));
+        command.args(["--exact", name, "--nocapture", "--test-threads", "1"]);
+        command.env(INNER, "1").env("KINLOCK_SYSTEM_CALLS", calls);
+        let membarrier = || {
+            let forbidden = libc::SYS_membarrier as u32;
+            install(vec![
+                load(0),
+                is(forbidden, [0, 1]),
+                end(libc::SECCOMP_RET_KILL_PROCESS),
+                end(libc::SECCOMP_RET_ALLOW),
+            ]);
+            Ok(())
+        };
+        // SAFETY: the child only makes these calls; the process has one thread that allocates.
+        unsafe { command.pre_exec(membarrier) };
+        command.output().expect("it can be started")
+    };
+    let output = run("futex");
+    assert!(
+        output.status.success(),
+        "{:?} {}",
+        output.status,
+        support::text(&output)
+    );
+    // The filters are in force.
+    assert_eq!(run("all").status.signal(), Some(libc::SIGSYS));
+}
+
+const INNER: &str = "KINLOCK_TEST_FUTEX_ALONE";
+
+#[test]
+fn locks_need_nothing_but_futex_if_they_are_told_so() {
+    with_futex_alone("locks_need_nothing_but_futex_if_they_are_told_so");
+}

@@ -1,0 +1,69 @@
+//! A reentrant mutex is entered by its holder only, also where a C library gives the memory of a
+//! thread that is gone to a new one. The only test of this process, since its child starts threads
+//! (see `child.rs`).
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. These calls of the system have no conditions, and the status is a live local. The child of a
+//!    fork may allocate, since the C library sees to that, and ends without destructors.
+#![cfg(all(feature = "std", not(any(loom, miri))))]
+
+use kinlock::ReentrantMutex;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::thread::{scope, spawn, yield_now};
+
+/// Whether one of a few threads, one after the other, enters.
+fn is_entered(lock: &ReentrantMutex<Cell<u32>>) -> bool {
+    (0..16).any(|_| scope(|s| s.spawn(|| lock.try_lock().is_some()).join().unwrap()))
+}
+
+/// Whether `check` holds in the child of a fork.
+fn in_a_child(check: impl FnOnce() -> bool) -> bool {
+    // SAFETY: invariant 1.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: invariant 1. If it hangs, the default action of the signal ends it.
+        unsafe { libc::alarm(300) };
+        let fine = check();
+        // SAFETY: invariant 1.
+        unsafe { libc::_exit(i32::from(!fine)) };
+    }
+    let mut status = 0;
+    // SAFETY: invariant 1.
+    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+    (waited, status) == (child, 0)
+}
+
+#[test]
+fn what_a_thread_that_is_gone_has_locked_stays_locked() {
+    static LOCK: ReentrantMutex<Cell<u32>> = ReentrantMutex::new(Cell::new(0));
+    static DONE: AtomicBool = AtomicBool::new(false);
+    static OWN: ReentrantMutex<Cell<u32>> = ReentrantMutex::new(Cell::new(0));
+
+    let own = OWN.lock();
+    let other = spawn(|| {
+        let guard = LOCK.lock();
+        guard.set(1);
+        while !DONE.load(Acquire) {
+            yield_now();
+        }
+    });
+    while !LOCK.is_locked() || LOCK.is_owned_by_current_thread() {
+        yield_now();
+    }
+    let right = in_a_child(|| {
+        // The child has what the forking thread held, and only that thread has it.
+        let entered = OWN.try_lock().is_some() && !is_entered(&OWN);
+        entered && !is_entered(&LOCK) && in_a_child(|| OWN.try_lock().is_some())
+    });
+    assert!(right);
+    DONE.store(true, Release);
+    other.join().unwrap();
+    assert!(is_entered(&LOCK));
+    // A thread that ends with a guard that it has leaked.
+    spawn(|| std::mem::forget(LOCK.lock())).join().unwrap();
+    assert!(!is_entered(&LOCK));
+    drop(own);
+    assert!(is_entered(&OWN));
+}
