@@ -96,7 +96,7 @@ fn outputs(path: &Path) -> anyhow::Result<Outputs<String>> {
     if path == Path::new("-") {
         bail!("--output -: stdout is the program's; name a file");
     }
-    let mut outputs = Outputs::new();
+    let mut outputs = Outputs::private();
     outputs.add(Some(path), |text: &String, out| {
         Ok(writeln!(out, "{text}")?)
     })?;
