@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use kinlock_cli::args::named;
 use kinlock_cli::machine::Machine;
 use kinlock_cli::outcome::{Outcome, tell};
+use kinlock_cli::report::text::json;
 use kinlock_cli::report::units::time;
 use kinlock_cli::report::write::{Outputs, descriptor};
 use kinlock_measure::workloads::recorded::Recording;
@@ -98,7 +99,7 @@ fn outputs(path: &Path) -> anyhow::Result<Outputs<String>> {
     }
     let mut outputs = Outputs::private();
     outputs.add(Some(path), |text: &String, out| {
-        Ok(writeln!(out, "{text}")?)
+        Ok(writeln!(out, "{}", json(text))?)
     })?;
     Ok(outputs)
 }

@@ -19,7 +19,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::slice;
@@ -28,10 +28,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
+use kinlock_cli::report::text;
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use kinlock_report::{MAGIC, PAGE, SHARED, SWITCH, Shared, Table};
 use tempfile::TempDir;
+
+use super::others;
 
 /// How the folder is called.
 const NAME: &str = "kinlock-report-";
@@ -115,12 +118,11 @@ impl Folder {
     /// forked and has taken no lock yet will have none.
     pub fn running(&self) -> Vec<(u32, String)> {
         let shared = self.shared_path();
-        let is_mapped = File::open(&shared).is_ok_and(|file| is_written(&file));
-        if !is_mapped {
+        if is_unused(&shared) {
             return Vec::new();
         }
-        let maps = |folder: &Path| {
-            let maps = fs::read(folder.join("maps")).unwrap_or_default();
+        let maps = |process: u32| {
+            let maps = others::of_process(process, "maps").unwrap_or_default();
             let name = shared.as_os_str().as_bytes();
             maps.windows(name.len()).any(|part| part == name)
         };
@@ -130,9 +132,8 @@ impl Folder {
             .flatten()
             .filter_map(|entry| {
                 let process = entry.file_name().to_str()?.parse().ok()?;
-                let folder = entry.path();
-                let name = || fs::read_to_string(folder.join("comm")).unwrap_or_default();
-                maps(&folder).then(|| (process, name().trim_end().to_owned()))
+                let name = || others::of_process(process, "comm").unwrap_or_default();
+                maps(process).then(|| (process, text::name(name().trim_ascii_end())))
             })
             .collect();
         running.sort_unstable();
@@ -240,8 +241,7 @@ impl Snapshot {
 
 /// Removes a file of processes that stand by, unless one of them has it mapped.
 pub fn remove_unused(path: &Path) {
-    if File::open(path).is_ok_and(|file| !is_written(&file)) {
-        // If it is another user's, it stays.
+    if is_unused(path) {
         let _ = fs::remove_file(path);
     }
 }
@@ -281,22 +281,16 @@ fn remove_left(parent: &Path) {
         let is_named = names
             .iter()
             .any(|named| name.as_bytes().starts_with(named.as_bytes()));
-        // SAFETY: it has no preconditions.
-        let own = unsafe { libc::geteuid() };
-        let is_own = |folder: &fs::Metadata| folder.is_dir() && folder.uid() == own;
         let is_old = |folder: &fs::Metadata| {
             let age = folder.modified().ok().and_then(|at| at.elapsed().ok());
             age.is_some_and(|age| age > OLD)
         };
         let is_left = || {
-            let folder = entry.metadata().ok()?;
-            let lock = File::open(entry.path()).ok()?;
-            let is_left = is_own(&folder) && is_old(&folder) && lock_at_once(&lock);
+            let (lock, folder) = others::own_folder(&entry.path())?;
+            let is_left = is_old(&folder) && lock_at_once(&lock);
             // No command holds a lock of the folder of processes that stand by: they map its files.
             let mut files = fs::read_dir(entry.path()).ok()?.flatten();
-            let is_mapped =
-                |file: fs::DirEntry| File::open(file.path()).is_ok_and(|file| is_written(&file));
-            Some(is_left && !files.any(is_mapped))
+            Some(is_left && files.all(|file| is_unused(&file.path())))
         };
         if is_named && is_left() == Some(true) {
             let _ = fs::remove_dir_all(entry.path());
@@ -406,11 +400,11 @@ const BLOCK: usize = 64;
 impl Image {
     /// `None` if there is no such file any more.
     fn read(path: &Path) -> Option<Self> {
-        let file = File::open(path).ok()?;
+        let file = others::made(path).ok()?;
         let mut image = Image {
-            state: match is_written(&file) {
-                true => State::Runs,
-                false => State::Ended(Native::now()),
+            state: match is_lent(&file) {
+                true => State::Ended(Native::now()),
+                false => State::Runs,
             },
             runs: Vec::new(),
             bytes: Vec::new(),
@@ -459,16 +453,22 @@ fn data_from(file: &File, at: usize) -> Option<(usize, usize)> {
     (from < to).then_some((from, to))
 }
 
-/// Whether a process has the file open for writing, which mapping it is: then the kernel refuses
-/// a lease of it to readers.
-fn is_written(file: &File) -> bool {
+/// Whether there is such a file, and it is certain that no process has it mapped.
+fn is_unused(path: &Path) -> bool {
+    others::made(path).is_ok_and(|file| is_lent(&file))
+}
+
+/// Whether the kernel lends a file to readers (a lease): then no process has it open for writing,
+/// which mapping it is. A refusal says nothing: the file may be another user's, or the system may
+/// have no leases.
+fn is_lent(file: &File) -> bool {
     // SAFETY: numbers only.
     unsafe {
         let granted = libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK);
         if granted == 0 {
             libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK);
         }
-        granted != 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock
+        granted == 0
     }
 }
 
@@ -571,10 +571,12 @@ mod tests {
         };
         assert_ne!(at, libc::MAP_FAILED);
         drop(file);
-        assert!(is_written(&File::open(&path).unwrap()));
+        assert!(!is_unused(&path));
         // SAFETY: it is ours, and nothing points to it.
         unsafe { libc::munmap(at, PAGE) };
-        assert!(!is_written(&File::open(&path).unwrap()));
+        assert!(is_unused(&path));
+        // There are no leases of a device: nothing is known of it.
+        assert!(!is_lent(&File::open("/dev/null").unwrap()));
     }
 
     #[test]

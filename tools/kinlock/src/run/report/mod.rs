@@ -8,6 +8,7 @@ mod folded;
 mod folder;
 mod misuse;
 mod order;
+mod others;
 mod page;
 mod read;
 pub mod recorded;

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
+use kinlock_cli::report::text;
 use kinlock_report::Lock as Entry;
 use kinlock_report::{
     BARRIER, BUCKETS, CONDVAR, ENDED, FREED, JOIN, JOINS, NO_LOCKS, OTHERS, OUTER, READING, RWLOCK,
@@ -12,6 +13,7 @@ use kinlock_report::{
 };
 
 use super::folder::State;
+use super::others::Shortening;
 use super::symbols::{Frame, Module, Symbols};
 use super::{
     Behind, Caller, Dropped, EndedThreads, Lock, OtherWaits, Process, Stripped, Thread, Times,
@@ -33,7 +35,7 @@ fn bytes(from: &[AtomicU8]) -> Vec<u8> {
 fn text(from: &[AtomicU8]) -> String {
     let bytes = bytes(from);
     let end = bytes.iter().position(|&byte| byte == 0);
-    String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
+    text::name(&bytes[..end.unwrap_or(bytes.len())])
 }
 
 /// The part of an array that is in use.
@@ -44,6 +46,7 @@ pub fn used<'a, T>(all: &'a [T], count: &AtomicU32) -> &'a [T] {
 /// What a process did until now.
 pub fn process(table: &Table, state: State, now: u64) -> Process {
     let header = &table.header;
+    let _survived = Shortening::survived();
     let mut symbols = Symbols::new(modules(table));
     let tallies = Tallies::of(table);
     let end = match (get(&header.end), state) {
