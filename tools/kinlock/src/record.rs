@@ -75,6 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     };
     let status = supervise::run(&mut program.image(&variables)?, duties);
     let status = status.map_err(|error| cannot_run(&program, &error))?;
+    supervise::may_be_ended(folder.path().to_owned());
     match recorded::recording(&folder, &about) {
         Ok(Some(recording)) if !recording.locks.is_empty() => {
             if let Err(error) = write(recording, outputs, &args.output) {

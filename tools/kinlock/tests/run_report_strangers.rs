@@ -137,3 +137,77 @@ fn what_others_left_where_folders_are_holds_nothing_up() {
     assert!(folder.path().is_dir());
 }
 
+#[test]
+fn an_output_that_is_a_pipe_stays_open_until_the_report_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), "program".as_ref());
+    let pipe = folder.path().join("pipe");
+    pipe_at(&pipe);
+    let path = pipe.clone();
+    let reader = std::thread::spawn(move || fs::read(path).unwrap());
+    let mut command = kinlock();
+    command.args(["run", "--report", "--json"]).arg(&pipe);
+    let command = command.arg("--").arg(program).stderr(Stdio::null());
+    let mut child = Ended(command.spawn().unwrap());
+    until("it ends", || child.0.try_wait().unwrap().is_some());
+    let report: Value = serde_json::from_slice(&reader.join().unwrap()).unwrap();
+    assert_eq!(list(&report["processes"]).len(), 1);
+}
+
+/// A reader that reads nothing: the pipe is full before the report is in it.
+#[test]
+fn an_output_that_nobody_reads_leaves_the_command_to_its_signals() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), "program".as_ref());
+    let pipe = folder.path().join("pipe");
+    pipe_at(&pipe);
+    let options = |write: bool| {
+        let mut options = File::options();
+        options.read(true).write(write).open(&pipe).unwrap()
+    };
+    // Read and written, it is opened at once.
+    let mut full = options(true);
+    fill(&full);
+    let mut command = kinlock();
+    command.args(["run", "--report", "--html"]).arg(&pipe);
+    command.arg("--").arg(program).arg("waits");
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = Ended(command.stderr(Stdio::piped()).spawn().unwrap());
+    let mut said = BufReader::new(child.0.stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "locked");
+    // It is held up by a report while the program runs, and passes signals on.
+    send(&child.0, libc::SIGUSR1);
+    let mut stderr = BufReader::new(child.0.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("locks of program") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "no report");
+    }
+    send(&child.0, libc::SIGTERM);
+    // Its stdout closes when it ends.
+    let ended = std::thread::spawn(move || said.next().is_none());
+    until("the program ends", || ended.is_finished());
+    assert!(ended.join().unwrap());
+    // And by the one at the end. The first signals may have been meant for the program.
+    let mut status = None;
+    until("a signal ends it", || {
+        send(&child.0, libc::SIGTERM);
+        status = child.0.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.unwrap().signal(), Some(libc::SIGTERM));
+    let mut byte = [0];
+    full.read_exact(&mut byte).unwrap();
+}
+
+/// Fills a pipe.
+fn fill(pipe: &File) {
+    // SAFETY: numbers only.
+    unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+    let mut pipe = pipe;
+    for part in [&[0; 4096][..], &[0]] {
+        while pipe.write(part).is_ok() {}
+    }
+    // SAFETY: numbers only.
+    unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, 0) };
+}

@@ -25,7 +25,7 @@ pub struct Outputs<R> {
 }
 
 /// Writes a report in one form.
-pub type Render<R> = Box<dyn Fn(&R, &mut dyn Write) -> anyhow::Result<()>>;
+pub type Render<R> = Box<dyn Fn(&R, &mut dyn Write) -> anyhow::Result<()> + Send + Sync>;
 
 struct Output<R> {
     to: Destination,
@@ -72,7 +72,7 @@ impl<R> Outputs<R> {
     pub fn add(
         &mut self,
         path: Option<&Path>,
-        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + 'static,
+        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + Send + Sync + 'static,
     ) -> anyhow::Result<()> {
         path.map_or(Ok(()), |path| self.add_form(path, Box::new(render), false))
     }
@@ -81,7 +81,7 @@ impl<R> Outputs<R> {
     pub fn add_picture(
         &mut self,
         path: &Path,
-        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + 'static,
+        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + Send + Sync + 'static,
     ) -> anyhow::Result<()> {
         self.add_form(path, Box::new(render), true)
     }
@@ -111,7 +111,7 @@ impl<R> Outputs<R> {
     /// Sends this form, for people, to stdout unless another output goes there.
     pub fn for_people(
         &mut self,
-        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + 'static,
+        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + Send + Sync + 'static,
     ) {
         // The only error is that another output goes there.
         let _ = self.add_form(Path::new("-"), Box::new(render), false);

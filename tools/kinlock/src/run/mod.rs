@@ -18,6 +18,8 @@ use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf, absolute};
+use std::process::ExitStatus;
+use std::sync::mpsc::{Sender, channel};
 
 use anyhow::{Context, bail};
 use kinlock_cli::args::{Named, named};
@@ -146,28 +148,47 @@ fn reported(
     variables: &[Variable],
     counts: Option<Counts>,
 ) -> anyhow::Result<Outcome> {
-    let mut asked = || {
-        if let Err(error) = session.report(None) {
+    let mut image = program.image(variables)?;
+    let report = |status| {
+        if let Err(error) = session.report(status) {
             tell(&format!("kinlock: {error:#}"));
         }
     };
-    let duties = Duties {
-        on_request: Some(&mut asked),
-        notes: session.is_on_stderr(),
-        keeps: session.descriptors(),
-    };
-    let status = supervise::run(&mut program.image(variables)?, duties);
+    let status = std::thread::scope(|scope| {
+        // Reports are made by a thread of their own, one after the other: an output that nobody
+        // reads does not keep signals from the program. It begins when all signals are blocked.
+        let mut requests: Option<Sender<Option<ExitStatus>>> = None;
+        let mut ask = |status| {
+            if requests.is_none() {
+                let (sender, asked) = channel();
+                let name = "report".to_owned();
+                let maker = std::thread::Builder::new().name(name);
+                let made = maker.spawn_scoped(scope, move || asked.into_iter().for_each(report));
+                requests = made.is_ok().then_some(sender);
+            }
+            match &requests {
+                Some(requests) => _ = requests.send(status),
+                // There is no room for a thread.
+                None => report(status),
+            }
+        };
+        let duties = Duties {
+            on_request: Some(&mut || ask(None)),
+            notes: session.is_on_stderr(),
+            keeps: session.descriptors(),
+        };
+        let status = supervise::run(&mut image, duties)?;
+        supervise::may_be_ended(session.folder().to_owned());
+        ask(Some(status));
+        Ok(status)
+    });
+    session.close();
     let status = status.map_err(|error| {
         if let Some(counts) = counts {
             counts.give_back();
         }
-        session.close();
         cannot_run(program, &error)
     })?;
-    if let Err(error) = session.report(Some(status)) {
-        tell(&format!("kinlock: {error:#}"));
-    }
-    session.close();
     Ok(supervise::end_like(status))
 }
 

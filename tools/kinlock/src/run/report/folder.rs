@@ -79,6 +79,11 @@ impl Folder {
         Ok(folder)
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.place.path()
+    }
+
     /// What the names of all tables begin with.
     pub fn prefix(&self) -> PathBuf {
         self.place.path().join(TABLES)

@@ -133,6 +133,10 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         target.read();
         target.switch.end_window();
     }
+    // Whoever has ended the measurement early waits for the report; but an output may hold it up.
+    if interrupt::noted().is_none() {
+        interrupt::listen_no_more();
+    }
     for target in targets.values() {
         // A process with two switches has two tables, and each of its targets has both.
         for process in target.processes() {
