@@ -24,6 +24,7 @@ use std::sync::mpsc::{Sender, channel};
 use anyhow::{Context, bail};
 use kinlock_cli::args::{Named, named};
 use kinlock_cli::outcome::{Failure, Outcome, tell};
+use kinlock_cli::report::write::descriptor;
 
 use self::program::{CANNOT_RUN, Program};
 use self::report::Session;
@@ -110,7 +111,12 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
             args.rwlock
                 .map(|kind| ("KINLOCK_RWLOCK", kind.name().into())),
         );
-        counts = args.counts.as_deref().map(Counts::begin).transpose()?;
+        counts = args
+            .counts
+            .as_deref()
+            .map(Counts::begin)
+            .transpose()?
+            .flatten();
         let path = counts.as_ref().map(|counts| counts.path.clone());
         variables.extend(path.map(|path| ("KINLOCK_COUNTS", path.into())));
     }
@@ -208,9 +214,17 @@ struct Counts {
 }
 
 impl Counts {
-    fn begin(path: &Path) -> anyhow::Result<Self> {
+    /// `None` if there can be none here.
+    fn begin(path: &Path) -> anyhow::Result<Option<Self>> {
         if path == Path::new("-") {
             bail!("--counts -: stdout is the program's; name a file");
+        }
+        if descriptor(path).is_some() && !Path::new("/proc/self/fd").exists() {
+            let path = path.display();
+            tell(&format!(
+                "kinlock: no counts: without /proc there is no {path}"
+            ));
+            return Ok(None);
         }
         let cannot = || format!("cannot write {}", path.display());
         let is_file = fs::metadata(path).is_ok_and(|data| data.is_file());
@@ -219,7 +233,7 @@ impl Counts {
         let file = options.write(true).create(true).truncate(true);
         file.open(path).with_context(cannot)?;
         let path = absolute(path).with_context(cannot)?;
-        Ok(Counts { path, before })
+        Ok(Some(Counts { path, before }))
     }
 
     /// Leaves everything as it was.
