@@ -49,7 +49,7 @@ const OLD: Duration = Duration::from_secs(60);
 pub struct Folder {
     place: TempDir,
     /// Of the folder, held for as long as it exists.
-    _lock: File,
+    lock: File,
     /// Of processes that have ended.
     ended: Arc<Mutex<Vec<Image>>>,
 }
@@ -57,25 +57,20 @@ pub struct Folder {
 impl Folder {
     /// In memory if that can be.
     pub fn new() -> anyhow::Result<Self> {
-        let memory = Path::new("/dev/shm");
-        let others = std::env::temp_dir();
-        for parent in [memory, &others] {
-            remove_left(parent);
-        }
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(NAME);
-        let place = builder.tempdir_in(memory).or_else(|_| builder.tempdir());
-        let place = place.context("cannot make a folder for the report")?;
-        let lock = File::open(place.path()).context("the folder for the report is gone")?;
+        let place = new_place(NAME)?;
+        let cannot = || format!("cannot use {}", place.path().display());
+        let lock = File::open(place.path()).with_context(cannot)?;
         lock_at_once(&lock);
+        // Without it, processes could not say why they have no table.
+        make_shared(&place.path().join(format!("{TABLES}{SHARED}"))).with_context(cannot)?;
         let folder = Folder {
             place,
-            _lock: lock,
+            lock,
             ended: Arc::default(),
         };
-        // Without it, processes cannot say why they have no table.
-        let _ = folder.make_shared();
-        folder.watch();
+        if knows_mappings(&folder.lock) {
+            folder.watch();
+        }
         Ok(folder)
     }
 
@@ -91,15 +86,6 @@ impl Folder {
 
     fn shared_path(&self) -> PathBuf {
         self.place.path().join(format!("{TABLES}{SHARED}"))
-    }
-
-    fn make_shared(&self) -> io::Result<()> {
-        if largest_file() < PAGE as u64 {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        let mut page = vec![0; PAGE];
-        page[..8].copy_from_slice(&MAGIC.to_ne_bytes());
-        fs::write(self.shared_path(), page)
     }
 
     /// How many processes have no table, and why, as the last one says.
@@ -204,15 +190,43 @@ impl Folder {
 /// Makes a folder for processes that stand by, and returns what the names of their files begin
 /// with. It stays when this process becomes the program.
 pub fn for_standby() -> anyhow::Result<PathBuf> {
-    let memory = Path::new("/dev/shm");
-    for parent in [memory, &std::env::temp_dir()] {
+    let mut place = new_place(STANDBY)?;
+    place.disable_cleanup(true);
+    Ok(place.path().join(TABLES))
+}
+
+/// Makes a folder: in memory, unless that is used up or may not be written.
+fn new_place(prefix: &str) -> anyhow::Result<TempDir> {
+    let (memory, others) = (Path::new("/dev/shm"), std::env::temp_dir());
+    for parent in [memory, &others] {
         remove_left(parent);
     }
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(STANDBY).disable_cleanup(true);
-    let place = builder.tempdir_in(memory).or_else(|_| builder.tempdir());
-    let place = place.context("cannot make a folder for the report")?;
-    Ok(place.path().join(TABLES))
+    let within = |parent: &Path| {
+        let place = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
+        // A folder takes no memory; a file does.
+        let page = place.path().join("page");
+        make_shared(&page)?;
+        let _ = fs::remove_file(&page);
+        io::Result::Ok(place)
+    };
+    let place = within(memory).or_else(|_| within(&others));
+    place.with_context(|| {
+        format!(
+            "cannot make a folder for the report in {}",
+            others.display()
+        )
+    })
+}
+
+/// Makes the page that all processes of a report share, if files may be that large. There are no
+/// tables then, either, and it is known why.
+fn make_shared(path: &Path) -> io::Result<()> {
+    if largest_file() < PAGE as u64 {
+        return Ok(());
+    }
+    let mut page = vec![0; PAGE];
+    page[..8].copy_from_slice(&MAGIC.to_ne_bytes());
+    fs::write(path, page)
 }
 
 /// Whether a file belongs to processes that stand by.
@@ -467,6 +481,9 @@ fn is_unused(path: &Path) -> bool {
 /// which mapping it is. A refusal says nothing: the file may be another user's, or the system may
 /// have no leases.
 fn is_lent(file: &File) -> bool {
+    if !knows_mappings(file) {
+        return false;
+    }
     // SAFETY: numbers only.
     unsafe {
         let granted = libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK);
@@ -475,6 +492,18 @@ fn is_lent(file: &File) -> bool {
         }
         granted == 0
     }
+}
+
+/// Whether the kernel counts a mapping as a use of the file. In an overlay it counts as one of the
+/// file below.
+fn knows_mappings(file: &File) -> bool {
+    let mut about = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: invariant 1; all zeros is a valid value.
+    let about = unsafe {
+        libc::fstatfs(file.as_raw_fd(), about.as_mut_ptr());
+        about.assume_init()
+    };
+    about.f_type != libc::OVERLAYFS_SUPER_MAGIC
 }
 
 /// A table of zeros, which each image is laid into.
