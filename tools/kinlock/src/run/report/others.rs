@@ -68,7 +68,7 @@ pub fn own_folder(path: &Path) -> Option<(File, fs::Metadata)> {
     let data = folder.metadata().ok()?;
     // SAFETY: it has no preconditions.
     let is_own = data.uid() == unsafe { libc::geteuid() };
-    (is_own && data.mode() & 0o077 == 0).then_some((folder, data))
+    (is_own && data.mode() & 0o022 == 0).then_some((folder, data))
 }
 
 /// Maps a regular file that another process named.
