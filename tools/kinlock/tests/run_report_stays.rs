@@ -282,6 +282,9 @@ fn there_may_be_no_proc() {
         assert_eq!(text(&output.stdout), "2000\n", "{words:?}: {output:?}");
     }
     assert_eq!(place.locked(), [2000]);
+    // Names are there, too: the program's file is found.
+    let name = &place.json()["processes"][0]["locks"][0]["name"];
+    assert!(!name.as_str().unwrap().contains("0x"), "{name}");
     let output = without(&[command, "report", "1"]);
     assert!(
         text(&output.stderr).contains("there is no /proc"),

@@ -135,7 +135,8 @@ fn contents(path: &Path, build_id: &[u8]) -> Option<Rc<Contents>> {
 impl Contents {
     /// `None` if it is not the file that was loaded.
     fn read(path: &Path, build_id: &[u8]) -> Option<Self> {
-        let data = mapped(path)?;
+        // What is called so here is another file.
+        let data = mapped(Some(path).filter(|path| path.is_absolute())?)?;
         let has = parse(&data)?.build_id().ok().flatten().unwrap_or_default();
         // A file whose ID the program could not read is taken for the one that was loaded.
         if !build_id.is_empty() && has != build_id {
