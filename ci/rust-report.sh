@@ -120,6 +120,25 @@ cycles = [cycle for process in processes for cycle in process["order"]["cycles"]
 assert cycles == [], cycles
 END
 
+# With more rights than its user a program obeys no variable of its user's: no file of root's
+# appears where the user may make none, and nothing is printed.
+as_root=(env)
+[ "$(id -u)" = 0 ] || as_root=(sudo -n)
+if "${as_root[@]}" true 2>/dev/null; then
+    strange=$(mktemp -d /tmp/kinlock-rust-report.XXXXXX)
+    chmod 755 "$strange"
+    "${as_root[@]}" install -o root -m 4755 "$work/reported" "$strange/reported"
+    "${as_root[@]}" install -o root -m 700 -d "$strange/private"
+    "${as_root[@]}" setpriv --reuid 65534 --regid 65534 --clear-groups \
+        env KINLOCK_REPORT="$strange/private/report" KINLOCK_STANDBY=1 KINLOCK_NUMA=nonsense \
+        "$strange/reported" >/dev/null 2>"$work/secure"
+    "${as_root[@]}" ls -A "$strange/private" >>"$work/secure"
+    "${as_root[@]}" rm -r "$strange"
+    [ ! -s "$work/secure" ] || { echo "$0: set-user-ID: $(cat "$work/secure")" >&2; exit 1; }
+else
+    echo "WARNING: no root here: a set-user-ID program is NOT tested" >&2
+fi
+
 # It runs until it is told to end.
 "$kinlock" run --standby -- "$work/static" 2 1000000000 >/dev/null &
 server=$!

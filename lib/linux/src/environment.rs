@@ -10,6 +10,7 @@
 //!    other thread changes it while the constructor of this library runs.
 //! 2. `SNAPSHOT` is written by the thread that has put `COPYING` into `STATE`, and read by threads
 //!    that have seen `COPIED`. In the child of a fork at that moment this thread does not exist.
+//! 3. `getauxval` has no preconditions.
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
@@ -98,8 +99,14 @@ pub(crate) fn take_snapshot() {
     // A thread that does not exist in this process may have begun.
     copy.used = 0;
     copy.places = [None; Variable::NAMES.len()];
-    // SAFETY: invariant 1.
-    let mut entry = unsafe { environ };
+    // What a program with more rights than its user does and prints is not for that user to choose.
+    // SAFETY: invariants 1 and 3.
+    let mut entry = unsafe {
+        match libc::getauxval(libc::AT_SECURE) {
+            0 => environ,
+            _ => core::ptr::null(),
+        }
+    };
     // SAFETY: invariant 1, for this block.
     unsafe {
         while !entry.is_null() && !(*entry).is_null() {

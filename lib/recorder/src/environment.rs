@@ -113,8 +113,19 @@ pub fn keep_path(kept: &KeptPath, path: &[u8]) -> bool {
     true
 }
 
-/// The value of a variable, unless it is unset or empty.
+/// Whether the program has rights that its user has not: by set-user-ID, or capabilities of its
+/// file.
+fn is_privileged() -> bool {
+    // SAFETY: invariant 9.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// The value of a variable, unless it is unset or empty. A privileged program has none: its user
+/// must not choose which files it makes.
 pub fn variable(name: &[u8]) -> Option<&'static [u8]> {
+    if is_privileged() {
+        return None;
+    }
     let value = entries().find_map(|(_, entry)| entry.strip_prefix(name)?.strip_prefix(b"="));
     value.filter(|value| !value.is_empty())
 }

@@ -220,28 +220,66 @@ pub(super) fn note(table: &Table, address: u64) {
 }
 
 fn note_path(module: &Module, found: &Found) {
-    let mut own = [0_u8; 512];
-    // SAFETY: invariants 2 and 10.
-    let path = unsafe {
-        match found.name.is_null() || *found.name == 0 {
-            false => CStr::from_ptr(found.name).to_bytes(),
-            // The program itself has no name here.
-            true => {
-                let path = c"/proc/self/exe".as_ptr();
-                let here = libc::AT_FDCWD;
-                let (to, room) = (own.as_mut_ptr(), own.len());
-                let kept = Errno::keep();
-                let length = libc::syscall(libc::SYS_readlinkat, here, path, to, room);
-                kept.restore();
-                own.get(..length.max(0) as usize).unwrap_or(&[])
-            }
-        }
+    let mut room = [0_u8; 512];
+    // SAFETY: invariant 10. The program itself has no name here.
+    let name = unsafe { (!found.name.is_null() && *found.name != 0).then_some(found.name) };
+    let own = match name {
+        None => own_path(&mut room),
+        Some(_) => &[],
     };
-    for (to, from) in module.path.iter().zip(path) {
-        to.store(*from, Relaxed);
+    if !own.is_empty() {
+        return store_path(module, own, &[]);
     }
-    let length = path.len().min(module.path.len());
+    // SAFETY: invariants 9 and 10: what the kernel says is null or such a string.
+    let path = unsafe {
+        let executed = || libc::getauxval(libc::AT_EXECFN) as *const c_char;
+        let path = name.unwrap_or_else(executed);
+        if path.is_null() {
+            return;
+        }
+        CStr::from_ptr(path).to_bytes()
+    };
+    let folder = match path.starts_with(b"/") {
+        true => &[],
+        // The loader found it by a name that says nothing elsewhere.
+        false => current_folder(&mut room),
+    };
+    store_path(module, folder, path);
+}
+
+fn store_path(module: &Module, folder: &[u8], path: &[u8]) {
+    let all = module.path.iter().zip(folder.iter().chain(path));
+    let length = all.map(|(to, &from)| to.store(from, Relaxed)).count();
     module.path_length.store(length as u32, Relaxed);
+}
+
+/// The path of the program; nothing if there is no `/proc`.
+fn own_path(room: &mut [u8; 512]) -> &[u8] {
+    let path = c"/proc/self/exe".as_ptr();
+    let kept = Errno::keep();
+    // SAFETY: invariant 2.
+    let length = unsafe {
+        let (to, size) = (room.as_mut_ptr(), room.len());
+        libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, path, to, size)
+    };
+    kept.restore();
+    room.get(..length.max(0) as usize).unwrap_or(&[])
+}
+
+/// The current folder with a slash at its end; nothing if it is not known.
+fn current_folder(room: &mut [u8; 512]) -> &[u8] {
+    let kept = Errno::keep();
+    // SAFETY: invariant 2.
+    let length = unsafe { libc::syscall(libc::SYS_getcwd, room.as_mut_ptr(), room.len()) };
+    kept.restore();
+    // It ends with a zero byte. A folder that this process cannot reach begins otherwise.
+    match usize::try_from(length).unwrap_or(0).checked_sub(1) {
+        Some(end) if room[0] == b'/' => {
+            room[end] = b'/';
+            &room[..=end]
+        }
+        _ => &[],
+    }
 }
 
 /// The type of an ELF note with a build ID (`NT_GNU_BUILD_ID`).

@@ -74,6 +74,11 @@ pub const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
 
+/// Whether whoever started this process left a signal to act: it was neither ignored nor blocked.
+pub fn acts(signal: c_int) -> bool {
+    (IGNORED.load(Relaxed) | BLOCKED.load(Relaxed)) & bit(signal) == 0
+}
+
 /// Lets this process wait for its children also if it was started with SIGCHLD ignored: their
 /// statuses would be lost.
 pub fn keep_statuses() {

@@ -5,6 +5,8 @@ use std::io::Write;
 
 use kinlock_measure::interrupt::Signal;
 
+use crate::report::text::lines;
+
 /// How a verb that could do its work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -50,9 +52,9 @@ impl Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Writes a line to stderr. A closed stderr is no error.
+/// Writes a line to stderr, or several. A closed stderr is no error.
 pub fn tell(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", lines(line));
 }
 
 #[cfg(test)]

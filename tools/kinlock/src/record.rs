@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use kinlock_cli::args::named;
 use kinlock_cli::machine::Machine;
 use kinlock_cli::outcome::{Outcome, tell};
+use kinlock_cli::report::text::json;
 use kinlock_cli::report::units::time;
 use kinlock_cli::report::write::{Outputs, descriptor};
 use kinlock_measure::workloads::recorded::Recording;
@@ -74,6 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     };
     let status = supervise::run(&mut program.image(&variables)?, duties);
     let status = status.map_err(|error| cannot_run(&program, &error))?;
+    supervise::may_be_ended(folder.path().to_owned());
     match recorded::recording(&folder, &about) {
         Ok(Some(recording)) if !recording.locks.is_empty() => {
             if let Err(error) = write(recording, outputs, &args.output) {
@@ -96,9 +98,9 @@ fn outputs(path: &Path) -> anyhow::Result<Outputs<String>> {
     if path == Path::new("-") {
         bail!("--output -: stdout is the program's; name a file");
     }
-    let mut outputs = Outputs::new();
+    let mut outputs = Outputs::private();
     outputs.add(Some(path), |text: &String, out| {
-        Ok(writeln!(out, "{text}")?)
+        Ok(writeln!(out, "{}", json(text))?)
     })?;
     Ok(outputs)
 }

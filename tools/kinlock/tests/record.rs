@@ -3,6 +3,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use serde_json::Value;
@@ -83,6 +84,15 @@ fn times_and_threads_are_those_of_the_program() {
             .sum();
         assert!((6_000..10_000).contains(&count), "{name}: {count}");
     }
+}
+
+/// The program's command line is in it, and passwords may be in that.
+#[test]
+fn only_the_user_can_read_a_recording() {
+    let (_folder, file, recording) = recorded(&[], &["2", "100", "1", "5", "--password=secret"]);
+    assert!(recording["command"].to_string().contains("--password"));
+    let mode = fs::metadata(file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0);
 }
 
 #[test]

@@ -3,9 +3,11 @@
 
 mod support;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::mem::offset_of;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
@@ -37,10 +39,25 @@ impl Place {
         Place(folder)
     }
 
+    fn server(&self) -> PathBuf {
+        self.0.path().join("server")
+    }
+
     fn start(&self, flags: &[&str], mode: &str) -> Server {
+        self.start_program(&self.server(), flags, &[mode.as_ref()])
+    }
+
+    /// Below a shell, which stays. The shell is the child, and the server what is said.
+    fn start_below_shell(&self, server: &Path) -> Server {
+        let line = "\"$0\" obeys; true";
+        let words = ["-c".as_ref(), line.as_ref(), server.as_os_str()];
+        self.start_program(Path::new("sh"), &["--standby"], &words)
+    }
+
+    fn start_program(&self, program: &Path, flags: &[&str], words: &[&OsStr]) -> Server {
         let mut command = kinlock();
         command.arg("run").args(flags).arg("--");
-        command.arg(self.0.path().join("server")).arg(mode);
+        command.arg(program).args(words);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -70,10 +87,7 @@ impl Server {
 
     /// The file that the process has mapped as its switch.
     fn switch(&self) -> PathBuf {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.child.id())).unwrap();
-        let line = maps.lines().find(|line| line.contains("process.switch."));
-        let line = line.unwrap_or_else(|| panic!("it does not stand by: {maps}"));
-        PathBuf::from(&line[line.find('/').unwrap()..])
+        switch_of(self.child.id())
     }
 
     /// Begins a measurement that ends when it is told to.
@@ -90,6 +104,14 @@ impl Server {
         until("measuring is on", || is_on(&switch));
         Measurement(child)
     }
+}
+
+fn switch_of(pid: u32) -> PathBuf {
+    let maps = fs::read(format!("/proc/{pid}/maps")).unwrap();
+    let maps = String::from_utf8_lossy(&maps);
+    let line = maps.lines().find(|line| line.contains("process.switch."));
+    let line = line.unwrap_or_else(|| panic!("it does not stand by: {maps}"));
+    PathBuf::from(&line[line.find('/').unwrap()..])
 }
 
 struct Measurement(Child);
@@ -302,6 +324,56 @@ fn forked_processes_are_told_apart() {
     both.sort_unstable();
     assert_eq!(pids(&["--all", "--seconds", "0.3"], 2), both);
     assert_eq!(server.end().as_deref(), Some("right"));
+}
+
+/// The kernel cuts the name of a process after 15 bytes, here within a character.
+#[test]
+fn names_need_not_be_utf_8() {
+    let place = Place::new();
+    let folder = place.0.path().join(OsStr::from_bytes(b"caf\xe9"));
+    fs::create_dir(&folder).unwrap();
+    let program = folder.join("аналитика-сервер");
+    fs::rename(place.server(), &program).unwrap();
+    let mut server = place.start_program(&program, &["--standby"], &["obeys".as_ref()]);
+    let measurement = server.measure();
+    server.does("5");
+    assert_eq!(locked(&measurement.end().unwrap()), [("accounts", 5)]);
+    server.end();
+    let mut shell = place.start_below_shell(&program);
+    let measurement = shell.measure_with(&["--all"]);
+    let switch = switch_of(shell.said);
+    until("the server is measured", || is_on(&switch));
+    shell.does("7");
+    assert_eq!(locked(&measurement.end().unwrap()), [("accounts", 7)]);
+    shell.end();
+}
+
+#[test]
+fn a_descendant_that_ends_is_none_to_be_measured() {
+    let place = Place::new();
+    let mut shell = place.start_below_shell(&place.server());
+    // As if it ended after it was seen.
+    fs::remove_file(switch_of(shell.said)).unwrap();
+    let output = report(shell.child.id(), &["--all", "--seconds", "0.01"]).output();
+    let report = json(&output.unwrap());
+    assert!(list(&report["processes"]).is_empty());
+    shell.does("1");
+    shell.end();
+}
+
+/// Its owner may shorten a file that this command has open.
+#[test]
+fn a_switch_may_become_shorter() {
+    let place = Place::new();
+    let server = place.start(&["--standby"], "obeys");
+    let measurement = server.measure();
+    let file = fs::File::options().write(true).open(server.switch());
+    file.unwrap().set_len(0).unwrap();
+    assert!(measurement.end().is_none());
+    // It has nothing to look at any more.
+    let Server { mut child, .. } = server;
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

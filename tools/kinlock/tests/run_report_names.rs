@@ -154,3 +154,46 @@ fn the_cache_of_debuginfod_is_used_where_it_is() {
     fs::copy(&place.apart, entry.join("debuginfo")).unwrap();
     place.has_names(&cache);
 }
+
+/// The loader knows a library by the path that it was loaded by, which may begin anywhere.
+#[test]
+fn a_library_with_a_relative_path_has_names() {
+    const LIBRARY: &str = r#"
+        #include <pthread.h>
+        static pthread_mutex_t lock_of_library = PTHREAD_MUTEX_INITIALIZER;
+        void takes_it(void) {
+            pthread_mutex_lock(&lock_of_library), pthread_mutex_unlock(&lock_of_library);
+        }
+    "#;
+    const PROGRAM: &str = r#"
+        #include <dlfcn.h>
+        #include <unistd.h>
+        int main(int count, char **words) {
+            void *library = chdir(words[1]) ? 0 : dlopen("./library.so", RTLD_NOW);
+            void (*takes_it)(void) = library ? dlsym(library, "takes_it") : 0;
+            for (int i = 0; takes_it && i < 10; i++) takes_it();
+            return !takes_it;
+        }
+    "#;
+    let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let flags = "-shared -fPIC -Wl,--build-id=none -pthread";
+    compiled(folder.path(), "library.so", flags, LIBRARY);
+    let program = compiled(folder.path(), "program", "-w -pthread -ldl", PROGRAM);
+    let json = folder.path().join("json");
+    let mut command = kinlock();
+    command
+        .current_dir(&other)
+        .args(["run", "--report", "--json"])
+        .arg(&json);
+    let output = command
+        .arg("--")
+        .arg(program)
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let locks = list(&report["processes"][0]["locks"]).iter();
+    let names: Vec<_> = locks.map(|lock| lock["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["lock_of_library"]);
+}

@@ -230,6 +230,98 @@ fn two_hundred_children_fit_in_64_mib() {
     assert_eq!(place.json()["without_table"], 0);
 }
 
+/// Where another file has filled the memory before the command starts.
+#[test]
+fn a_file_system_that_is_full_already_is_not_used() {
+    let place = Place::new();
+    let command = place.command(&["together", "2"]);
+    let mut full = Command::new("sh");
+    let fill = "head -c 100000 /dev/zero >/dev/shm/fill 2>&1; exec \"$0\" \"$@\"";
+    full.args(["-c", fill])
+        .arg(command.get_program())
+        .args(command.get_args());
+    let Some(mut command) = in_memory_of("64k", &full) else {
+        return;
+    };
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(place.locked(), [2000]);
+}
+
+/// As in a build root.
+#[test]
+fn there_may_be_no_proc() {
+    let place = Place::new();
+    // The library is built where there is one.
+    place.run(&["together", "2"]);
+    let without = |words: &[&str]| {
+        let script = "mount -t tmpfs tmpfs /proc && exec \"$@\"";
+        let mut command = support::without_knobs(Command::new("unshare"));
+        command.args(["-m", "sh", "-c", script, "sh"]);
+        command.args(words).output().unwrap()
+    };
+    if !without(&["true"]).status.success() {
+        eprintln!("WARNING: no mount is permitted: a system without /proc is NOT tested");
+        return;
+    }
+    let command = env!("CARGO_BIN_EXE_kinlock");
+    let program = place.file("staying");
+    let json = place.file("json");
+    fs::remove_file(&json).unwrap();
+    let (program, file) = (program.to_str().unwrap(), json.to_str().unwrap());
+    for words in [
+        &["run"][..],
+        &["run", "--standby"],
+        &["run", "--counts", "/dev/stdout"],
+        &["record", "-o", "/dev/null"],
+        &["run", "--report", "--json", file],
+    ] {
+        let all = [&[command][..], words, &["--", program, "together", "2"]].concat();
+        let output = without(&all);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        assert_eq!(text(&output.stdout), "2000\n", "{words:?}: {output:?}");
+    }
+    assert_eq!(place.locked(), [2000]);
+    // Names are there, too: the program's file is found.
+    let name = &place.json()["processes"][0]["locks"][0]["name"];
+    assert!(!name.as_str().unwrap().contains("0x"), "{name}");
+    let output = without(&[command, "report", "1"]);
+    assert!(
+        text(&output.stderr).contains("there is no /proc"),
+        "{output:?}"
+    );
+}
+
+/// As in a container without `/dev/shm`: a mapping there is not seen as a use of the file.
+#[test]
+fn tables_in_an_overlay_are_kept_until_the_report() {
+    let place = Place::new();
+    let command = place.command(&["renamed"]);
+    let script =
+        "mount -t tmpfs tmpfs \"$TMPDIR\" && cd \"$TMPDIR\" && mkdir below above work all &&
+        mount -t overlay -o lowerdir=below,upperdir=above,workdir=work overlay all &&
+        cd / && exec \"$@\"";
+    let folder = place.file("folder");
+    fs::create_dir(&folder).unwrap();
+    let mut outer = support::without_knobs(Command::new("unshare"));
+    outer
+        .args(["-m", "sh", "-c", script, "sh"])
+        .env("TMPDIR", &folder);
+    let Some(mut outer) = in_memory_of("0,ro", &outer) else {
+        return;
+    };
+    outer.args([
+        "env".as_ref(),
+        "-C".as_ref(),
+        folder.join("all").as_os_str(),
+    ]);
+    outer.arg(format!("TMPDIR={}", folder.join("all").display()));
+    outer.arg(command.get_program()).args(command.get_args());
+    let output = outer.env("TMPDIR", &folder).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(list(&place.json()["processes"]).len(), 1, "{output:?}");
+}
+
 #[test]
 fn a_full_file_system_is_a_line_in_the_report() {
     let place = Place::new();

@@ -89,6 +89,20 @@ pub fn listen() {
     }
 }
 
+/// The signals that [`listen`] has changed end the process again.
+pub fn listen_no_more() {
+    for signal in Signal::ALL {
+        // SAFETY: invariant 2.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal.number(), std::ptr::null(), &mut action);
+            if action.sa_sigaction == note as extern "C" fn(libc::c_int) as libc::sighandler_t {
+                libc::signal(signal.number(), libc::SIG_DFL);
+            }
+        }
+    }
+}
+
 extern "C" fn note(number: libc::c_int) {
     let now = Native::now().max(1);
     match CAME.compare_exchange(0, now, Relaxed, Relaxed) {

@@ -12,6 +12,7 @@ use std::ops::Range;
 use super::plot::elements::RGBColor;
 use super::plot::{self, Area, Drawn};
 use super::table::Table;
+use super::text::{NOT_SHOWN, is_shown};
 
 /// Text that is shown as it is, and is no markup: in an element, or in a quoted attribute.
 pub fn escaped(text: &str) -> impl Display {
@@ -30,18 +31,12 @@ impl Display for Escaped<'_> {
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
                 '\n' | '\t' => f.write_char(c)?,
-                // Neither is shown, and the second kind changes the order of what follows.
-                c if c.is_control() || is_direction(c) => f.write_char('\u{fffd}')?,
-                c => f.write_char(c)?,
+                c if is_shown(c) => f.write_char(c)?,
+                _ => f.write_char(NOT_SHOWN)?,
             }
         }
         Ok(())
     }
-}
-
-/// Whether a character sets the direction of the text behind it.
-fn is_direction(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A picture with words for those who do not see it.

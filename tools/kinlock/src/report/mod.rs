@@ -4,6 +4,7 @@ pub mod cells;
 pub mod html;
 pub mod plot;
 pub mod table;
+pub mod text;
 pub mod units;
 pub mod write;
 
@@ -21,8 +22,8 @@ use self::write::Outputs;
 
 /// Writes a report as JSON, indented, with a newline at the end.
 pub fn write_json(report: &impl Serialize, mut out: impl Write) -> anyhow::Result<()> {
-    serde_json::to_writer_pretty(&mut out, report)?;
-    writeln!(out)?;
+    let text = serde_json::to_string_pretty(report)?;
+    writeln!(out, "{}", text::json(&text))?;
     Ok(())
 }
 

@@ -7,11 +7,12 @@
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. A descriptor is only borrowed to duplicate it, which fails if it is not open.
+//! 2. Numbers only.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::BorrowedFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -24,7 +25,7 @@ pub struct Outputs<R> {
 }
 
 /// Writes a report in one form.
-pub type Render<R> = Box<dyn Fn(&R, &mut dyn Write) -> anyhow::Result<()>>;
+pub type Render<R> = Box<dyn Fn(&R, &mut dyn Write) -> anyhow::Result<()> + Send + Sync>;
 
 struct Output<R> {
     to: Destination,
@@ -71,7 +72,7 @@ impl<R> Outputs<R> {
     pub fn add(
         &mut self,
         path: Option<&Path>,
-        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + 'static,
+        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + Send + Sync + 'static,
     ) -> anyhow::Result<()> {
         path.map_or(Ok(()), |path| self.add_form(path, Box::new(render), false))
     }
@@ -80,7 +81,7 @@ impl<R> Outputs<R> {
     pub fn add_picture(
         &mut self,
         path: &Path,
-        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + 'static,
+        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + Send + Sync + 'static,
     ) -> anyhow::Result<()> {
         self.add_form(path, Box::new(render), true)
     }
@@ -110,7 +111,7 @@ impl<R> Outputs<R> {
     /// Sends this form, for people, to stdout unless another output goes there.
     pub fn for_people(
         &mut self,
-        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + 'static,
+        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + Send + Sync + 'static,
     ) {
         // The only error is that another output goes there.
         let _ = self.add_form(Path::new("-"), Box::new(render), false);
@@ -129,12 +130,11 @@ impl<R> Outputs<R> {
     ///
     /// # Errors
     /// The first one. The other forms have been written nevertheless.
-    pub fn write(mut self, report: &R) -> anyhow::Result<()> {
-        self.outputs
-            .sort_by_key(|output| (output.is_picture, output.to.rank()));
-        let mode = self.mode;
-        let outputs = self.outputs.into_iter();
-        let results = outputs.map(|output| output.write(report, mode));
+    pub fn write(&self, report: &R) -> anyhow::Result<()> {
+        let mut outputs: Vec<_> = self.outputs.iter().collect();
+        outputs.sort_by_key(|output| (output.is_picture, output.to.rank()));
+        let outputs = outputs.into_iter();
+        let results = outputs.map(|output| output.write(report, self.mode));
         // All of them before the first error is looked at.
         let results: Vec<_> = results.collect();
         results.into_iter().collect()
@@ -147,7 +147,7 @@ impl<R> Outputs<R> {
 }
 
 impl<R> Output<R> {
-    fn write(self, report: &R, mode: u32) -> anyhow::Result<()> {
+    fn write(&self, report: &R, mode: u32) -> anyhow::Result<()> {
         let cannot = match &self.to {
             Destination::Stdout => "cannot write to stdout".to_owned(),
             Destination::File(path) | Destination::Stream(path, _) => {
@@ -225,8 +225,10 @@ impl Destination {
                 out.flush()
             }
             Self::Stream(_, file) => (&*file).write_all(text),
-            // A file that may be written in a folder that may not is written as it stands.
-            Self::File(path) => replace(path, text, mode).or_else(|_| fs::write(path, text)),
+            Self::File(path) => match replace(path, text, mode) {
+                Err(error) if may_not(&error) => overwrite(path, text),
+                result => result,
+            },
         }
     }
 }
@@ -246,10 +248,37 @@ fn replace(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether no file may be made in the folder, or the one there may not be replaced: it is mounted
+/// by itself, as in containers. The file as it stands may still be written.
+fn may_not(error: &io::Error) -> bool {
+    let known = [libc::EACCES, libc::EPERM, libc::EROFS, libc::EBUSY];
+    error
+        .raw_os_error()
+        .is_some_and(|error| known.contains(&error))
+}
+
+/// Writes a file as it stands. What is in it stays if there is no room for the new text.
+fn overwrite(path: &Path, text: &[u8]) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    let (keep, length) = (libc::FALLOC_FL_KEEP_SIZE, text.len() as libc::off_t);
+    // SAFETY: invariant 2.
+    if length > 0 && unsafe { libc::fallocate(file.as_raw_fd(), keep, 0, length) } != 0 {
+        let error = io::Error::last_os_error();
+        let no_room = [libc::ENOSPC, libc::EDQUOT, libc::EFBIG];
+        // Some file systems cannot say.
+        if error
+            .raw_os_error()
+            .is_some_and(|error| no_room.contains(&error))
+        {
+            return Err(error);
+        }
+    }
+    file.write_all_at(text, 0)?;
+    file.set_len(text.len() as u64)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd;
-
     use super::*;
 
     type Text = Outputs<String>;
@@ -322,6 +351,61 @@ mod tests {
         outputs.write(&"--password=".to_owned()).unwrap();
         let mode = fs::metadata(&new).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0);
+    }
+
+    /// What a file on a full file system has after a report that is longer than it, where `spoil`
+    /// has made that file one that cannot be replaced, or nothing. `None` if there are no
+    /// namespaces in which to mount a file system.
+    fn after_a_full_disk(spoil: &str) -> Option<String> {
+        const NAME: &str = "FULL_DISK_OF_A_TEST";
+        let script = format!(
+            "mount -t tmpfs -o size=64k tmpfs ${NAME} && cd ${NAME} && mkdir folder &&
+             printf before >folder/report && {{ {spoil}; }} &&
+             {{ head -c 1000000 /dev/zero >fill; \"$0\" --exact --quiet --ignored \
+                report::write::tests::writes_a_long_report >/dev/null; cat folder/report; }}"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", &script]);
+        command.arg(std::env::current_exe().unwrap());
+        let output = command.env(NAME, folder.path()).output().unwrap();
+        output
+            .status
+            .success()
+            .then(|| String::from_utf8(output.stdout).unwrap())
+    }
+
+    /// Called in a folder on a full file system.
+    #[test]
+    #[ignore = "a part of another test"]
+    fn writes_a_long_report() {
+        let long = "x".repeat(10_000);
+        assert!(write(&[Path::new("folder/report")], &long).is_err());
+    }
+
+    #[test]
+    fn a_full_disk_leaves_the_earlier_report() {
+        // In a folder in which files may be made, and as a file that is mounted by itself.
+        for spoil in ["true", "mount --bind folder/report folder/report"] {
+            match after_a_full_disk(spoil) {
+                Some(left) => assert!(left == "before", "{spoil}"),
+                None => eprintln!("NOT tested: no namespaces here"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_replaced_is_written_as_it_stands() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "longer than what comes").unwrap();
+        overwrite(&file, b"short").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "short");
+        overwrite(&file, b"").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "");
+        let errors = [libc::EACCES, libc::EROFS, libc::EBUSY, libc::ENOSPC];
+        let may_not = errors.map(|error| may_not(&io::Error::from_raw_os_error(error)));
+        assert_eq!(may_not, [true, true, true, false]);
     }
 
     #[test]

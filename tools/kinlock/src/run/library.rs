@@ -1,8 +1,15 @@
 //! The library that is preloaded: where it is, and building it in a checkout.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. What the kernel says about the execution is null or a zero-terminated string that is never
+//!    freed.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
@@ -43,7 +50,9 @@ fn locate() -> anyhow::Result<PathBuf> {
         let found = path.canonicalize();
         return found.with_context(|| format!("KINLOCK_PRELOAD={}", path.display()));
     }
-    let this = env::current_exe().context("cannot find the command itself")?;
+    let this = env::current_exe().or_else(|_| executed());
+    let this =
+        this.context("cannot find the command itself; KINLOCK_PRELOAD=FILE names the library")?;
     let folder = this.parent().unwrap_or(Path::new("/"));
     let prefix = folder.parent().unwrap_or(folder);
     let installed = prefix.join("lib/kinlock").join(FILE);
@@ -65,6 +74,17 @@ fn locate() -> anyhow::Result<PathBuf> {
         );
     }
     Ok(beside)
+}
+
+/// The path by which the command was executed, where there is no `/proc` to tell.
+fn executed() -> io::Result<PathBuf> {
+    // SAFETY: invariant 1.
+    let path = unsafe {
+        let path = libc::getauxval(libc::AT_EXECFN) as *const libc::c_char;
+        (!path.is_null()).then(|| CStr::from_ptr(path))
+    };
+    let path = path.ok_or(io::ErrorKind::NotFound)?;
+    Path::new(OsStr::from_bytes(path.to_bytes())).canonicalize()
 }
 
 /// The root of the checkout.

@@ -18,10 +18,13 @@ use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf, absolute};
+use std::process::ExitStatus;
+use std::sync::mpsc::{Sender, channel};
 
 use anyhow::{Context, bail};
 use kinlock_cli::args::{Named, named};
 use kinlock_cli::outcome::{Failure, Outcome, tell};
+use kinlock_cli::report::write::descriptor;
 
 use self::program::{CANNOT_RUN, Program};
 use self::report::Session;
@@ -108,7 +111,12 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
             args.rwlock
                 .map(|kind| ("KINLOCK_RWLOCK", kind.name().into())),
         );
-        counts = args.counts.as_deref().map(Counts::begin).transpose()?;
+        counts = args
+            .counts
+            .as_deref()
+            .map(Counts::begin)
+            .transpose()?
+            .flatten();
         let path = counts.as_ref().map(|counts| counts.path.clone());
         variables.extend(path.map(|path| ("KINLOCK_COUNTS", path.into())));
     }
@@ -146,28 +154,47 @@ fn reported(
     variables: &[Variable],
     counts: Option<Counts>,
 ) -> anyhow::Result<Outcome> {
-    let mut asked = || {
-        if let Err(error) = session.report(None) {
+    let mut image = program.image(variables)?;
+    let report = |status| {
+        if let Err(error) = session.report(status) {
             tell(&format!("kinlock: {error:#}"));
         }
     };
-    let duties = Duties {
-        on_request: Some(&mut asked),
-        notes: session.is_on_stderr(),
-        keeps: session.descriptors(),
-    };
-    let status = supervise::run(&mut program.image(variables)?, duties);
+    let status = std::thread::scope(|scope| {
+        // Reports are made by a thread of their own, one after the other: an output that nobody
+        // reads does not keep signals from the program. It begins when all signals are blocked.
+        let mut requests: Option<Sender<Option<ExitStatus>>> = None;
+        let mut ask = |status| {
+            if requests.is_none() {
+                let (sender, asked) = channel();
+                let name = "report".to_owned();
+                let maker = std::thread::Builder::new().name(name);
+                let made = maker.spawn_scoped(scope, move || asked.into_iter().for_each(report));
+                requests = made.is_ok().then_some(sender);
+            }
+            match &requests {
+                Some(requests) => _ = requests.send(status),
+                // There is no room for a thread.
+                None => report(status),
+            }
+        };
+        let duties = Duties {
+            on_request: Some(&mut || ask(None)),
+            notes: session.is_on_stderr(),
+            keeps: session.descriptors(),
+        };
+        let status = supervise::run(&mut image, duties)?;
+        supervise::may_be_ended(session.folder().to_owned());
+        ask(Some(status));
+        Ok(status)
+    });
+    session.close();
     let status = status.map_err(|error| {
         if let Some(counts) = counts {
             counts.give_back();
         }
-        session.close();
         cannot_run(program, &error)
     })?;
-    if let Err(error) = session.report(Some(status)) {
-        tell(&format!("kinlock: {error:#}"));
-    }
-    session.close();
     Ok(supervise::end_like(status))
 }
 
@@ -187,9 +214,17 @@ struct Counts {
 }
 
 impl Counts {
-    fn begin(path: &Path) -> anyhow::Result<Self> {
+    /// `None` if there can be none here.
+    fn begin(path: &Path) -> anyhow::Result<Option<Self>> {
         if path == Path::new("-") {
             bail!("--counts -: stdout is the program's; name a file");
+        }
+        if descriptor(path).is_some() && !Path::new("/proc/self/fd").exists() {
+            let path = path.display();
+            tell(&format!(
+                "kinlock: no counts: without /proc there is no {path}"
+            ));
+            return Ok(None);
         }
         let cannot = || format!("cannot write {}", path.display());
         let is_file = fs::metadata(path).is_ok_and(|data| data.is_file());
@@ -198,7 +233,7 @@ impl Counts {
         let file = options.write(true).create(true).truncate(true);
         file.open(path).with_context(cannot)?;
         let path = absolute(path).with_context(cannot)?;
-        Ok(Counts { path, before })
+        Ok(Some(Counts { path, before }))
     }
 
     /// Leaves everything as it was.

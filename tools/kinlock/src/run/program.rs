@@ -17,6 +17,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kinlock_cli::outcome::{Failure, tell};
+#[cfg(target_arch = "aarch64")]
+use object::elf::EM_AARCH64;
+#[cfg(target_arch = "x86_64")]
+use object::elf::EM_X86_64;
 use object::elf::{FileHeader32, FileHeader64, PT_INTERP, SHT_DYNSYM, SHT_SYMTAB};
 use object::read::SectionIndex;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
@@ -200,6 +204,8 @@ fn is_executable(path: &Path) -> Result<(), Failure> {
         }
         Err(error) => refused(CANNOT_RUN, &error.to_string()),
         Ok(data) if data.is_dir() => refused(CANNOT_RUN, "it is a folder"),
+        // To open a pipe would wait for its writer.
+        Ok(data) if !data.is_file() => refused(CANNOT_RUN, "it is no file"),
         Ok(_) if !may_execute(path) => refused(CANNOT_RUN, "it may not be executed"),
         Ok(_) => Ok(()),
     }
@@ -294,11 +300,11 @@ fn look(path: &Path) -> io::Result<Kind> {
 
 /// Why nothing can be preloaded into an ELF program.
 fn obstacle(path: &Path) -> Option<Obstacle> {
-    let (Ok(form), Ok(own)) = (Form::read(path), Form::read(Path::new("/proc/self/exe"))) else {
+    let Ok(form) = Form::read(path) else {
         return Some("it is damaged".into());
     };
-    if form != own {
-        let (is, needs) = (form.words(), own.words());
+    if form != Form::OWN {
+        let (is, needs) = (form.words(), Form::OWN.words());
         let what = format!("it is for another architecture ({is}) than the library ({needs})");
         return Some(what.into());
     }
@@ -359,6 +365,26 @@ struct Form {
 }
 
 impl Form {
+    /// That of the command, and so of the library. There may be no `/proc` to read it from.
+    const OWN: Form = Form {
+        class: if cfg!(target_pointer_width = "64") {
+            2
+        } else {
+            1
+        },
+        order: if cfg!(target_endian = "little") { 1 } else { 2 },
+        machine: match () {
+            #[cfg(target_arch = "x86_64")]
+            () => EM_X86_64,
+            #[cfg(target_arch = "aarch64")]
+            () => EM_AARCH64,
+            // There is no library for others (`real.rs`).
+            #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+            () => object::elf::EM_NONE,
+        }
+        .to_ne_bytes(),
+    };
+
     fn read(path: &Path) -> io::Result<Self> {
         let mut begin = [0; 20];
         File::open(path)?.read_exact(&mut begin)?;

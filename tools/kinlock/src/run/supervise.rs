@@ -21,6 +21,7 @@ use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -317,12 +318,12 @@ fn let_go(keeps: &[i32]) {
     let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") else {
         return;
     };
-    let Ok(open) = fs::read_dir("/proc/self/fd") else {
-        return;
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let numbers: Vec<i32> = match fs::read_dir("/proc/self/fd") {
+        Ok(open) => open.flatten().filter_map(number).collect(),
+        // There is no /proc. Few programs have as many.
+        Err(_) => (0..1024).collect(),
     };
-    let numbers = open.flatten();
-    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let numbers: Vec<_> = numbers.collect();
     for number in numbers.into_iter().filter(|number| !keeps.contains(number)) {
         // SAFETY: invariants 1 and 4.
         unsafe {
@@ -377,17 +378,47 @@ pub fn end_like(status: ExitStatus) -> Outcome {
     Outcome::Program(status.code().or_else(signal).unwrap_or(1) as u8)
 }
 
+/// From now on signals that end a program end the command, which removes the folder before: an
+/// output that nobody reads may hold it up, or much debugging information. What has come until now,
+/// or comes at once, went to the program, too.
+pub fn may_be_ended(folder: PathBuf) {
+    let end = move || {
+        let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+        let ends = set_of(ends.into_iter().filter(|&signal| inherited::acts(signal)));
+        std::thread::sleep(BOTH);
+        while take(&ends, Some(Duration::ZERO)).is_some() {}
+        let signal = loop {
+            if let Some(signal) = take(&ends, None) {
+                break signal;
+            }
+        };
+        let _ = fs::remove_dir_all(folder);
+        let outcome = end_like(ExitStatus::from_raw(signal.number));
+        std::process::exit(outcome.exit_status().into());
+    };
+    // If there is no room for a thread, nothing is lost but this.
+    let _ = std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(end);
+}
+
 /// Whether a process has something to do.
 fn is_running(pid: libc::pid_t) -> bool {
     matches!(witness::state(pid), b'R' | b'D')
 }
 
 fn only(signal: i32) -> libc::sigset_t {
+    set_of([signal])
+}
+
+fn set_of(signals: impl IntoIterator<Item = i32>) -> libc::sigset_t {
     let mut set = MaybeUninit::zeroed();
     // SAFETY: invariant 1.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
-        libc::sigaddset(set.as_mut_ptr(), signal);
+        for signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
         set.assume_init()
     }
 }

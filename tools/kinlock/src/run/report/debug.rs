@@ -11,21 +11,18 @@
 //!
 //! What is found by a name may belong to another build. So its build ID has to be the file's, or,
 //! where there is none, its checksum the one in the link.
-//!
-//! # Invariants
-//!
-//! 1. As in `symbols.rs`: a map of a file is private and only read.
 
 use std::env;
 use std::ffi::OsStr;
 use std::fmt::Write;
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
 use object::Object;
 use object::read::elf::ElfFile64;
+
+use super::others::mapped;
 
 /// Where to look.
 pub struct Places {
@@ -107,15 +104,10 @@ fn build_id<'a>(file: &ElfFile64<'a>) -> &'a [u8] {
 
 /// Whether a file has what was stripped from one with this build ID and this link.
 fn is_of(path: &Path, id: &[u8], checksum: u32) -> bool {
-    // To open something other than a file may never end: a pipe waits for its writer.
-    if !path.is_file() {
-        return false;
-    }
     let has_id = with(path, |file| !id.is_empty() && build_id(file) == id);
     match has_id {
         Some(false) if id.is_empty() => {
-            let sum = fs::read(path).map(|data| crc32fast::hash(&data));
-            sum.is_ok_and(|sum| sum == checksum)
+            mapped(path).is_some_and(|data| crc32fast::hash(&data) == checksum)
         }
         known => known == Some(true),
     }
@@ -123,12 +115,7 @@ fn is_of(path: &Path, id: &[u8], checksum: u32) -> bool {
 
 /// Calls `with` with the ELF file at a path, if there is one.
 fn with<T>(path: &Path, with: impl FnOnce(&ElfFile64<'_>) -> T) -> Option<T> {
-    if !path.is_file() {
-        return None;
-    }
-    let file = File::open(path).ok()?;
-    // SAFETY: invariant 1.
-    let data = unsafe { Mmap::map(&file) }.ok()?;
+    let data = mapped(path)?;
     Some(with(&ElfFile64::parse(&data[..]).ok()?))
 }
 
@@ -157,10 +144,11 @@ pub fn packages(lists: &Path, files: &[String]) -> Vec<Option<String>> {
             continue;
         };
         let package = package.split(':').next().unwrap_or(package);
-        let Ok(text) = fs::read_to_string(list.path()) else {
+        let Ok(text) = fs::read(list.path()) else {
             continue;
         };
-        for line in text.lines() {
+        // Packages may have files whose names are no UTF-8.
+        for line in String::from_utf8_lossy(&text).lines() {
             let at = names
                 .iter()
                 .position(|names| names.iter().any(|name| name == line));

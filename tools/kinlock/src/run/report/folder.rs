@@ -19,7 +19,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::slice;
@@ -28,10 +28,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
+use kinlock_cli::report::text;
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use kinlock_report::{MAGIC, PAGE, SHARED, SWITCH, Shared, Table};
 use tempfile::TempDir;
+
+use super::others;
 
 /// How the folder is called.
 const NAME: &str = "kinlock-report-";
@@ -46,7 +49,7 @@ const OLD: Duration = Duration::from_secs(60);
 pub struct Folder {
     place: TempDir,
     /// Of the folder, held for as long as it exists.
-    _lock: File,
+    lock: File,
     /// Of processes that have ended.
     ended: Arc<Mutex<Vec<Image>>>,
 }
@@ -54,26 +57,26 @@ pub struct Folder {
 impl Folder {
     /// In memory if that can be.
     pub fn new() -> anyhow::Result<Self> {
-        let memory = Path::new("/dev/shm");
-        let others = std::env::temp_dir();
-        for parent in [memory, &others] {
-            remove_left(parent);
-        }
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(NAME);
-        let place = builder.tempdir_in(memory).or_else(|_| builder.tempdir());
-        let place = place.context("cannot make a folder for the report")?;
-        let lock = File::open(place.path()).context("the folder for the report is gone")?;
+        let place = new_place(NAME)?;
+        let cannot = || format!("cannot use {}", place.path().display());
+        let lock = File::open(place.path()).with_context(cannot)?;
         lock_at_once(&lock);
+        // Without it, processes could not say why they have no table.
+        make_shared(&place.path().join(format!("{TABLES}{SHARED}"))).with_context(cannot)?;
         let folder = Folder {
             place,
-            _lock: lock,
+            lock,
             ended: Arc::default(),
         };
-        // Without it, processes cannot say why they have no table.
-        let _ = folder.make_shared();
-        folder.watch();
+        if knows_mappings(&folder.lock) {
+            folder.watch();
+        }
         Ok(folder)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.place.path()
     }
 
     /// What the names of all tables begin with.
@@ -83,15 +86,6 @@ impl Folder {
 
     fn shared_path(&self) -> PathBuf {
         self.place.path().join(format!("{TABLES}{SHARED}"))
-    }
-
-    fn make_shared(&self) -> io::Result<()> {
-        if largest_file() < PAGE as u64 {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        let mut page = vec![0; PAGE];
-        page[..8].copy_from_slice(&MAGIC.to_ne_bytes());
-        fs::write(self.shared_path(), page)
     }
 
     /// How many processes have no table, and why, as the last one says.
@@ -115,12 +109,11 @@ impl Folder {
     /// forked and has taken no lock yet will have none.
     pub fn running(&self) -> Vec<(u32, String)> {
         let shared = self.shared_path();
-        let is_mapped = File::open(&shared).is_ok_and(|file| is_written(&file));
-        if !is_mapped {
+        if is_unused(&shared) {
             return Vec::new();
         }
-        let maps = |folder: &Path| {
-            let maps = fs::read(folder.join("maps")).unwrap_or_default();
+        let maps = |process: u32| {
+            let maps = others::of_process(process, "maps").unwrap_or_default();
             let name = shared.as_os_str().as_bytes();
             maps.windows(name.len()).any(|part| part == name)
         };
@@ -130,9 +123,8 @@ impl Folder {
             .flatten()
             .filter_map(|entry| {
                 let process = entry.file_name().to_str()?.parse().ok()?;
-                let folder = entry.path();
-                let name = || fs::read_to_string(folder.join("comm")).unwrap_or_default();
-                maps(&folder).then(|| (process, name().trim_end().to_owned()))
+                let name = || others::of_process(process, "comm").unwrap_or_default();
+                maps(process).then(|| (process, text::name(name().trim_ascii_end())))
             })
             .collect();
         running.sort_unstable();
@@ -198,15 +190,43 @@ impl Folder {
 /// Makes a folder for processes that stand by, and returns what the names of their files begin
 /// with. It stays when this process becomes the program.
 pub fn for_standby() -> anyhow::Result<PathBuf> {
-    let memory = Path::new("/dev/shm");
-    for parent in [memory, &std::env::temp_dir()] {
+    let mut place = new_place(STANDBY)?;
+    place.disable_cleanup(true);
+    Ok(place.path().join(TABLES))
+}
+
+/// Makes a folder: in memory, unless that is used up or may not be written.
+fn new_place(prefix: &str) -> anyhow::Result<TempDir> {
+    let (memory, others) = (Path::new("/dev/shm"), std::env::temp_dir());
+    for parent in [memory, &others] {
         remove_left(parent);
     }
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(STANDBY).disable_cleanup(true);
-    let place = builder.tempdir_in(memory).or_else(|_| builder.tempdir());
-    let place = place.context("cannot make a folder for the report")?;
-    Ok(place.path().join(TABLES))
+    let within = |parent: &Path| {
+        let place = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
+        // A folder takes no memory; a file does.
+        let page = place.path().join("page");
+        make_shared(&page)?;
+        let _ = fs::remove_file(&page);
+        io::Result::Ok(place)
+    };
+    let place = within(memory).or_else(|_| within(&others));
+    place.with_context(|| {
+        format!(
+            "cannot make a folder for the report in {}",
+            others.display()
+        )
+    })
+}
+
+/// Makes the page that all processes of a report share, if files may be that large. There are no
+/// tables then, either, and it is known why.
+fn make_shared(path: &Path) -> io::Result<()> {
+    if largest_file() < PAGE as u64 {
+        return Ok(());
+    }
+    let mut page = vec![0; PAGE];
+    page[..8].copy_from_slice(&MAGIC.to_ne_bytes());
+    fs::write(path, page)
 }
 
 /// Whether a file belongs to processes that stand by.
@@ -240,8 +260,7 @@ impl Snapshot {
 
 /// Removes a file of processes that stand by, unless one of them has it mapped.
 pub fn remove_unused(path: &Path) {
-    if File::open(path).is_ok_and(|file| !is_written(&file)) {
-        // If it is another user's, it stays.
+    if is_unused(path) {
         let _ = fs::remove_file(path);
     }
 }
@@ -281,22 +300,16 @@ fn remove_left(parent: &Path) {
         let is_named = names
             .iter()
             .any(|named| name.as_bytes().starts_with(named.as_bytes()));
-        // SAFETY: it has no preconditions.
-        let own = unsafe { libc::geteuid() };
-        let is_own = |folder: &fs::Metadata| folder.is_dir() && folder.uid() == own;
         let is_old = |folder: &fs::Metadata| {
             let age = folder.modified().ok().and_then(|at| at.elapsed().ok());
             age.is_some_and(|age| age > OLD)
         };
         let is_left = || {
-            let folder = entry.metadata().ok()?;
-            let lock = File::open(entry.path()).ok()?;
-            let is_left = is_own(&folder) && is_old(&folder) && lock_at_once(&lock);
+            let (lock, folder) = others::own_folder(&entry.path())?;
+            let is_left = is_old(&folder) && lock_at_once(&lock);
             // No command holds a lock of the folder of processes that stand by: they map its files.
             let mut files = fs::read_dir(entry.path()).ok()?.flatten();
-            let is_mapped =
-                |file: fs::DirEntry| File::open(file.path()).is_ok_and(|file| is_written(&file));
-            Some(is_left && !files.any(is_mapped))
+            Some(is_left && files.all(|file| is_unused(&file.path())))
         };
         if is_named && is_left() == Some(true) {
             let _ = fs::remove_dir_all(entry.path());
@@ -406,11 +419,11 @@ const BLOCK: usize = 64;
 impl Image {
     /// `None` if there is no such file any more.
     fn read(path: &Path) -> Option<Self> {
-        let file = File::open(path).ok()?;
+        let file = others::made(path).ok()?;
         let mut image = Image {
-            state: match is_written(&file) {
-                true => State::Runs,
-                false => State::Ended(Native::now()),
+            state: match is_lent(&file) {
+                true => State::Ended(Native::now()),
+                false => State::Runs,
             },
             runs: Vec::new(),
             bytes: Vec::new(),
@@ -459,17 +472,38 @@ fn data_from(file: &File, at: usize) -> Option<(usize, usize)> {
     (from < to).then_some((from, to))
 }
 
-/// Whether a process has the file open for writing, which mapping it is: then the kernel refuses
-/// a lease of it to readers.
-fn is_written(file: &File) -> bool {
+/// Whether there is such a file, and it is certain that no process has it mapped.
+fn is_unused(path: &Path) -> bool {
+    others::made(path).is_ok_and(|file| is_lent(&file))
+}
+
+/// Whether the kernel lends a file to readers (a lease): then no process has it open for writing,
+/// which mapping it is. A refusal says nothing: the file may be another user's, or the system may
+/// have no leases.
+fn is_lent(file: &File) -> bool {
+    if !knows_mappings(file) {
+        return false;
+    }
     // SAFETY: numbers only.
     unsafe {
         let granted = libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK);
         if granted == 0 {
             libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK);
         }
-        granted != 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock
+        granted == 0
     }
+}
+
+/// Whether the kernel counts a mapping as a use of the file. In an overlay it counts as one of the
+/// file below.
+fn knows_mappings(file: &File) -> bool {
+    let mut about = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: invariant 1; all zeros is a valid value.
+    let about = unsafe {
+        libc::fstatfs(file.as_raw_fd(), about.as_mut_ptr());
+        about.assume_init()
+    };
+    about.f_type != libc::OVERLAYFS_SUPER_MAGIC
 }
 
 /// A table of zeros, which each image is laid into.
@@ -571,10 +605,12 @@ mod tests {
         };
         assert_ne!(at, libc::MAP_FAILED);
         drop(file);
-        assert!(is_written(&File::open(&path).unwrap()));
+        assert!(!is_unused(&path));
         // SAFETY: it is ours, and nothing points to it.
         unsafe { libc::munmap(at, PAGE) };
-        assert!(!is_written(&File::open(&path).unwrap()));
+        assert!(is_unused(&path));
+        // There are no leases of a device: nothing is known of it.
+        assert!(!is_lent(&File::open("/dev/null").unwrap()));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod folded;
 mod folder;
 mod misuse;
 mod order;
+mod others;
 mod page;
 mod read;
 pub mod recorded;
@@ -383,6 +384,9 @@ pub struct Session<'a> {
     command: &'a [OsString],
     folder: Folder,
     text: Option<PathBuf>,
+    /// Open from the beginning to the end: a reader of a named pipe would take closing it for the
+    /// end.
+    outputs: Outputs<Report>,
 }
 
 impl<'a> Session<'a> {
@@ -403,14 +407,18 @@ impl<'a> Session<'a> {
             }
         }
         let text = text.as_deref().map(absolute).transpose()?;
-        let session = Session {
+        Ok(Some(Session {
             args,
             command,
+            outputs: outputs(args, text.as_deref())?,
             folder: Folder::new()?,
             text,
-        };
-        session.outputs()?;
-        Ok(Some(session))
+        }))
+    }
+
+    /// The folder with the tables.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Removes the tables, where no destructor will.
@@ -438,22 +446,6 @@ impl<'a> Session<'a> {
         }
         variables.extend(without_standby());
         variables
-    }
-
-    fn outputs(&self) -> anyhow::Result<Outputs<Report>> {
-        let mut outputs = Outputs::private();
-        outputs.add(self.args.json.as_deref(), |report, out| {
-            write_json(report, out)
-        })?;
-        outputs.add(self.args.folded.as_deref(), folded::write)?;
-        let (by, max, least) = (self.args.by, self.args.max, self.args.min_contended);
-        outputs.add(self.args.html.as_deref(), move |report, out| {
-            page::write(report, &view::Options { by, max, least }, out)
-        })?;
-        outputs.add(self.text.as_deref(), move |report, out| {
-            view::Options { by, max, least }.write(report, out)
-        })?;
-        Ok(outputs)
     }
 
     /// Reports what has happened until now, or until the program ended.
@@ -496,8 +488,22 @@ impl<'a> Session<'a> {
             view::Options { by, max, least }.write(&report, &mut text)?;
             tell(String::from_utf8_lossy(&text).trim_end());
         }
-        self.outputs()?.write(&report)
+        self.outputs.write(&report)
     }
+}
+
+fn outputs(args: &Args, text: Option<&Path>) -> anyhow::Result<Outputs<Report>> {
+    let mut outputs = Outputs::private();
+    outputs.add(args.json.as_deref(), |report, out| write_json(report, out))?;
+    outputs.add(args.folded.as_deref(), folded::write)?;
+    let (by, max, least) = (args.by, args.max, args.min_contended);
+    outputs.add(args.html.as_deref(), move |report, out| {
+        page::write(report, &view::Options { by, max, least }, out)
+    })?;
+    outputs.add(text, move |report, out| {
+        view::Options { by, max, least }.write(report, out)
+    })?;
+    Ok(outputs)
 }
 
 /// What the tables in a folder say.

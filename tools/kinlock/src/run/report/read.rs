@@ -1,17 +1,19 @@
 //! What the table says that a process left, or is filling.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
-use kinlock_report::Lock as Entry;
+use kinlock_cli::report::text;
 use kinlock_report::{
     BARRIER, BUCKETS, CONDVAR, ENDED, FREED, JOIN, JOINS, NO_LOCKS, OTHERS, OUTER, READING, RWLOCK,
     SEMAPHORE, SPIN, Table, end_of,
 };
 
 use super::folder::State;
+use super::others::Shortening;
 use super::symbols::{Frame, Module, Symbols};
 use super::{
     Behind, Caller, Dropped, EndedThreads, Lock, OtherWaits, Process, Stripped, Thread, Times,
@@ -33,7 +35,7 @@ fn bytes(from: &[AtomicU8]) -> Vec<u8> {
 fn text(from: &[AtomicU8]) -> String {
     let bytes = bytes(from);
     let end = bytes.iter().position(|&byte| byte == 0);
-    String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
+    text::name(&bytes[..end.unwrap_or(bytes.len())])
 }
 
 /// The part of an array that is in use.
@@ -44,6 +46,7 @@ pub fn used<'a, T>(all: &'a [T], count: &AtomicU32) -> &'a [T] {
 /// What a process did until now.
 pub fn process(table: &Table, state: State, now: u64) -> Process {
     let header = &table.header;
+    let _survived = Shortening::survived();
     let mut symbols = Symbols::new(modules(table));
     let tallies = Tallies::of(table);
     let end = match (get(&header.end), state) {
@@ -307,7 +310,7 @@ fn waited(
     }
 }
 
-fn threads_of(entry: &Entry) -> u32 {
+fn threads_of(entry: &kinlock_report::Lock) -> u32 {
     let words = entry.threads.iter();
     words.map(|word| get(word).count_ones()).sum()
 }
@@ -410,7 +413,7 @@ fn lock(
 }
 
 /// `path:line`, where the program first took a lock, if it tells.
-fn place(table: &Table, lock: &Entry) -> Option<String> {
+fn place(table: &Table, lock: &kinlock_report::Lock) -> Option<String> {
     let number = get32(&lock.place) as usize;
     let place = table.places.get(number.checked_sub(1)?)?;
     let path = text(&place.path);
@@ -524,22 +527,16 @@ pub fn stack(table: &Table, number: u32, symbols: &mut Symbols) -> Vec<Frame> {
 /// The uses of a lock, the longest wait first. What they waited is estimated, and what the lock was
 /// waited for is known: no sum of estimates is larger.
 fn callers(table: &Table, uses: &[usize], known: [u64; 2], symbols: &mut Symbols) -> Vec<Caller> {
-    let mut callers: Vec<Caller> = Vec::new();
-    for found in uses.iter().map(|&at| &table.uses[at]) {
-        let frames = stack(table, get(&found.key) as u32, symbols);
-        let new = Caller {
-            contended: get(&found.contended),
-            wait_ns: get(&found.wait_ns),
-            wait_max_ns: get(&found.wait_max),
-            held: get(&found.held),
-            hold_ns: get(&found.hold_ns),
-            frames,
-        };
-        match callers.iter_mut().find(|known| known.frames == new.frames) {
-            Some(known) => known.add(&new),
-            None => callers.push(new),
-        }
-    }
+    let uses = uses.iter().map(|&at| &table.uses[at]);
+    let all = uses.map(|found| Caller {
+        contended: get(&found.contended),
+        wait_ns: get(&found.wait_ns),
+        wait_max_ns: get(&found.wait_max),
+        held: get(&found.held),
+        hold_ns: get(&found.hold_ns),
+        frames: stack(table, get(&found.key) as u32, symbols),
+    });
+    let mut callers = sums(all);
     let sums = callers.iter().fold([0_u64; 2], |[n, ns], caller| {
         [
             n.saturating_add(caller.contended),
@@ -559,4 +556,59 @@ fn callers(table: &Table, uses: &[usize], known: [u64; 2], symbols: &mut Symbols
     }
     callers.sort_by_key(|caller| std::cmp::Reverse((caller.wait_ns, caller.hold_ns)));
     callers
+}
+
+/// One for each sequence of calls, in the order of their first ones.
+fn sums(all: impl Iterator<Item = Caller>) -> Vec<Caller> {
+    let mut sums: Vec<Caller> = Vec::new();
+    let mut places: HashMap<Vec<Frame>, usize> = HashMap::new();
+    for mut caller in all {
+        match places.entry(std::mem::take(&mut caller.frames)) {
+            Entry::Occupied(known) => sums[*known.get()].add(&caller),
+            Entry::Vacant(new) => {
+                new.insert(sums.len());
+                sums.push(caller);
+            }
+        }
+    }
+    for (frames, at) in places {
+        sums[at].frames = frames;
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_same_calls_did_is_added_up() {
+        let caller = |function: &str, wait_ns| Caller {
+            contended: 1,
+            wait_ns,
+            wait_max_ns: wait_ns,
+            held: 0,
+            hold_ns: 0,
+            frames: vec![Frame {
+                function: function.to_owned(),
+                ..Frame::default()
+            }],
+        };
+        let all = [("b", 1), ("a", 2), ("b", 4)].map(|(name, nanos)| caller(name, nanos));
+        let found = sums(all.into_iter()).into_iter();
+        let found: Vec<_> = found
+            .map(|sum| {
+                (
+                    sum.frames[0].function.clone(),
+                    sum.contended,
+                    sum.wait_ns,
+                    sum.wait_max_ns,
+                )
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [("b".to_owned(), 2, 5, 4), ("a".to_owned(), 1, 2, 2)]
+        );
+    }
 }

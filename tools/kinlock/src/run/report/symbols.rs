@@ -4,26 +4,22 @@
 //! megabytes. So each file is mapped, not copied, and read once per command ([`contents`]), and its
 //! symbols are sorted once, when the first name is asked for. A file that was stripped has its
 //! names elsewhere ([`debug`](super::debug)).
-//!
-//! # Invariants
-//!
-//! 1. A map of a file is private and only read. If another program shortens the file meanwhile,
-//!    reading its former end raises SIGBUS, as for every debugger; nothing of the map is kept as a
-//!    reference for longer than the map itself.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use addr2line::Loader;
+use kinlock_cli::report::text;
 use memmap2::Mmap;
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSymbol, SymbolKind};
 use serde::Serialize;
 
 use super::debug::Places;
+use super::others::mapped;
 
 /// A shared object of the program that was looked at.
 pub struct Module {
@@ -99,7 +95,7 @@ impl Module {
 
     fn name(&self) -> String {
         let name = self.path.file_name().unwrap_or(self.path.as_os_str());
-        name.display().to_string()
+        text::name(name.as_bytes())
     }
 
     fn contents(&self) -> Option<&Contents> {
@@ -113,7 +109,7 @@ impl Module {
         let symbol = contents.symbols(kind).at(address)?;
         let file = contents.files().nth(symbol.file)?;
         let name = &file[symbol.name..][..symbol.length];
-        Some((symbol.address, String::from_utf8_lossy(name).into_owned()))
+        Some((symbol.address, text::name(name)))
     }
 
     /// Whether the file was stripped, and what was stripped is not on this machine.
@@ -139,7 +135,8 @@ fn contents(path: &Path, build_id: &[u8]) -> Option<Rc<Contents>> {
 impl Contents {
     /// `None` if it is not the file that was loaded.
     fn read(path: &Path, build_id: &[u8]) -> Option<Self> {
-        let data = mapped(path)?;
+        // What is called so here is another file.
+        let data = mapped(Some(path).filter(|path| path.is_absolute())?)?;
         let has = parse(&data)?.build_id().ok().flatten().unwrap_or_default();
         // A file whose ID the program could not read is taken for the one that was loaded.
         if !build_id.is_empty() && has != build_id {
@@ -194,12 +191,6 @@ impl Contents {
         };
         map.get_or_init(|| SymbolMap::read(self.files(), kind))
     }
-}
-
-fn mapped(path: &Path) -> Option<Mmap> {
-    let file = File::open(path).ok()?;
-    // SAFETY: invariant 1.
-    unsafe { Mmap::map(&file) }.ok()
 }
 
 fn parse(data: &[u8]) -> Option<ElfFile64<'_>> {
@@ -303,13 +294,17 @@ impl Symbols {
     /// Files that are not those that were loaded.
     pub fn changed_files(&self) -> Vec<String> {
         let changed = self.modules.iter().filter(|m| m.contents().is_none());
-        changed.map(|m| m.path.display().to_string()).collect()
+        changed
+            .map(|m| text::name(m.path.as_os_str().as_bytes()))
+            .collect()
     }
 
     /// Files that have no names for what was asked for until now, since they are stripped.
     pub fn stripped_files(&self) -> Vec<String> {
         let paths = self.stripped.iter();
-        paths.map(|path| path.display().to_string()).collect()
+        paths
+            .map(|path| text::name(path.as_os_str().as_bytes()))
+            .collect()
     }
 
     /// Notes that an address of a module has no name.
@@ -394,10 +389,10 @@ fn inlined(module: &Module, address: u64) -> Vec<Frame> {
     while let Ok(Some(frame)) = frames.next() {
         let place = frame.location.as_ref();
         let name = frame.function.as_ref().map(|f| f.demangle());
-        let function = name.and_then(|name| Some(name.ok()?.into_owned()));
+        let function = name.and_then(|name| Some(text::name(name.ok()?.as_bytes())));
         found.push(Frame {
             function: function.unwrap_or_default(),
-            file: place.and_then(|place| Some(place.file?.to_owned())),
+            file: place.and_then(|place| Some(text::name(place.file?.as_bytes()))),
             line: place.and_then(|place| place.line),
             inlined: true,
         });
@@ -415,7 +410,7 @@ fn inlined(module: &Module, address: u64) -> Vec<Frame> {
 /// A name as its language has it. One of C stays: `m` alone would be read as a type of C++.
 fn demangled(name: &str) -> String {
     match name.starts_with("_Z") || name.starts_with("_R") {
-        true => addr2line::demangle_auto(name.into(), None).into_owned(),
+        true => text::name(addr2line::demangle_auto(name.into(), None).as_bytes()),
         false => name.to_owned(),
     }
 }

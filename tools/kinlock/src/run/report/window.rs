@@ -7,29 +7,32 @@
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. The file is mapped as long as the mapping exists, and is a page long: the library has made it
-//!    so, and nobody shortens it. Its fields are atomics, for which all values are valid.
-//! 2. Numbers only.
+//! 1. Numbers only.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::mem::offset_of;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use kinlock_cli::args::named;
-use kinlock_cli::outcome::Outcome;
+use kinlock_cli::outcome::{Outcome, tell};
 use kinlock_cli::report::write::Outputs;
 use kinlock_cli::report::write_json;
 use kinlock_measure::interrupt;
 use kinlock_report::{MAGIC, PAGE, REPORTS, SWITCH, Switch};
-use memmap2::MmapMut;
 
 use super::folder::{Snapshot, TABLES, is_for_standby, is_table, remove_unused};
+use super::others::{self, of_process};
 use super::{Process, Report, View, folded, name_packages, page, read, view};
+use crate::run::witness;
 
 /// Say what the locks of a running process do
 ///
@@ -105,9 +108,16 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     outputs.for_people(move |report, out| view::Options { by, max, least }.write(report, out));
     let mut targets = targets(args)?;
     interrupt::listen();
-    for target in targets.values_mut() {
-        target.switch.begin_window();
-    }
+    targets.retain(|_, target| match target.switch.begin_window() {
+        Ok(()) => true,
+        Err(error) => {
+            tell(&format!(
+                "kinlock: process {} is left out: {error}",
+                target.pids[0]
+            ));
+            false
+        }
+    });
     wait(args.seconds, &targets);
     let mut report = Report {
         command: Vec::new(),
@@ -122,6 +132,10 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     for target in targets.values_mut() {
         target.read();
         target.switch.end_window();
+    }
+    // Whoever has ended the measurement early waits for the report; but an output may hold it up.
+    if interrupt::noted().is_none() {
+        interrupt::listen_no_more();
     }
     for target in targets.values() {
         // A process with two switches has two tables, and each of its targets has both.
@@ -176,8 +190,19 @@ fn targets(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
             known.pids.push(pid);
             continue;
         }
+        let switch = match OpenSwitch::open(&path) {
+            Ok(switch) => switch,
+            Err(error) if pid == args.pid => return Err(error),
+            Err(error) => {
+                let cause = error.downcast_ref().map(io::Error::kind);
+                if cause != Some(ErrorKind::NotFound) {
+                    tell(&format!("kinlock: process {pid} is left out: {error:#}"));
+                }
+                continue;
+            }
+        };
         let target = Target {
-            switch: OpenSwitch::open(&path)?,
+            switch,
             pids: vec![pid],
             path: path.clone(),
             snapshot: Snapshot::default(),
@@ -207,21 +232,26 @@ fn pairs(pid: u32, paths: Vec<PathBuf>) -> impl Iterator<Item = (u32, PathBuf)> 
 fn switches_of(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
     let mapped = mapped(pid)?;
     let is_switch = |path: &PathBuf| {
-        let name = path.file_name().map(|name| name.to_string_lossy());
-        let rest = name.as_deref().and_then(|name| name.strip_prefix(TABLES));
-        rest.is_some_and(|rest| rest.starts_with(SWITCH))
+        let name = path.file_name().map(OsStr::as_bytes);
+        let rest = name.and_then(|name| name.strip_prefix(TABLES.as_bytes()));
+        rest.is_some_and(|rest| rest.starts_with(SWITCH.as_bytes()))
     };
     Ok(mapped.into_iter().filter(is_switch).collect())
 }
 
 /// The files of processes that stand by which a process has mapped.
 fn mapped(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
-    let maps = match fs::read_to_string(format!("/proc/{pid}/maps")) {
-        Err(error) if error.kind() == ErrorKind::NotFound => bail!("there is no process {pid}"),
+    let maps = match of_process(pid, "maps") {
+        Err(error) if error.kind() == ErrorKind::NotFound => match Path::new("/proc/self").exists()
+        {
+            true => bail!("there is no process {pid}"),
+            false => bail!("cannot look at process {pid}: there is no /proc"),
+        },
         other => other.with_context(|| format!("cannot look at process {pid}"))?,
     };
-    let paths = maps.lines().filter_map(|line| {
-        let path = Path::new(&line[line.find('/')?..]);
+    let paths = maps.split(|&byte| byte == b'\n').filter_map(|line| {
+        let path = line.iter().position(|&byte| byte == b'/')?;
+        let path = Path::new(OsStr::from_bytes(&line[path..]));
         is_for_standby(path).then(|| seen_from_here(pid, path))
     });
     let mut paths: Vec<_> = paths.collect();
@@ -245,10 +275,7 @@ fn descendants(of: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = all
         .filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse().ok()?;
-            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-            // The name before it may contain anything.
-            let rest = &stat[stat.rfind(')')? + 1..];
-            Some((pid, rest.split_whitespace().nth(1)?.parse().ok()?))
+            Some((pid, others::parent(pid)?))
         })
         .collect();
     let mut found = vec![of];
@@ -266,14 +293,7 @@ fn descendants(of: u32) -> Vec<u32> {
 fn wait(duration: Duration, targets: &BTreeMap<PathBuf, Target>) {
     const LOOK: Duration = Duration::from_millis(50);
     let begin = Instant::now();
-    let runs = |pid: &u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let state = stat
-            .rsplit(')')
-            .next()
-            .and_then(|rest| rest.split_whitespace().next());
-        !matches!(state, None | Some("Z" | "X"))
-    };
+    let runs = |&pid: &u32| !matches!(witness::state(pid as libc::pid_t), 0 | b'Z' | b'X');
     while let Some(left) = duration.checked_sub(begin.elapsed()) {
         let any_runs = targets.values().flat_map(|target| &target.pids).any(runs);
         if left.is_zero() || !any_runs || interrupt::noted().is_some() {
@@ -304,7 +324,7 @@ impl Target {
     fn processes(&self) -> Vec<Process> {
         let mut found = Vec::new();
         self.snapshot.for_each(|table, state, at| {
-            if table.header.window.load(Relaxed) == self.switch.window() {
+            if table.header.window.load(Relaxed) == self.switch.window {
                 found.push(read::process(table, state, at));
             }
         });
@@ -345,75 +365,84 @@ fn tables_of(all: Vec<PathBuf>, mapped: &[PathBuf], pids: &[u32]) -> Vec<PathBuf
 }
 
 /// The switch of some processes, which no other command uses.
+///
+/// It is read and written, not mapped: the file may be shortened by its owner, and reading a map of
+/// it would end this command by a signal.
 struct OpenSwitch {
-    page: MmapMut,
+    file: File,
+    window: u32,
     /// Measuring is on.
     is_on: bool,
-    _file: File,
 }
 
 impl OpenSwitch {
     fn open(path: &Path) -> anyhow::Result<Self> {
         let cannot = || format!("cannot switch measuring on: {}", path.display());
-        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = others::open(path, OpenOptions::new().read(true).write(true), false);
         let file = file.with_context(cannot)?;
         if file.metadata().with_context(cannot)?.len() != PAGE as u64 {
             bail!("{}: it is no switch", cannot());
         }
-        // SAFETY: invariant 2.
+        // SAFETY: invariant 1.
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
             bail!("another `kinlock report` measures this process");
         }
-        // SAFETY: invariant 1.
-        let page = unsafe { MmapMut::map_mut(&file) }.with_context(cannot)?;
-        let switch = OpenSwitch {
-            page,
-            is_on: false,
-            _file: file,
-        };
-        if switch.get().magic.load(Acquire) != MAGIC {
+        let mut magic = [0; 8];
+        let at = offset_of!(Switch, magic) as u64;
+        file.read_exact_at(&mut magic, at).with_context(cannot)?;
+        if u64::from_ne_bytes(magic) != MAGIC {
             bail!("the process runs with the library of another version of kinlock");
         }
-        Ok(switch)
+        Ok(OpenSwitch {
+            file,
+            window: 0,
+            is_on: false,
+        })
     }
 
-    fn get(&self) -> &Switch {
-        // SAFETY: invariant 1.
-        unsafe { &*self.page.as_ptr().cast() }
+    fn word(&self, at: usize) -> io::Result<u32> {
+        let mut word = [0; 4];
+        self.file.read_exact_at(&mut word, at as u64)?;
+        Ok(u32::from_ne_bytes(word))
     }
 
-    fn window(&self) -> u32 {
-        self.get().window.load(Relaxed)
+    /// The processes may see a word of which some bytes are new. Of a mode one byte changes. A
+    /// window's number is compared with earlier ones, whose last byte is another.
+    fn set(&self, at: usize, word: u32) -> io::Result<()> {
+        self.file.write_all_at(&word.to_ne_bytes(), at as u64)
+    }
+
+    fn change_modes(&self, change: fn(u32) -> u32) -> io::Result<()> {
+        // No process changes its mode once it has the file.
+        for at in [offset_of!(Switch, mode), offset_of!(Switch, rwlock_mode)] {
+            self.set(at, change(self.word(at)?))?;
+        }
+        Ok(())
     }
 
     /// Measuring begins.
-    fn begin_window(&mut self) {
+    fn begin_window(&mut self) -> io::Result<()> {
         self.is_on = true;
-        let switch = self.get();
-        switch.errno.store(0, Relaxed);
+        self.set(offset_of!(Switch, errno), 0)?;
         // Before the bits are set: the process clears what it has of an earlier window. 0 is none.
-        if switch.window.fetch_add(1, SeqCst) == u32::MAX {
-            switch.window.fetch_add(1, SeqCst);
-        }
-        for mode in [&switch.mode, &switch.rwlock_mode] {
-            mode.fetch_or(REPORTS, SeqCst);
-        }
+        let at = offset_of!(Switch, window);
+        self.window = self.word(at)?.checked_add(1).unwrap_or(1);
+        self.set(at, self.window)?;
+        self.change_modes(|mode| mode | REPORTS)
     }
 
     /// Measuring ends.
     fn end_window(&mut self) {
         if std::mem::take(&mut self.is_on) {
-            let switch = self.get();
-            for mode in [&switch.mode, &switch.rwlock_mode] {
-                mode.fetch_and(!REPORTS, SeqCst);
-            }
+            // If that fails, the file is not the process's any more.
+            let _ = self.change_modes(|mode| mode & !REPORTS);
         }
     }
 
     /// Why a process had no table.
-    fn error(&self) -> Option<std::io::Error> {
-        let error = self.get().errno.load(Relaxed);
-        (error != 0).then(|| std::io::Error::from_raw_os_error(error as i32))
+    fn error(&self) -> Option<io::Error> {
+        let error = self.word(offset_of!(Switch, errno)).ok()?;
+        (error != 0).then(|| io::Error::from_raw_os_error(error as i32))
     }
 }
 

@@ -1,0 +1,78 @@
+//! Text that other programs chose: names of processes, threads, files and functions. It goes to
+//! terminals, into lines that tools read, and into pages, and must not act there.
+
+use std::borrow::Cow;
+
+/// What stands for a character that is not shown.
+pub const NOT_SHOWN: char = '\u{fffd}';
+
+/// Whether a character is shown. Control characters command a terminal, and end lines; marks of
+/// direction change the order of what follows.
+pub fn is_shown(c: char) -> bool {
+    let is_direction = matches!(c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !c.is_control() && !is_direction && !matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+/// A name as text in one line. What is no UTF-8 or not [shown](is_shown) is replaced.
+pub fn name(bytes: &[u8]) -> String {
+    replaced(String::from_utf8_lossy(bytes), is_shown).into_owned()
+}
+
+/// Several lines in which such names are.
+pub fn lines(text: &str) -> Cow<'_, str> {
+    replaced(text.into(), |c| is_shown(c) || c == '\n')
+}
+
+/// JSON of the same meaning. Such characters are in strings only, and may stand there as numbers.
+pub fn json(text: &str) -> Cow<'_, str> {
+    let is_kept = |c: char| is_shown(c) || c == '\n';
+    match text.chars().all(is_kept) {
+        true => text.into(),
+        false => text
+            .chars()
+            .fold(String::new(), |text, c| match is_kept(c) {
+                true => text + c.encode_utf8(&mut [0; 4]),
+                false => format!("{text}\\u{:04x}", u32::from(c)),
+            })
+            .into(),
+    }
+}
+
+fn replaced(text: Cow<'_, str>, is_kept: impl Fn(char) -> bool) -> Cow<'_, str> {
+    match text.chars().all(&is_kept) {
+        true => text,
+        false => text
+            .chars()
+            .map(|c| if is_kept(c) { c } else { NOT_SHOWN })
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_acts_is_replaced() {
+        for (bytes, expected) in [
+            (&b"a name"[..], "a name"),
+            ("имя 名前 é".as_bytes(), "имя 名前 é"),
+            (b"\x1b]0;title\x07", "\u{fffd}]0;title\u{fffd}"),
+            (
+                b"a\nkinlock: b\r\t\x7f",
+                "a\u{fffd}kinlock: b\u{fffd}\u{fffd}\u{fffd}",
+            ),
+            // As one character, and cut within one.
+            (b"\xc2\x9b2J \xd0", "\u{fffd}2J \u{fffd}"),
+            (
+                "\u{202e}\u{2028}\u{61c}".as_bytes(),
+                "\u{fffd}\u{fffd}\u{fffd}",
+            ),
+        ] {
+            assert_eq!(name(bytes), expected);
+        }
+        assert_eq!(lines("a\nb\x1b[c"), "a\nb\u{fffd}[c");
+        assert_eq!(json("[\n\"\u{9b}\u{202e}é\"]"), "[\n\"\\u009b\\u202eé\"]");
+    }
+}

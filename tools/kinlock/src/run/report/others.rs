@@ -1,0 +1,218 @@
+//! Files that other processes made or name, and what the kernel says of other processes.
+//!
+//! The command may run as root and look at another user's process, and the folders in which it
+//! finds files may be everyone's. So a path is no promise: to open a pipe waits for its writer, to
+//! open a device may act, and a file may be shortened while it is read.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. Structures and sets are live locals for which all zeros is a valid value, or null.
+//! 2. A page that cannot be read, since the file that was mapped there has become shorter, is
+//!    replaced by zeros of the same length. Nothing but a map of a file raises that signal there,
+//!    and what reads such a map accepts all values.
+//! 3. A map of a file is private and only read; nothing of it is kept as a reference for longer
+//!    than the map itself.
+//! 4. A handler of signals only makes calls that are safe there.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::ptr;
+
+use memmap2::Mmap;
+
+/// Opens a regular file, and nothing else. A link is followed if it is not the file itself that
+/// has to be there.
+pub fn open(path: &Path, options: &OpenOptions, is_link_followed: bool) -> io::Result<File> {
+    // To have a file without opening it: what it is, is known before anything acts.
+    let mut flags = libc::O_PATH;
+    if !is_link_followed {
+        flags |= libc::O_NOFOLLOW;
+    }
+    let found = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    if !found.metadata()?.is_file() {
+        return Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            "it is no regular file",
+        ));
+    }
+    match options.open(format!("/proc/self/fd/{}", found.as_raw_fd())) {
+        // There is no /proc. Nothing else is there now unless somebody is at work.
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+            options.clone().custom_flags(flags).open(path)
+        }
+        result => result,
+    }
+}
+
+/// Opens a regular file that another process made, to read it.
+pub fn made(path: &Path) -> io::Result<File> {
+    open(path, OpenOptions::new().read(true), false)
+}
+
+/// Opens a folder of this user's in which nobody else can have put anything, with what is known of
+/// it.
+pub fn own_folder(path: &Path) -> Option<(File, fs::Metadata)> {
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let folder = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+        .ok()?;
+    let data = folder.metadata().ok()?;
+    // SAFETY: it has no preconditions.
+    let is_own = data.uid() == unsafe { libc::geteuid() };
+    (is_own && data.mode() & 0o022 == 0).then_some((folder, data))
+}
+
+/// Maps a regular file that another process named.
+pub fn mapped(path: &Path) -> Option<Mmap> {
+    let file = open(path, OpenOptions::new().read(true), true).ok()?;
+    // SAFETY: invariant 3.
+    unsafe { Mmap::map(&file) }.ok()
+}
+
+/// What the kernel says of a process in that file. Names in it need not be UTF-8.
+pub fn of_process(pid: u32, file: &str) -> io::Result<Vec<u8>> {
+    fs::read(format!("/proc/{pid}/{file}"))
+}
+
+/// The process that started another one, while that one is there.
+pub fn parent(pid: u32) -> Option<u32> {
+    let stat = of_process(pid, "stat").ok()?;
+    // The name before it may contain anything.
+    let name_end = stat.iter().rposition(|&byte| byte == b')')?;
+    let rest = std::str::from_utf8(&stat[name_end + 1..]).ok()?;
+    rest.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// While this exists, this thread reads zeros where a mapped file has become shorter, and is not
+/// ended by SIGBUS.
+pub struct Shortening {
+    before: libc::sigaction,
+    mask: libc::sigset_t,
+}
+
+impl Shortening {
+    pub fn survived() -> Self {
+        // SAFETY: invariant 1.
+        unsafe {
+            let mut survived = Shortening {
+                before: std::mem::zeroed(),
+                mask: std::mem::zeroed(),
+            };
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = read_zeros as *const () as libc::sighandler_t;
+            action.sa_flags = libc::SA_SIGINFO;
+            libc::sigaction(libc::SIGBUS, &action, &mut survived.before);
+            let mut bus: libc::sigset_t = std::mem::zeroed();
+            libc::sigaddset(&mut bus, libc::SIGBUS);
+            // Where it is blocked, it ends the process.
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &bus, &mut survived.mask);
+            survived
+        }
+    }
+}
+
+impl Drop for Shortening {
+    fn drop(&mut self) {
+        // SAFETY: invariant 1.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask, ptr::null_mut());
+            libc::sigaction(libc::SIGBUS, &self.before, ptr::null_mut());
+        }
+    }
+}
+
+extern "C" fn read_zeros(_: libc::c_int, info: *const libc::siginfo_t, _: *const libc::c_void) {
+    // SAFETY: invariants 2 and 4; the kernel passes a description of the signal.
+    unsafe {
+        if (*info).si_code != libc::BUS_ADRERR {
+            // Somebody sent it.
+            return;
+        }
+        let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
+        let at = ((*info).si_addr() as usize & !(page - 1)) as *mut libc::c_void;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        if libc::mmap(at, page, libc::PROT_READ, flags, -1, 0) == libc::MAP_FAILED {
+            libc::signal(libc::SIGBUS, libc::SIG_DFL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn pipe_at(path: &Path) {
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+        // SAFETY: a zero-terminated string.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    }
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("file"), "text").unwrap();
+        symlink("file", path("link")).unwrap();
+        symlink("/dev/zero", path("device")).unwrap();
+        pipe_at(&path("pipe"));
+        assert!(made(&path("file")).is_ok() && made(&path("link")).is_err());
+        assert_eq!(&mapped(&path("link")).unwrap()[..], b"text");
+        for name in ["pipe", "device", ".", "nothing"] {
+            assert!(made(&path(name)).is_err(), "{name}");
+            assert!(mapped(&path(name)).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_folders_of_this_user_alone_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("own")).unwrap();
+        fs::set_permissions(path("own"), fs::Permissions::from_mode(0o700)).unwrap();
+        symlink("own", path("link")).unwrap();
+        fs::create_dir(path("open")).unwrap();
+        fs::set_permissions(path("open"), fs::Permissions::from_mode(0o777)).unwrap();
+        fs::write(path("file"), "").unwrap();
+        pipe_at(&path("pipe"));
+        assert!(own_folder(&path("own")).is_some());
+        for name in ["link", "open", "file", "pipe", "nothing"] {
+            assert!(own_folder(&path(name)).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_mapped_file_may_become_shorter() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, vec![7; 3 * 4096]).unwrap();
+        let data = mapped(&path).unwrap();
+        OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(4096)
+            .unwrap();
+        let _survived = Shortening::survived();
+        assert_eq!([data[0], data[4096], data[3 * 4096 - 1]], [7, 0, 0]);
+    }
+
+    #[test]
+    fn a_parent_is_found() {
+        let own = std::process::id();
+        assert_eq!(parent(own), Some(std::os::unix::process::parent_id()));
+        assert_eq!(parent(u32::MAX), None);
+    }
+}
