@@ -33,7 +33,7 @@ use serde::Serialize;
 
 pub use self::folder::{Folder, for_standby};
 use self::symbols::Frame;
-use super::variables::{Variable, without_standby};
+use super::variables::Variable;
 
 names! {
     /// What a row of the report is.
@@ -436,7 +436,6 @@ impl<'a> Session<'a> {
         if self.args.order {
             variables.push(("KINLOCK_ORDER", "1".into()));
         }
-        variables.extend(without_standby());
         variables
     }
 

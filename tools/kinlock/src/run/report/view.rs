@@ -154,7 +154,8 @@ pub fn write_rest(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
             out,
             "kinlock: no report: the program called no function of pthread locks, and none by \
              which threads wait for others. Locks of the crate kinlock are reported if it has the \
-             feature report; those of Rust's std are not"
+             feature report; those of Rust's std are not. Nor are programs that lose LD_PRELOAD on \
+             their way: by env -i, sudo, su -, systemd-run, cron or a container"
         )?;
         return Ok(());
     }
