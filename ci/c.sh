@@ -113,6 +113,16 @@ for compiler in "${compilers[@]}"; do
     done
 done
 
+# Clang before version 9 has no `asm goto`.
+inline_of() {
+    gcc -E -P -D__clang__ -D__clang_major__="$1" $include "$work/twice.c" |
+        grep -c kinlock_counter_add_inline || true
+}
+if [ "$(uname -m)" = x86_64 ]; then
+    [ "$(inline_of 8)" = 0 ] || fail "the header has an asm goto for clang 8"
+    [ "$(inline_of 9)" -gt 0 ] || fail "the header has no inline function for clang 9"
+fi
+
 libraries=(shared static)
 link() {
     case $1 in
