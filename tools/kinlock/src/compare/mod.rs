@@ -46,16 +46,16 @@ use crate::run::variables::{Knobs, Variable};
 /// In each round every lock runs the program once, in random order. The time that it takes, or a
 /// number that it prints, is compared with the reference's in the same round, so that drift of the
 /// machine cancels. Of the ratios of all rounds the report has the median, with an interval that
-/// contains the true one with a confidence of at least 95 % (six rounds or more), whatever their
-/// distribution is. First the program runs once on the C library's locks, to count how often they
-/// are found taken, and for how long threads wait: where both are little, no lock can change much.
-/// Where the kernel lets the processor's counters be read, each lock has one more run in the end,
-/// for its instructions and cache misses.
+/// contains the true one with a confidence of at least 95 % for all locks together (six rounds or
+/// more, seven for two locks beside the reference), whatever their distribution is. First the
+/// program runs once on the C library's locks, to count how often they are found taken, and for how
+/// long threads wait: where both are little, no lock can change much. Where the kernel lets the
+/// processor's counters be read, each lock has one more run in the end, for its instructions and
+/// cache misses.
 ///
 /// The program's stdin is empty unless --input names a file, and one that reads from the terminal
-/// fails. What it writes is not
-/// shown; if it fails, a file has it. SIGINT (Ctrl-C) and SIGTERM end the program, and the complete
-/// rounds are reported.
+/// fails. What it writes is not shown; if it fails, a file has it. SIGINT (Ctrl-C) and SIGTERM end
+/// the program, and the complete rounds are reported.
 ///
 /// Exit status: 0 done, 1 the program failed, 2 bad input, 126 the program cannot be run, 127 it
 /// was not found, 130 SIGINT, 143 SIGTERM.
