@@ -42,10 +42,16 @@ $(RELEASE)/$(PRELOAD): FORCE
 c:
 	$(MAKE) -C lib/c
 
-# The last page to be made; the command writes the others, and the completions.
+# The last page to be made; the command writes the others, and the completions. One that was built
+# for another machine cannot: then one for this machine does.
 $(MANUAL)/kinlock.7: $(RELEASE)/kinlock tools/kinlock/man7.awk $(GUIDE)
 	rm -rf $(MANUAL)
-	$(RELEASE)/kinlock manual $(MANUAL)
+	command=$(RELEASE)/kinlock; \
+	if ! $$command --version >/dev/null 2>&1; then \
+		env -u CARGO_BUILD_TARGET $(CARGO) build --release --locked -p kinlock-cli \
+			--features manual && command=$(TARGET)/release/kinlock; \
+	fi; \
+	$$command manual $(MANUAL)
 	awk -v version=$(VERSION) -f tools/kinlock/man7.awk $(GUIDE) >$@.new
 	mv $@.new $@
 
@@ -58,9 +64,15 @@ define stripped
 		$(RELEASE)/$(1) $(DESTDIR)$(2)/$(1)
 endef
 
-# Beside the library the command makes a folder for each platform, where it may write.
+# Beside the library the command makes a folder for each platform, where it may write and can run.
 install: install-command install-preload install-c
-	umask 022; KINLOCK_PRELOAD= $(DESTDIR)$(BINDIR)/kinlock run --print-env >/dev/null
+	@umask 022; command=$(DESTDIR)$(BINDIR)/kinlock; \
+	if $$command --version >/dev/null 2>&1; then \
+		KINLOCK_PRELOAD= $$command run --print-env >/dev/null; \
+	else \
+		echo "$$command does not run here: run \`kinlock run --print-env\` once, as its owner," \
+			"where it does"; \
+	fi
 
 install-command: $(MANUAL)/kinlock.7
 	$(call stripped,kinlock,$(BINDIR))

@@ -51,7 +51,10 @@ in_header=$(sed -n 's/^#define KINLOCK_VERSION_[MP][A-Z]* //p' include/kinlock.h
 
 # ---- building and installing ------------------------------------------------
 
-make --silent install DESTDIR="$tree" PREFIX=/usr
+said=$(make --silent install DESTDIR="$tree" PREFIX=/usr 2>&1 | tee /dev/stderr)
+[[ $said != *"loader's cache"* ]] || fail "a tree is no place that the loader knows, nor has to"
+make --silent install PREFIX="$work/prefix" LDCONFIG=true | grep -q "not in the loader's cache" ||
+    fail "an installed library that programs do not find is not told"
 export PKG_CONFIG_SYSROOT_DIR=$tree PKG_CONFIG_LIBDIR=$tree/usr/lib/pkgconfig
 [ "$(pkg-config --modversion kinlock)" = "$version" ] || fail "kinlock.pc has another version"
 for directory in lib include; do
@@ -112,6 +115,16 @@ for compiler in "${compilers[@]}"; do
         done
     done
 done
+
+# Clang before version 9 has no `asm goto`.
+inline_of() {
+    gcc -E -P -D__clang__ -D__clang_major__="$1" $include "$work/twice.c" |
+        grep -c kinlock_counter_add_inline || true
+}
+if [ "$(uname -m)" = x86_64 ]; then
+    [ "$(inline_of 8)" = 0 ] || fail "the header has an asm goto for clang 8"
+    [ "$(inline_of 9)" -gt 0 ] || fail "the header has no inline function for clang 9"
+fi
 
 libraries=(shared static)
 link() {

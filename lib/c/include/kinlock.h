@@ -543,7 +543,8 @@ void kinlock_counter_destroy(kinlock_counter_t *counter) KINLOCK_NOEXCEPT;
    also an inline function, which calls the library only where there is no sequence. Define
    KINLOCK_NO_INLINE before the header is included to call it always: with the option -masm=intel,
    which the sequence is not written for, or where a debugger is to step through, since a single
-   step inside a sequence makes it start again, for ever. */
+   step inside a sequence makes it start again, for ever. Clang before version 9 lacks what the
+   sequence is written in, and calls always, too. */
 void kinlock_counter_add(kinlock_counter_t *counter, uint64_t n) KINLOCK_NOEXCEPT;
 
 /* The first fields of a counter. They never change within one ABI. */
@@ -556,6 +557,10 @@ struct kinlock_counter_parts {
     uint32_t limit;
     uint32_t shift;
 };
+
+#if defined(__clang__) && __clang_major__ < 9 && !defined(KINLOCK_NO_INLINE)
+#define KINLOCK_NO_INLINE
+#endif
 
 #if defined(__x86_64__) && defined(__LP64__) && defined(__linux__) && defined(__GNUC__) && \
     !defined(KINLOCK_NO_INLINE)

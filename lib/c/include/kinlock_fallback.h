@@ -275,6 +275,27 @@ KINLOCK_FALLBACK_INLINE uint64_t kinlock_now(void) KINLOCK_NOEXCEPT
     return (uint64_t)time.tv_sec * 1000000000U + (uint64_t)time.tv_nsec;
 }
 
+/* The system's functions that sleep are cancellation points, and those of this header must not be:
+   the caller would lose a mutex, and a function of C++ that throws nothing would end the process.
+   Returns what kinlock_fallback_cancellable needs. */
+KINLOCK_FALLBACK_INLINE int kinlock_fallback_uncancellable(void) KINLOCK_NOEXCEPT
+{
+    int state = 0;
+#ifndef __ANDROID__
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+#endif
+    return state;
+}
+
+KINLOCK_FALLBACK_INLINE void kinlock_fallback_cancellable(int state) KINLOCK_NOEXCEPT
+{
+#ifndef __ANDROID__
+    pthread_setcancelstate(state, NULL);
+#else
+    (void)state;
+#endif
+}
+
 /* Lets other threads run: for a moment, or for a millisecond if that was tried often. */
 KINLOCK_FALLBACK_INLINE void kinlock_fallback_pause(unsigned tried) KINLOCK_NOEXCEPT
 {
@@ -282,10 +303,12 @@ KINLOCK_FALLBACK_INLINE void kinlock_fallback_pause(unsigned tried) KINLOCK_NOEX
     if (tried < 16) {
         sched_yield();
     } else {
+        const int cancel = kinlock_fallback_uncancellable();
         struct timespec time;
         time.tv_sec = 0;
         time.tv_nsec = tried < 32 ? 50000 : 1000000;
         nanosleep(&time, NULL);
+        kinlock_fallback_cancellable(cancel);
     }
     errno = error;
 }
@@ -364,19 +387,15 @@ KINLOCK_FALLBACK_INLINE void kinlock_fallback_unlock(kinlock_fallback_mutex *mut
     kinlock_fallback_check(pthread_mutex_unlock(&mutex->lock));
 }
 
-/* May return 0 for no reason, and before the deadline. The system's function is a cancellation
-   point, and this one must not be: the caller would lose the mutex. */
+/* May return 0 for no reason, and before the deadline. */
 KINLOCK_FALLBACK_INLINE int kinlock_fallback_wait(kinlock_fallback_cond *cond,
                                                   kinlock_fallback_mutex *mutex,
                                                   uint64_t deadline) KINLOCK_NOEXCEPT
 {
     pthread_cond_t *condition = kinlock_fallback_made_cond(cond);
     const int saved = errno;
+    const int cancel = kinlock_fallback_uncancellable();
     int result;
-#ifndef __ANDROID__
-    int cancel;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-#endif
     if (deadline == KINLOCK_FOREVER) {
         result = pthread_cond_wait(condition, &mutex->lock);
     } else {
@@ -400,9 +419,7 @@ KINLOCK_FALLBACK_INLINE int kinlock_fallback_wait(kinlock_fallback_cond *cond,
             result = 0;
         }
     }
-#ifndef __ANDROID__
-    pthread_setcancelstate(cancel, NULL);
-#endif
+    kinlock_fallback_cancellable(cancel);
     errno = saved;
     kinlock_fallback_check(result == ETIMEDOUT ? 0 : result);
     return result;

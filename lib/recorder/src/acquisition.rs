@@ -8,7 +8,7 @@ use super::misuses::{self, Known};
 use super::object::{Marks, Object, marks_in};
 use super::thread::token;
 use super::threads::thread;
-use super::uses::{stack_of, used};
+use super::uses::{stack_of, use_of, used};
 use super::{held, make, memory, order, record, tally, unwind};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -16,6 +16,7 @@ use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use kinlock_report::{
     FOREIGN, HELD, Lock, NOT_HELD, Owner, READING, RELOCKED, RWLOCK, Table, Tally, bucket,
+    waits_per_sample,
 };
 
 /// How an acquisition went.
@@ -111,7 +112,7 @@ impl Wait {
                     order::waits(table, object);
                 }
             }
-            kinlock_report::waits_per_sample(tally::waits_so_far(table, object))
+            waits_per_sample(tally::waits_so_far(table, object))
         })
     }
 
@@ -527,17 +528,38 @@ fn measured_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
 /// Counts an acquisition that has failed.
 #[cold]
 fn not_taken(table: &Table, object: Object<'_>, outcome: Outcome) {
-    let known = lock_at(table, object.address).or_else(|| locks::noted_entry(table, object));
+    let known = lock_at(table, object.address).or_else(|| match object.marks {
+        Some(_) => locks::noted_entry(table, object),
+        // Such as the side of a reader-writer lock that nobody has had yet.
+        None => lock_of_holder(table, object),
+    });
     let Some((index, lock)) = known else {
         return;
     };
     if outcome.is_try {
         add(&lock.tries, 1);
-        add(&lock.failed, 1);
+        failed_try(table, index, lock);
     }
     if let Some(wait) = outcome.waited {
         add(&lock.timeouts, 1);
         note_wait(table, index, lock, wait);
+    }
+}
+
+/// Counts a try that found the lock taken. As of waits, all are measured at first, then fewer.
+fn failed_try(table: &Table, index: u32, lock: &Lock) {
+    let before = lock.failed.fetch_add(1, Relaxed);
+    let one_in = waits_per_sample(before);
+    if one_in != 1 && Native::random() % one_in != 0 {
+        return;
+    }
+    let stack = stack_of(table, &unwind::capture());
+    if stack == 0 {
+        return;
+    }
+    // Not the stack by which the lock was first taken: this thread does not have it.
+    if let (_, Some(entry)) = use_of(table, index, lock, stack) {
+        add(&entry.failed, one_in.into());
     }
 }
 

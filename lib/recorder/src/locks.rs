@@ -276,6 +276,7 @@ fn join(table: &Table, lock: &Lock, others: &Lock, index: u32) {
                 (&from.wait_ns, &to.wait_ns),
                 (&from.held, &to.held),
                 (&from.hold_ns, &to.hold_ns),
+                (&from.failed, &to.failed),
             ]);
         }
         at = from.before.swap(0, Relaxed);
@@ -285,6 +286,7 @@ fn join(table: &Table, lock: &Lock, others: &Lock, index: u32) {
             &from.wait_max,
             &from.held,
             &from.hold_ns,
+            &from.failed,
         ] {
             number.store(0, Relaxed);
         }

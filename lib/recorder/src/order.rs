@@ -8,9 +8,13 @@
 //!   them. So threads that take locks of one type in the order of their addresses make no circle.
 //! - A call that does not wait forever (`trylock`, a time limit) makes no order *to* its lock,
 //!   since no thread stays there; but what is taken afterwards is ordered after it.
-//! - Which other locks were held each time (*gates*): threads that all hold one lock around a
-//!   circle cannot meet in it.
-//! - Whether the locks were taken for reading, and whether more than one thread was seen.
+//! - Which threads made the order: around a circle that deadlocks, each order is another thread's.
+//!
+//! And for each of these threads:
+//!
+//! - Which other locks it held each time (*gates*): two threads that hold one lock cannot be in a
+//!   circle at the same time.
+//! - Whether it took the locks for reading.
 //!
 //! An order is noted before the thread waits, so that a deadlock which does happen is there, too.
 //!
@@ -33,7 +37,7 @@ use super::uses::stack_of;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 use kinlock_report::{
-    GATES, HELD, Held, Lock, ORDERS, OUTER, Order, Owner, READS, RWLOCK, SEVERAL, Table,
+    GATES, HELD, Held, Lock, MAKERS, ORDERS, OUTER, Order, Owner, READS, RWLOCK, Table,
 };
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
@@ -220,11 +224,11 @@ fn note(table: &Table, owner: &Owner, first: &Held, then: &Then<'_>) {
             new.from_kind.store(from.kind.load(Relaxed), Relaxed);
             new.from_first.store(from.first.load(Relaxed), Relaxed);
         }
-        new.thread.store(token, Relaxed);
         let id = thread(table).map_or(0, |thread| thread.id.load(Relaxed));
         new.id.store(id, Relaxed);
-        for (to, from) in new.gates.iter().zip(gates) {
-            to.store(from, Relaxed);
+        for maker in &new.makers {
+            maker.modes.store(0, Relaxed);
+            maker.thread.store(0, Relaxed);
         }
     };
     let orders = Array {
@@ -236,13 +240,11 @@ fn note(table: &Table, owner: &Owner, first: &Held, then: &Then<'_>) {
         key_at: |at: usize| &table.orders[at].key,
         provide: |at: usize| provide(table, &table.orders[at]),
     };
-    let Some((at, is_new)) = orders.place(table, key, fill) else {
+    let Some((at, _)) = orders.place(table, key, fill) else {
         return add(&table.header.dropped_orders, 1);
     };
     let order: &Order = &table.orders[at];
-    if order.modes.load(Relaxed) & modes == 0 {
-        order.modes.fetch_or(modes, Relaxed);
-    }
+    made(order, token, modes, gates);
     let stack = first.stack.load(Relaxed);
     if order.from_stack.load(Relaxed) == 0 {
         order.from_stack.store(stack, Relaxed);
@@ -251,18 +253,35 @@ fn note(table: &Table, owner: &Owner, first: &Held, then: &Then<'_>) {
             from.kind.fetch_or(OUTER, Relaxed);
         }
     }
-    if is_new {
-        return;
+}
+
+/// Notes how the thread of this number has made an order.
+fn made(order: &Order, token: u32, modes: u32, gates: [u32; GATES]) {
+    let place = order.makers.iter().find(|maker| {
+        let known = maker.thread.load(Relaxed);
+        let takes = || {
+            maker
+                .thread
+                .compare_exchange(0, token, Relaxed, Relaxed)
+                .is_ok()
+        };
+        known == token || known == 0 && takes()
+    });
+    let maker = place.unwrap_or(&order.makers[MAKERS - 1]);
+    let known = maker.modes.load(Relaxed);
+    if known == 0 {
+        for (to, from) in maker.gates.iter().zip(gates) {
+            to.store(from, Relaxed);
+        }
     }
-    let thread = order.thread.load(Relaxed);
-    if thread != token && thread != SEVERAL {
-        order.thread.store(SEVERAL, Relaxed);
-    }
-    for gate in &order.gates {
+    for gate in maker.gates.iter().filter(|_| known != 0) {
         let known = gate.load(Relaxed);
         if known != 0 && !gates.contains(&known) {
             gate.store(0, Relaxed);
         }
+    }
+    if known & modes == 0 {
+        maker.modes.fetch_or(modes, Relaxed);
     }
 }
 

@@ -119,13 +119,14 @@
 //! | [`Stack`] | `hash`, `frames` | number, addresses | adder |
 //! | | `ended`, `ended_count` | index plus 1, locks | any |
 //! | [`Use`] | `key`, `before` | indices plus 1 | adder |
-//! | | `contended`, `held` | weighted waits, weighted holds | any |
+//! | | `contended`, `held`, `failed` | weighted waits, holds, tries | any |
 //! | | `wait_ns`, `hold_ns` | weighted ns | any |
 //! | | `wait_max` | ns | any |
 //! | [`Misuse`] | `count` | calls | any |
 //! | | all others | numbers, addresses, indices plus 1 | adder; `kind` last |
 //! | [`Order`] | `key`, addresses, kinds, `to_stack`, `from_first`, `id` | as named | adder |
-//! | | `from_stack`, `modes`, `thread`, `gates` | as named | any |
+//! | | `from_stack` | index plus 1 | any |
+//! | [`Maker`] | all | numbers, bits | its thread; of the last one any |
 //! | [`Shared`] | `magic`, `is_over` | numbers | the command |
 //! | | `without_table`, `errno` | processes, `errno` | any process |
 //! | [`Switch`] | `magic` | number | maker |
@@ -141,7 +142,7 @@ pub use classes::{bucket, class, class_range, end_of, waits_per_sample};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The version of the layout. It has to change with the layout, and with the meaning of a field.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"kinloc11");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"kinloc12");
 
 /// How many locks the table has room for, living and ended ones.
 pub const LOCKS: usize = 16384;
@@ -220,6 +221,9 @@ pub const ORDERS: usize = 16384;
 pub const HELDS: usize = 16;
 /// How many further locks are noted that were held each time when two locks were taken.
 pub const GATES: usize = 4;
+/// How many threads are noted that have taken two locks one after the other: as many as the longest
+/// circle of orders has that is looked for, so that with more of them one is left for each.
+pub const MAKERS: usize = 8;
 
 /// A [misuse](Misuse::kind): a lock was released by another thread than the one that holds it.
 pub const FOREIGN: u32 = 1;
@@ -568,19 +572,24 @@ pub struct Order {
     pub to_stack: AtomicU32,
     /// The stack by which the first lock was taken first of all.
     pub from_first: AtomicU32,
-    /// The number of the thread; [`SEVERAL`].
-    pub thread: AtomicU32,
     /// The kernel's number of the thread that did it the first time.
     pub id: AtomicU32,
+    /// The threads that did it, the first ones first.
+    pub makers: [Maker; MAKERS],
+}
+
+/// How one thread asked for one lock while it held another one. The last maker of an order stands
+/// for all threads that found no place, too.
+#[repr(C)]
+pub struct Maker {
+    /// The number of the thread; 0: free.
+    pub thread: AtomicU32,
     /// How the locks were taken, a bit for each way: the bit's number is 2 if the first lock was
     /// held for reading, plus 1 if the second was asked for reading.
     pub modes: AtomicU32,
     /// Serial numbers of locks that the thread also held, each time and not for reading.
     pub gates: [AtomicU32; GATES],
 }
-
-/// In [`Order::thread`]: more than one thread did it.
-pub const SEVERAL: u32 = u32::MAX;
 
 /// How one thread waited for one lock.
 #[repr(C)]
@@ -771,6 +780,8 @@ pub struct Use {
     pub held: AtomicU64,
     /// The time of these holds, weighted, in ns.
     pub hold_ns: AtomicU64,
+    /// Calls that do not wait and found the lock taken, weighted.
+    pub failed: AtomicU64,
     /// The use of the same lock that was added before this one, as an index plus 1.
     pub before: AtomicU32,
     /// Unused.
@@ -784,19 +795,19 @@ impl Use {
     }
 }
 
-// The layout of version 11: the version in `MAGIC` has to change with it.
+// The layout of version 12: the version in `MAGIC` has to change with it.
 const _: () = {
     use core::mem::offset_of;
-    assert!(MAGIC == u64::from_le_bytes(*b"kinloc11"));
+    assert!(MAGIC == u64::from_le_bytes(*b"kinloc12"));
     assert!(size_of::<Header>() == 2384 && offset_of!(Header, program) == 2220);
     assert!(size_of::<Module>() == 576 && size_of::<Thread>() == 128);
     assert!(size_of::<Lock>() == 1280 && offset_of!(Lock, locked) == 624);
     assert!(size_of::<Place>() == 128);
-    assert!(size_of::<Stack>() == 144 && size_of::<Use>() == 56);
+    assert!(size_of::<Stack>() == 144 && size_of::<Use>() == 64);
     assert!(size_of::<Owner>() == 7680 && offset_of!(Owner, waits) == 4160);
     assert!(size_of::<Record>() == 6144 && size_of::<Shared>() == 24);
-    assert!(size_of::<Misuse>() == 48 && size_of::<Order>() == 72);
-    assert!(size_of::<Table>() == 33_417_600 && offset_of!(Table, locks) == 739_712);
+    assert!(size_of::<Misuse>() == 48 && size_of::<Order>() == 240);
+    assert!(size_of::<Table>() == 36432256 && offset_of!(Table, locks) == 739_712);
     // It has room in the bits of `present`, and the shared page on one page.
     assert!(size_of::<Table>() <= PAGES * PAGE && size_of::<Shared>() <= PAGE);
 };

@@ -15,5 +15,6 @@ mod topology;
 
 fn main() -> ExitCode {
     inherited::keep_statuses();
+    run::outer::forget();
     cli::run()
 }

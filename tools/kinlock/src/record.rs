@@ -63,10 +63,9 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let outputs = outputs(&args.output)?;
     let folder = Folder::new()?;
     let mut variables = args.knobs.variables();
-    variables.extend(variables::of_lock(args.lock, &library::find()?)?);
+    variables.extend(variables::of_lock(args.lock, &library::find()?));
     variables.push(("KINLOCK_REPORT", folder.prefix().into()));
     variables.push(("KINLOCK_RECORD", "1".into()));
-    variables.extend(variables::without_standby());
     let about = about(&args.command);
     let duties = Duties {
         on_request: None,

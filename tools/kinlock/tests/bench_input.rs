@@ -13,6 +13,29 @@ fn refused(line: &str, expected: &str) {
     support::refused(&format!("bench {line}"), expected);
 }
 
+/// The C library's locks are measured as they are, also in a shell under `kinlock run`.
+#[test]
+fn the_preloaded_library_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    // Taken for the library because of the variable that it reads.
+    let source = r#"
+        #include <stdio.h>
+        #include <stdlib.h>
+        __attribute__((destructor)) static void end(void) {
+            getenv("KINLOCK_COUNTS");
+            fputs("still here\n", stderr);
+        }
+    "#;
+    let library = support::compiled(folder.path(), "ours.so", "-shared -fPIC", source);
+    let words = "bench --locks pthread-mutex,tas --workload empty --threads 1 --seconds 0.002 \
+                 --rounds 1 --json -";
+    let mut command = support::kinlock();
+    command.args(words.split_whitespace());
+    let output = command.env("LD_PRELOAD", library).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && message.is_empty(), "{message}");
+}
+
 #[test]
 fn bad_input_is_one_line() {
     for (line, expected) in [

@@ -518,6 +518,113 @@ impl Terminal {
     }
 }
 
+/// Each lock has the environment that its name says, also in a shell under another `kinlock`.
+#[test]
+fn what_an_outer_command_left_reaches_no_lock() {
+    // As a program has it whose locks the library serves.
+    let program = "case $LD_PRELOAD,$KINLOCK_LOCK,$KINLOCK_RWLOCK$KINLOCK_REPORT$KINLOCK_COUNTS in
+        *silent.so*,kinlock-mutex,) echo 'speed: 1300' ;;
+        *other.so,,) echo 'speed: 1100' ;;
+        ,,) echo 'speed: 1000' ;;
+        *silent.so*,pthread,*counts*|*silent.so*,pthread,/*) echo 'speed: 1' ;;
+        *) echo \"LD_PRELOAD=$LD_PRELOAD, KINLOCK_LOCK=$KINLOCK_LOCK\"; exit 9 ;;
+    esac";
+    let mut place = Place::new(program);
+    place.line = LINE;
+    let other = compiled(place.path(), "other.so", "-shared -fPIC", "int other;");
+    let other = format!("other={}", other.display());
+    let words = ["--rounds=7", "--warmup=0", "--preload", &other, "--json=-"];
+    let words = [&SPEED[..], &words, &["./program"]].concat();
+    let mut command = place.command(&words);
+    for name in ["LOCK", "RWLOCK", "REPORT", "COUNTS", "STANDBY", "ORDER"] {
+        command.env(format!("KINLOCK_{name}"), "kinlock-spin");
+    }
+    command.env("LD_PRELOAD", &place.library);
+    let output = command.env("KINLOCK_QUANTUM", "fair").output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        names(&report, "lock"),
+        ["kinlock-mutex", "other", "pthread"]
+    );
+    assert_eq!(
+        names(&report, "verdict"),
+        ["better", "better", "reference"],
+        "{report}"
+    );
+    let warnings = report["warnings"].to_string();
+    contains(&warnings, "the environment has KINLOCK_QUANTUM=fair");
+}
+
+#[test]
+fn intervals_of_several_locks_hold_together() {
+    let place = Place::new(SPEEDS);
+    let locks = ["--locks=kinlock-mutex,kinlock-spin,pthread", "./program"];
+    let of = |rounds: &str| {
+        let words = [&SPEED[..], &[rounds], &locks].concat();
+        let report = place.json(&words);
+        let (text, point) = (place.says(&words), report["points"][0].clone());
+        let one = report["results"][0]["ratio"]["confidence"].as_f64();
+        (text, point["confidence"].as_f64().unwrap(), one.unwrap())
+    };
+    let (text, all, one) = of("--rounds=6");
+    // Each leaves out the truth with 2 of 64, both together with 4 of 64 at most.
+    assert_eq!((all, one), (1.0 - 4.0 / 64.0, 1.0 - 2.0 / 64.0));
+    contains(&text, "with a confidence of 94 %, for all locks together");
+    contains(&text, "not enough for a confidence of 95 %");
+    contains(&text, "try --rounds 7");
+    let (text, all, _) = of("--rounds=7");
+    assert!(all >= 0.95);
+    assert!(!text.contains("not enough"), "{text}");
+}
+
+#[test]
+fn each_run_reads_its_input_from_the_beginning() {
+    let place = Place::new("echo \"bytes: $(wc -c)\"");
+    fs::write(place.path().join("input"), "seven !").unwrap();
+    let words = ["--metric", "bytes: ([0-9]+)", "--rounds=5"];
+    let with = |more: &[&'static str]| [&words[..], more, &["./program"]].concat();
+    let report = place.json(&with(&["--input", "input", "--prepare", "cat"]));
+    assert_eq!(report["parameters"]["input"], "input");
+    for entry in list(&report["results"]) {
+        let value = &entry["value"];
+        assert_eq!([&value["min"], &value["max"]], [7.0, 7.0], "{entry}");
+    }
+    contains(
+        &place.refuses(2, &with(&["--input", "none"])),
+        "No such file",
+    );
+    contains(&place.refuses(2, &with(&["--input", "."])), "only a file");
+    // It would wait for a writer.
+    let made = Command::new("mkfifo")
+        .arg(place.path().join("pipe"))
+        .status();
+    assert!(made.unwrap().success());
+    contains(
+        &place.refuses(2, &with(&["--input", "pipe"])),
+        "only a file",
+    );
+}
+
+#[test]
+fn a_program_that_does_not_get_what_the_command_was_given_is_told() {
+    let place = Place::new("wc -c");
+    fs::write(place.path().join("input"), "seven !").unwrap();
+    let note = "the program's stdin is empty";
+    let says = |stdin: Stdio, more: &[&str]| {
+        let words = [more, &["--rounds=1", "--warmup=0", "./program"]].concat();
+        let output = place.command(&words).stdin(stdin).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap().contains(note)
+    };
+    let open = || fs::File::open(place.path().join("input")).unwrap();
+    assert!(says(open().into(), &[]));
+    assert!(says(Stdio::piped(), &[]));
+    assert!(!says(Stdio::null(), &[]));
+    assert!(!says(open().into(), &["--input", "input"]));
+}
+
 #[test]
 fn what_prepares_a_run_comes_before_each() {
     let place = Place::new("rm here && echo run >>runs");
@@ -579,6 +686,9 @@ fn bad_input_is_one_line() {
         let words: Vec<_> = line.split_whitespace().collect();
         contains(&place.refuses(2, &words), expected);
     }
+    fs::copy(&place.library, place.path().join("$LIB.so")).unwrap();
+    let dollar = place.refuses(2, &["--preload", "x=$LIB.so", "./program"]);
+    contains(&dollar, "or with a $, which loaders expand");
     contains(&place.refuses(126, &["/bin"]), "it is a folder");
     contains(&place.refuses(127, &["no-such-program"]), "not found");
 }

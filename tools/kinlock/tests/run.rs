@@ -128,6 +128,66 @@ fn a_shell_can_do_the_same_by_hand() {
     assert_eq!(text(&shell.stdout).lines().count(), 3);
 }
 
+/// What an outer command, of another version, may have left.
+fn left(place: &Place, command: &mut Command) {
+    let names = "LOCK RWLOCK COUNTS REPORT RECORD ORDER STANDBY WARN NO_CHILDREN";
+    for name in names.split_whitespace() {
+        command.env(format!("KINLOCK_{name}"), "outer");
+    }
+    let copy = place.path().join("copy.so");
+    fs::copy(&place.library, &copy).unwrap();
+    let outer = "/usr/$LIB/libkinlock_preload.so";
+    let all = format!("{outer} {}:libc.so.6:{outer}", copy.display());
+    command.env("LD_PRELOAD", all);
+}
+
+#[test]
+fn what_an_outer_command_left_is_not_passed_on() {
+    let place = Place::new();
+    let library = place.library.display();
+    let ours = format!("KINLOCK_LOCK=kinlock-mutex\nLD_PRELOAD={library}:libc.so.6\n");
+    let without = "LD_PRELOAD=libc.so.6\n".to_owned();
+    let warning = "test -z \"$KINLOCK_WARN\" || test $KINLOCK_WARN = $$ || echo warns; ";
+    let show = format!("{warning}{SHOW}");
+    for (flags, expected) in [
+        (&[][..], &ours),
+        (&["--lock", "pthread"], &without),
+        // The variables of a report are its own.
+        (&["--report", "--lock", "pthread"], &without),
+    ] {
+        let mut command = place.command(&[flags, &["--", "sh", "-c", &show]].concat());
+        left(&place, &mut command);
+        // The knobs are the user's.
+        let output = command.env("KINLOCK_QUANTUM", "fair").output().unwrap();
+        let found = text(&output.stdout);
+        let is_own = |line: &&str| {
+            let is_reports = line.starts_with("KINLOCK_REPORT=/") || line.ends_with("=pthread");
+            !(flags.contains(&"--report") && is_reports)
+        };
+        let found: Vec<_> = found.lines().filter(is_own).collect();
+        let mut expected: Vec<_> = expected.lines().chain(["KINLOCK_QUANTUM=fair"]).collect();
+        expected.sort_unstable();
+        let reported = format!("LD_PRELOAD={library}:libc.so.6");
+        if flags.contains(&"--report") {
+            expected.retain(|line| !line.starts_with("LD_PRELOAD"));
+            expected.push(&reported);
+        }
+        assert_eq!(found, expected, "{flags:?}");
+    }
+    // A shell that evaluates what is printed has it still.
+    for (flags, expected) in [(&[][..], ours), (&["--lock", "pthread"], without)] {
+        let mut command = place.command(&[flags, &["--print-env"]].concat());
+        left(&place, &mut command);
+        let printed = command.output().unwrap();
+        let mut shell = without_knobs(Command::new("sh"));
+        let script = format!("{}{SHOW}", text(&printed.stdout));
+        left(&place, shell.arg("-c").arg(script));
+        let output = shell.env_remove("LD_PRELOAD").output().unwrap();
+        let found = text(&output.stdout);
+        assert_eq!(found, expected, "{flags:?}: {}", text(&printed.stdout));
+    }
+}
+
 #[test]
 fn counts_go_to_a_new_file_wherever_the_program_goes() {
     let place = Place::new();
@@ -282,13 +342,29 @@ fn bad_input_is_one_line() {
         ..Place::new()
     };
     missing.refuses(2, &["true"], "KINLOCK_PRELOAD=no/library.so: No such file");
-    let spaced = place.path().join("a b.so");
-    fs::copy(&place.library, &spaced).unwrap();
-    let spaced = Place {
-        library: spaced,
-        ..place
-    };
-    spaced.refuses(2, &["true"], "a space or a colon");
+    // What the loader would end the name at, or put something else for.
+    for name in [
+        "a b.so",
+        "a:b.so",
+        "a\tb.so",
+        "a\nb.so",
+        "$LIB",
+        "${ORIGIN}",
+        "a$b",
+    ] {
+        let folder = place.path().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let odd = Place {
+            library: folder.join("libkinlock_preload.so"),
+            ..Place::new()
+        };
+        fs::copy(&place.library, &odd.library).unwrap();
+        for words in [&["true"][..], &["--print-env"], &["--report", "true"]] {
+            odd.refuses(2, words, "a space or a colon in its path, or with a $");
+        }
+        // No folder for each platform is made there.
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "{name}");
+    }
 }
 
 #[test]

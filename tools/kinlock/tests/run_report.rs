@@ -310,6 +310,68 @@ fn other_views_and_limits() {
     assert!(fs::read_to_string(file).unwrap().contains("busy"));
 }
 
+/// A program that only tries never waits: what it finds taken is told all the same.
+#[test]
+fn failed_tries_are_told_by_caller_and_rank() {
+    let place = Place::new();
+    for name in ALL {
+        let output = place.run(&["--lock", name, "--min-contended", "1"], "tries");
+        let said = text(&output.stderr).replace("\n        ", " ");
+        assert!(said.contains("\n1 hot "), "{name}: {said}");
+        assert!(!said.contains("quiet"), "{name}: {said}");
+        assert!(said.contains("50 of 51 tries failed"), "{name}: {said}");
+        let by = format!(
+            "failed tries 80 %: tries_often (watched.c:{})",
+            line_of("often")
+        );
+        assert!(said.contains(&by), "{name}: {said}");
+        let by = format!(
+            "failed tries 20 %: tries_seldom (watched.c:{})",
+            line_of("seldom")
+        );
+        assert!(said.contains(&by), "{name}: {said}");
+        // Who held it meanwhile.
+        assert!(said.contains("held 100 %: in_vain"), "{name}: {said}");
+        let report = place.json();
+        let failed = |lock: &Value, function: &str| {
+            let all = list(&lock["callers"]).iter();
+            let own = all.filter(|c| c["frames"][0]["function"] == function);
+            own.map(|c| c["failed_tries"].as_u64().unwrap())
+                .sum::<u64>()
+        };
+        let hot = lock(&report, "hot");
+        let found = (failed(hot, "tries_often"), failed(hot, "tries_seldom"));
+        assert_eq!(found, (40, 10), "{name}: {hot:#}");
+        assert_eq!(
+            failed(lock(&report, "hot_spin"), "tries_often"),
+            40,
+            "{name}"
+        );
+        let sides = locks(&report)
+            .iter()
+            .filter(|lock| lock["name"] == "hot_rw");
+        let sides: Vec<_> = sides
+            .map(|side| {
+                let found = ["tries_often", "tries_seldom"].map(|name| failed(side, name));
+                (side["side"].as_str().unwrap(), found)
+            })
+            .collect();
+        assert!(sides.contains(&("write", [40, 0])), "{name}: {sides:?}");
+        assert!(sides.contains(&("read", [0, 10])), "{name}: {sides:?}");
+    }
+    let callers = place.run(&["--by", "caller"], "tries");
+    let callers = text(&callers.stderr).to_owned();
+    let rows: Vec<_> = callers
+        .lines()
+        .filter(|line| line.starts_with("tries_"))
+        .collect();
+    assert_eq!(rows.len(), 5, "{callers}");
+    assert!(
+        callers.contains("failed") && rows[0].starts_with("tries_often"),
+        "{callers}"
+    );
+}
+
 #[test]
 fn it_is_there_however_the_program_ends() {
     let place = Place::new();

@@ -254,19 +254,19 @@ fn circles(chosen: &[&str]) {
     let place = Place::new();
     let a_b = ["a", "a_then_b", "b", "asks_for_b"];
     let b_a = ["b", "b_then_a", "a", "asks_for_a"];
-    let circles: [(&str, &[[&str; 4]]); 5] = [
+    let of_three = [
+        a_b,
+        ["b", "b_then_c", "c", "b_then_c"],
+        ["c", "c_then_a", "a", "c_then_a"],
+    ];
+    let circles: [(&str, &[[&str; 4]]); 7] = [
         ("circle", &[a_b, b_a]),
         // When its order is first seen, the callers of a hot lock are not known. The next time they
         // are.
         ("circle of a hot lock", &[a_b, b_a]),
-        (
-            "circle of three",
-            &[
-                a_b,
-                ["b", "b_then_c", "c", "b_then_c"],
-                ["c", "c_then_a", "a", "c_then_a"],
-            ],
-        ),
+        ("circle of three", &of_three),
+        ("circle of three, two of them by two", &of_three),
+        ("circle of a crowd", &[a_b, b_a]),
         (
             "circle of a rwlock",
             &[
@@ -311,7 +311,10 @@ fn correct_programs(chosen: &[&str]) {
             "tries",
             "for a while",
             "gate",
+            "gate of two",
+            "gate of a crowd",
             "one thread",
+            "two threads, three locks",
             "readers",
             "reads around",
             "addresses",

@@ -208,6 +208,48 @@ static void a_reset_lock_is_free(void)
     CHECK(kinlock_rwlock_write_trylock(&lock) == 0);
 }
 
+#if !defined(_WIN32) && !defined(__ANDROID__)
+static kinlock_mutex_t held_mutex, free_mutex;
+static kinlock_spin_t held_spin;
+static kinlock_rwlock_t held_rwlock;
+static kinlock_cond_t nobody_signals;
+static int waited;
+
+/* Long enough that waiters have tried often, and sleep. */
+enum { A_WHILE = 50 * 1000000 };
+
+/* The system's functions that sleep would end the thread where it waits. */
+static void *waits_though_cancelled(void *unused)
+{
+    CHECK(pthread_cancel(pthread_self()) == 0);
+    CHECK(kinlock_mutex_lock_for(&held_mutex, A_WHILE) == ETIMEDOUT);
+    CHECK(kinlock_spin_lock_for(&held_spin, A_WHILE) == ETIMEDOUT);
+    CHECK(kinlock_rwlock_read_lock_for(&held_rwlock, A_WHILE) == ETIMEDOUT);
+    CHECK(kinlock_rwlock_write_lock_for(&held_rwlock, A_WHILE) == ETIMEDOUT);
+    kinlock_mutex_lock(&free_mutex);
+    CHECK(kinlock_cond_wait_for(&nobody_signals, &free_mutex, A_WHILE) == ETIMEDOUT);
+    kinlock_mutex_unlock(&free_mutex);
+    waited = 1;
+    pthread_testcancel();
+    return unused;
+}
+
+static void no_function_is_a_cancellation_point(void)
+{
+    pthread_t thread;
+    void *result;
+    kinlock_mutex_lock(&held_mutex);
+    kinlock_spin_lock(&held_spin);
+    kinlock_rwlock_write_lock(&held_rwlock);
+    CHECK(pthread_create(&thread, NULL, waits_though_cancelled, NULL) == 0);
+    CHECK(pthread_join(thread, &result) == 0);
+    CHECK(waited && result == PTHREAD_CANCELED);
+    kinlock_rwlock_write_unlock(&held_rwlock);
+    kinlock_spin_unlock(&held_spin);
+    kinlock_mutex_unlock(&held_mutex);
+}
+#endif
+
 int main(void)
 {
     a_first_use_by_many_threads_is_one_first_use();
@@ -216,5 +258,8 @@ int main(void)
     who_gives_up_lets_others_go();
     what_is_unknown_is_said_to_be();
     a_reset_lock_is_free();
+#if !defined(_WIN32) && !defined(__ANDROID__)
+    no_function_is_a_cancellation_point();
+#endif
     return 0;
 }

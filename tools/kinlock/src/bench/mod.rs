@@ -9,6 +9,8 @@ mod locks;
 
 use kinlock_cli::outcome::Outcome;
 
+use crate::run::outer;
+
 /// Measure our primitives against their peers on this machine.
 ///
 /// Without the name of a primitive: locks, with the options below. The report fits on a screen: the
@@ -38,6 +40,7 @@ enum What {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+    outer::leave();
     match &args.what {
         None => locks::run(&args.locks),
         Some(What::Invalidation(args)) => invalidation::run(args),

@@ -8,14 +8,16 @@
 //!    which all zeros is a valid value.
 //! 3. Between fork and exec only mere system calls are made, with numbers.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use kinlock_cli::outcome::Failure;
 use kinlock_measure::interrupt::{self, State};
 use serde::Serialize;
@@ -124,18 +126,22 @@ impl Output {
     }
 }
 
-/// Runs a program once with these variables; `None` if a signal to this command ended it.
-pub fn run(program: &Program, variables: &[Variable]) -> anyhow::Result<Option<Run>> {
+/// Runs a program once with these variables and this input; `None` if a signal to this command
+/// ended it.
+pub fn run(
+    program: &Program,
+    variables: &[Variable],
+    input: Option<&Path>,
+) -> anyhow::Result<Option<Run>> {
     let output = tempfile::tempfile().context("cannot make a file for what is printed")?;
     let mut command = program.command();
-    // The user's own would gather the counts of all runs.
-    command
-        .env_remove("KINLOCK_COUNTS")
-        .env_remove("KINLOCK_REPORT")
-        .env_remove("KINLOCK_LOCK")
-        .env_remove("KINLOCK_RWLOCK");
     command.envs(variables.iter().map(|(name, value)| (name, value)));
-    command.stdin(Stdio::null()).process_group(0);
+    let input = match input {
+        // Opened for each run, so that each begins at its beginning.
+        Some(path) => self::input(path)?.into(),
+        None => Stdio::null(),
+    };
+    command.stdin(input).process_group(0);
     command
         .stdout(output.try_clone()?)
         .stderr(output.try_clone()?);
@@ -175,6 +181,19 @@ pub fn run(program: &Program, variables: &[Variable]) -> anyhow::Result<Option<R
         output: Output(output),
         needs_terminal,
     }))
+}
+
+/// What programs read.
+///
+/// # Errors
+/// If it cannot be read as often as there are runs.
+pub fn input(path: &Path) -> anyhow::Result<File> {
+    let cannot = || format!("--input {}", path.display());
+    let kind = fs::metadata(path).with_context(cannot)?.file_type();
+    if !kind.is_file() && !kind.is_char_device() {
+        bail!("{}: only a file can be read anew in each run", cannot());
+    }
+    File::open(path).with_context(cannot)
 }
 
 /// When the child ended, whether that was because of a signal to this command, and whether it was

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use anyhow::{Context, bail};
 use kinlock_cli::args::{Named, keep_first};
 
-use crate::run::variables::{Lock, Variable, of_lock, preloaded};
+use crate::run::variables::{Lock, Variable, is_preloadable, of_lock, preloaded};
 
 pub struct Contender {
     pub name: String,
@@ -33,30 +33,31 @@ impl FromStr for Preload {
             return Err(format!("{name} is the name of a lock of the command"));
         }
         let found = Path::new(file).canonicalize();
+        let found = found.map_err(|error| format!("{file}: {error}"))?;
         Ok(Preload {
             name: name.to_owned(),
-            file: found.map_err(|error| format!("{file}: {error}"))?,
+            file: is_preloadable(found).map_err(|error| error.to_string())?,
         })
     }
 }
 
 impl Contender {
-    fn of(lock: Lock, library: &Path) -> anyhow::Result<Self> {
-        Ok(Contender {
+    fn of(lock: Lock, library: &Path) -> Self {
+        Contender {
             name: lock.name().to_owned(),
             variables: match lock {
                 Lock::Pthread => Vec::new(),
-                lock => of_lock(lock, library)?,
+                lock => of_lock(lock, library),
             },
-        })
+        }
     }
 
     /// The C library's locks, with our library to count them.
-    pub fn counter(library: &Path) -> anyhow::Result<Self> {
-        Ok(Contender {
+    pub fn counter(library: &Path) -> Self {
+        Contender {
             name: "counting".to_owned(),
-            variables: of_lock(Lock::Pthread, library)?,
-        })
+            variables: of_lock(Lock::Pthread, library),
+        }
     }
 }
 
@@ -93,7 +94,7 @@ pub fn chosen(
     }
     let contender = |name: &String| {
         if let Some(lock) = Lock::find(name) {
-            return Contender::of(lock, library);
+            return Ok(Contender::of(lock, library));
         }
         let preload = preloads.iter().find(|preload| preload.name == *name);
         let preload = preload.with_context(|| {
@@ -103,7 +104,7 @@ pub fn chosen(
         })?;
         Ok(Contender {
             name: name.clone(),
-            variables: vec![("LD_PRELOAD", preloaded(&preload.file)?)],
+            variables: vec![("LD_PRELOAD", preloaded(&preload.file))],
         })
     };
     names.iter().map(contender).collect()

@@ -15,6 +15,9 @@ mod until;
 mod verdict;
 
 use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::builder::RangedU64ValueParser;
@@ -43,15 +46,16 @@ use crate::run::variables::{Knobs, Variable};
 /// In each round every lock runs the program once, in random order. The time that it takes, or a
 /// number that it prints, is compared with the reference's in the same round, so that drift of the
 /// machine cancels. Of the ratios of all rounds the report has the median, with an interval that
-/// contains the true one with a confidence of at least 95 % (six rounds or more), whatever their
-/// distribution is. First the program runs once on the C library's locks, to count how often they
-/// are found taken, and for how long threads wait: where both are little, no lock can change much.
-/// Where the kernel lets the processor's counters be read, each lock has one more run in the end,
-/// for its instructions and cache misses.
+/// contains the true one with a confidence of at least 95 % for all locks together (six rounds or
+/// more, seven for two locks beside the reference), whatever their distribution is. First the
+/// program runs once on the C library's locks, to count how often they are found taken, and for how
+/// long threads wait: where both are little, no lock can change much. Where the kernel lets the
+/// processor's counters be read, each lock has one more run in the end, for its instructions and
+/// cache misses.
 ///
-/// The program's stdin is empty, and one that reads from the terminal fails. What it writes is not
-/// shown; if it fails, a file has it. SIGINT (Ctrl-C) and SIGTERM end the program, and the complete
-/// rounds are reported.
+/// The program's stdin is empty unless --input names a file, and one that reads from the terminal
+/// fails. What it writes is not shown; if it fails, a file has it. SIGINT (Ctrl-C) and SIGTERM end
+/// the program, and the complete rounds are reported.
 ///
 /// Exit status: 0 done, 1 the program failed, 2 bad input, 126 the program cannot be run, 127 it
 /// was not found, 130 SIGINT, 143 SIGTERM.
@@ -108,6 +112,9 @@ pub struct Args {
     /// A line for the shell, run before each run of the program
     #[arg(long, value_name = "COMMAND")]
     prepare: Option<OsString>,
+    /// What each run of the program reads on stdin, from its beginning
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
     /// Compare a number that the program prints: what the first group of this regular expression
     /// matches, the last time if there are several. More is better
     #[arg(long, value_name = "REGEX")]
@@ -145,6 +152,29 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
+/// A note if the command was given something to read: programs do not get it.
+fn unread() -> Option<String> {
+    let is_null = || {
+        let [own, null] = ["/proc/self/fd/0", "/dev/null"].map(|path| std::fs::metadata(path).ok());
+        own.is_none_or(|own| null.is_some_and(|null| own.rdev() == null.rdev()))
+    };
+    (!io::stdin().is_terminal() && !is_null()).then(|| {
+        "the program's stdin is empty, though this command's is not the terminal: --input FILE has \
+         each run read a file"
+            .to_owned()
+    })
+}
+
+/// A note if the environment has knobs: they hold under all of our locks.
+fn knobs() -> Option<String> {
+    let set = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.to_str().filter(|name| name.starts_with("KINLOCK_"))?;
+        (name != "KINLOCK_PRELOAD").then(|| format!("{name}={}", value.display()))
+    });
+    let set: Vec<_> = set.collect();
+    (!set.is_empty()).then(|| format!("the environment has {}", set.join(", ")))
+}
+
 /// What is run, and how.
 struct Session<'a> {
     args: &'a Args,
@@ -161,17 +191,24 @@ struct Task {
 
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let outputs = args.destinations.open()?;
+    args.input.as_deref().map(child::input).transpose()?;
     let tasks = args.tasks()?;
     let library = library::find()?;
     let mut contenders = contender::chosen(&args.locks, &args.reference, &args.preload, &library)?;
-    let counter = Contender::counter(&library)?;
+    let counter = Contender::counter(&library);
     for contender in &mut contenders {
         contender.variables.extend(args.knobs.variables());
     }
     interrupt::listen();
     let machine = Machine::current();
     let counters = counters::Open::new().map(drop);
-    let mut notes: Vec<String> = Vec::new();
+    let mut notes = args
+        .input
+        .is_none()
+        .then(unread)
+        .flatten()
+        .map_or_else(Vec::new, |note| vec![note]);
+    notes.extend(knobs());
     let each = 1 + (args.warmup + args.least_rounds()) * contenders.len();
     let session = Session {
         args,
@@ -202,6 +239,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
                 at,
                 counting,
                 until,
+                confidence: report::confidence(&own),
             });
             results.extend(own);
         }
@@ -428,12 +466,12 @@ impl Session<'_> {
     fn run(&self, task: &Task, variables: &[Variable], place: &str) -> anyhow::Result<Option<Run>> {
         self.bar.set_message(place.to_owned());
         if let Some(prepare) = &task.prepare {
-            match child::run(prepare, &[])? {
+            match child::run(prepare, &[], None)? {
                 None => return Ok(None),
                 Some(run) => run.succeeded("--prepare", place)?,
             };
         }
-        let run = child::run(&task.program, variables)?;
+        let run = child::run(&task.program, variables, self.args.input.as_deref())?;
         self.bar.inc(1);
         match run {
             Some(run) if !self.args.ignore_failure => {

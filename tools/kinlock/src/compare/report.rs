@@ -15,7 +15,7 @@ use super::child::Usage;
 use super::counters::Counters;
 use super::counting::Counting;
 use super::scan::{At, Scan};
-use super::verdict::{ENOUGH, Ratio, Verdict, far_values, trend};
+use super::verdict::{CONFIDENCE, ENOUGH, Ratio, Verdict, far_values, rounds_for, together, trend};
 use super::{Args, Ended, Sample};
 
 #[derive(Serialize)]
@@ -43,6 +43,9 @@ pub struct Point {
     pub counting: Option<Counting>,
     /// How the rounds ended with `--until`.
     pub until: Option<Ended>,
+    /// How probably all intervals of this point contain their true medians; null if nothing is
+    /// claimed.
+    pub confidence: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -59,6 +62,8 @@ pub struct Parameters {
     pub seed: u64,
     pub hogs: usize,
     pub prepare: Option<String>,
+    /// Null if stdin was empty.
+    pub input: Option<String>,
     /// Null for wall time.
     pub metric: Option<String>,
     pub lower_is_better: bool,
@@ -79,6 +84,7 @@ impl Parameters {
             seed: args.seed,
             hogs: args.hogs,
             prepare: args.prepare.as_ref().map(|line| line.display().to_string()),
+            input: args.input.as_ref().map(|path| path.display().to_string()),
             metric: args
                 .metric
                 .as_ref()
@@ -147,6 +153,7 @@ pub fn results(parameters: &Parameters, at: &At, measured: &[Measured]) -> Vec<E
     else {
         return Vec::new();
     };
+    let intervals = (measured.len() - 1).max(1);
     let entry = |(lock, samples): &Measured| {
         let pairs = samples.iter().zip(others);
         let is_comparable = lock == reference || are_comparable(samples, others);
@@ -164,8 +171,8 @@ pub fn results(parameters: &Parameters, at: &At, measured: &[Measured]) -> Vec<E
         let rounds: Vec<_> = rounds.collect();
         let ratios: Vec<_> = rounds.iter().map(|round| round.ratio).collect();
         let ratio = match (is_comparable, parameters.until_percent) {
-            (true, None) => Ratio::of(reference, &ratios),
-            (true, Some(_)) => Ratio::looked_at(reference, &ratios),
+            (true, None) => Ratio::of(reference, &ratios, intervals),
+            (true, Some(_)) => Ratio::looked_at(reference, &ratios, intervals),
             (false, _) => Ratio::none(reference),
         };
         let of = |value: fn(&Round) -> f64| Summary::of(rounds.iter().map(value));
@@ -269,6 +276,7 @@ impl Report {
                 few,
                 wide,
                 short(&parameters, entries),
+                unsure(&parameters, point.confidence, entries),
                 drift(&parameters, entries),
             ];
             let tails = entries
@@ -425,23 +433,54 @@ impl Report {
 
     /// What the brackets mean.
     fn confidence(&self) -> Option<String> {
-        let claims = self.results.iter().map(|entry| &entry.ratio);
-        let claims = claims.filter(|ratio| ratio.claims);
-        let confidence = claims.map(|ratio| ratio.confidence).reduce(f64::min)?;
-        let percent = 100.0 * confidence;
+        let confidences = self.points.iter().filter_map(|point| point.confidence);
+        let percent = 100.0 * confidences.reduce(f64::min)?;
+        let intervals = by_point(&self.results).map(|entries| claims(entries).count());
+        let several = match intervals.max() {
+            Some(2..) => ", for all locks together",
+            _ => "",
+        };
         let looks = match self.parameters.until_percent {
             Some(_) => ", at all looks together",
             None => "",
         };
         let each = match self.points.len() {
             0 | 1 => "",
-            _ => ", for each interval by itself",
+            _ => ", at each point by itself",
         };
         Some(format!(
             "In brackets: where the true median ratio is, with a confidence of {percent:.0} \
-             %{looks}{each}."
+             %{several}{looks}{each}."
         ))
     }
+}
+
+/// The confidences of the intervals of a point that claim something.
+fn claims(entries: &[Entry]) -> impl Iterator<Item = f64> {
+    let compared = entries
+        .iter()
+        .filter(|entry| entry.is_compared() && entry.ratio.claims);
+    compared.map(|entry| entry.ratio.confidence)
+}
+
+/// How probably all intervals of a point contain their true medians; `None`: there are none.
+pub fn confidence(entries: &[Entry]) -> Option<f64> {
+    claims(entries).next()?;
+    Some(together(claims(entries)))
+}
+
+/// A warning if the intervals hold less surely than they are meant to.
+fn unsure(parameters: &Parameters, confidence: Option<f64>, entries: &[Entry]) -> Option<String> {
+    let percent = 100.0 * confidence.filter(|&confidence| confidence < CONFIDENCE)?;
+    let aim = 100.0 * CONFIDENCE;
+    let remedy = match parameters.rounds {
+        Some(_) => format!("try --rounds {}", rounds_for(claims(entries).count())),
+        None => "compare fewer locks".to_owned(),
+    };
+    Some(format!(
+        "so few rounds are not enough for a confidence of {aim:.0} %: all intervals hold together \
+         with {percent:.0} %; {remedy}"
+    ))
 }
 
 /// Sentences about points: one that is the same for all `points` stands once, without them.

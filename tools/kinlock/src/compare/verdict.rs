@@ -7,8 +7,9 @@ use super::until;
 
 /// With fewer rounds nothing is claimed.
 pub const ENOUGH: usize = 5;
-/// The confidence aimed at.
-const CONFIDENCE: f64 = 0.95;
+/// The confidence aimed at, of all intervals together: each of them has its part of what may be
+/// wrong (Bonferroni), so that nothing is assumed about how they depend on each other.
+pub const CONFIDENCE: f64 = 0.95;
 
 /// How much better than the reference, in the rounds of both: above 1 is better.
 #[derive(Clone, Debug, Serialize)]
@@ -19,7 +20,7 @@ pub struct Ratio {
     /// The interval: from one of the rounds' ratios to another.
     pub low: f64,
     pub high: f64,
-    /// How probably such an interval contains the true median.
+    /// How probably such an interval, by itself, contains the true median.
     pub confidence: f64,
     /// Rounds in which it was better.
     pub wins: usize,
@@ -42,12 +43,12 @@ pub enum Verdict {
 }
 
 impl Ratio {
-    /// Of at least one round.
-    pub fn of(to: &str, ratios: &[f64]) -> Self {
+    /// Of at least one round, for one of `intervals`.
+    pub fn of(to: &str, ratios: &[f64], intervals: usize) -> Self {
         let mut sorted = ratios.to_vec();
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len();
-        let (rank, confidence) = rank(n, CONFIDENCE);
+        let (rank, confidence) = rank(n, 1.0 - (1.0 - CONFIDENCE) / intervals as f64);
         Ratio {
             to: to.to_owned(),
             over_rounds: Summary::of(ratios.iter().copied()),
@@ -62,12 +63,15 @@ impl Ratio {
 
     /// The same if the rounds were looked at meanwhile, and may have ended because of that: the
     /// interval is that of the last [look](until), wider if the median has left it since.
-    pub fn looked_at(to: &str, ratios: &[f64]) -> Self {
-        let all = Self::of(to, ratios);
+    pub fn looked_at(to: &str, ratios: &[f64], intervals: usize) -> Self {
+        let all = Self::of(to, ratios, intervals);
         let looks = until::looks().take_while(|&rounds| rounds <= ratios.len());
         let (mut last, mut wrong) = (None, 0.0);
         for (look, rounds) in (1..).zip(looks) {
-            let (rank, confidence) = rank(rounds, 1.0 - (until::wrong(look) - wrong));
+            let (rank, confidence) = rank(
+                rounds,
+                1.0 - (until::wrong(look) / intervals as f64 - wrong),
+            );
             wrong += 1.0 - confidence;
             last = Some((rounds, rank));
         }
@@ -197,6 +201,18 @@ fn rank(n: usize, aim: f64) -> (usize, f64) {
     }
 }
 
+/// After how many rounds so many intervals hold together with the confidence that is aimed at.
+pub fn rounds_for(intervals: usize) -> usize {
+    let holds = |&n: &usize| together([rank(n, 1.0).1].repeat(intervals)) >= CONFIDENCE;
+    (ENOUGH..).find(holds).unwrap_or(ENOUGH)
+}
+
+/// How probably intervals with these confidences hold together, at least.
+pub fn together(confidences: impl IntoIterator<Item = f64>) -> f64 {
+    let wrong = confidences.into_iter().map(|one| 1.0 - one).sum::<f64>();
+    (1.0 - wrong).max(0.0)
+}
+
 /// How many times as good values become from the first third of the rounds to the last, if they
 /// rise or fall too steadily for chance (Kendall's rank correlation) and by more than 5 %.
 pub fn trend(values: &[f64]) -> Option<f64> {
@@ -265,11 +281,40 @@ mod tests {
             let ratios: Vec<f64> = (0..10)
                 .map(|_| (4.0 * (random.unit() - 0.5)).exp())
                 .collect();
-            let ratio = Ratio::of("x", &ratios);
+            let ratio = Ratio::of("x", &ratios, 1);
             missed += usize::from(!(ratio.low..=ratio.high).contains(&1.0));
         }
         // 2.1 % of them.
         assert!((15..80).contains(&missed), "{missed}");
+    }
+
+    #[test]
+    fn intervals_of_several_locks_hold_together() {
+        // Ten rounds leave out one ratio at each end for one lock, and none for three.
+        let ratios: Vec<f64> = (1..=10).map(f64::from).collect();
+        let bounds = |intervals| {
+            let ratio = Ratio::of("x", &ratios, intervals);
+            assert!(together([ratio.confidence].repeat(intervals)) >= CONFIDENCE);
+            (ratio.low, ratio.high)
+        };
+        assert_eq!((bounds(1), bounds(3)), ((2.0, 9.0), (1.0, 10.0)));
+        // Six rounds are enough for one lock only, and five for none: they say so.
+        let few = |rounds, intervals| {
+            let one = Ratio::of("x", &ratios[..rounds], intervals).confidence;
+            together([one].repeat(intervals))
+        };
+        assert!(few(6, 1) >= CONFIDENCE && few(6, 2) < CONFIDENCE && few(5, 1) < CONFIDENCE);
+        assert!((few(6, 2) - (1.0 - 4.0 / 64.0)).abs() < 1e-12);
+        assert_eq!([1, 2, 3, 4].map(rounds_for), [6, 7, 7, 8]);
+        // The looks at several locks share what may be wrong, too.
+        let ratios = [1.0; 100];
+        for intervals in 1..=4 {
+            let one = Ratio::looked_at("x", &ratios, intervals).confidence;
+            assert!(
+                together([one].repeat(intervals)) >= CONFIDENCE,
+                "{intervals}"
+            );
+        }
     }
 
     /// Who stops as soon as the interval leaves the truth out is right as often as it says.
@@ -285,9 +330,10 @@ mod tests {
                 .collect();
             let leaves_out = |ratio: Ratio| !(ratio.low..=ratio.high).contains(&1.0);
             let mut looks = until::looks().map(|rounds| &ratios[..rounds]);
-            missed += usize::from(looks.any(|ratios| leaves_out(Ratio::looked_at("x", ratios))));
+            missed += usize::from(looks.any(|ratios| leaves_out(Ratio::looked_at("x", ratios, 1))));
             let mut looks = until::looks().map(|rounds| &ratios[..rounds]);
-            missed_by_others += usize::from(looks.any(|ratios| leaves_out(Ratio::of("x", ratios))));
+            missed_by_others +=
+                usize::from(looks.any(|ratios| leaves_out(Ratio::of("x", ratios, 1))));
         }
         // Five of a hundred at most. Intervals of 95 % at each look miss in 28 of a hundred runs.
         assert!(missed <= RUNS / 20, "{missed}");
@@ -296,16 +342,16 @@ mod tests {
 
     #[test]
     fn an_interval_that_was_looked_at_is_that_of_the_last_look() {
-        let few = Ratio::looked_at("x", &[1.0; 7]);
+        let few = Ratio::looked_at("x", &[1.0; 7], 1);
         assert_eq!((few.claims, few.verdict()), (false, Verdict::TooFewRounds));
         // One ratio far off is within the interval of eight rounds, and not of ten.
         let mut ratios = vec![1.5; 12];
         ratios[2] = 9.0;
-        let eight = Ratio::looked_at("x", &ratios[..9]);
+        let eight = Ratio::looked_at("x", &ratios[..9], 1);
         let found = (eight.low, eight.high, eight.over_rounds.median);
         assert_eq!(found, (1.5, 9.0, 1.5));
         assert!((eight.reach() - 5.0).abs() < 1e-9);
-        let all = Ratio::looked_at("x", &ratios);
+        let all = Ratio::looked_at("x", &ratios, 1);
         assert_eq!((all.low, all.high, all.reach()), (1.5, 1.5, 0.0));
         assert!(all.confidence >= 0.95 && all.confidence < 0.99);
     }
@@ -316,7 +362,7 @@ mod tests {
             1.15, 1.3, 1.21, 1.2, 1.27, 1.22, 1.1, 1.2, 1.21, 1.25, 1.15, 1.3,
         ];
         let of = |ratios: &[f64]| {
-            Ratio::of("pthread", ratios).sentence("ours", ratios.len(), ["faster", "slower"])
+            Ratio::of("pthread", ratios, 1).sentence("ours", ratios.len(), ["faster", "slower"])
         };
         assert_eq!(
             of(&ratios),

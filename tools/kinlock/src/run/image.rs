@@ -7,7 +7,7 @@
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. The environment is an array of zero-terminated strings that ends with a null pointer. The
-//!    command does not change its own.
+//!    command changes its own at its very beginning only.
 //! 2. The arrays of pointers end with a null pointer, and point to zero-terminated strings of this
 //!    image, which do not move while it lives.
 

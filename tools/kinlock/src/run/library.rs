@@ -18,8 +18,10 @@ use anyhow::{Context, bail};
 use kinlock_cli::outcome::tell;
 
 use super::platforms;
+use super::variables::is_preloadable;
 
-const FILE: &str = "libkinlock_preload.so";
+/// What the library is called.
+pub const FILE: &str = "libkinlock_preload.so";
 const PACKAGE: &str = "kinlock-preload";
 /// The folders of the library's crate, and of those that it is made of.
 const CRATES: [&str; 5] = [
@@ -35,9 +37,9 @@ const CRATES: [&str; 5] = [
 /// name than ours is preloaded as it is.
 ///
 /// # Errors
-/// If it is nowhere, or cannot be built.
+/// If it is nowhere, cannot be built, or lies where it cannot be preloaded from.
 pub fn find() -> anyhow::Result<PathBuf> {
-    let library = locate()?;
+    let library = is_preloadable(locate()?)?;
     Ok(match library.file_name() == Some(FILE.as_ref()) {
         true => platforms::path(&library),
         false => library,

@@ -7,6 +7,7 @@
 pub mod handlers;
 mod image;
 pub mod library;
+pub mod outer;
 pub mod platforms;
 pub mod program;
 pub mod report;
@@ -106,7 +107,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let mut variables = args.knobs.variables();
     let mut counts = None;
     if is_swapped {
-        variables.extend(variables::of_lock(args.lock, &library::find()?)?);
+        variables.extend(variables::of_lock(args.lock, &library::find()?));
         variables.extend(
             args.rwlock
                 .map(|kind| ("KINLOCK_RWLOCK", kind.name().into())),
@@ -125,8 +126,15 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         variables.push(("KINLOCK_STANDBY", "1".into()));
     }
     if args.print_env {
+        let is_set = |name| variables.iter().any(|(set, _)| set == name);
+        let changes = outer::changes().iter().filter(|(name, _)| !is_set(name));
+        let changes = changes.map(|(name, value)| match value {
+            Some(value) => quoted(name, value),
+            None => format!("unset {name}\n").into_bytes(),
+        });
         let lines = variables.iter().map(|(name, value)| quoted(name, value));
-        std::io::stdout().write_all(&lines.collect::<Vec<_>>().concat())?;
+        let lines: Vec<_> = changes.chain(lines).collect();
+        std::io::stdout().write_all(&lines.concat())?;
         return Ok(Outcome::Done);
     }
     if let Some(session) = session {

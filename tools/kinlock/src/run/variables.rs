@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::bail;
@@ -28,12 +28,6 @@ names! {
 }
 
 pub type Variable = (&'static str, OsString);
-
-/// For a process that is measured from its beginning, though this command may have been started by
-/// one that stands by.
-pub fn without_standby() -> Option<Variable> {
-    env::var_os("KINLOCK_STANDBY").map(|_| ("KINLOCK_STANDBY", "0".into()))
-}
 
 /// The flags that become variables.
 #[derive(clap::Args)]
@@ -90,30 +84,35 @@ impl Knobs {
 }
 
 /// What has a program run on this lock.
-pub fn of_lock(lock: Lock, library: &Path) -> anyhow::Result<Vec<Variable>> {
-    Ok(vec![
+pub fn of_lock(lock: Lock, library: &Path) -> Vec<Variable> {
+    vec![
         ("KINLOCK_LOCK", lock.name().into()),
-        ("LD_PRELOAD", preloaded(library)?),
-    ])
+        ("LD_PRELOAD", preloaded(library)),
+    ]
+}
+
+/// Refuses a path that `LD_PRELOAD` cannot name. Loaders end the name of a library at a separator,
+/// and put something else in the place of `$LIB` and its like.
+pub fn is_preloadable(path: PathBuf) -> anyhow::Result<PathBuf> {
+    let is_special = |byte: &u8| b" :\t\n\r\x0b\x0c$".contains(byte);
+    if path.as_os_str().as_bytes().iter().any(is_special) {
+        bail!(
+            "{:?}: LD_PRELOAD cannot name a file with a space or a colon in its path, or with a $, \
+             which loaders expand: put it in another folder",
+            path
+        );
+    }
+    Ok(path)
 }
 
 /// `LD_PRELOAD` with a library in front of what is there.
-///
-/// # Errors
-/// If its name has a character that separates libraries there.
-pub fn preloaded(library: &Path) -> anyhow::Result<OsString> {
+pub fn preloaded(library: &Path) -> OsString {
     let mut all = library.as_os_str().to_owned();
-    if all.as_bytes().iter().any(|byte| b" :\t\n".contains(byte)) {
-        bail!(
-            "{}: LD_PRELOAD cannot name a file with a space or a colon in its path",
-            library.display()
-        );
-    }
     if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         all.push(":");
         all.push(others);
     }
-    Ok(all)
+    all
 }
 
 /// `export NAME='value'` and a newline.

@@ -319,6 +319,18 @@ static void *other_guarded(void *unused)
     pthread_mutex_unlock(&gate);
     return unused;
 }
+static void *other_a_then_b_guarded(void *unused)
+{
+    pthread_mutex_lock(&gate);
+    a_then_b();
+    pthread_mutex_unlock(&gate);
+    return unused;
+}
+static void *other_ways(void *unused)
+{
+    a_then_b();
+    return other_guarded(unused);
+}
 static void *other_writes_then_a(void *unused) { writes_then_a(); return unused; }
 static void *other_a_then_reads(void *unused) { a_then_reads(); return unused; }
 static void *other_reads(void *unused) { reads_both(&other_rw, &rw); return unused; }
@@ -396,7 +408,15 @@ static int orders(const char *mode)
         a_then_b(), a_then_b(), in_thread(other_b_then_a);
     } else if (strcmp(mode, "circle of three") == 0)
         a_then_b(), in_thread(other_b_then_c), in_thread(other_c_then_a);
-    else if (strcmp(mode, "circle of a rwlock") == 0)
+    else if (strcmp(mode, "circle of three, two of them by two") == 0)
+        /* The main thread has gone through two of the locks, and another one through one of these. */
+        a_then_b(), b_then_c(), in_thread(other_b_then_c), in_thread(other_c_then_a);
+    else if (strcmp(mode, "circle of a crowd") == 0) {
+        /* More threads than are noted with an order; the last one has no gate. */
+        for (int i = 0; i < 12; i++)
+            in_thread(other_a_then_b_guarded);
+        in_thread(other_a_then_b), in_thread(other_guarded), in_thread(other_guarded);
+    } else if (strcmp(mode, "circle of a rwlock") == 0)
         writes_then_a(), in_thread(other_a_then_reads);
     else if (strcmp(mode, "circle of a wait") == 0)
         /* One after the other, or they could deadlock. */
@@ -408,7 +428,16 @@ static int orders(const char *mode)
     else if (strcmp(mode, "gate") == 0) {
         pthread_mutex_lock(&gate), a_then_b(), pthread_mutex_unlock(&gate);
         in_thread(other_guarded);
-    } else if (strcmp(mode, "one thread") == 0)
+    } else if (strcmp(mode, "gate of two") == 0)
+        /* A thread that goes both ways, one of them without the gate, and one with it. */
+        in_thread(other_a_then_b_guarded), in_thread(other_ways);
+    else if (strcmp(mode, "gate of a crowd") == 0) {
+        for (int i = 0; i < 12; i++)
+            in_thread(other_a_then_b_guarded), in_thread(other_guarded);
+    } else if (strcmp(mode, "two threads, three locks") == 0)
+        /* One of them would have to be in two places. */
+        a_then_b(), b_then_c(), in_thread(other_c_then_a);
+    else if (strcmp(mode, "one thread") == 0)
         a_then_b(), b_then_a();
     else if (strcmp(mode, "readers") == 0)
         reads_both(&rw, &other_rw), in_thread(other_reads);

@@ -204,6 +204,48 @@ static int in_crowds(void)
     return 0;
 }
 
+/* Threads that only try, and never wait. */
+pthread_mutex_t hot = PTHREAD_MUTEX_INITIALIZER;
+pthread_rwlock_t hot_rw = PTHREAD_RWLOCK_INITIALIZER;
+pthread_spinlock_t hot_spin;
+
+static __attribute__((noinline)) void tries_often(void)
+{
+    for (int i = 0; i < 40; i++) {
+        pthread_mutex_trylock(&hot); /* MARK often */
+        pthread_rwlock_trywrlock(&hot_rw);
+        pthread_spin_trylock(&hot_spin);
+    }
+}
+
+static __attribute__((noinline)) void tries_seldom(void)
+{
+    for (int i = 0; i < 10; i++) {
+        pthread_mutex_trylock(&hot); /* MARK seldom */
+        pthread_rwlock_tryrdlock(&hot_rw);
+    }
+}
+
+static void *only_tries(void *unused)
+{
+    tries_often();
+    tries_seldom();
+    return unused;
+}
+
+static int in_vain(void)
+{
+    pthread_t thread;
+    for (int i = 0; i < 50000; i++)
+        pthread_mutex_lock(&quiet), pthread_mutex_unlock(&quiet);
+    pthread_spin_init(&hot_spin, 0);
+    pthread_mutex_trylock(&hot), pthread_rwlock_wrlock(&hot_rw), pthread_spin_lock(&hot_spin);
+    pthread_create(&thread, NULL, only_tries, NULL);
+    pthread_join(thread, NULL);
+    pthread_mutex_unlock(&hot), pthread_rwlock_unlock(&hot_rw), pthread_spin_unlock(&hot_spin);
+    return 0;
+}
+
 int main(int count, char **words)
 {
     const char *mode = count > 1 ? words[1] : "";
@@ -244,6 +286,8 @@ int main(int count, char **words)
         }
         return 0;
     }
+    if (strcmp(mode, "tries") == 0)
+        return in_vain();
     if (strcmp(mode, "domains") == 0)
         return in_domains(words + 2);
     if (strcmp(mode, "crowds") == 0)

@@ -7,8 +7,7 @@ use std::sync::atomic::Ordering::Acquire;
 use kinlock_cli::report::table::wrapped;
 use kinlock_cli::report::units::grouped;
 use kinlock_report::{
-    DESTROYED_AWAITED, DESTROYED_HELD, FOREIGN, HELDS, NOT_HELD, READ_AGAIN, RELOCKED, SEVERAL,
-    Table,
+    DESTROYED_AWAITED, DESTROYED_HELD, FOREIGN, HELDS, NOT_HELD, READ_AGAIN, RELOCKED, Table,
 };
 use serde::Serialize;
 
@@ -159,14 +158,7 @@ pub fn order(table: &Table, names: &Names, symbols: &mut Symbols) -> Option<Lock
         .map(|order| Order {
             from: (get(&order.key) >> 32) as u32,
             to: get(&order.key) as u32,
-            thread: get32(&order.thread),
-            modes: get32(&order.modes),
-            gates: order
-                .gates
-                .iter()
-                .map(get32)
-                .filter(|&gate| gate != 0)
-                .collect(),
+            makers: makers(order),
             code: [get32(&order.from_first), get32(&order.to_stack)],
         })
         .collect();
@@ -183,7 +175,7 @@ pub fn order(table: &Table, names: &Names, symbols: &mut Symbols) -> Option<Lock
                     wanted: name(get(&order.to_address), names, symbols),
                     wanted_kind: kind(get32(&order.to_kind)),
                     thread: get32(&order.id),
-                    several_threads: get32(&order.thread) == SEVERAL,
+                    several_threads: get32(&order.makers[1].thread) != 0,
                     taken: stack(table, get32(&order.from_stack), symbols),
                     first: stack(table, get32(&order.from_first), symbols),
                     asked: stack(table, get32(&order.to_stack), symbols),
@@ -198,6 +190,24 @@ pub fn order(table: &Table, names: &Names, symbols: &mut Symbols) -> Option<Lock
         is_cut: found.is_cut,
         cycles: cycles.collect(),
     })
+}
+
+fn makers(order: &kinlock_report::Order) -> Vec<order::Maker> {
+    let all = order
+        .makers
+        .iter()
+        .filter(|maker| get32(&maker.thread) != 0);
+    all.map(|maker| order::Maker {
+        thread: get32(&maker.thread),
+        modes: get32(&maker.modes),
+        gates: maker
+            .gates
+            .iter()
+            .map(get32)
+            .filter(|&gate| gate != 0)
+            .collect(),
+    })
+    .collect()
 }
 
 // ---- as people read it ----------------------------------

@@ -34,7 +34,7 @@ use serde::Serialize;
 
 pub use self::folder::{Folder, for_standby};
 use self::symbols::Frame;
-use super::variables::{Variable, without_standby};
+use super::variables::Variable;
 
 names! {
     /// What a row of the report is.
@@ -313,16 +313,32 @@ pub struct Caller {
     /// Estimated, as `hold` of the lock.
     held: u64,
     hold_ns: u64,
+    /// Estimated, too.
+    failed_tries: u64,
     frames: Vec<Frame>,
 }
 
+/// What a try that fails counts for in the order of rows, in ns: about what it takes a thread to do
+/// something else and to come back. A program that only tries never waits.
+const FAILED_TRY: u64 = 1000;
+
+/// How much threads were kept waiting or sent away, for the order of rows.
+fn kept_off(wait_ns: u64, failed_tries: u64) -> u64 {
+    wait_ns.saturating_add(failed_tries.saturating_mul(FAILED_TRY))
+}
+
 impl Caller {
+    fn kept_off(&self) -> u64 {
+        kept_off(self.wait_ns, self.failed_tries)
+    }
+
     fn add(&mut self, other: &Self) {
         self.contended += other.contended;
         self.wait_ns += other.wait_ns;
         self.wait_max_ns = self.wait_max_ns.max(other.wait_max_ns);
         self.held += other.held;
         self.hold_ns += other.hold_ns;
+        self.failed_tries += other.failed_tries;
     }
 }
 
@@ -352,6 +368,15 @@ pub struct Thread {
 }
 
 impl Lock {
+    fn kept_off(&self) -> u64 {
+        kept_off(self.wait.total_ns, self.failed_tries)
+    }
+
+    /// How often threads found it taken, and waited or went away.
+    fn found_taken(&self) -> u64 {
+        self.contended + self.failed_tries
+    }
+
     /// How many locks it stands for.
     fn count(&self) -> u64 {
         self.ended.max(self.others).max(1)
@@ -359,6 +384,10 @@ impl Lock {
 }
 
 impl Process {
+    fn kept_off(&self) -> u64 {
+        self.locks.iter().map(Lock::kept_off).sum()
+    }
+
     fn wait_ns(&self) -> u64 {
         self.locks.iter().map(|lock| lock.wait.total_ns).sum()
     }
@@ -444,7 +473,6 @@ impl<'a> Session<'a> {
         if self.args.order {
             variables.push(("KINLOCK_ORDER", "1".into()));
         }
-        variables.extend(without_standby());
         variables
     }
 
@@ -464,7 +492,7 @@ impl<'a> Session<'a> {
         let running = running.into_iter();
         let still_running = running.map(|(pid, program)| Running { pid, program });
         let (without_table, without_table_reason) = self.folder.without_table();
-        processes.sort_by_key(|process| (std::cmp::Reverse(process.wait_ns()), process.pid));
+        processes.sort_by_key(|process| (std::cmp::Reverse(process.kept_off()), process.pid));
         let report = Report {
             command: self
                 .command

@@ -4,17 +4,22 @@
 //! A circle is a deadlock that could happen if each of its orders can be made by another thread
 //! while all the others are in between. So these are left out:
 //!
-//! - circles all of whose orders were made by one and the same thread: it does not wait for itself;
-//! - circles around which a common lock was always held: no two threads are in one at a time;
+//! - circles that have fewer threads than orders, however the orders are dealt out to the threads
+//!   that made them: no thread is in two places at a time;
+//! - circles in which two of these threads always held one and the same lock: they cannot be in the
+//!   circle at the same time;
 //! - circles in which some lock is only ever held for reading and asked for reading;
 //! - longer circles through two locks that are a circle by themselves: that one is told.
+//!
+//! Threads that never run at the same time, since one starts the other or waits for its end, are
+//! not told from others: it is not known which run would have them meet.
 //!
 //! Few orders are part of a circle. The others, such as those of one lock that is taken between
 //! many others, would use up the steps of the search, so they are dropped first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use kinlock_report::SEVERAL;
+use kinlock_report::MAKERS;
 
 /// An order of two locks, as the table has it.
 #[derive(Clone, Debug)]
@@ -22,18 +27,24 @@ pub struct Order {
     /// The serial numbers of the lock that was held, and of the one that was asked for.
     pub from: u32,
     pub to: u32,
-    /// What thread made it; [`SEVERAL`].
-    pub thread: u32,
-    /// A bit for each way in which the locks were taken; see [`kinlock_report::Order::modes`].
-    pub modes: u32,
-    /// Locks that were also held, each time.
-    pub gates: Vec<u32>,
+    /// The threads that made it: all, or as many as the longest circle has.
+    pub makers: Vec<Maker>,
     /// What tells orders of other locks made by the same code from this one's.
     pub code: [u32; 2],
 }
 
+/// How a thread made an order.
+#[derive(Clone, Debug)]
+pub struct Maker {
+    pub thread: u32,
+    /// A bit for each way in which the locks were taken; see [`kinlock_report::Maker::modes`].
+    pub modes: u32,
+    /// Locks that were also held, each time.
+    pub gates: Vec<u32>,
+}
+
 /// The most locks of a circle. Longer ones are not looked for.
-const LONGEST: usize = 8;
+const LONGEST: usize = MAKERS;
 /// After this number of steps the search ends.
 const STEPS: usize = 2_000_000;
 /// The most circles that are kept, each of other code. Nobody reads more.
@@ -160,7 +171,7 @@ impl Search<'_> {
             let Some(path) = back.map(|&back| [at, back]) else {
                 continue;
             };
-            if could_deadlock(self.orders, &path) {
+            if self.could_deadlock(&path) {
                 self.note(&path);
                 told.extend(path);
             }
@@ -182,13 +193,20 @@ impl Search<'_> {
             let closes = to == begin;
             let is_new = to > begin && path.iter().all(|&at| self.orders[at].to != to);
             path.push(at);
-            if closes && path.len() == length && could_deadlock(self.orders, path) {
+            if closes && path.len() == length && self.could_deadlock(path) {
                 self.note(path);
             } else if is_new && path.len() < length {
                 self.from(begin, length, path);
             }
             path.pop();
         }
+    }
+
+    /// Whether threads could wait for each other around a circle.
+    fn could_deadlock(&mut self, path: &[usize]) -> bool {
+        let found = meet(self.orders, path, &mut Vec::new(), &mut self.steps);
+        self.is_cut |= self.steps >= STEPS;
+        found
     }
 
     fn note(&mut self, path: &[usize]) {
@@ -203,16 +221,49 @@ impl Search<'_> {
     }
 }
 
-/// Whether threads could wait for each other around a circle.
-fn could_deadlock(orders: &[Order], path: &[usize]) -> bool {
-    let all = || path.iter().map(|&at| &orders[at]);
-    let first = &orders[path[0]];
-    let is_one_threads = first.thread != SEVERAL && all().all(|o| o.thread == first.thread);
-    let has_gate = first
-        .gates
-        .iter()
-        .any(|gate| all().all(|o| o.gates.contains(gate)));
-    !is_one_threads && !has_gate && waits_all_around(&all().map(|o| o.modes).collect::<Vec<_>>())
+/// Whether threads could wait for each other around a circle: a thread for each of its orders, no
+/// two of which exclude each other. `dealt`: the makers of the first orders. Counts its steps.
+fn meet<'a>(
+    orders: &'a [Order],
+    path: &[usize],
+    dealt: &mut Vec<&'a Maker>,
+    steps: &mut usize,
+) -> bool {
+    let Some(&at) = path.get(dealt.len()) else {
+        return waits_all_around(&dealt.iter().map(|maker| maker.modes).collect::<Vec<_>>());
+    };
+    let order = &orders[at];
+    for maker in &order.makers {
+        *steps += 1;
+        let can_meet = dealt.iter().zip(path).all(|(other, &before)| {
+            other.thread != maker.thread && !exclude((&orders[before], other), (order, maker))
+        });
+        if !can_meet {
+            continue;
+        }
+        dealt.push(maker);
+        if meet(orders, path, dealt, steps) {
+            return true;
+        }
+        dealt.pop();
+        if *steps >= STEPS {
+            return false;
+        }
+    }
+    false
+}
+
+/// Whether two threads always held one and the same lock, and not for reading.
+fn exclude(one: (&Order, &Maker), other: (&Order, &Maker)) -> bool {
+    let held = |(order, maker): (&Order, &Maker), lock: u32| {
+        // In no way was the first lock held for reading.
+        let is_first = order.from == lock && maker.modes & 0b1100 == 0;
+        is_first || maker.gates.contains(&lock)
+    };
+    let locks = one.1.gates.iter().chain([&one.0.from]);
+    locks
+        .into_iter()
+        .any(|&lock| held(one, lock) && held(other, lock))
 }
 
 /// Whether the orders can be made in such ways that each waits for the next: a thread that reads
@@ -240,14 +291,33 @@ fn waits_all_around(modes: &[u32]) -> bool {
 mod tests {
     use super::*;
 
-    fn order(from: u32, to: u32, thread: u32) -> Order {
+    /// In the place of a thread: as many as are noted.
+    const SEVERAL: u32 = u32::MAX;
+
+    fn by(thread: u32, gates: &[u32]) -> Maker {
+        Maker {
+            thread,
+            modes: 1,
+            gates: gates.to_vec(),
+        }
+    }
+
+    fn order_of(from: u32, to: u32, makers: &[Maker]) -> Order {
         Order {
             from,
             to,
-            thread,
-            modes: 1,
-            gates: Vec::new(),
+            makers: makers.to_vec(),
             code: [from, to],
+        }
+    }
+
+    fn order(from: u32, to: u32, thread: u32) -> Order {
+        match thread {
+            SEVERAL => {
+                let all: Vec<_> = (0..MAKERS as u32).map(|n| by(1000 + n, &[])).collect();
+                order_of(from, to, &all)
+            }
+            one => order_of(from, to, &[by(one, &[])]),
         }
     }
 
@@ -259,7 +329,7 @@ mod tests {
     fn a_circle_is_found_once_and_only_if_it_is_closed() {
         assert_eq!(count(&[order(1, 2, 1), order(2, 3, 2)]), 0);
         assert_eq!(count(&[order(1, 2, 1), order(2, 1, 2)]), 1);
-        let three = [order(3, 1, 1), order(1, 2, 2), order(2, 3, 1)];
+        let three = [order(3, 1, 1), order(1, 2, 2), order(2, 3, 3)];
         assert_eq!(count(&three), 1);
         assert_eq!(circles(&three).circles[0].0.len(), 3);
         // A longer and a shorter one. Through the same two locks, the shorter one is told.
@@ -280,18 +350,60 @@ mod tests {
         assert_eq!(count(&[order(1, 2, 1), order(2, 1, 1)]), 0);
         assert_eq!(count(&[order(1, 2, 1), order(2, 1, SEVERAL)]), 1);
         assert_eq!(count(&[order(1, 2, SEVERAL), order(2, 1, SEVERAL)]), 1);
+        // Two threads, each of which goes both ways.
+        let both = [by(1, &[]), by(2, &[])];
+        assert_eq!(count(&[order_of(1, 2, &both), order_of(2, 1, &both)]), 1);
+    }
+
+    /// Each order of a circle needs a thread of its own.
+    #[test]
+    fn no_thread_is_in_two_places() {
+        let circle = |makers: [&[u32]; 3]| {
+            let [a, b, c] = makers.map(|threads| {
+                let makers = threads.iter().map(|&thread| by(thread, &[]));
+                makers.collect::<Vec<_>>()
+            });
+            count(&[order_of(1, 2, &a), order_of(2, 3, &b), order_of(3, 1, &c)])
+        };
+        assert_eq!(circle([&[1], &[2], &[3]]), 1);
+        // One made two orders; then another thread made one of these, too, or both.
+        assert_eq!(circle([&[1], &[1], &[2]]), 0);
+        assert_eq!(circle([&[1], &[1, 3], &[2]]), 1);
+        assert_eq!(circle([&[1, 3], &[1, 3], &[2]]), 1);
+        assert_eq!(circle([&[1, 2], &[1, 2], &[2, 1]]), 0);
+        // The first that comes to mind is needed elsewhere.
+        assert_eq!(circle([&[1, 2, 3], &[1, 2], &[1]]), 1);
+        // Of as many as are noted one is always left.
+        let long: Vec<_> = (0..MAKERS as u32)
+            .map(|n| order(n, (n + 1) % MAKERS as u32, SEVERAL))
+            .collect();
+        assert_eq!(count(&long), 1);
     }
 
     #[test]
     fn a_lock_that_is_held_around_a_circle_guards_it() {
-        let with = |gates: &[u32], order: Order| Order {
-            gates: gates.to_vec(),
-            ..order
+        let circle =
+            |there: &[Maker], back: &[Maker]| count(&[order_of(1, 2, there), order_of(2, 1, back)]);
+        assert_eq!(circle(&[by(1, &[7, 9])], &[by(2, &[9])]), 0);
+        assert_eq!(circle(&[by(1, &[7])], &[by(2, &[9])]), 1);
+        // A thread that goes both ways, once without the gate, meets only others that do.
+        let both = [by(1, &[9]), by(2, &[])];
+        assert_eq!(circle(&both, &[by(2, &[9])]), 0);
+        assert_eq!(circle(&both, &[by(1, &[9])]), 1);
+        // Two of three threads are enough that cannot meet.
+        let three = |gates: [&[u32]; 3]| {
+            let [a, b, c] = gates;
+            let [a, b, c] = [by(1, a), by(2, b), by(3, c)];
+            count(&[
+                order_of(1, 2, &[a]),
+                order_of(2, 3, &[b]),
+                order_of(3, 1, &[c]),
+            ])
         };
-        let [there, back] = [order(1, 2, 1), order(2, 1, 2)];
-        let guarded = [with(&[7, 9], there.clone()), with(&[9], back.clone())];
-        assert_eq!(count(&guarded), 0);
-        assert_eq!(count(&[with(&[7], there), with(&[9], back)]), 1);
+        assert_eq!(three([&[], &[9], &[8]]), 1);
+        assert_eq!(three([&[9], &[9], &[]]), 0);
+        // The first holds what the third does: together they are no circle of three.
+        assert_eq!(three([&[3], &[], &[]]), 0);
     }
 
     #[test]
@@ -299,8 +411,14 @@ mod tests {
         // Held for reading: 2; asked for reading: 1.
         let ways = |held: u32, asked: u32| 1 << (2 * held + asked);
         let circle = |there, back| {
-            let with = |modes, order: Order| Order { modes, ..order };
-            count(&[with(there, order(1, 2, 1)), with(back, order(2, 1, 2))])
+            let by = |thread, modes| Maker {
+                modes,
+                ..by(thread, &[])
+            };
+            count(&[
+                order_of(1, 2, &[by(1, there)]),
+                order_of(2, 1, &[by(2, back)]),
+            ])
         };
         assert_eq!(circle(ways(1, 1), ways(1, 1)), 0);
         assert_eq!(circle(ways(1, 0), ways(1, 0)), 1);
@@ -368,7 +486,10 @@ mod tests {
         assert!(found.is_cut);
         assert_eq!(found.circles.len(), KEPT);
         // Circles of no code that could deadlock: the steps end.
-        let one = |order: Order| Order { thread: 1, ..order };
+        let one = |order: Order| Order {
+            makers: vec![by(1, &[])],
+            ..order
+        };
         let found = circles(&orders.into_iter().map(one).collect::<Vec<_>>());
         assert!(found.is_cut && found.circles.is_empty());
     }

@@ -287,9 +287,8 @@ fn waited(
         _ => name(address, place(table, from).as_deref(), symbols),
     };
     let own_uses = uses.get(&(index as u32 + 1)).map_or(&[][..], |uses| uses);
-    let known = [&from.contended, &from.wait_ns].map(get);
-    let [waited, wait_ns] = known;
-    let mut callers = callers(table, own_uses, known, symbols);
+    let [waited, wait_ns] = [&from.contended, &from.wait_ns].map(get);
+    let mut callers = callers(table, own_uses, [waited, wait_ns, 0], symbols);
     callers
         .iter_mut()
         .for_each(|caller| rust::without_own(&mut caller.frames));
@@ -359,7 +358,12 @@ fn lock(
     let wait_ns = get(&from.wait_ns) + sum.wait_ns;
     let (waits, holds) = (counts(&from.waits), counts(&from.holds));
     let mut first = stack(table, get32(&from.first), symbols);
-    let mut callers = callers(table, own_uses, [contended, wait_ns], symbols);
+    let mut callers = callers(
+        table,
+        own_uses,
+        [contended, wait_ns, get(&from.failed)],
+        symbols,
+    );
     let data = rust::data(&first, &callers);
     rust::without_own(&mut first);
     callers
@@ -526,7 +530,7 @@ pub fn stack(table: &Table, number: u32, symbols: &mut Symbols) -> Vec<Frame> {
 
 /// The uses of a lock, the longest wait first. What they waited is estimated, and what the lock was
 /// waited for is known: no sum of estimates is larger.
-fn callers(table: &Table, uses: &[usize], known: [u64; 2], symbols: &mut Symbols) -> Vec<Caller> {
+fn callers(table: &Table, uses: &[usize], known: [u64; 3], symbols: &mut Symbols) -> Vec<Caller> {
     let uses = uses.iter().map(|&at| &table.uses[at]);
     let all = uses.map(|found| Caller {
         contended: get(&found.contended),
@@ -534,27 +538,32 @@ fn callers(table: &Table, uses: &[usize], known: [u64; 2], symbols: &mut Symbols
         wait_max_ns: get(&found.wait_max),
         held: get(&found.held),
         hold_ns: get(&found.hold_ns),
+        failed_tries: get(&found.failed),
         frames: stack(table, get(&found.key) as u32, symbols),
     });
     let mut callers = sums(all);
-    let sums = callers.iter().fold([0_u64; 2], |[n, ns], caller| {
+    let sums = callers.iter().fold([0_u64; 3], |[n, ns, failed], caller| {
         [
             n.saturating_add(caller.contended),
             ns.saturating_add(caller.wait_ns),
+            failed.saturating_add(caller.failed_tries),
         ]
     });
     for caller in &mut callers {
-        for ((number, sum), known) in [&mut caller.contended, &mut caller.wait_ns]
-            .into_iter()
-            .zip(sums)
-            .zip(known)
-        {
+        let numbers = [
+            &mut caller.contended,
+            &mut caller.wait_ns,
+            &mut caller.failed_tries,
+        ];
+        for ((number, sum), known) in numbers.into_iter().zip(sums).zip(known) {
             if sum > known {
                 *number = (u128::from(*number) * u128::from(known) / u128::from(sum)) as u64;
             }
         }
     }
-    callers.sort_by_key(|caller| std::cmp::Reverse((caller.wait_ns, caller.hold_ns)));
+    callers.sort_by_key(|caller| {
+        std::cmp::Reverse((caller.wait_ns, caller.failed_tries, caller.hold_ns))
+    });
     callers
 }
 
@@ -589,6 +598,7 @@ mod tests {
             wait_max_ns: wait_ns,
             held: 0,
             hold_ns: 0,
+            failed_tries: 0,
             frames: vec![Frame {
                 function: function.to_owned(),
                 ..Frame::default()

@@ -48,7 +48,7 @@ pub fn recording(folder: &Folder, of: &Recording) -> anyhow::Result<Option<Recor
     Ok(most.map(|mut process| {
         process
             .locks
-            .sort_by_key(|lock| std::cmp::Reverse((lock.wait.total_ns, lock.locked)));
+            .sort_by_key(|lock| std::cmp::Reverse((lock.kept_off(), lock.locked)));
         let all: u64 = locked(&process);
         let seconds = process.seconds;
         let lives = process.threads.iter().map(|thread| {

@@ -61,9 +61,9 @@ impl Options {
         let all = process
             .locks
             .iter()
-            .filter(|lock| lock.contended >= self.least);
+            .filter(|lock| lock.found_taken() >= self.least);
         let mut all: Vec<&Lock> = all.collect();
-        all.sort_by_key(|lock| std::cmp::Reverse((lock.wait.total_ns, lock.locked)));
+        all.sort_by_key(|lock| std::cmp::Reverse((lock.kept_off(), lock.locked)));
         all.into_iter().zip(1..).collect()
     }
 
@@ -81,7 +81,7 @@ impl Options {
         for lock in process
             .locks
             .iter()
-            .filter(|lock| lock.contended >= self.least)
+            .filter(|lock| lock.found_taken() >= self.least)
         {
             for caller in &lock.callers {
                 let key = place(&caller.frames);
@@ -97,14 +97,19 @@ impl Options {
             }
         }
         let mut rows: Vec<_> = by_place.into_iter().collect();
-        rows.sort_by_key(|(_, (sum, _))| std::cmp::Reverse((sum.wait_ns, sum.hold_ns)));
+        rows.sort_by_key(|(_, (sum, _))| std::cmp::Reverse((sum.kept_off(), sum.hold_ns)));
+        let has_tries = rows.iter().any(|(_, (sum, _))| sum.failed_tries > 0);
         let cells = rows.into_iter().map(|(place, (sum, locks))| {
             let nanos = [sum.wait_ns, sum.wait_max_ns, sum.hold_ns].map(|n| time(n as f64));
             let [wait, max, hold] = nanos;
             let (count, held) = (grouped(sum.contended), grouped(sum.held));
-            vec![place, locks.len().to_string(), count, wait, max, held, hold]
+            let mut row = vec![place, locks.len().to_string(), count, wait, max, held, hold];
+            row.extend(has_tries.then(|| grouped(sum.failed_tries)));
+            row
         });
-        of_cells(&HEADINGS_OF_CALLERS, cells)
+        let mut headings = HEADINGS_OF_CALLERS.to_vec();
+        headings.extend(has_tries.then_some("failed\ntries"));
+        of_cells(&headings, cells)
     }
 }
 

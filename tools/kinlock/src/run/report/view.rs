@@ -103,7 +103,7 @@ impl Options {
             return match process
                 .locks
                 .iter()
-                .any(|lock| lock.contended >= self.least)
+                .any(|lock| lock.found_taken() >= self.least)
             {
                 true => Ok(writeln!(
                     out,
@@ -154,7 +154,8 @@ pub fn write_rest(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
             out,
             "kinlock: no report: the program called no function of pthread locks, and none by \
              which threads wait for others. Locks of the crate kinlock are reported if it has the \
-             feature report; those of Rust's std are not"
+             feature report; those of Rust's std are not. Nor are programs that lose LD_PRELOAD on \
+             their way: by env -i, sudo, su -, systemd-run, cron or a container"
         )?;
         return Ok(());
     }
@@ -201,7 +202,7 @@ pub fn write_rest(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
 impl Options {
     /// Why there is no row.
     pub fn no_locks(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
-        let most = process.locks.iter().map(|lock| lock.contended).max();
+        let most = process.locks.iter().map(Lock::found_taken).max();
         match most {
             None if process.dropped.locks == 0 => {
                 writeln!(out, "no lock was taken")?;
@@ -368,8 +369,13 @@ pub fn about(lock: &Lock, n: usize, process: &Process, out: &mut dyn Write) -> a
             grouped(lock.remote)
         );
     }
+    if lock.failed_tries > 0 {
+        let [failed, tries] = [lock.failed_tries, lock.tries].map(grouped);
+        line += &format!(", {failed} of {tries} tries failed");
+    }
     for (count, what) in [
-        (lock.tries, "tries"),
+        // All of which succeeded.
+        (lock.tries * u64::from(lock.failed_tries == 0), "tries"),
         (lock.timeouts, "waits that timed out"),
         (lock.nested, "nested"),
     ] {
@@ -399,8 +405,9 @@ pub fn about(lock: &Lock, n: usize, process: &Process, out: &mut dyn Write) -> a
         writeln!(out, "    waited {}", behind.join(", "))?;
     }
     write_waits(&lock.callers, lock.wait.total_ns, out)?;
+    write_tries(lock, out)?;
     let longest = lock.callers.iter().max_by_key(|caller| caller.hold_ns);
-    if let Some(caller) = longest.filter(|caller| lock.contended > 0 && caller.hold_ns > 0) {
+    if let Some(caller) = longest.filter(|caller| lock.found_taken() > 0 && caller.hold_ns > 0) {
         let share = percent(caller.hold_ns as f64 / lock.hold.total_ns.max(1) as f64);
         let line = format!("held {share}: {}", path(&caller.frames));
         writeln!(out, "    {}", wrapped(&line, "        "))?;
@@ -433,6 +440,22 @@ fn write_waits(callers: &[Caller], total_ns: u64, out: &mut dyn Write) -> anyhow
     for caller in waits.take(CALLERS) {
         let share = percent(caller.wait_ns as f64 / total_ns.max(1) as f64);
         let line = format!("waits {share}: {}", path(&caller.frames));
+        writeln!(out, "    {}", wrapped(&line, "        "))?;
+    }
+    Ok(())
+}
+
+/// The callers whose tries failed most often.
+fn write_tries(lock: &Lock, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut callers: Vec<_> = lock
+        .callers
+        .iter()
+        .filter(|caller| caller.failed_tries > 0)
+        .collect();
+    callers.sort_by_key(|caller| std::cmp::Reverse(caller.failed_tries));
+    for caller in callers.into_iter().take(CALLERS) {
+        let share = percent(caller.failed_tries as f64 / lock.failed_tries.max(1) as f64);
+        let line = format!("failed tries {share}: {}", path(&caller.frames));
         writeln!(out, "    {}", wrapped(&line, "        "))?;
     }
     Ok(())
