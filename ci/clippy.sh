@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Lints, warnings denied, in every configuration of the library.
 set -euo pipefail
-cargo clippy --workspace --all-targets --features kinlock-cli/manual -- -D warnings
+cargo clippy --workspace --all-targets --features kinlock-command/manual -- -D warnings
 cargo clippy -p kinlock --no-default-features -- -D warnings
 cargo clippy -p kinlock --features events -- -D warnings
 cargo clippy -p kinlock --features send_guard,arc_lock,serde,owning_ref --all-targets -- -D warnings

@@ -6,6 +6,12 @@ cargo check -p kinlock --no-default-features --target x86_64-unknown-none
 cargo check "${libraries[@]}" --target aarch64-unknown-linux-gnu
 cargo check -p kinlock --target aarch64-unknown-linux-gnu --no-default-features
 cargo check -p kinlock --target aarch64-unknown-linux-gnu --features report
+# The command as packages have it: it says how to get the verb that it lacks.
+cargo build -p kinlock-command --no-default-features
+status=0
+said=$("${CARGO_TARGET_DIR:-target}"/debug/kinlock bench 2>&1) || status=$?
+[[ $status = 2 && $said = *"cargo run --release -- bench"* ]] ||
+    { echo "FAILED: bench without its feature ended with $status: $said" >&2; exit 1; }
 # Guards that are sent, which the usual tests cannot do.
 cargo test -p kinlock --features send_guard,arc_lock --test legal_uses
 # Restartable sequences are assembled only where they are used, as the unit tests do. No kernel

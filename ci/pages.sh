@@ -14,7 +14,7 @@ if [ $# -gt 0 ]; then
 fi
 # As the name of the program's thread, of its lock, of its functions, and as an argument.
 hostile='<script>hostile=1</script>'
-cargo build --release --quiet -p kinlock-cli
+cargo build --release --quiet -p kinlock-command
 kinlock=${CARGO_TARGET_DIR:-target}/release/kinlock
 cc -g -O1 -pthread ci/lib/hostile.c -o "$out/hostile"
 "$kinlock" run --report="$out/report.txt" --order --html "$out/report.html" -- \

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cargo build --quiet -p kinlock-cli -p kinlock-preload
+cargo build --quiet -p kinlock-command -p kinlock-preload
 kinlock=$target/debug/kinlock
 line=$(grep -n 'self.stock.lock()' lib/kinlock/examples/hot.rs | cut -d: -f1)
 triple=$(rustc -vV | sed -n 's/^host: //p')

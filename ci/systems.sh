@@ -174,7 +174,7 @@ build() {
         cc=aarch64-linux-gnu-gcc
         need "$cc"
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$cc cargo build --release --quiet \
-            --target aarch64-unknown-linux-gnu -p kinlock-cli -p kinlock-lab -p kinlock-preload
+            --target aarch64-unknown-linux-gnu -p kinlock-command -p kinlock-lab -p kinlock-preload
         from=$target/aarch64-unknown-linux-gnu/release
     fi
     cp "$from"/{kinlock,kinlock-lab,libkinlock_preload.so} "$programs.new/"
@@ -399,10 +399,10 @@ musl() {
         -p kinlock-invalidation)
     rustup target list --installed | grep -qx "$target" || fail "the target $target is not installed"
     cargo test --quiet --target "$target" "${crates[@]}" --lib
-    cargo build --quiet --target "$target" -p kinlock-cli --bin kinlock
+    cargo build --quiet --target "$target" -p kinlock-command --bin kinlock
     "${CARGO_TARGET_DIR:-target}/$target/debug/kinlock" topology
     # The preloaded library keeps out of processes of musl, which run on.
-    cargo test --quiet -p kinlock-cli --test run children_of_another_c_library
+    cargo test --quiet -p kinlock-command --test run children_of_another_c_library
 }
 
 # ---- the rows ----

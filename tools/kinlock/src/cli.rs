@@ -10,7 +10,7 @@ use kinlock_cli::command;
 use kinlock_cli::outcome::Outcome;
 use kinlock_measure::background;
 
-use crate::{bench, compare, laboratory, record, run, topology};
+use crate::{compare, laboratory, record, run, topology};
 
 /// Locks that stay fast on big machines: measure them on your machine and in your programs, see
 /// what they see of your machine.
@@ -30,8 +30,11 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
+// There is one value of it in a process.
+#[allow(clippy::large_enum_variant)]
 enum Verb {
-    Bench(bench::Args),
+    #[cfg(feature = "bench")]
+    Bench(kinlock_bench::Args),
     Compare(compare::Args),
     Record(record::Args),
     Report(run::report::window::Args),
@@ -58,8 +61,20 @@ pub fn run() -> ExitCode {
     if let Some(verb) = laboratory::verb(&words) {
         return laboratory::become_it(verb, &words);
     }
+    #[cfg(not(feature = "bench"))]
+    if laboratory::named(&words).is_some_and(|word| word == "bench") {
+        kinlock_cli::outcome::tell(
+            "kinlock: this build has no bench, which compares locks on this machine with their \
+             rivals: in a checkout, cargo run --release -- bench",
+        );
+        return ExitCode::from(2);
+    }
     command::run(|cli: Cli| match cli.verb {
-        Verb::Bench(args) => bench::run(&args),
+        #[cfg(feature = "bench")]
+        Verb::Bench(args) => {
+            run::outer::leave();
+            kinlock_bench::run(&args)
+        }
         Verb::Compare(args) => compare::run(&args),
         Verb::Record(args) => record::run(&args),
         Verb::Report(args) => run::report::window::run(&args),

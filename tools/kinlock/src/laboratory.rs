@@ -17,9 +17,14 @@ const VERBS: [&str; 5] = ["explore", "reproduce", "sim", "torture", "validate"];
 
 /// The verb of the laboratory that these words, without the command, begin with.
 pub fn verb(words: &[OsString]) -> Option<&'static str> {
-    let asked_for_help = words.first().is_some_and(|word| word == "help");
-    let word = words.get(usize::from(asked_for_help))?;
+    let word = named(words)?;
     VERBS.into_iter().find(|verb| word == verb)
+}
+
+/// The verb that these words ask for, or for whose help.
+pub fn named(words: &[OsString]) -> Option<&OsString> {
+    let asked_for_help = words.first().is_some_and(|word| word == "help");
+    words.get(usize::from(asked_for_help))
 }
 
 /// Executes the laboratory with the same words. Returns only if that is not possible.

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-mod bench;
 mod cli;
 mod compare;
 mod inherited;

@@ -1,5 +1,7 @@
 //! What `kinlock bench` reports. Nothing here depends on how fast anything is.
 
+#![cfg(feature = "bench")]
+
 mod support;
 
 use std::fs;

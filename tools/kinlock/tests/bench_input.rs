@@ -1,5 +1,7 @@
 //! What `kinlock bench` refuses, and what it leaves alone.
 
+#![cfg(feature = "bench")]
+
 mod support;
 
 use std::collections::BTreeMap;

@@ -9,6 +9,8 @@
 //! 3. Between fork and exec only `signal` is called, which POSIX allows there.
 //! 4. The child has not been waited for, so that the number is still its own.
 
+#![cfg(feature = "bench")]
+
 mod support;
 
 use std::fs::{self, File};

@@ -1,6 +1,8 @@
 //! `kinlock bench` shows what the order of the queue does to locality. Nothing here depends on how
 //! fast anything is.
 
+#![cfg(feature = "bench")]
+
 mod support;
 
 use serde_json::Value;

@@ -5,6 +5,8 @@
 //! 1. The child has not been waited for, so that the number is still its own.
 //! 2. What runs between fork and exec is safe in a signal handler.
 
+#![cfg(feature = "bench")]
+
 mod support;
 
 use std::fs;

@@ -1,5 +1,7 @@
 //! `kinlock bench ids` as a user runs it.
 
+#![cfg(feature = "bench")]
+
 mod support;
 
 use support::{ends, json, list, refused};

@@ -1,5 +1,7 @@
 //! What `kinlock bench invalidation` reports, and what it refuses.
 
+#![cfg(feature = "bench")]
+
 mod support;
 
 use std::io::{BufRead, BufReader};

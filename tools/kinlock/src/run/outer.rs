@@ -13,13 +13,10 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
 use std::sync::OnceLock;
 
 use super::library;
-use crate::inherited;
 
 const PRELOAD: &str = "LD_PRELOAD";
 
@@ -68,15 +65,18 @@ pub fn changes() -> &'static [(&'static str, Option<OsString>)] {
 
 /// Begins this process again if the library is in it: `bench` is to measure the C library's locks
 /// as they are.
+#[cfg(feature = "bench")]
 pub fn leave() {
+    use std::os::unix::process::CommandExt;
+
     let is_preloaded = changes().iter().any(|(name, _)| *name == PRELOAD);
     let Some(this) = env::current_exe().ok().filter(|_| is_preloaded) else {
         return;
     };
     let mut words = env::args_os();
-    let mut command = Command::new(this);
+    let mut command = std::process::Command::new(this);
     command.arg0(words.next().unwrap_or_default()).args(words);
-    inherited::restore();
+    crate::inherited::restore();
     let error = command.exec();
     kinlock_cli::outcome::tell(&format!(
         "kinlock: the preloaded library stays in this process: {error}"

@@ -1,0 +1,122 @@
+//! Objects that are kept for a while: what a cache of objects is for, and what an allocator meets.
+
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+use kinlock_ids::{Domain, Pool, Pooled};
+
+use super::subject::{MALLOC, Named, Run, Subject, domain};
+use crate::harness::slice::{Part, Slice};
+
+pub type Object = [u64; 8];
+
+/// The most objects that a thread keeps.
+const KEPT: usize = 256;
+/// The most objects that a thread takes, or gives back, at a time.
+const BURST: u32 = 64;
+/// What the queue has room for.
+const ROOM: usize = 1 << 14;
+
+/// Where objects come from.
+trait Source: Send + Sync {
+    type Held<'a>
+    where
+        Self: 'a;
+    fn take(&self) -> Self::Held<'_>;
+    fn give(&self, object: Self::Held<'_>);
+}
+
+struct Malloc;
+
+impl Source for Malloc {
+    type Held<'a> = Box<Object>;
+    fn take(&self) -> Box<Object> {
+        Box::new([0; 8])
+    }
+    fn give(&self, object: Box<Object>) {
+        drop(object);
+    }
+}
+
+impl Source for ArrayQueue<Box<Object>> {
+    type Held<'a> = Box<Object>;
+    fn take(&self) -> Box<Object> {
+        let mut object = self.pop().unwrap_or_default();
+        *object = [0; 8];
+        object
+    }
+    fn give(&self, object: Box<Object>) {
+        // A full queue gives it back, and then it is freed.
+        drop(self.push(object));
+    }
+}
+
+impl Source for Pool<Object> {
+    type Held<'a> = Pooled<'a, Object>;
+    fn take(&self) -> Pooled<'_, Object> {
+        self.insert([0; 8]).expect("memory for an object")
+    }
+    fn give(&self, object: Pooled<'_, Object>) {
+        drop(object);
+    }
+}
+
+/// Takes a random number of objects, then gives back a random number of the oldest that it keeps,
+/// and so on. An operation is a take and a give.
+struct Bursts<S>(S);
+
+impl<S: Source> Run for Bursts<S> {
+    fn run(&self, slice: &Slice, member: usize) {
+        let mut kept = VecDeque::with_capacity(KEPT);
+        let mut random = (member as u32).wrapping_mul(0x9e37_79b9) | 1;
+        let mut burst = || {
+            random ^= random << 13;
+            random ^= random >> 17;
+            random ^= random << 5;
+            (random % BURST + 1) as usize
+        };
+        let mut count = 0;
+        while !slice.is_in(Part::Over) {
+            for _ in 0..burst().min(KEPT - kept.len()) {
+                kept.push_back(black_box(self.0.take()));
+            }
+            let most = burst().min(kept.len());
+            kept.drain(..most).for_each(|object| self.0.give(object));
+            count += most as u64;
+            slice.count(member, count);
+        }
+        kept.drain(..).for_each(|object| self.0.give(object));
+    }
+}
+
+fn subject<S: Source + 'static>(
+    name: &str,
+    named: Option<&Named>,
+    make: impl Fn() -> S + 'static,
+) -> Subject {
+    Subject {
+        name: name.to_owned(),
+        policy: named.and_then(|(_, policy)| *policy),
+        domain: None,
+        make: Box::new(move || Arc::new(Bursts(make()))),
+    }
+}
+
+pub fn of(domains: &[Named]) -> Vec<Subject> {
+    let mut all = vec![
+        subject(MALLOC, None, || Malloc),
+        subject("array-queue", None, || ArrayQueue::new(ROOM)),
+    ];
+    all.extend(domains.iter().map(|named| {
+        let policy = named.1;
+        let make = move || growing(&domain(policy));
+        subject(&format!("kinlock-{}", named.0), Some(named), make)
+    }));
+    all
+}
+
+pub fn growing(domain: &Domain) -> Pool<Object> {
+    Pool::growing(domain).expect("address space for a pool")
+}

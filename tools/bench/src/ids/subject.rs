@@ -1,0 +1,38 @@
+//! Something to be measured under concurrency IDs.
+
+use std::sync::Arc;
+
+use kinlock_ids::{Backend, Domain, Policy};
+
+use crate::harness::slice::Slice;
+
+/// The name of the C library's allocator, which is the baseline of objects.
+pub const MALLOC: &str = "malloc";
+
+/// Something to be measured.
+pub struct Subject {
+    pub name: String,
+    pub policy: Option<Policy>,
+    /// The domain, for the workload `intermittent`; none: by CPU number.
+    pub domain: Option<Domain>,
+    /// Makes a fresh one.
+    pub make: Box<dyn Fn() -> Arc<dyn Run>>,
+}
+
+/// Does an operation until a slice is over.
+pub trait Run: Send + Sync {
+    /// Keeps count of the operations of a member.
+    fn run(&self, slice: &Slice, member: usize);
+}
+
+/// A name, and the policy of leases; none: restartable.
+pub type Named = (String, Option<Policy>);
+
+pub fn domain(policy: Option<Policy>) -> Domain {
+    let builder = Domain::builder();
+    let built = match policy {
+        None => builder.backend(Backend::Restartable).build(),
+        Some(policy) => builder.policy(policy).build(),
+    };
+    built.expect("the backend was found to be available, and there is address space")
+}

@@ -1,0 +1,391 @@
+//! What is measured: one operation each, of ours and of others'.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex};
+
+use crossbeam_queue::SegQueue;
+use crossbeam_utils::CachePadded;
+use fast_counter::ConcurrentCounter;
+use kinlock_cli::names;
+use kinlock_ids::{Backend, Counter, Domain, Histogram, Policy, Pool, Ring, Stack};
+use thread_local::ThreadLocal;
+
+use super::objects::{self, Object};
+use super::subject::{MALLOC, Named, Run, Subject, domain};
+use crate::harness::slice::{Part, Slice};
+use crate::harness::suite::cpus;
+
+names! {
+    Workload, "workload":
+    Counter = "counter", "add 1 to a counter";
+    Histogram = "histogram", "count a value in one of 16 ranges and add it to a sum";
+    Lease = "lease", "take an ID and give it back; the baseline is a locked addition without \
+        contention";
+    Stack = "stack", "push a number, then pop one";
+    Ring = "ring", "push a number at the end, then pop one from the front; the baseline is a queue \
+        of the thread's own";
+    Pool = "pool", "allocate an object of 64 bytes, then free it";
+    Cache = "cache", "take up to 64 objects of 64 bytes, keep up to 256, give back up to 64 of the \
+        oldest; the baseline is malloc";
+    Intermittent = "intermittent", "increment the 16,384 bytes of one's ID; one thread at a time, \
+        rarely, each on its own CPU";
+}
+
+/// What the others are compared with.
+pub fn baseline(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Counter | Workload::Lease => LOCKED,
+        Workload::Histogram => ATOMICS,
+        Workload::Stack | Workload::Pool => MUTEX,
+        Workload::Ring => LOCAL,
+        Workload::Cache => MALLOC,
+        Workload::Intermittent => INDEXED,
+    }
+}
+
+const LOCKED: &str = "locked-add";
+const ATOMICS: &str = "shared-atomics";
+const MUTEX: &str = "mutex-vec";
+const LOCAL: &str = "thread-local";
+/// The area of one's CPU, without any ID.
+const INDEXED: &str = "cpu-index";
+
+/// An operation `F` on a shared `S`, by threads that each have an `L`.
+struct Operation<S, N, F> {
+    shared: S,
+    local: N,
+    operation: F,
+}
+
+/// Operations between two looks at whether the slice is over.
+const BATCH: u64 = 64;
+
+impl<S, L, N, F> Run for Operation<S, N, F>
+where
+    S: Send + Sync,
+    N: Fn() -> L + Send + Sync,
+    F: Fn(&S, &mut L) + Send + Sync,
+{
+    fn run(&self, slice: &Slice, member: usize) {
+        let mut local = (self.local)();
+        let mut count = 0;
+        while !slice.is_in(Part::Over) {
+            for _ in 0..BATCH {
+                (self.operation)(black_box(&self.shared), &mut local);
+            }
+            count += BATCH;
+            slice.count(member, count);
+        }
+    }
+}
+
+/// Threads that each have something of their own.
+fn local<S: Send + Sync + 'static, L: 'static>(
+    name: &str,
+    shared: impl Fn() -> S + 'static,
+    local: impl Fn() -> L + Send + Sync + Copy + 'static,
+    operation: impl Fn(&S, &mut L) + Send + Sync + Copy + 'static,
+) -> Subject {
+    Subject {
+        name: name.to_owned(),
+        policy: None,
+        domain: None,
+        make: Box::new(move || {
+            Arc::new(Operation {
+                shared: shared(),
+                local,
+                operation,
+            })
+        }),
+    }
+}
+
+/// Threads that share something.
+fn shared<S: Send + Sync + 'static>(
+    name: &str,
+    shared: impl Fn() -> S + 'static,
+    operation: impl Fn(&S) + Send + Sync + Copy + 'static,
+) -> Subject {
+    local(name, shared, || (), move |shared, ()| operation(shared))
+}
+
+/// One of ours for each way to hold IDs.
+fn ours<S: Send + Sync + 'static>(
+    domains: &[Named],
+    make: impl Fn(&Domain) -> S + Copy + 'static,
+    operation: impl Fn(&S) + Send + Sync + Copy + 'static,
+) -> impl Iterator<Item = Subject> {
+    domains.iter().map(move |(name, policy)| {
+        let policy = *policy;
+        Subject {
+            policy,
+            ..shared(
+                &format!("kinlock-{name}"),
+                move || make(&domain(policy)),
+                operation,
+            )
+        }
+    })
+}
+
+/// What is measured under a workload, the baseline first.
+pub fn of(workload: Workload, backends: &[Backend], policies: &[Policy]) -> Vec<Subject> {
+    let lease = |&policy: &Policy| (format!("lease-{}", policy.name()), Some(policy));
+    let domains = backends.iter().flat_map(|&backend| match backend {
+        Backend::Restartable => vec![(backend.name().to_owned(), None)],
+        Backend::Lease => policies.iter().map(lease).collect(),
+    });
+    let domains: Vec<_> = domains.collect();
+    match workload {
+        Workload::Counter => counters(&domains),
+        Workload::Histogram => histograms(&domains),
+        Workload::Lease => leases(domains),
+        Workload::Stack => stacks(&domains),
+        Workload::Ring => rings(&domains),
+        Workload::Pool => pools(&domains),
+        Workload::Cache => objects::of(&domains),
+        Workload::Intermittent => areas(&domains),
+    }
+}
+
+/// A locked addition to a word of the thread's own.
+fn locked_addition() -> Subject {
+    let word = || CachePadded::new(AtomicU64::new(0));
+    local(
+        LOCKED,
+        || (),
+        word,
+        |(), own| {
+            black_box(&*own).fetch_add(1, Relaxed);
+        },
+    )
+}
+
+fn counters(domains: &[Named]) -> Vec<Subject> {
+    thread_local! {
+        static OWN: Cell<u64> = const { Cell::new(0) };
+    }
+    let word = || CachePadded::new(AtomicU64::new(0));
+    let make = |domain: &Domain| Counter::new(domain).expect("memory for a counter");
+    let mut all = vec![
+        locked_addition(),
+        shared("shared-atomic", word, |word| {
+            word.fetch_add(1, Relaxed);
+        }),
+        shared(
+            "thread-local",
+            || (),
+            |()| OWN.with(|own| own.set(black_box(own.get()) + 1)),
+        ),
+        shared(
+            "fast-counter",
+            || ConcurrentCounter::new(cpus()),
+            |counter| counter.add(1),
+        ),
+    ];
+    all.extend(ours(domains, make, |counter| counter.add(1)));
+    if let Some(&(_, policy)) = domains.iter().find(|(_, policy)| policy.is_some()) {
+        all.push(Subject {
+            name: "kinlock-lease-held".to_owned(),
+            policy,
+            domain: None,
+            make: Box::new(move || Arc::new(Held(make(&domain(policy))))),
+        });
+    }
+    all
+}
+
+/// The ends of a histogram's ranges.
+const BOUNDS: [u64; 15] = {
+    let mut bounds = [0; 15];
+    let mut i = 0;
+    while i < bounds.len() {
+        bounds[i] = 1 << i;
+        i += 1;
+    }
+    bounds
+};
+
+fn histograms(domains: &[Named]) -> Vec<Subject> {
+    let words = || -> [AtomicU64; BOUNDS.len() + 2] { Default::default() };
+    let make = |domain: &Domain| Histogram::new(domain, &BOUNDS).expect("memory for a histogram");
+    let mut all = vec![shared(ATOMICS, words, |words| {
+        let value = black_box(700);
+        words[BOUNDS.partition_point(|&bound| bound < value)].fetch_add(1, Relaxed);
+        words[BOUNDS.len() + 1].fetch_add(value, Relaxed);
+    })];
+    all.extend(ours(domains, make, |histogram| {
+        histogram.record(black_box(700))
+    }));
+    all
+}
+
+/// Adds under a lease that is held for a batch.
+struct Held(Counter);
+
+impl Run for Held {
+    fn run(&self, slice: &Slice, member: usize) {
+        let mut count = 0;
+        while !slice.is_in(Part::Over) {
+            let Ok(lease) = self.0.domain().enter() else {
+                continue;
+            };
+            for _ in 0..BATCH {
+                black_box(&self.0).add_with(&lease, 1);
+            }
+            count += BATCH;
+            slice.count(member, count);
+        }
+    }
+}
+
+fn leases(mut domains: Vec<Named>) -> Vec<Subject> {
+    domains.retain(|(_, policy)| policy.is_some());
+    let mut all = vec![locked_addition()];
+    all.extend(ours(&domains, Domain::clone, |domain| {
+        if let Ok(lease) = domain.enter() {
+            black_box(lease.id());
+        }
+    }));
+    all
+}
+
+fn stacks(domains: &[Named]) -> Vec<Subject> {
+    let vec = || vec![0u64; 64];
+    let queue = || {
+        let queue = SegQueue::new();
+        (0..64u64).for_each(|value| queue.push(value));
+        queue
+    };
+    let mut all = vec![
+        shared(
+            MUTEX,
+            move || Mutex::new(vec()),
+            |stack| {
+                let lock = || stack.lock().expect("no member panics");
+                lock().push(1);
+                black_box(lock().pop());
+            },
+        ),
+        shared("seg-queue", queue, |queue| {
+            queue.push(1);
+            black_box(queue.pop());
+        }),
+        local(
+            "thread-local",
+            || (),
+            vec,
+            |(), own| {
+                black_box(&mut *own).push(1);
+                black_box(own.pop());
+            },
+        ),
+    ];
+    let make = |domain: &Domain| Stack::<u64>::new(domain).expect("memory for a stack");
+    all.extend(ours(domains, make, |stack| {
+        stack.push(1);
+        black_box(stack.pop());
+    }));
+    all
+}
+
+fn rings(domains: &[Named]) -> Vec<Subject> {
+    let queue = || VecDeque::from([0u64; 64]);
+    let make = |domain: &Domain| {
+        let ring = Ring::<u64>::new(domain, 1024).expect("memory for a ring");
+        (0..64).for_each(|value| drop(ring.push(value)));
+        ring
+    };
+    let mut all = vec![
+        local(
+            LOCAL,
+            || (),
+            queue,
+            |(), own| {
+                black_box(&mut *own).push_back(1);
+                black_box(own.pop_front());
+            },
+        ),
+        shared(
+            "mutex-queue",
+            move || Mutex::new(queue()),
+            |queue| {
+                let lock = || queue.lock().expect("no member panics");
+                lock().push_back(1);
+                black_box(lock().pop_front());
+            },
+        ),
+    ];
+    all.extend(ours(domains, make, |ring| {
+        drop(ring.push(black_box(1)));
+        black_box(ring.pop());
+    }));
+    all
+}
+
+const OBJECTS: usize = 4096;
+
+fn pools(domains: &[Named]) -> Vec<Subject> {
+    let boxes = || Mutex::new(vec![Box::new([0u64; 8]); OBJECTS]);
+    let make = |domain: &Domain| Pool::<Object>::new(domain, OBJECTS).expect("memory for a pool");
+    let mut all = vec![
+        shared(MUTEX, boxes, |pool| {
+            let lock = || pool.lock().expect("no member panics");
+            let object = lock().pop();
+            if let Some(object) = object {
+                lock().push(black_box(object));
+            }
+        }),
+        shared(MALLOC, || (), |()| drop(black_box(Box::new([0u64; 8])))),
+        shared(
+            "object-pool",
+            || object_pool::Pool::new(OBJECTS, || [0u64; 8]),
+            |pool| drop(black_box(pool.try_pull())),
+        ),
+        shared(
+            "thread_local",
+            ThreadLocal::<RefCell<Vec<Box<Object>>>>::new,
+            |pool| {
+                let own = pool.get_or_default();
+                let object = own.borrow_mut().pop().unwrap_or_default();
+                own.borrow_mut().push(black_box(object));
+            },
+        ),
+    ];
+    all.extend(ours(domains, make, |pool| {
+        drop(black_box(pool.insert([0; 8])))
+    }));
+    let named = domains.iter().filter(|(_, policy)| policy.is_none());
+    let named: Vec<_> = named
+        .map(|(name, _)| (format!("{name}-growing"), None))
+        .collect();
+    all.extend(ours(&named, objects::growing, |pool| {
+        drop(black_box(pool.insert([0; 8])))
+    }));
+    all
+}
+
+fn areas(domains: &[Named]) -> Vec<Subject> {
+    /// Subjects of `intermittent` do nothing else.
+    struct Nothing;
+
+    impl Run for Nothing {
+        fn run(&self, _: &Slice, _: usize) {}
+    }
+
+    let area = |name: String, policy, domain| Subject {
+        name,
+        policy,
+        domain,
+        make: Box::new(|| Arc::new(Nothing)),
+    };
+    let ours = domains
+        .iter()
+        .map(|(name, policy)| area(format!("kinlock-{name}"), *policy, Some(domain(*policy))));
+    std::iter::once(area(INDEXED.to_owned(), None, None))
+        .chain(ours)
+        .collect()
+}

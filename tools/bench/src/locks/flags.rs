@@ -1,0 +1,162 @@
+//! What stands out in the results, and what makes them doubtful.
+
+use std::collections::BTreeSet;
+
+use kinlock_cli::args::Named;
+use kinlock_measure::stats::Summary;
+use serde::Serialize;
+
+use super::{Locks, work_loop, workloads};
+use crate::harness::suite::{Entry, Plan, cpus};
+
+/// Something to notice about a lock in a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flag {
+    /// The slowest thread did less than a quarter of the mean.
+    Unfair,
+    /// The 99.9 % wait is more than ten times that of the middle lock of the cell.
+    LongTail,
+    /// The rounds disagree on whether the lock is faster or slower than the baseline: the middle
+    /// half of their ratios includes 1 and spans more than 10 %.
+    Noisy,
+}
+
+impl Flag {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unfair => "unfair",
+            Self::LongTail => "long tail",
+            Self::Noisy => "noisy",
+        }
+    }
+}
+
+const UNFAIR: f64 = 0.25;
+const LONG_TAIL: f64 = 10.0;
+
+/// How long a cell has to run, in seconds per thread on each CPU, before starved threads can be
+/// told from threads that were not scheduled: some time slices.
+const SECONDS_PER_THREAD: f64 = 0.02;
+
+/// Marks what stands out.
+pub fn raise(results: &mut [Entry<Locks>]) {
+    for cell in results.chunk_by_mut(|a, b| (a.workload, a.threads) == (b.workload, b.threads)) {
+        let tails = cell.iter().map(|entry| entry.detail.acquire_ns.p999 as f64);
+        let middle_tail = Summary::of(tails).median;
+        for entry in cell {
+            let is_judged = can_judge_fairness(entry);
+            let unfair = entry.fairness.min_over_mean < UNFAIR && is_judged;
+            let tail = entry.detail.acquire_ns.p999 as f64;
+            let long_tail = entry.threads > 1 && tail > LONG_TAIL * middle_tail;
+            let all = [
+                (unfair, Flag::Unfair),
+                (long_tail, Flag::LongTail),
+                (entry.noisy, Flag::Noisy),
+            ];
+            let raised = all.into_iter().filter(|(raised, _)| *raised);
+            entry.detail.flags = raised.map(|(_, flag)| flag).collect();
+        }
+    }
+}
+
+/// What to keep in mind when reading the results, in sentences.
+pub fn warnings(suite: &Locks, plan: &Plan<Locks>, results: &[Entry<Locks>]) -> Vec<String> {
+    let condvar = without_condvar(suite, plan);
+    let all = [
+        drift(),
+        strict_order(suite, plan),
+        condvar,
+        not_judged(plan, results),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn drift() -> Option<String> {
+    let drift = work_loop::measure_again() / work_loop::ns_per_iteration();
+    (!(0.9..1.1).contains(&drift)).then(|| {
+        format!(
+            "the same work takes {drift:.2} times as long after the run as before: frequency \
+            or neighbours have changed"
+        )
+    })
+}
+
+/// What to expect of locks in strict order of arrival.
+fn strict_order(suite: &Locks, plan: &Plan<Locks>) -> Option<String> {
+    let mut fifo = suite.locks.clone();
+    fifo.retain(|lock| lock.is_strict_fifo());
+    let most = left_to_users(plan).map(|(_, threads)| threads).max();
+    let most = most.unwrap_or(1);
+    let names: Vec<_> = fifo.iter().map(|lock| lock.name()).collect();
+    let left_out = match fifo.iter().any(|&lock| suite.leaves_out(lock, most)) {
+        true => "; left out with very many threads, unless named by --locks",
+        false => "",
+    };
+    (most > cpus() && !fifo.is_empty()).then(|| {
+        format!(
+            "{}: strict order collapses with more threads than CPUs, as the next in line is seldom \
+             running{left_out}",
+            names.join(", ")
+        )
+    })
+}
+
+/// Which locks that were asked for cannot do all that was asked for.
+fn without_condvar(suite: &Locks, plan: &Plan<Locks>) -> Option<String> {
+    let workloads = plan.workloads.iter();
+    let workloads = workloads.filter(|&&workload| workloads::own_threads(workload).is_some());
+    let workloads: Vec<_> = workloads.map(|workload| workload.name()).collect();
+    let locks = suite.locks.iter().filter(|lock| !lock.has_condvar());
+    let locks: Vec<_> = locks.map(|lock| lock.name()).collect();
+    let asked = suite.leaves_none_out && !workloads.is_empty() && !locks.is_empty();
+    asked.then(|| {
+        format!(
+            "not measured in {}, for want of a condition variable: {}",
+            enumerated(&workloads),
+            locks.join(", ")
+        )
+    })
+}
+
+/// `a, b and c`.
+fn enumerated(names: &[&str]) -> String {
+    match names {
+        [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// Where the run was too short to tell whether a lock is fair.
+fn not_judged(plan: &Plan<Locks>, results: &[Entry<Locks>]) -> Option<String> {
+    let asked: Vec<_> = left_to_users(plan).collect();
+    let asked = results
+        .iter()
+        .filter(|entry| asked.contains(&(entry.workload, entry.threads)));
+    let too_short = asked.filter(|entry| !can_judge_fairness(entry));
+    let threads: BTreeSet<_> = too_short.map(|entry| entry.threads).collect();
+    let threads: Vec<_> = threads.iter().map(usize::to_string).collect();
+    (!threads.is_empty()).then(|| {
+        let threads = threads.join(", ");
+        format!("the run is too short to judge how fair locks are at {threads} threads")
+    })
+}
+
+/// The workloads whose numbers of threads are not their own, with those numbers.
+fn left_to_users(plan: &Plan<Locks>) -> impl Iterator<Item = (&'static str, usize)> {
+    let workloads = plan.workloads.iter().copied();
+    let workloads = workloads.filter(|&workload| workloads::own_threads(workload).is_none());
+    workloads.flat_map(|workload| {
+        let threads = plan.threads_in(workload).into_iter();
+        threads.map(move |threads| (workload.name(), threads))
+    })
+}
+
+/// Whether the rounds that there are suffice for that.
+fn can_judge_fairness(entry: &Entry<Locks>) -> bool {
+    let needs = match entry.threads {
+        1 => 0.0,
+        threads => SECONDS_PER_THREAD * threads.div_ceil(cpus()) as f64,
+    };
+    needs <= entry.rounds.iter().map(|round| round.seconds).sum()
+}

@@ -1,0 +1,314 @@
+//! One round of one lock: two slices on the same lock.
+//!
+//! In the *timed* slice the threads only count their operations. In the *instrumented* one they
+//! read a clock around every acquisition and note which thread held the lock before. So what the
+//! instruments cost never shows in the throughput. Our locks count what their slow paths do while
+//! the instrumented slice warms up: some ten nanoseconds an event, which others' locks do not pay,
+//! never show in an acquisition time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+use hdrhistogram::Histogram;
+use kinlock_core::events::{self, Event};
+use kinlock_linux::topology;
+use kinlock_measure::interrupt::{self, State, pause};
+use kinlock_measure::random::Random;
+
+use super::contenders::{Family, Lock, LockName, Visit};
+use super::trace::{Handoffs, Step, Trace};
+use crate::harness::slice::{self, Part, Sample, Slice, Work};
+use crate::harness::team::Team;
+
+/// What the instrumented slice gives.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// From asking for the lock to having it, in ns.
+    pub acquire: Histogram<u64>,
+    pub handoffs: Handoffs,
+    /// What our locks counted on their slow paths, by name. Empty for others' locks.
+    pub events: Vec<(&'static str, u64)>,
+}
+
+impl Default for Watched {
+    fn default() -> Self {
+        Self {
+            // Two significant digits: a histogram per thread stays small, and waits vary more than
+            // that.
+            acquire: Histogram::new(2).expect("2 digits are supported"),
+            handoffs: Handoffs::default(),
+            events: Vec::new(),
+        }
+    }
+}
+
+impl Watched {
+    #[inline]
+    pub fn note(&mut self, ns: u64, step: Step) {
+        self.acquire
+            .record(ns)
+            .expect("the histogram grows by itself");
+        self.handoffs.note(step, ns);
+    }
+
+    /// Notes that thread number `index` has just waited so long, if it has and that counts.
+    #[inline]
+    pub fn note_in(&mut self, slice: &Slice, index: usize, waited: Option<u64>) {
+        let counts = |_: &u64| slice.is_measured(index) && !slice.is_in(Part::WarmUp);
+        if let Some(ns) = waited.filter(counts) {
+            self.note(ns, Step::First);
+        }
+    }
+
+    /// Adds what another thread or round saw, but for its events.
+    pub fn add(&mut self, other: &Self) {
+        self.acquire
+            .add(&other.acquire)
+            .expect("the histogram grows by itself");
+        self.handoffs.add(&other.handoffs);
+    }
+}
+
+/// One kind of work: every thread repeats `think`, then `section` under the lock.
+pub trait Workload: Send + Sync + Sized + 'static {
+    type Shared: Send + 'static;
+    /// What a thread keeps to itself.
+    type Local: 'static;
+
+    /// Builds the guarded state.
+    fn shared(&self) -> Self::Shared;
+    /// Builds a thread's own state, on that thread.
+    fn local(&self, rng: Random) -> Self::Local;
+    /// Work before the lock is taken.
+    fn think(&self, local: &mut Self::Local);
+    /// Work under the lock.
+    fn section(&self, shared: &mut Self::Shared, local: &mut Self::Local);
+}
+
+/// A workload that can be measured under any lock.
+pub trait Measure {
+    /// Runs one round with a timed slice of `seconds` seconds.
+    fn round(&mut self, lock: LockName, team: &Team, seconds: f64, seed: u64) -> Sample<Watched>;
+}
+
+/// A workload with its guarded state, which is built at first use and moves from lock to lock: all
+/// of them work on the same memory.
+pub struct Prepared<W: Workload> {
+    work: Arc<W>,
+    shared: Option<W::Shared>,
+}
+
+impl<W: Workload> Prepared<W> {
+    /// A workload that has not run yet.
+    pub fn new(work: W) -> Self {
+        Self {
+            work: Arc::new(work),
+            shared: None,
+        }
+    }
+}
+
+impl<W: Workload> Measure for Prepared<W> {
+    fn round(&mut self, lock: LockName, team: &Team, seconds: f64, seed: u64) -> Sample<Watched> {
+        let shared = self.shared.take().unwrap_or_else(|| self.work.shared());
+        let (sample, shared) = lock.dispatch(Round {
+            ours: lock.is_ours(),
+            work: self.work.clone(),
+            shared,
+            team,
+            seconds,
+            seed,
+        });
+        self.shared = Some(shared);
+        sample
+    }
+}
+
+struct Round<'a, W: Workload> {
+    ours: bool,
+    work: Arc<W>,
+    shared: W::Shared,
+    team: &'a Team,
+    seconds: f64,
+    seed: u64,
+}
+
+impl<W: Workload> Visit for Round<'_, W> {
+    type Output = (Sample<Watched>, W::Shared);
+
+    fn visit<F: Family>(self) -> Self::Output {
+        let arena = Arc::new(Arena::<W, F> {
+            lock: CachePadded::new(F::Of::new(Guarded {
+                shared: self.shared,
+                trace: Trace::default(),
+            })),
+            work: self.work,
+            seed: self.seed,
+            observer: Observer::new(self.team),
+        });
+        let members = arena.clone();
+        // Alone, a thread may look rarely whether the slice is over. Among many, an operation can
+        // take milliseconds.
+        let work: Work = Box::new(move |slice, index| match members.observer.domains.len() {
+            1 => members.count_operations::<64>(slice, index),
+            _ => members.count_operations::<1>(slice, index),
+        });
+        let timed = timed(self.team, self.seconds, work);
+        let members = arena.clone();
+        let work: Work = Box::new(move |slice, index| members.watch_operations(slice, index));
+        let events = instrumented(self.team, self.seconds, self.ours, work);
+        let arena =
+            Arc::into_inner(arena).expect("the team lets go of a job before it reports back");
+        let shared = CachePadded::into_inner(arena.lock).into_inner().shared;
+        (timed.with(arena.observer.finish(events)), shared)
+    }
+}
+
+/// Runs the timed slice of a round.
+pub fn timed(team: &Team, seconds: f64, work: Work) -> Sample<()> {
+    let spans = [slice::warm_up(seconds), seconds];
+    slice::run(team, spans, &mut |_, span| pause(span), work)
+}
+
+/// Runs the instrumented slice of a round, half as long, unless the round does not count any more.
+/// Returns what our locks counted.
+pub fn instrumented(team: &Team, seconds: f64, ours: bool, work: Work) -> Vec<(&'static str, u64)> {
+    let mut counted = Vec::new();
+    if interrupt::state() != State::Over {
+        let spans = [slice::warm_up(seconds), seconds / 2.0];
+        let mut pause = |part, span| match part {
+            Part::WarmUp if ours => counted = pause_and_count(span),
+            _ => pause(span),
+        };
+        slice::run(team, spans, &mut pause, work);
+    }
+    counted
+}
+
+/// Threads with a loop of their own: they take other than one mutex in turn.
+pub trait Loop: Send + Sync + 'static {
+    /// What the thread of this index does in a slice. With `WATCH` it returns how long it waited
+    /// for the lock, each time that counts.
+    fn run<const WATCH: bool>(&self, slice: &Slice, index: usize) -> Watched;
+}
+
+/// Runs both slices of a round.
+pub fn both_slices(team: &Team, seconds: f64, ours: bool, threads: impl Loop) -> Sample<Watched> {
+    let threads = Arc::new(threads);
+    let members = Arc::clone(&threads);
+    let work: Work = Box::new(move |slice, index| {
+        members.run::<false>(slice, index);
+    });
+    let sample = timed(team, seconds, work);
+    let watched = Arc::new(Mutex::new(Watched::default()));
+    let all = Arc::clone(&watched);
+    let work: Work = Box::new(move |slice, index| {
+        let seen = threads.run::<true>(slice, index);
+        let all = all.lock();
+        all.unwrap_or_else(PoisonError::into_inner).add(&seen);
+    });
+    let events = instrumented(team, seconds, ours, work);
+    let watched = watched.lock();
+    let watched = watched.unwrap_or_else(PoisonError::into_inner).clone();
+    sample.with(Watched { events, ..watched })
+}
+
+fn pause_and_count(span: Duration) -> Vec<(&'static str, u64)> {
+    let before = events::snapshot();
+    events::set_enabled(true);
+    pause(span);
+    events::set_enabled(false);
+    let counted = events::snapshot().since(&before);
+    let all = Event::ALL.iter();
+    all.map(|&event| (event.name(), counted.get(event)))
+        .collect()
+}
+
+/// The value under the lock. The workload's part comes first: it shares the lock's cache line as
+/// far as it fits.
+#[repr(C)]
+struct Guarded<S> {
+    shared: S,
+    trace: Trace,
+}
+
+struct Arena<W: Workload, F: Family> {
+    lock: CachePadded<F::Of<Guarded<W::Shared>>>,
+    work: Arc<W>,
+    seed: u64,
+    observer: Observer,
+}
+
+/// What of a round is the same for all locks and workloads: it is compiled once.
+struct Observer {
+    watched: Mutex<Watched>,
+    epoch: Instant,
+    /// The domains of the threads, where they are bound to a CPU.
+    domains: Box<[Option<u16>]>,
+}
+
+impl Observer {
+    fn new(team: &Team) -> Self {
+        let domain = |index| team.cpu_of(index).map(topology::domain_of_cpu);
+        Self {
+            watched: Mutex::new(Watched::default()),
+            epoch: Instant::now(),
+            domains: (0..team.size()).map(domain).collect(),
+        }
+    }
+
+    /// Adds what a thread saw.
+    fn add(&self, watched: &Watched) {
+        let all = self.watched.lock();
+        all.unwrap_or_else(PoisonError::into_inner).add(watched);
+    }
+
+    fn finish(self, events: Vec<(&'static str, u64)>) -> Watched {
+        let watched = self.watched.into_inner();
+        let watched = watched.unwrap_or_else(PoisonError::into_inner);
+        Watched { events, ..watched }
+    }
+}
+
+impl<W: Workload, F: Family> Arena<W, F> {
+    /// The loop of the timed slice.
+    fn count_operations<const BATCH: u64>(&self, slice: &Slice, index: usize) {
+        let mut local = self.work.local(Random::stream(self.seed, index as u64));
+        let mut done = 0;
+        slice.start(index);
+        while !slice.is_in(Part::Over) {
+            for _ in 0..BATCH {
+                self.work.think(&mut local);
+                self.lock
+                    .with(|guarded| self.work.section(&mut guarded.shared, &mut local));
+            }
+            done += BATCH;
+            slice.count(index, done);
+        }
+    }
+
+    /// The loop of the instrumented slice.
+    fn watch_operations(&self, slice: &Slice, index: usize) {
+        let mut local = self.work.local(Random::stream(self.seed, !(index as u64)));
+        let mut watched = Watched::default();
+        let (bound, epoch) = (self.observer.domains[index], self.observer.epoch);
+        slice.start(index);
+        while !slice.is_in(Part::Over) {
+            self.work.think(&mut local);
+            let asked = epoch.elapsed().as_nanos() as u64;
+            let (had, step) = self.lock.with(|guarded| {
+                let now = epoch.elapsed().as_nanos() as u64;
+                let domain = bound.unwrap_or_else(topology::current_domain);
+                let step = guarded.trace.acquired(index, domain, now);
+                self.work.section(&mut guarded.shared, &mut local);
+                (now, step)
+            });
+            // Looked at again: an acquisition that ends after the slice has waited in it.
+            if slice.is_measured(index) && !slice.is_in(Part::WarmUp) {
+                watched.note(had.saturating_sub(asked), step);
+            }
+        }
+        self.observer.add(&watched);
+    }
+}
