@@ -74,7 +74,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// Asks to go next, and waits for that. Returns the word before, or `None` if the time is up.
     pub(super) fn take_in_turn(&self, want: Want, deadline: u64) -> Option<u32> {
         P::count(Event::HandoffRequest);
-        // The one wake-up of a release may have gone to a waiter beside the queue that does not run.
+        // The one wake-up of a release may have gone to a waiter that does not run.
         let mut patience = Patience::begin::<P>();
         let free = |seen| taken::<P>(seen, want, true).is_some();
         loop {
