@@ -24,6 +24,7 @@ macro_rules! busted {
             rwlock RwLockLeakyRequest "busted-rwlock-request" Completion;
             rwlock RwLockStaleWriter "busted-rwlock-stale" Completion;
             rwlock RwLockHastyRelease "busted-rwlock-release" Completion;
+            rwlock RwLockSilentTaker "busted-rwlock-taker" Completion;
             condvar CondvarBlindSleep "busted-condvar-sleep" Completion;
             condvar CondvarCarelessClear "busted-condvar-clear" Completion;
             condvar CondvarBrokenChain "busted-condvar-chain" Completion;

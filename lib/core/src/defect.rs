@@ -99,11 +99,13 @@ pub enum Defect {
     RwLockStaleWriter,
     /// A reader that leaves and finds no reader at its first look gives up.
     RwLockHastyRelease,
+    /// A waiter that takes the lock leaves no mark for the others at the front.
+    RwLockSilentTaker,
 }
 
 impl Defect {
     /// All of them, in order: a constant parameter can be a number, but not an enumeration.
-    pub(crate) const ALL: [Defect; 38] = [
+    pub(crate) const ALL: [Defect; 39] = [
         Defect::None,
         Defect::UnfencedSleep,
         Defect::SpinNoExclusion,
@@ -142,6 +144,7 @@ impl Defect {
         Defect::RwLockRelaxedUnlock,
         Defect::RwLockStaleWriter,
         Defect::RwLockHastyRelease,
+        Defect::RwLockSilentTaker,
     ];
 
     /// The defect with this number.

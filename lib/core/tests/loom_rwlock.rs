@@ -18,7 +18,7 @@ use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::defect::Defect;
 use kinlock_core::loom::{LATE, Loom, set_row, set_step};
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::rwlock::{QueuedRwLock, RwLockConfig};
+use kinlock_core::raw::rwlock::{QueueKind, QueuedRwLock, RwLockConfig};
 use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
 use model::explore;
@@ -31,7 +31,7 @@ trait Model: RwLockConfig {
 
 /// One wait in `trials` is a trial, which keeps the lock until it knows better.
 macro_rules! config {
-    ($($name:ident: defect $defect:ident, trials $trials:literal;)*) => {$(
+    ($($name:ident: defect $defect:ident, trials $trials:literal, $queue:ident;)*) => {$(
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl RwLockConfig for $name {
@@ -40,6 +40,10 @@ macro_rules! config {
                 let mut tuning = Tuning::DEFAULT;
                 tuning.quantum = Quantum::from_micros(50).unwrap();
                 tuning
+            }
+
+            fn queue() -> QueueKind {
+                QueueKind::$queue
             }
         }
 
@@ -50,18 +54,20 @@ macro_rules! config {
 }
 
 config! {
-    Sound: defect None, trials 0;
-    Kept: defect None, trials 1;
-    LostReader: defect RwLockLostReader, trials 0;
-    UnseenReader: defect RwLockUnseenReader, trials 0;
-    BlindAnnouncement: defect RwLockBlindAnnouncement, trials 0;
-    HastyReader: defect RwLockHastyReader, trials 0;
-    BiasInWrite: defect RwLockBiasInWrite, trials 0;
-    MissingWake: defect RwLockMissingWake, trials 0;
-    LeakyRequest: defect RwLockLeakyRequest, trials 0;
-    RelaxedUnlock: defect RwLockRelaxedUnlock, trials 0;
-    StaleWriter: defect RwLockStaleWriter, trials 0;
-    HastyRelease: defect RwLockHastyRelease, trials 0;
+    Sound: defect None, trials 0, Osq;
+    Kept: defect None, trials 1, Osq;
+    Beside: defect None, trials 0, Unqueued;
+    SilentTaker: defect RwLockSilentTaker, trials 0, Unqueued;
+    LostReader: defect RwLockLostReader, trials 0, Osq;
+    UnseenReader: defect RwLockUnseenReader, trials 0, Osq;
+    BlindAnnouncement: defect RwLockBlindAnnouncement, trials 0, Osq;
+    HastyReader: defect RwLockHastyReader, trials 0, Osq;
+    BiasInWrite: defect RwLockBiasInWrite, trials 0, Osq;
+    MissingWake: defect RwLockMissingWake, trials 0, Osq;
+    LeakyRequest: defect RwLockLeakyRequest, trials 0, Osq;
+    RelaxedUnlock: defect RwLockRelaxedUnlock, trials 0, Osq;
+    StaleWriter: defect RwLockStaleWriter, trials 0, Osq;
+    HastyRelease: defect RwLockHastyRelease, trials 0, Osq;
 }
 
 /// Less than a waiter spins before it sleeps, more than it watches between two looks.
@@ -155,6 +161,24 @@ fn one_writes<C: Model>(shared: &Shared<C>, i: usize) {
 
 fn one_reads<C: Model>(shared: &Shared<C>, i: usize) {
     role(shared, i, i != 0);
+}
+
+fn all_write<C: Model>(shared: &Shared<C>, i: usize) {
+    role(shared, i, true);
+}
+
+/// Thread 0 reads, the others write, the last of them in time.
+fn last_gives_up<C: Model>(shared: &Shared<C>, i: usize) {
+    if i == 2 && !shared.lock.write_until(3 * LATE) {
+        return;
+    }
+    match i {
+        2 => {
+            shared.change();
+            shared.end_write();
+        }
+        _ => role(shared, i, i != 0),
+    }
 }
 
 /// The last thread is a writer, so that the readers may be first.
@@ -451,6 +475,17 @@ fn time_limits() {
     model::<Sound>("rwlock, tries", 4, 3, tries);
 }
 
+/// All waiters are at the front.
+#[test]
+fn beside_the_queue() {
+    model::<Beside>("rwlock, beside, three writers", 2, 3, all_write);
+    model::<Beside>("rwlock, beside, reader and two writers", 2, 3, one_reads);
+    model::<Beside>("rwlock, beside, one gives up", 2, 3, last_gives_up);
+    model::<Beside>("rwlock, beside, upgrade", 2, 3, upgrade);
+    model::<Beside>("rwlock, beside, downgrade", 2, 3, downgrade);
+    model::<Beside>("rwlock, beside, fair", 2, 3, fair);
+}
+
 #[test]
 fn upgrades() {
     model::<Sound>("rwlock, upgrade", 2, 3, upgrade);
@@ -518,6 +553,7 @@ mod broken {
         bias_in_write: model, BiasInWrite, 3, 3, one_writes => "Causality violation";
         missing_wake: model, MissingWake, 3, 2, one_writes => "deadlock";
         leaky_request: model, LeakyRequest, 3, 3, writer_gives_up => "deadlock";
+        silent_taker: model, SilentTaker, 3, 3, all_write => "deadlock";
         relaxed_unlock: model, RelaxedUnlock, 3, 2, one_writes => "Causality violation";
         stale_writer: model, StaleWriter, 3, 2, sent_past_registered =>
             "maximum number of branches";

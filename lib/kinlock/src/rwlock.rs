@@ -18,9 +18,10 @@
 //!   reader that has waited for a quantum waits for one batch of readers and one writer. With a
 //!   time limit an eighth of what is left of it takes the place of the quantum, if that is less. A
 //!   writer with `n` writers before it waits `n + 1` times as long as the one at the front. This
-//!   holds as long as the scheduler runs the holders and the waiters whose turn it is, and up to
-//!   16,383 waiters in the process. If it does not run such a waiter, others go on in its place,
-//!   the sooner the fewer wait, and have no bound from then on.
+//!   holds as long as the scheduler runs the holders and the waiters whose turn it is, for a wait
+//!   of less than 70 ms, and up to 16,383 waiters in the process. A writer that has waited for
+//!   longer leaves the queue if it finds that nobody has asked to go next. It has no bound then,
+//!   nor has one that goes on in place of another that does not run.
 //! * **Read bias**: readers that get into each other's way make the lock *read-biased*. From then
 //!   on they announce themselves in a table, and write no shared cache line. The next writer ends
 //!   that: it reads a table entry per thread that ever read (256 at most), and waits for the

@@ -45,7 +45,8 @@
 //! | front begins a watch | (F, n) | (F + WATCHED, n), by fetch-or | |
 //! | front asks to go next | (F, n) | (F + REQUEST, n) | |
 //! | ... and enters | as without `REQUEST` | the same, without `REQUEST` | unparks readers (f) |
-//! | ... or gives up | (F + REQUEST, n) | (F, n) | unparks readers and fronts |
+//! | ... among others at the front | held by it | with `FRONT_SLEEPS` | (h) |
+//! | ... or gives up | (F + REQUEST, n) | (F, n) | unparks readers, and another front |
 //! | ... or does not come | free + REQUEST | (F, 0), by a reader (g) | the same |
 //! | holder leaves fairly | with `FRONT_SLEEPS` | as above, + REQUEST | |
 //!
@@ -68,6 +69,25 @@
 //! * (f) They could not register before, and now they can.
 //! * (g) After its patience: the waiter at the front may not run. When it does, it finds that its
 //!   request has gone, and asks again.
+//! * (h) Its release wakes the next.
+//!
+//! # Why no front is forgotten
+//!
+//! Waiters beside the queue are at the front, too. A wake-up is for one of them and clears
+//! `FRONT_SLEEPS`, or leaves it on a free lock for whoever enters to clear. The one that is woken
+//! owes the others a wake-up until it
+//!
+//! * *falls asleep again*: it sets the flag, in the step in which it finds the lock held;
+//! * *takes the lock*: it sets the flag as holder if others are at the front (h), so that its
+//!   release wakes the next. They counted themselves (`Hints`) before they set the flag, and this
+//!   thread has changed the word since: it sees them, or they find the lock held and set it;
+//! * *gives up*: it clears the flag, looks in the same way for others, and wakes one of them, which
+//!   also makes the request that has gone with this waiter;
+//! * *rests or requests*: each ends within a quantum, in one of these.
+//!
+//! A newcomer that takes the free lock first, or a reader that ends a request, changes nothing of
+//! that: the woken one finds the lock held. If it does not run, the others look again when their
+//! quantum or their patience has ended.
 //!
 //! # Why neither side starves
 //!
@@ -424,13 +444,13 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// Wakes all sleepers for which a word was cleared of flags. `self` may be gone.
+    /// Wakes those for which a word was cleared of flags: one at the front, and all readers. `self`
+    /// may be gone.
     fn wake(key: *const u32, before: u32, after: u32) {
         let cleared = before & !after;
         if cleared & FRONT_SLEEPS != 0 {
             P::count(Event::Wake);
-            // All: without a queue several are at its front.
-            P::unpark_in(key, u32::MAX, FRONT);
+            P::unpark_in(key, 1, FRONT);
         }
         if cleared & READERS_SLEEP != 0 {
             P::count(Event::Wake);

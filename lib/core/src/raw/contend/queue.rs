@@ -85,6 +85,11 @@ impl<'a, P: Platform> Headship<'a, P> {
 }
 
 impl<P: Platform> Headship<'_, P> {
+    /// Whether its owner stands beside the queue, where others may stand, too.
+    pub(in crate::raw) fn is_beside(&self) -> bool {
+        matches!(self.0, Place::Unqueued { .. })
+    }
+
     /// About how many waiters stand behind: those that have queued since this one. In a CNA queue
     /// these may have had their turns, or stand behind others that were set aside before.
     pub(super) fn followers(&self) -> u32 {

@@ -83,6 +83,8 @@ pub(in crate::raw) struct Sight {
     pub(in crate::raw) reserved: bool,
     /// It is free, or belongs to a waiter that has not come for it yet.
     pub(in crate::raw) unclaimed: bool,
+    /// A waiter of this process has asked to go next.
+    pub(in crate::raw) requested: bool,
 }
 
 /// What follows a sleep or a request.
@@ -209,8 +211,13 @@ pub(super) fn patience<P: Platform, T: Target<P>>(wait: &Wait) -> Patience {
 /// Whether nobody comes for the lock.
 pub(super) fn is_stuck<P: Platform, T: Target<P>>(target: &T, glance: Glance) -> bool {
     let sight = || target.sight(target.look());
-    if glance == Glance::Late {
-        return sight().unclaimed;
+    match glance {
+        Glance::Early => {}
+        Glance::Late => return sight().unclaimed,
+        Glance::Last => {
+            let sight = sight();
+            return sight.unclaimed || !sight.requested;
+        }
     }
     let until = P::now().saturating_add(BARGE_NS);
     while sight().free {

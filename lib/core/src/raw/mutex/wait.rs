@@ -223,10 +223,12 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         } else {
             if !self.try_lock() {
                 // This thread may have to queue behind a sleeping head whose wake-up it has taken.
-                // So it sets the flag at once, and wakes the head if the holder may miss that. The
-                // others sleep on: their wake-up is this thread's to send when it has the lock.
+                // So it sets the flag at once, and wakes a waiter at the front if the holder may
+                // miss that. One is enough: it takes the lock, and its unlock wakes the next, or
+                // it sets the flag again, with a fence. The others sleep on: their wake-up is this
+                // thread's to send when it has the lock.
                 if P::DEFECT != Defect::MutexSilentRequeue && !self.pass_wake_up_on() {
-                    P::unpark_in(self.key(), u32::MAX, FRONT);
+                    P::unpark_in(self.key(), 1, FRONT);
                 }
                 self.lock();
             }
@@ -321,6 +323,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, 
             kept: flags & KEPT != 0,
             reserved: flags & (KEPT | HANDOFF | PICKUP) != 0,
             unclaimed: flags & PICKUP != 0 || !self.mutex.word.is_held(),
+            requested: is_requested::<P>(flags),
         }
     }
 

@@ -237,7 +237,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         } else if before & FRONT_SLEEPS != 0 && before & UPGRADABLE == 0 {
             // The flag stays set. Whoever enters a free lock clears it.
             P::count(Event::Wake);
-            P::unpark_in(key, u32::MAX, FRONT);
+            P::unpark_in(key, 1, FRONT);
         }
     }
 }

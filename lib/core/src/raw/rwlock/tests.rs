@@ -8,6 +8,7 @@ use crate::tuning::Quantum;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
 mod blind;
+mod front;
 mod scripted;
 mod sent;
 mod waits;

@@ -18,6 +18,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             kept,
             reserved: kept || is_requested::<P>(word),
             unclaimed: is_free(word),
+            requested: is_requested::<P>(word),
         }
     }
 }
@@ -36,9 +37,14 @@ impl<P: Platform, C: RwLockConfig> Writer<'_, P, C> {
     /// the time is up.
     pub(super) fn wait_at_front(&mut self, wait: &Wait, place: &Headship<'_, P>) -> Option<u32> {
         self.front = true;
+        let beside = place.is_beside();
+        if beside {
+            self.lock.hints.come_beside();
+        }
         let taken = contend::wait_at_front(self, wait, place);
-        if taken.is_none() {
-            self.lock.leave_front();
+        match taken {
+            Some(_) => self.lock.leave_mark(beside),
+            None => self.lock.leave_front(beside),
         }
         taken
     }

@@ -399,12 +399,14 @@ impl<P: Platform> State<P> {
     }
 }
 
-/// What waiters have found out, in two bytes beside the state. Only slow paths read them. Each may
-/// be outdated or lost, which costs time only.
+/// What waiters have found out, in two bytes beside the state. Only slow paths read them. `RARITY`
+/// and `KEPT` may be outdated, which costs time only.
 ///
 /// ```text
 ///   bit 0 .. 3   RARITY: one in 2^RARITY of the reads that may set the bias does so
-///       15       KEPT: the lock stays with its holders, as in the mutex
+///       4 .. 12  BESIDE: how many waiters stand beside the queue; 511 stays: more than can count
+///      13 .. 14  the process in which these wait; in another one there are none
+///      15        KEPT: the lock stays with its holders, as in the mutex
 /// ```
 #[repr(transparent)]
 #[derive(Debug)]
@@ -412,6 +414,9 @@ pub(super) struct Hints<P: Platform>(P::AtomicU16);
 
 const KEPT: u16 = 1 << 15;
 const RARITY: u16 = 0xf;
+const ONE_BESIDE: u16 = 1 << 4;
+const BESIDE: u16 = 511 * ONE_BESIDE;
+const BESIDE_IN: u16 = 3 << 13;
 /// On average one read sets the bias after as many that could have done so as this goes into the
 /// time of the revocation, in nanoseconds, rounded up to a power of two. Where there are many
 /// readers, it is about how long each of them takes to count itself.
@@ -444,6 +449,39 @@ impl<P: Platform> Hints<P> {
         self.0.fetch_and(!KEPT, Relaxed);
     }
 
+    fn beside(seen: u16) -> u16 {
+        let ours = seen & BESIDE_IN == in_process::<P>();
+        if ours { seen & BESIDE } else { 0 }
+    }
+
+    /// A waiter comes that stands beside the queue. It does so before it marks the word as a
+    /// sleeper, by a read-modify-write that releases. Who takes the lock or gives up changes the
+    /// word, acquires, and looks here afterwards: one of the two sees the other.
+    pub(super) fn come_beside(&self) {
+        let come = |seen| {
+            let beside = (Self::beside(seen) + ONE_BESIDE).min(BESIDE);
+            Some(seen & !(BESIDE | BESIDE_IN) | beside | in_process::<P>())
+        };
+        let _ = self.0.fetch_update(Relaxed, come);
+    }
+
+    /// It leaves. Returns whether others remain.
+    pub(super) fn leave_beside(&self) -> bool {
+        let leave = |seen| {
+            let beside = Self::beside(seen);
+            (1..BESIDE).contains(&beside).then(|| seen - ONE_BESIDE)
+        };
+        match self.0.fetch_update(Relaxed, leave) {
+            Ok(before) => Self::beside(before) != ONE_BESIDE,
+            Err(before) => Self::beside(before) != 0,
+        }
+    }
+
+    /// Whether a waiter stands beside the queue.
+    pub(super) fn has_beside(&self) -> bool {
+        Self::beside(self.0.load(Relaxed)) != 0
+    }
+
     /// A writer has waited for announced readers for `nanos` nanoseconds, until there were none or
     /// its time was up. The longer that was, the fewer reads set the bias again.
     pub(super) fn bias_ended(&self, nanos: u64) {
@@ -459,6 +497,11 @@ impl<P: Platform> Hints<P> {
         let rarity = self.0.load(Relaxed) & RARITY;
         P::random() & ((1 << rarity) - 1) == 0
     }
+}
+
+/// What this process writes beside the number of those that wait.
+fn in_process<P: Platform>() -> u16 {
+    (u16::from(P::forks()) << BESIDE_IN.trailing_zeros()) & BESIDE_IN
 }
 
 /// How rare the reads are that set the bias after a revocation of `nanos` nanoseconds.

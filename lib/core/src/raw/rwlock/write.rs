@@ -2,8 +2,8 @@
 
 use super::wait::Writer;
 use super::*;
-use crate::raw::contend;
 use crate::raw::contend::constants::SPIN_NS;
+use crate::raw::contend::{self, Patience};
 use crate::raw::waiter::left;
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
@@ -50,10 +50,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             .state
             .fetch_update(SeqCst, |seen| taken::<P>(seen, want, front))?;
         if front {
-            // Without a queue others may be at the front, too. Where the lock was free, its release
-            // has woken them.
-            let front = if is_free(before) { 0 } else { FRONT_SLEEPS };
-            Self::wake(self.key(), before & (READERS_SLEEP | front), 0);
+            Self::wake(self.key(), before & READERS_SLEEP, 0);
         }
         Ok(before)
     }
@@ -77,9 +74,11 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// Asks to go next, and waits for that. Returns the word before, or `None` if the time is up.
     pub(super) fn take_in_turn(&self, want: Want, deadline: u64) -> Option<u32> {
         P::count(Event::HandoffRequest);
+        // The one wake-up of a release may have gone to a waiter that does not run.
+        let mut patience = Patience::begin::<P>();
         let free = |seen| taken::<P>(seen, want, true).is_some();
         loop {
-            // Again in each round: without a queue, others at the front may have ended it.
+            // Again in each round: others at the front may have ended it.
             let request = |seen| (!is_requested::<P>(seen)).then(|| with_request::<P>(seen));
             let _ = self.state.fetch_update(Relaxed, request);
             if let Ok(before) = self.take(want, true) {
@@ -91,13 +90,15 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             let spin_ns = SPIN_NS.min(left(deadline, P::now));
             let done = |seen| free(seen) || !is_requested::<P>(seen);
             if !self.state.wait_for(spin_ns, done) {
-                self.sleep_in_turn(want, deadline);
+                self.sleep_in_turn(want, patience.or(deadline));
+                patience.is_lost::<P>(|_| false);
             }
         }
     }
 
     /// Others would pass a waiter whose request has been ended for as long as it sleeps. So it does
-    /// not sleep without one.
+    /// not fall asleep without one. If another one at the front ends it meanwhile, by taking the
+    /// lock, the release of that one wakes a sleeper, which makes a new request.
     pub(super) fn sleep_in_turn(&self, want: Want, until: u64) {
         self.sleep_at_front(want, until, is_requested::<P>);
     }
@@ -113,15 +114,39 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         self.sleep(FRONT, FRONT_SLEEPS, until, with_sleeping_front::<P>, held);
     }
 
-    /// The waiter at the front gives up. Readers that waited for its turn go on.
-    pub(super) fn leave_front(&self) {
+    /// Whether others are at the front, of which one is `beside` the queue now: for a waiter that
+    /// has just changed the word, and leaves the front.
+    fn has_others(&self, beside: bool) -> bool {
+        match beside {
+            true => self.hints.leave_beside() || self.writers.last() != 0,
+            false => self.hints.has_beside(),
+        }
+    }
+
+    /// A waiter at the front has taken the lock. If others are there, its release wakes the next,
+    /// which asks to go next if it comes too late. The request itself does not stand for them: they
+    /// may not run, and would keep others out.
+    pub(super) fn leave_mark(&self, beside: bool) {
+        if self.has_others(beside) && P::DEFECT != Defect::RwLockSilentTaker {
+            let marked = |seen| Some(with_sleeping_front::<P>(seen));
+            let _ = self.state.fetch_update(Relaxed, marked);
+        }
+    }
+
+    /// The waiter at the front gives up. Readers that waited for its turn go on, and another one at
+    /// the front asks to go next.
+    pub(super) fn leave_front(&self, beside: bool) {
         let left = |seen| match P::DEFECT {
             Defect::RwLockLeakyRequest => None,
             _ => Some(without_front(seen)),
         };
-        if let Ok(before) = self.state.fetch_update(Relaxed, left) {
-            // Without a queue others may be at the front, too.
-            Self::wake(self.key(), before & (READERS_SLEEP | FRONT_SLEEPS), 0);
+        // Acquire: see `Hints::come_beside`.
+        let left = self.state.fetch_update(Acquire, left);
+        let others = self.has_others(beside);
+        if let Ok(before) = left {
+            // It may have had the one wake-up of a release, and then the flag is clear.
+            let front = if others { FRONT_SLEEPS } else { 0 };
+            Self::wake(self.key(), before & READERS_SLEEP | front, 0);
         }
     }
 

@@ -32,6 +32,7 @@ impl<const PARKS: bool> Target<Timed> for Newcomer<PARKS> {
             kept: false,
             reserved: NOW.get() >= self.reserved,
             unclaimed: false,
+            requested: false,
         }
     }
 

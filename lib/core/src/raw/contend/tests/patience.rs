@@ -27,7 +27,7 @@ fn looks(ahead: Option<u64>, late: u64) -> Vec<(u64, Glance)> {
         let at = (NOW.get() - BEGUN) / 1000;
         let lost = patience.is_lost::<Timed>(|glance| {
             looks.push((at, glance));
-            false
+            glance == Glance::Last
         });
         if lost {
             return looks;
@@ -37,7 +37,11 @@ fn looks(ahead: Option<u64>, late: u64) -> Vec<(u64, Glance)> {
 
 #[test]
 fn only_a_waiter_near_the_front_looks_early() {
-    let usual = [WHOLE, 3 * WHOLE, 7 * WHOLE].map(|at| (at, Glance::Late));
+    let usual = [
+        (WHOLE, Glance::Late),
+        (3 * WHOLE, Glance::Late),
+        (7 * WHOLE, Glance::Last),
+    ];
     for ahead in [None, Some(9), Some(1000)] {
         assert_eq!(looks(ahead, 0), usual, "{ahead:?}");
     }
@@ -66,6 +70,22 @@ fn a_look_that_finds_nobody_ends_the_patience() {
         NOW.set(patience.or(NEVER));
         assert!(patience.is_lost::<Timed>(|_| true), "{ahead:?}");
     }
+}
+
+#[test]
+fn a_waiter_whose_last_looks_find_that_the_queue_moves_looks_on() {
+    NOW.set(BEGUN);
+    let mut patience = Patience::begin::<Timed>();
+    let mut last = Vec::new();
+    while last.len() < 3 {
+        NOW.set(patience.or(NEVER));
+        let at = (NOW.get() - BEGUN) / 1000;
+        assert!(!patience.is_lost::<Timed>(|glance| {
+            last.extend((glance == Glance::Last).then_some(at));
+            false
+        }));
+    }
+    assert_eq!(last, [7 * WHOLE, 15 * WHOLE, 31 * WHOLE]);
 }
 
 #[test]
@@ -98,6 +118,7 @@ impl Target<Timed> for Lock {
             kept: false,
             reserved: false,
             unclaimed: NOW.get() < self.free_until || self.handed_over,
+            requested: self.handed_over,
         }
     }
 
@@ -134,7 +155,7 @@ fn stuck(glance: Glance, nanos: u64, handed_over: bool) -> bool {
 
 #[test]
 fn an_early_look_wants_a_lock_that_stays_free() {
-    use Glance::{Early, Late};
+    use Glance::{Early, Last, Late};
     assert!(stuck(Early, NEVER, false));
     assert_eq!(NOW.get() - BEGUN, BARGE_NS, "for no longer than that");
     for nanos in [0, 1, 1_000, 4_950, BARGE_NS] {
@@ -144,6 +165,10 @@ fn an_early_look_wants_a_lock_that_stays_free() {
         assert!(stuck(Late, nanos, true));
     }
     assert!(stuck(Early, BARGE_NS + 1, false));
+    assert!(
+        stuck(Last, 0, false),
+        "held, and nobody has asked to go next"
+    );
 }
 
 #[test]

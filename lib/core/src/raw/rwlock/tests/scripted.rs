@@ -43,6 +43,7 @@ thread_local! {
     static AT_A_LOOK: RefCell<Others> = const { RefCell::new(None) };
     static IN_A_SLEEP: RefCell<Others> = const { RefCell::new(None) };
     static SLEEPS: RefCell<Vec<Sleep>> = const { RefCell::new(Vec::new()) };
+    static WAKES: Cell<[u32; 2]> = const { Cell::new([0; 2]) };
 }
 
 /// From here on the thread plays this part: it announces itself in this row.
@@ -115,6 +116,12 @@ pub(super) fn sleeps() -> Vec<Sleep> {
     SLEEPS.with_borrow(Clone::clone)
 }
 
+/// How many wake-ups waiters at the front were sent so far, and how many threads these may have
+/// woken at most.
+pub(super) fn wakes() -> [u32; 2] {
+    WAKES.get()
+}
+
 fn others(script: &'static std::thread::LocalKey<RefCell<Others>>) -> bool {
     let due = script.with_borrow_mut(|script| match script {
         Some((0, _)) => script.take(),
@@ -169,6 +176,14 @@ impl Parking for Scripted {
         assert_ne!(until, NEVER, "a thread sleeps for ever");
         NOW.set(NOW.get().max(until));
         Parked::Unwoken
+    }
+
+    fn unpark_in(_: *const u32, n: u32, sets: u32) -> u32 {
+        if sets == FRONT {
+            let [wakes, threads] = WAKES.get();
+            WAKES.set([wakes + 1, threads.saturating_add(n)]);
+        }
+        0
     }
 }
 

@@ -126,7 +126,11 @@ fn a_writer_goes_on_beside_a_front_that_does_not_run() {
     lock.state
         .set(REQUEST | FRONT_SLEEPS | generation::<Scripted>());
     lock.write();
-    assert_eq!(word(lock), WRITER);
+    assert_eq!(
+        word(lock),
+        WRITER | FRONT_SLEEPS,
+        "its release wakes that one"
+    );
     lock.writers.leave(&front);
     assert_eq!(lock.writers.last(), 0);
 }

@@ -1,0 +1,114 @@
+//! Several waiters at the front: how many of them an event wakes.
+
+use super::scripted::{Scripted, ScriptedLock, end, in_a_sleep, lock, sleeps, wakes, word};
+use super::*;
+use crate::raw::contend::QueueKind;
+
+/// Every waiter is at the front.
+#[derive(Clone, Copy, Debug)]
+struct Beside;
+
+impl RwLockConfig for Beside {
+    const TRIALS: u32 = 0;
+    fn tuning() -> Tuning {
+        Tuning::DEFAULT
+    }
+
+    fn queue() -> QueueKind {
+        QueueKind::Unqueued
+    }
+}
+
+type Shared<const DEFECT: u8 = SOUND> = &'static ScriptedLock<Beside, DEFECT>;
+
+/// The wake-ups that `event` sends to the front, and how many threads they may wake.
+fn woken_by(event: impl FnOnce()) -> [u32; 2] {
+    let before = wakes();
+    event();
+    let after = wakes();
+    [after[0] - before[0], after[1] - before[1]]
+}
+
+/// A lock at whose front so many others wait, held as the word says.
+fn crowded<const DEFECT: u8>(others: u32, held: u32) -> Shared<DEFECT> {
+    let lock = lock::<Beside, DEFECT>();
+    (0..others).for_each(|_| lock.hints.come_beside());
+    lock.state.set(held | FRONT_SLEEPS);
+    lock
+}
+
+#[test]
+fn each_release_wakes_one() {
+    for others in [1, 2, 500, 600] {
+        let written: Shared = crowded(others, WRITER);
+        assert_eq!(
+            woken_by(|| end(written, ScriptedLock::unlock_write)),
+            [1, 1]
+        );
+        let read: Shared = crowded(others, 2 * READER);
+        assert_eq!(woken_by(|| end(read, ScriptedLock::unlock_read)), [0, 0]);
+        assert_eq!(woken_by(|| end(read, ScriptedLock::unlock_read)), [1, 1]);
+        let upgradable: Shared = crowded(others, UPGRADABLE);
+        let left = || end(upgradable, ScriptedLock::unlock_upgradable);
+        assert_eq!(woken_by(left), [1, 1]);
+    }
+}
+
+/// Of several sleepers one was woken, and takes the lock. Its release wakes the next.
+fn flag_after_the_woken_one<const DEFECT: u8>(others: u32) -> u32 {
+    let lock = crowded::<DEFECT>(others, WRITER);
+    in_a_sleep(0, || end(lock, ScriptedLock::unlock_write));
+    lock.write();
+    word(lock)
+}
+
+#[test]
+fn who_takes_the_lock_marks_it_for_the_others_at_the_front() {
+    assert_eq!(flag_after_the_woken_one::<SOUND>(0), WRITER);
+    assert_eq!(flag_after_the_woken_one::<SOUND>(3), WRITER | FRONT_SLEEPS);
+    const SILENT: u8 = Defect::RwLockSilentTaker as u8;
+    assert_eq!(flag_after_the_woken_one::<SILENT>(3), WRITER);
+}
+
+#[test]
+fn who_gives_up_wakes_one_if_others_are_there() {
+    for (others, woken) in [(0, [0, 0]), (1, [1, 1]), (300, [1, 1])] {
+        let lock: Shared = crowded(others, READER);
+        let limit = Scripted::now() + 5_000_000;
+        assert_eq!(woken_by(|| assert!(!lock.write_until(limit))), woken);
+        assert_eq!(word(lock), READER, "nothing is left of it");
+    }
+}
+
+/// A waiter that was woken and does not run is no longer among the sleepers.
+#[test]
+fn a_waiter_at_the_front_looks_again_after_its_patience() {
+    let lock: Shared = crowded(1, WRITER);
+    let begun = sleeps().len();
+    let start = Scripted::now();
+    // The release during its second sleep wakes the other one.
+    in_a_sleep(1, || {});
+    let limit = start + 20 * Scripted::patience();
+    assert!(!lock.write_until(limit));
+    assert!(sleeps().len() - begun > 4, "it looked several times");
+}
+
+#[test]
+fn the_number_beside_the_queue_ends_at_its_limit_and_in_a_child() {
+    let hints = Hints::<Scripted>::new();
+    assert!(!hints.has_beside());
+    hints.keep();
+    (0..3).for_each(|_| hints.come_beside());
+    assert!(hints.leave_beside() && hints.leave_beside() && hints.has_beside());
+    assert!(!hints.leave_beside() && !hints.has_beside() && hints.is_kept());
+    hints.come_beside();
+    super::scripted::forked(1);
+    assert!(!hints.has_beside(), "they are in another process");
+    assert!(!hints.leave_beside());
+    hints.come_beside();
+    assert!(hints.has_beside() && !hints.leave_beside());
+    super::scripted::forked(0);
+    (0..1000).for_each(|_| hints.come_beside());
+    (0..2000).for_each(|_| assert!(hints.leave_beside(), "they cannot be counted"));
+    assert!(hints.is_kept());
+}
