@@ -168,6 +168,8 @@ def picture(work, port, browser, before, name):
 def main(work, times):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
     server.daemon_threads = True
+    # A browser that has its picture may hang up.
+    server.handle_error = lambda *_: None
     threading.Thread(target=server.serve_forever, daemon=True).start()
     port, failed, kinlock = server.server_address[1], False, f"{work}/kinlock"
     modes = {"run": [], "run --report": [f"--report={work}/report"], "run --standby": ["--standby"]}
