@@ -25,24 +25,12 @@ done
 
 # ---- the source -------------------------------------------------------------
 
+. ci/lib/debian.sh
 version=1.5.2
 cache=${KINLOCK_CACHE:-$HOME/.cache/kinlock-nng}
 if ! [ -d "$cache/nng-$version" ]; then
-    mirror=${KINLOCK_MIRROR:-$(apt-get indextargets --format '$(REPO_URI) $(ORIGIN)' |
-        sed -n '/security/! s/ Debian$//p' | head -1)}
-    [ -n "$mirror" ] || fail "this machine has no packages of Debian's: say where by KINLOCK_MIRROR"
-    keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-    [ -f "$keyring" ] || fail "$keyring is missing: install debian-archive-keyring"
-    state=$cache/state
-    mkdir -p "$state"/{lists,archives}/partial
-    echo "deb-src [signed-by=$keyring] $mirror bookworm main" >"$state/sources"
-    apt=(apt-get -qq -o Dir::Etc::SourceList="$state/sources" -o Dir::Etc::SourceParts=/dev/null
-        -o Dir::State="$state" -o Dir::Cache="$state" -o APT::Sandbox::User=root
-        -o Acquire::Retries=3)
-    "${apt[@]}" update >&2 && (cd "$cache" && "${apt[@]}" source nng) >&2 ||
-        fail "cannot fetch the source of nng from $mirror"
+    debian_source bookworm nng "$cache"
     [ -d "$cache/nng-$version" ] || fail "bookworm has another version of nng than $version"
-    rm -rf "$state"
 fi
 
 # ---- both builds ------------------------------------------------------------

@@ -5,8 +5,8 @@
 # Of what this machine installs packages from, the first that is Debian's.
 own_mirror() { apt-get indextargets --format '$(REPO_URI) $(ORIGIN)' | sed -n '/security/! s/ Debian$//p' | head -1; }
 
-# debian_lists RELEASE ARCHITECTURE FOLDER: reads the lists into FOLDER, which becomes apt's, and
-# sets the array `apt` to the options that make apt-get and apt-cache use it.
+# debian_lists RELEASE ARCHITECTURE FOLDER [deb-src]: reads the lists into FOLDER, which becomes
+# apt's, and sets the array `apt` to the options that make apt-get and apt-cache use it.
 debian_lists() {
     local release=$1 architecture=$2 state=$3 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
     mirror=${KINLOCK_MIRROR:-$(own_mirror)}
@@ -14,7 +14,7 @@ debian_lists() {
     [ -f "$keyring" ] || fail "$keyring is missing: install debian-archive-keyring"
     mkdir -p "$state"/{lists,archives}/partial
     : >"$state/status"
-    echo "deb [arch=$architecture signed-by=$keyring] $mirror $release main" >"$state/sources"
+    echo "${4:-deb} [arch=$architecture signed-by=$keyring] $mirror $release main" >"$state/sources"
     apt=(-qq -o Dir::Etc::SourceList="$state/sources" -o Dir::Etc::SourceParts=/dev/null
         -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null
         -o Dir::State="$state" -o Dir::State::status="$state/status" -o Dir::Cache="$state"
@@ -30,4 +30,11 @@ debian_unpack() {
     for package in "${@:1:$#-1}"; do
         dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink --no-same-owner -C "$to"
     done
+}
+
+# debian_source RELEASE PACKAGE[=VERSION] FOLDER: unpacks the source in FOLDER.
+debian_source() {
+    debian_lists "$1" "$(dpkg --print-architecture)" "$3/state" deb-src
+    (cd "$3" && apt-get "${apt[@]}" source "$2") >&2 || fail "cannot fetch the source of $2 from $mirror"
+    rm -rf "$3/state"
 }
