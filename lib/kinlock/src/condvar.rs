@@ -80,7 +80,7 @@
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. A guard shows that its mutex is held by this thread, since guards cannot be sent.
+//! 1. A guard shows that its mutex is held, and its mutable borrow that no other thread uses it.
 //! 2. A wait returns with the mutex held, as it was found. The guard is borrowed mutably meanwhile,
 //!    so no code of this thread reaches the data through it.
 

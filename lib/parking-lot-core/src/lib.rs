@@ -9,7 +9,7 @@
 //!
 //! Threads wait in queues, each named by a key: an address that the caller owns. A fixed table of
 //! 256 buckets has the queues. A kinlock mutex guards each bucket. A wait allocates one small piece
-//! of memory. `docs/guide/parking-lot.md` lists the differences.
+//! of memory. `docs/guide/switching.md` lists the differences.
 //!
 //! # Example
 //!
