@@ -34,8 +34,8 @@
 //!   cost one system call in total.
 //! * **Waiting** spins for 50 us before it sleeps, one waiter at a time, so threads that alternate
 //!   quickly need no system call. While more threads wait for locks than there are CPUs, the
-//!   spinner yields its CPU between checks. After a spin in vain only one wait in 256 spins,
-//!   until one succeeds.
+//!   spinner yields its CPU between checks. After a spin without a notification only one wait in
+//!   256 spins, until one succeeds.
 //! * **Memory**: eight bytes. All-zero memory is a condition variable without waiters. Nothing is
 //!   ever allocated.
 //!
