@@ -227,11 +227,8 @@ block() {
     awk -v fence="\`\`\`$1" -v want="$2" \
         '$0 == fence { n++; inside = 1; next } /^```/ { inside = 0 } inside && n == want' "$3"
 }
-block c 1 ../../README.md >"$work/readme.c"
 block c 1 ../../docs/guide/c.md >"$work/guide.c"
 block cpp 1 ../../docs/guide/c.md >"$work/guide.cpp"
-gcc -std=c99 "${warnings[@]}" $include "$work/readme.c" -o "$work/readme" $(link shared)
-[ "$(timeout 300 "$work/readme")" = 1 ] || fail "the README's program does not print 1"
 gcc -std=c99 "${warnings[@]}" $include "$work/guide.c" -o "$work/guide" $(link shared)
 [ "$(timeout 300 "$work/guide")" = "no job" ] || fail "the guide's program does not print what it says"
 g++ -std=c++11 "${warnings[@]}" $include "$work/guide.cpp" -o "$work/guide" $(link shared)

@@ -297,8 +297,9 @@ fi
 mkdir "$work/t"
 cp "$out"/*"_${version}_$architecture.deb" "$work/t"
 cp -r lib/c/examples "$work/t/examples"
-# The second program in C of the README, of which a report is made.
-awk '$0 == "```c" { n++; inside = 1; next } /^```/ { inside = 0 } inside && n == 2' README.md >"$work/count.c"
+# The program in C of the guide, of which a report is made.
+awk '$0 == "```c" { n++; inside = 1; next } /^```/ { inside = 0 } inside && n == 1' \
+    docs/guide/unmodified-programs.md >"$work/count.c"
 cc -O2 -pthread "$work/count.c" -o "$work/t/count"
 chmod -R a+rX "$work" # for the user without privileges
 "${as_root[@]}" unshare --mount --propagation private ci/deb.sh --in "$root" "$work/t" "$release"

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Makes the README's tables and its picture from the summaries in docs/results.
+"""Makes the tables of docs/results/README.md, and the README's picture, from the summaries there.
 
-    ci/readme_table.py            rewrites the README between its two markers, and the picture
+    ci/readme_table.py            rewrites that page between its two markers, and the picture
     ci/readme_table.py --check    fails if either differs from what would be written
     ci/readme_table.py --print    writes the tables to stdout and changes nothing
 
-A summary is docs/results/DATE-MACHINE.json, written by ci/summarise_results.py. Of each machine the
-newest runs of each sort count.
+A summary is docs/results/DATE-MACHINE.json, written by ci/summarise_results.py. The build is the
+commit of the newest runs of the grid. All measured tables are of this build, on every machine that
+has runs of it; runs of other builds are not shown, so that no two builds stand side by side.
 """
 
 import argparse
@@ -21,7 +22,7 @@ BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 PICTURE = "mutex-grid.svg"
 OURS, STD, OTHER = "kinlock-mutex", "std-mutex", "parking-lot"
 PEERS = [STD, OTHER, "pthread-mutex"]
-# What the README shows of the workloads: what it is, its name, the threads.
+# What the page shows of the workloads: what it is, its name, the threads.
 WORKLOADS = [
     ("lock and unlock, no contention", "empty", (1,)),
     ("counter (a few ns held, 100 ns between)", "counter", (2,)),
@@ -62,6 +63,17 @@ def load(results):
             fail(f"{path} is no summary: {error!r}")
         found.append((path, summary))
     return found
+
+
+def build(summaries):
+    """The commit of the newest runs of the grid."""
+    for _, summary in reversed(summaries):
+        commits = {run.get("commit") for run in summary["runs"] if summary["kind"] == "measured" and is_grid(run)}
+        if len(commits) > 1:
+            fail(f"the newest grid is of several builds: {', '.join(sorted(commits))}")
+        if commits:
+            return commits.pop()
+    fail("no summary has the grid")
 
 
 def newest(summaries, kind, wanted):
@@ -130,11 +142,11 @@ def short(machine):
 
 
 def link(path):
-    return f"[summary](docs/results/{path.name})"
+    return f"[summary]({path.name})"
 
 
 def links(machines):
-    named = [f"[{short(machine)}](docs/results/{path.name})" for path, machine, _ in machines]
+    named = [f"[{short(machine)}]({path.name})" for path, machine, _ in machines]
     return "Summaries: " + ", ".join(named) + "."
 
 
@@ -143,7 +155,7 @@ def speed(result):
 
 
 def is_grid(run):
-    """A run of `bench`, not of `validate`, on the grid."""
+    """A run of `bench` on the grid of mutexes: not of `validate`, nor of spinlocks."""
     return any(
         result.get("workload", "").startswith("grid:") and result["lock"] == OURS and "ops_per_s" in result
         for result in run["results"]
@@ -254,21 +266,25 @@ def programs(machines):
     states = [(path, machine, runs, hogs) for path, machine, runs in machines for hogs in (0, 1)]
     heads = [f"{short(machine)}" + (", background load" if hogs else "") for _, machine, _, hogs in states]
     lines += table("program", "contended", *heads)
-    contended = [[] for _ in states]
+    contended, columns = [], [[] for _ in states]
     for at, (name, about) in enumerate(PROGRAMS):
         texts, shares = [], []
-        for column, (_, _, runs, hogs) in zip(contended, states):
+        for column, (_, _, runs, hogs) in zip(columns, states):
             chosen = [run for run in runs if run["name"].startswith(name) and run["parameters"]["hogs"] == hogs]
             ours = [result for run in chosen for result in run["results"] if result["lock"] == OURS]
             values = [result["ratio"]["median"] for result in ours]
             shares += [run["counting"]["contended"] / run["counting"]["locked"] for run in chosen]
             if not values:
-                fail(f"no runs of {name} with {hogs} other processes")
+                texts.append("")
+                continue
+            contended += [about] if at < CONTENDED and about not in contended else []
             column += values if at < CONTENDED else []
             low, high = factor(min(values)), factor(max(values))
             texts.append(low if low == high else f"{low} to {high}")
-        lines.append(row(about, f"{100 * max(shares):.2g} %", *texts))
-    lines.append(row(f"geometric mean of the first {CONTENDED}", "", *(factor(mean(column)) for column in contended)))
+        if shares:
+            lines.append(row(about, f"{100 * max(shares):.2g} %", *texts))
+    mean_of = f"geometric mean of the first {len(contended)}"
+    lines.append(row(mean_of, "", *(factor(mean(column)) if column else "" for column in columns)))
     return lines + ["", links(machines)]
 
 
@@ -279,7 +295,7 @@ def simulated(path, machine, runs):
         f"**Simulated**, not measured: {machine['about']} ({link(path)}).",
         "Operations per microsecond, longest wait. The last two columns compare the simulated ratio of CNA v10 to",
         "the kernel's lock with the published one, measured on such a machine in 2020.",
-        "[All published tables](docs/results/published/README.md) beside simulated ones.",
+        "[All published tables](published/README.md) beside simulated ones.",
     ]
     heads = ["workload", "threads", "kernel's lock (model)", "CNA v10 (model)", "kinlock's CNA"]
     lines += table(*heads, "ratio, simulated", "ratio, published")
@@ -302,7 +318,7 @@ def simulated(path, machine, runs):
     return lines
 
 
-def picture(machines):
+def picture(machines, built):
     """Bars: each mix of the grid on the machine with the most CPUs, our throughput over the best peer's."""
     path, machine, runs = machines[0]
     found = mixes(path, runs, 16, 0)
@@ -319,7 +335,7 @@ def picture(machines):
         'font-family="sans-serif" font-size="12">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
         text(12, 22, "Throughput of kinlock::Mutex over the best of std, parking_lot and glibc", 'font-size="15"'),
-        text(12, 42, f"measured: 16 threads on {short(machine)} (virtual machine)", 'fill="#555"'),
+        text(12, 42, f"measured: 16 threads on {short(machine)} (virtual machine), build {built}", 'fill="#555"'),
         text(left - 8, top - 8, "held, private work, cache lines", 'text-anchor="end" fill="#555"'),
     ]
     for tick in range(int(bars[0][0]) + 1):
@@ -340,34 +356,39 @@ def picture(machines):
 def made(results):
     """The tables, and the picture."""
     summaries = load(results)
-    grids = newest(summaries, "measured", is_grid)
+    built = build(summaries)
+
+    def newest_built(wanted):
+        return newest(summaries, "measured", lambda run: run.get("commit") == built and wanted(run))
+
+    grids = newest_built(is_grid)
     plain = {"alone", "counter", "maps", "pingpong"}
-    parts = [grid(grids)]
-    parts += [measured(*each) for each in newest(summaries, "measured", lambda run: run["name"] in plain)]
-    compared = newest(summaries, "measured", lambda run: any("value" in result for result in run["results"]))
-    parts += [programs(compared)]
+    parts = [[f"All measured tables are of build {built}. The simulated one names its own."], grid(grids)]
+    parts += [measured(*each) for each in newest_built(lambda run: run["name"] in plain)]
+    compared = newest_built(lambda run: any("value" in result for result in run["results"]))
+    parts += [programs(compared)] if compared else []
     names = {workload for workload, _, _ in SIMULATED}
     parts += [simulated(*each) for each in newest(summaries, "simulated", lambda run: run["name"] in names)]
-    return "\n\n".join("\n".join(part) for part in parts), picture(grids)
+    return "\n\n".join("\n".join(part) for part in parts), picture(grids, built)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="fail if the README or its picture differs")
+    parser.add_argument("--check", action="store_true", help="fail if the page or the picture differs")
     parser.add_argument("--print", action="store_true", help="write the tables to stdout only")
     parser.add_argument("--results", type=Path, default=ROOT / "docs/results", help="folder of summaries")
-    parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs/results/README.md")
     options = parser.parse_args()
 
     text, drawn = made(options.results)
     if options.print:
         print(text)
         return
-    old = options.readme.read_text()
+    old = options.page.read_text()
     if old.count(BEGIN) != 1 or old.count(END) != 1 or old.index(BEGIN) > old.index(END):
-        fail(f"{options.readme} does not have {BEGIN} and after it {END}, each once")
+        fail(f"{options.page} does not have {BEGIN} and after it {END}, each once")
     new = old[: old.index(BEGIN) + len(BEGIN)] + "\n" + text + "\n" + old[old.index(END) :]
-    for path, wanted in ((options.readme, new), (options.results / PICTURE, drawn)):
+    for path, wanted in ((options.page, new), (options.results / PICTURE, drawn)):
         if path.exists() and path.read_text() == wanted:
             continue
         if options.check:

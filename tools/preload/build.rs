@@ -6,7 +6,7 @@
 //! that builds, and a process whose C library lacks that version does not start. The stand-in is a
 //! shared object that is called `libc.so.6` and has the functions below, without versions: then the
 //! loader takes the ones of the process. Functions that some of these C libraries lack, or have in
-//! another library, are defined in `src/libc/missing.c` (decision 0103).
+//! another library, are defined in `src/libc/missing.c`.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};

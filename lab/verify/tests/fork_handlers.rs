@@ -136,7 +136,7 @@ fn fork_amid(work: impl Fn() + Sync) {
     });
 }
 
-/// Runs `body`, the body of the test `name`, in a process of its own: handlers stay for ever, and
+/// Runs `body`, the body of the test `name`, in a process of its own: handlers stay forever, and
 /// it may hang. Then an alarm ends it.
 fn on_its_own(name: &str, body: impl FnOnce()) {
     support::in_child(name, "", || {

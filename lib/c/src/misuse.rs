@@ -4,7 +4,7 @@ use core::fmt;
 use std::io::Write;
 
 /// Ends the process if a lock is not aligned. The kernel refuses to let a thread sleep there, so
-/// waiters would spin for ever. Asked before a wait only: an uncontended call is not to pay for it.
+/// waiters would spin forever. Asked before a wait only: an uncontended call is not to pay for it.
 pub(crate) fn check_alignment<T>(lock: *const T, function: &str) {
     if !lock.is_aligned() {
         let bytes = align_of::<T>();

@@ -69,7 +69,7 @@ pub fn tuning<S: Source>() -> Tuning {
 }
 
 /// As [`tuning_of_wait`], as spinlocks use the knobs. They keep the order of arrival where `auto`
-/// took caches for domains: decision 0063.
+/// took caches for domains.
 #[inline]
 pub(crate) fn tuning_of_spinlock<S: Source>() -> Tuning {
     resolved::<S>(S::domains_of_wait).tuning_of_spinlock()

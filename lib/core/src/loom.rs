@@ -1,6 +1,6 @@
 //! The loom model checker as a platform (`RUSTFLAGS="--cfg loom"`).
 //!
-//! * A thread's clock starts at 0 and advances whenever it has waited in vain: by [`LATE`], or as
+//! * A thread's clock starts at 0 and advances whenever its wait ends by itself: by [`LATE`], or as
 //!   the thread [chose](set_step).
 //! * Waiters give up spinning at once, so that parking is explored wherever it can happen.
 //! * A thread belongs to the locality domain that it [chose](set_domain).
@@ -33,7 +33,7 @@ use std::vec::Vec;
 #[derive(Clone, Copy, Debug)]
 pub struct Loom;
 
-/// How far a wait in vain advances the clock: beyond every time limit.
+/// How far a wait that ends by itself advances the clock: beyond every time limit.
 pub const LATE: u64 = 1 << 40;
 
 fn wait_in_vain() {
@@ -78,7 +78,8 @@ pub fn set_row(row: usize) {
     ROW.with(|r| r.set(row));
 }
 
-/// Sets how far a wait in vain advances the clock of the calling model thread, in nanoseconds.
+/// Sets how far a wait that ends by itself advances the clock of the calling model thread, in
+/// nanoseconds.
 pub fn set_step(nanos: u64) {
     STEP.with(|s| s.set(nanos));
 }

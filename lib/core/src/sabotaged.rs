@@ -31,7 +31,7 @@ impl<P: Platform, const DEFECT: u8> Platform for Sabotaged<P, DEFECT> {
     type Fences = P::Fences;
     type Place = P::Place;
 
-    /// Nobody's patience is to mend what a defect breaks, where it takes none to show.
+    /// Unlimited with nearly all defects: a waiter that gives up would mask a lost wake-up.
     fn patience() -> u64 {
         match Self::DEFECT {
             Defect::None | Defect::MutexSilentEnd => P::patience(),

@@ -523,7 +523,7 @@ fn released_by_others() {
 }
 
 /// Models of broken locks; see [`model::catches`]. A writer that waits for announced readers polls:
-/// one that does so for ever exceeds the number of branches.
+/// one that does so forever exceeds the number of branches.
 mod broken {
     use super::*;
 

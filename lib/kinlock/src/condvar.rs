@@ -34,8 +34,8 @@
 //!   cost one system call in total.
 //! * **Waiting** spins for 50 us before it sleeps, one waiter at a time, so threads that alternate
 //!   quickly need no system call. While more threads wait for locks than there are CPUs, the
-//!   spinner yields its CPU between checks. After a spin in vain only one wait in 256 spins,
-//!   until one succeeds.
+//!   spinner yields its CPU between checks. After a spin without a notification only one wait in
+//!   256 spins, until one succeeds.
 //! * **Memory**: eight bytes. All-zero memory is a condition variable without waiters. Nothing is
 //!   ever allocated.
 //!
@@ -80,7 +80,7 @@
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. A guard shows that its mutex is held by this thread, since guards cannot be sent.
+//! 1. A guard shows that its mutex is held, and its mutable borrow that no other thread uses it.
 //! 2. A wait returns with the mutex held, as it was found. The guard is borrowed mutably meanwhile,
 //!    so no code of this thread reaches the data through it.
 

@@ -12,7 +12,7 @@
 //!     std::thread::sleep(std::time::Duration::from_secs(10));
 //!     for circle in check_deadlock() {
 //!         for thread in circle {
-//!             eprintln!("{:?} waits for ever:\n{:?}", thread.thread_id(), thread.backtrace());
+//!             eprintln!("{:?} waits forever:\n{:?}", thread.thread_id(), thread.backtrace());
 //!         }
 //!     }
 //! });

@@ -49,8 +49,8 @@
 //!
 //! # Configuration
 //!
-//! The defaults suit most programs. With `std`, locks read `KINLOCK_*` environment variables when
-//! one is first contended. [`config`] lists them, and the functions that set the same knobs.
+//! The defaults suit most programs. With `std`, the `KINLOCK_*` environment variables are read
+//! once, before `main`. [`config`] lists them, and the functions that set the same knobs.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 

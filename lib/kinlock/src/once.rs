@@ -19,7 +19,7 @@
 //!
 //! # Misuse and special cases
 //!
-//! * **Recursion**: a function that calls the same `Once` waits for ever.
+//! * **Recursion**: a function that calls the same `Once` waits forever.
 //! * **fork**: in the child, a function that another thread ran never ends.
 //!
 //! # Example

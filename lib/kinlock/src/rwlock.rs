@@ -30,7 +30,7 @@
 //!   bias again: one in 8 to one in 4096, by chance. Nothing else bounds how much of their time
 //!   writers spend on it.
 //! * **Recursion**: a thread that already reads may use `read_recursive`, which passes waiting
-//!   writers. A second plain `read` may wait for ever behind a writer. With `debug_assertions` it
+//!   writers. A second plain `read` may wait forever behind a writer. With `debug_assertions` it
 //!   panics when it has done so for a second, for as many reads as a small table remembers; not
 //!   with the features `send_guard` and `deadlock_detection`.
 //! * **Upgradable readers**: one at a time, beside plain readers. They queue with the writers.
@@ -52,7 +52,7 @@
 //!   read guard has leaked is used for another lock, that one may stay locked, too.
 //! * **Signals**: a handler may take any lock that the interrupted code neither holds nor is
 //!   acquiring.
-//! * **Released by another thread** (feature `send_guard`, or raw): legal for every kind of guard.
+//! * **Released by another thread** (feature `send_guard`, or raw): legal forevery kind of guard.
 //!   A read guard costs a look at the table then, if the lock is read-biased.
 //! * **Released too often** (raw, or `force_unlock_read`): a mistake. It ends a reader if there is
 //!   one, and otherwise nothing, after at most a thousand looks at the table.
@@ -104,8 +104,9 @@ use {
 ///
 /// It has the methods of [`lock_api::RwLock`]: `new` (`const`), `read`, `write`, `try_read`,
 /// `try_write`, `read_recursive`, `upgradable_read`, their relatives with time limits, `get_mut`,
-/// `into_inner`. Guards can be mapped, and cannot be sent to other threads. The [module](self)
-/// states guarantees, costs and misuse.
+/// `into_inner`. Guards can be mapped. They can be sent to other threads with the feature
+/// `send_guard` only. The lock is `Send` if the data is, and `Sync` if the data is `Send` and
+/// `Sync`. The [module](self) states guarantees, costs and misuse.
 pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
 
 /// Holds a [`RwLock`] for reading. Dropping it releases the lock.

@@ -33,7 +33,7 @@
 //!
 //! # Misuse and special cases
 //!
-//! * **Relocking** in one thread waits for ever, or until the time limit.
+//! * **Relocking** in one thread waits forever, or until the time limit.
 //! * **Leaking** a guard with `mem::forget` leaves that lock locked and affects no other.
 //! * **Signals**: a handler may take any lock that the interrupted code neither holds nor is
 //!   acquiring.

@@ -360,7 +360,7 @@ fn a_requeued_waiter_may_run_out_of_time() {
 }
 
 /// A time limit races with a notification. A wait that reports a timeout must not have taken the
-/// notification: otherwise the other waiter sleeps for ever.
+/// notification: otherwise the other waiter sleeps forever.
 #[test]
 fn a_timeout_takes_no_notification_with_it() {
     let rounds = if cfg!(miri) { 5 } else { 2_000 };

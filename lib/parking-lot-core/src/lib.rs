@@ -9,7 +9,7 @@
 //!
 //! Threads wait in queues, each named by a key: an address that the caller owns. A fixed table of
 //! 256 buckets has the queues. A kinlock mutex guards each bucket. A wait allocates one small piece
-//! of memory. `docs/guide/parking-lot.md` lists the differences.
+//! of memory. `docs/guide/switching.md` lists the differences.
 //!
 //! # Example
 //!
@@ -42,7 +42,7 @@
 //! # Safety of all functions
 //!
 //! A key must be an address that the caller controls. A closure that runs while a queue is locked
-//! must neither panic nor call a function of this crate, or it may wait for ever. Signal handlers
+//! must neither panic nor call a function of this crate, or it may wait forever. Signal handlers
 //! must not call them. After a fork, a bucket whose lock another thread held stays locked in the
 //! child.
 

@@ -7,7 +7,7 @@
 //! parking_lot = { path = "../kinlock/lib/parking-lot" }
 //! ```
 //!
-//! `docs/guide/parking-lot.md` lists the differences. The types are those of the crate `kinlock`,
+//! `docs/guide/switching.md` lists the differences. The types are those of the crate `kinlock`,
 //! which documents them.
 
 #[cfg(all(feature = "send_guard", feature = "deadlock_detection"))]

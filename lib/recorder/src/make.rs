@@ -18,7 +18,7 @@
 //!
 //! The child of a fork has no table until it takes a lock. The word that says whether there is one
 //! lies in a page that the kernel clears in children. So a child that was made by a plain `clone`,
-//! for which no fork handler runs, gets a table of its own, too (decision 0100).
+//! for which no fork handler runs, gets a table of its own, too.
 
 use super::files::{Name, close, largest_file, map, open, process};
 use super::memory::{

@@ -2,7 +2,7 @@
 //!
 //! With the feature `initial-exec` the thread-locals are written in C (`thread.c`), since only a C
 //! compiler can be told to access each by one instruction. In a shared library the thread-locals of
-//! Rust are found by a function of the C library that may allocate (decision 0102).
+//! Rust are found by a function of the C library that may allocate.
 
 use super::memory::system_call;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -457,7 +457,7 @@ fn a_lock_under_which_all_runs_fail_is_not_compared() {
     assert!(!text.contains("not compared"), "{text}");
 }
 
-/// In a terminal: a program that reads from it would stop for ever, as it is in the background.
+/// In a terminal: a program that reads from it would stop forever, as it is in the background.
 #[test]
 fn a_program_that_reads_from_the_terminal_is_named() {
     let place = Place::new("read line </dev/tty");

@@ -2,7 +2,7 @@
 //!
 //! The loader takes a symbol without a version for references with any version. But `dlvsym` does
 //! not find it, and wrappers such as libfaketime use that to find the function that they wrap. The
-//! second symbols are one jump each, in an object of assembly (decision 0099).
+//! second symbols are one jump each, in an object of assembly.
 //!
 //! Versions have to be declared by a version script. rustc passes one of its own, which declares
 //! none, and of the linkers that rustc uses only LLVM's takes two. With other linkers there are no

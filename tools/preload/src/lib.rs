@@ -80,7 +80,7 @@
 //!
 //! Each exported function has a symbol without a version: the loader takes it for a reference with
 //! any version. Where the linker can, it also has one symbol for each version that the C library
-//! has, for programs that look a version up (decision 0099, `build/versions.rs`).
+//! has, for programs that look a version up (`build/versions.rs`).
 //!
 //! # Invariants cited by `SAFETY` comments
 //!

@@ -22,8 +22,7 @@ __attribute__((visibility("hidden"))) __thread char kinlock_anchor
     __attribute__((tls_model("initial-exec")));
 
 /* Finds the thread-locals of Rust, whose compiler cannot be told to access them by one instruction.
-   The C library's function of this name may allocate, which must not happen where a thread locks
-   (decision 0102).
+   The C library's function of this name may allocate, which must not happen where a thread locks.
 
    Since other thread-locals of this library use the initial-exec model, the loader lays all of
    them out when the program starts. So they have the same distance from each other in each

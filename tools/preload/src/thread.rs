@@ -2,7 +2,7 @@
 //!
 //! The thread-locals are written in C (`thread.c`), since only there can the compiler be told to
 //! access each by one instruction. Rust's would be found by a function of the C library that may
-//! allocate (decision 0102).
+//! allocate.
 
 use core::ffi::c_uint;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,6 +1,6 @@
 //! `kinlock-lab torture`: correctness under stress.
 //!
-//! Each specimen is tortured in a child process of its own ([`child`]): threads that wait for ever
+//! Each specimen is tortured in a child process of its own ([`child`]): threads that wait forever
 //! cannot be ended otherwise, and signal handlers, affinities and the locks' environment belong to
 //! the process.
 

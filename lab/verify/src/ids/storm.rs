@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //!
-//! 1. `HANDLER` is null or points at an action that stays for ever.
+//! 1. `HANDLER` is null or points at an action that stays forever.
 //! 2. The handler is async-signal-safe: the actions given to [`Storm::new`] are, and `errno` is
 //!    restored.
 

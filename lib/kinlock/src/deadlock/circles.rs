@@ -14,7 +14,7 @@ const LASTING: Duration = Duration::from_millis(50);
 /// a fork some never do.
 const NOTES_LIMIT: Duration = Duration::from_secs(2);
 
-/// A thread that waits for ever.
+/// A thread that waits forever.
 #[derive(Debug)]
 pub struct DeadlockedThread {
     thread: ThreadId,

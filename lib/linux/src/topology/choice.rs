@@ -53,7 +53,7 @@ impl Spread {
 /// What `KINLOCK_DOMAIN=auto` means where `facts` hold, and why. `spread` tells how domains of a
 /// kind are spread. The last kind that it is asked about is chosen, and `facts` has its answer.
 ///
-/// Caches are chosen only where nodes tell nothing apart: decision 0063.
+/// Caches are chosen only where nodes tell nothing apart.
 pub(crate) fn choose_kind(
     facts: &mut Facts,
     mut spread: impl FnMut(DomainKind) -> Spread,

@@ -154,7 +154,7 @@ fn table<S: Shown>(rows: &[&[Entry<S>]], names: &[&str], has_all: bool) -> Table
     }
 }
 
-/// `213ns(1.30)`: that of an entry, and over the least of the fast.
+/// `213ns(1.30)`: CPU time per operation, and its ratio to the least among the fast locks.
 fn cpu_time<S: Shown>(own: &Entry<S>, cell: &[Entry<S>]) -> String {
     let over = three_digits(cpu_over_least(own, cell));
     format!(

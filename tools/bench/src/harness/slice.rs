@@ -186,7 +186,7 @@ pub fn run(
 }
 
 /// Ends a slice, also when its measurement panics: the team waits for its members on the way out,
-/// and they would go on for ever.
+/// and they would go on forever.
 struct OverOnDrop<'a>(&'a Slice);
 
 impl Drop for OverOnDrop<'_> {

@@ -153,7 +153,7 @@ fn work(index: usize, todo: &Receiver<Job>, finished: &Sender<()>) {
 }
 
 fn do_job(job: Job, index: usize) {
-    // A member that died in a critical section would leave the others waiting for ever.
+    // A member that died in a critical section would leave the others waiting forever.
     let abort = AbortOnPanic;
     job(index);
     drop(job);

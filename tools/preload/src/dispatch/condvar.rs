@@ -307,7 +307,7 @@ const MIXED_SLEEP_NS: u64 = 2_000_000;
 /// The C library's wait cannot release our mutex. So the mutex is released first, and a
 /// notification may come between that release and the C library's wait. Therefore the sleep is
 /// short, and ends as if the thread had been notified: POSIX permits spurious wake-ups, and the
-/// program tests its condition again (decision 0066).
+/// program tests its condition again.
 fn mixed_wait(wait: &Wait<'_>) -> c_int {
     let left = wait.limit.left();
     if left == 0 {

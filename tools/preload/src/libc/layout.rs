@@ -2,8 +2,7 @@
 //!
 //! The layout of these types is private to the C library and differs between its versions: glibc
 //! 2.41 moved the attributes of condition variables. Static initialisers are compiled into
-//! programs, so the places that these write cannot change. No other place is taken for granted here
-//! (decision 0096).
+//! programs, so the places that these write cannot change. No other place is taken for granted.
 //!
 //! Before glibc 2.34, a process without threads may lack the functions. Then the places are the
 //! ones that these versions have.

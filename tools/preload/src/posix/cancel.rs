@@ -5,7 +5,7 @@
 //! tries to take the lock again and again, with a timed sleep after each attempt. It can be
 //! cancelled only in these sleeps, when no other thread depends on it. If a cancellation is due
 //! right after it has taken the lock, the lock is released: for the program, the thread was
-//! cancelled in its wait (decision 0098).
+//! cancelled in its wait.
 
 use crate::time::Limit;
 use core::ffi::{c_int, c_long, c_void};

@@ -8,8 +8,7 @@
 //! Sleepers are counted outside the lock words, in [`SLEEPERS`]: one count serves many addresses.
 //! An unlock that finds its count above zero wakes one thread that sleeps at its address. An unlock
 //! by another process, or by code that does not use this library, wakes nobody. Therefore each
-//! sleep is short. Nothing in memory names a waiter, so a thread may leave its wait by a jump
-//! (decision 0097).
+//! sleep is short. Nothing in memory names a waiter, so a thread may leave its wait by a jump.
 
 use super::cancel::{self, Attempt};
 use crate::libc::layout::FREE;

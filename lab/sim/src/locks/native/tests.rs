@@ -130,7 +130,7 @@ fn pending_is_undone_if_others_queue_and_left_if_it_was_set() {
 
 #[test]
 fn a_newcomer_waits_for_a_hand_over_a_bounded_time_only() {
-    // Thread 0 sees pending alone for ever, and queues in the end; thread 1 then ends the
+    // Thread 0 sees pending alone forever, and queues in the end; thread 1 then ends the
     // hand-over.
     play::<false>(2, |lock, me| {
         if me == 0 {
