@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Program, library};
+use common::{Program, compile, library, scratch};
 
 macro_rules! same_answers {
     ($($name:ident: $file:literal, $locks:expr;)*) => {
@@ -248,5 +248,29 @@ fn the_smallest_stacks_under_a_report() {
         assert!(output.status.success(), "{lock}, {order}: {output:?}");
         assert_eq!(output.stdout, b"small stacks suffice\n");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    }
+}
+
+/// Another preloaded library wraps what this one might call, and takes locks in its wrappers.
+#[test]
+fn wrappers_that_lock() {
+    let wrapper = compile("wrapper.c", &["-shared", "-fPIC"]);
+    let program = Program::of("wrapped.c");
+    let (wrapper, library) = (wrapper.display(), library());
+    let library = library.display();
+    for order in [
+        format!("{library}:{wrapper}"),
+        format!("{wrapper}:{library}"),
+    ] {
+        for reports in [false, true] {
+            let mut command = program.command();
+            command.env("LD_PRELOAD", &order);
+            if reports {
+                command.env("KINLOCK_REPORT", scratch("report"));
+            }
+            let output = command.output().expect("it starts");
+            assert!(output.status.success(), "{order}: {output:?}");
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "12000 12000\n");
+        }
     }
 }
