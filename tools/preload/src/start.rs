@@ -13,6 +13,8 @@ use crate::traced::report::{make, switch};
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use kinlock_core::platform::Platform as _;
+use kinlock_linux::Native;
 
 /// Which process says at its end that it called no function of ours: the one with this number. 1:
 /// every process. 0: none.
@@ -20,6 +22,8 @@ static WARNS: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn begin() {
     real::look_all_up();
+    // Maps the page where copies of the library meet: a sandbox may forbid that later.
+    Native::forks();
     // SAFETY: invariant 3; the handlers do not unwind and live as long as the program.
     unsafe {
         libc::pthread_atfork(None, None, Some(spin::begin_in_child));
