@@ -66,6 +66,10 @@ for program in kyotocabinet-utils:kccachetest rocksdb-tools:db_bench sysbench re
     stress-ng memcached libmemcached-tools:memcslap openjdk-17-jdk-headless:javac; do
     need "${program%%:*}" "ci/programs.sh will not run it" command -v "${program##*:}"
 done
+for package in faketime libeatmydata1 fakeroot libjemalloc2 libmimalloc2.0 libgoogle-perftools4 \
+    libnss-wrapper; do
+    need "$package" "ci/interposers.sh will fail" dpkg -s "$package"
+done
 
 rustup component add rustfmt clippy >/dev/null 2>&1 ||
     missing "rustfmt, clippy" "ci/fmt.sh and ci/clippy.sh will fail"

@@ -97,12 +97,12 @@ fn the_library_is_told_what_was_asked_for() {
     let mut command = place.command(&["--quantum=fair", "--numa=off", "--no-children"]);
     let command = command.args(["--lock", "kinlock-spin", "--local-limit", "2^5"]);
     let command = command.args(["--domain", "llc", "--", "sh", "-c", SHOW]);
-    // A library that is there already is kept.
+    // A library that is there already is kept, and comes first.
     let output = command.env("LD_PRELOAD", "libc.so.6").output().unwrap();
     let expected = format!(
         "KINLOCK_DOMAIN=llc\nKINLOCK_LOCAL_LIMIT=2^5\nKINLOCK_LOCK=kinlock-spin\n\
          KINLOCK_NO_CHILDREN=1\nKINLOCK_NUMA=off\nKINLOCK_QUANTUM=fair\n\
-         LD_PRELOAD={library}:libc.so.6\n"
+         LD_PRELOAD=libc.so.6:{library}\n"
     );
     assert_eq!(text(&output.stdout), expected);
     let without = place.run(&["--lock", "pthread", "--", "sh", "-c", SHOW]);
@@ -145,7 +145,7 @@ fn left(place: &Place, command: &mut Command) {
 fn what_an_outer_command_left_is_not_passed_on() {
     let place = Place::new();
     let library = place.library.display();
-    let ours = format!("KINLOCK_LOCK=kinlock-mutex\nLD_PRELOAD={library}:libc.so.6\n");
+    let ours = format!("KINLOCK_LOCK=kinlock-mutex\nLD_PRELOAD=libc.so.6:{library}\n");
     let without = "LD_PRELOAD=libc.so.6\n".to_owned();
     let warning = "test -z \"$KINLOCK_WARN\" || test $KINLOCK_WARN = $$ || echo warns; ";
     let show = format!("{warning}{SHOW}");
@@ -167,7 +167,7 @@ fn what_an_outer_command_left_is_not_passed_on() {
         let found: Vec<_> = found.lines().filter(is_own).collect();
         let mut expected: Vec<_> = expected.lines().chain(["KINLOCK_QUANTUM=fair"]).collect();
         expected.sort_unstable();
-        let reported = format!("LD_PRELOAD={library}:libc.so.6");
+        let reported = format!("LD_PRELOAD=libc.so.6:{library}");
         if flags.contains(&"--report") {
             expected.retain(|line| !line.starts_with("LD_PRELOAD"));
             expected.push(&reported);

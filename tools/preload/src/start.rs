@@ -82,9 +82,10 @@ extern "C" fn end() {
     make::finish();
     switch::finish();
     let warns = WARNS.load(Relaxed);
+    // A filter of system calls may end the process for `getpid`, so it is asked last.
     // SAFETY: invariant 6.
-    let is_meant = warns == 1 || warns == unsafe { libc::getpid() };
-    if is_meant && mode::chosen().is_none() {
+    let is_meant = || warns == 1 || warns != 0 && warns == unsafe { libc::getpid() };
+    if mode::chosen().is_none() && is_meant() {
         environment::write_stderr(
             b"kinlock: the program called no function of pthread mutexes, condition variables, \
               spinlocks or reader-writer locks\n",

@@ -274,3 +274,26 @@ fn wrappers_that_lock() {
         }
     }
 }
+
+/// A filter of system calls allows what the guide lists, and ends the process for all else.
+#[test]
+fn system_calls_are_those_of_the_list() {
+    let library = library();
+    for (calls, lock) in [
+        ("all", "kinlock-mutex"),
+        ("all", "kinlock-spin"),
+        ("futex", "kinlock-mutex"),
+        ("futex", "kinlock-spin"),
+    ] {
+        for words in [&[calls][..], &[calls, "_exit"]] {
+            let mut command = Program::of("filtered.c").with(words).command();
+            command.env("LD_PRELOAD", &library);
+            command.env("KINLOCK_SYSTEM_CALLS", calls);
+            let output = command.env("KINLOCK_LOCK", lock).output();
+            let output = output.expect("it starts");
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(text, "80000 80000 80000\n", "{words:?}, {lock}: {output:?}");
+            assert!(output.status.success(), "{words:?}, {lock}: {output:?}");
+        }
+    }
+}

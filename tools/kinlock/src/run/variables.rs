@@ -105,13 +105,14 @@ pub fn is_preloadable(path: PathBuf) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// `LD_PRELOAD` with a library in front of what is there.
+/// `LD_PRELOAD` with a library behind what is there. A library that wraps functions of locks then
+/// has its turn first, and ends in the functions of this one as it would in the C library's.
 pub fn preloaded(library: &Path) -> OsString {
-    let mut all = library.as_os_str().to_owned();
-    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+    let mut all = env::var_os("LD_PRELOAD").unwrap_or_default();
+    if !all.is_empty() {
         all.push(":");
-        all.push(others);
     }
+    all.push(library);
     all
 }
 

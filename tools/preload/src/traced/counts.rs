@@ -145,11 +145,11 @@ pub(crate) extern "C" fn begin_in_child() {
 
 /// Appends the counts to their file.
 pub(crate) fn write() {
-    // SAFETY: invariant 6.
-    let process = unsafe { libc::getpid() };
     let Some(mode) = mode::chosen().filter(|mode| mode.counts()) else {
         return;
     };
+    // SAFETY: invariant 6.
+    let process = unsafe { libc::getpid() };
     if process != PROCESS.load(Relaxed) {
         return;
     }
