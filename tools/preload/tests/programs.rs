@@ -26,6 +26,7 @@ same_answers! {
     depth_of_recursion: "depth.c", ALL;
     waits_with_mutexes_of_every_kind: "waits.c", ALL;
     a_bounded_buffer: "bounded.c", ALL;
+    mutexes_destroyed_during_a_wait: "destroyed.c", ALL;
     notified_with_the_mutex_held: "held.c", ALL;
     cancelled_waits: "cancel.c", ALL;
     cancelled_at_any_instruction: "asynchronous.c", ALL;
