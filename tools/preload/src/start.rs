@@ -20,9 +20,10 @@ static WARNS: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn begin() {
     real::look_all_up();
+    environment::remember_stderr();
     // SAFETY: invariant 3; the handlers do not unwind and live as long as the program.
     unsafe {
-        libc::pthread_atfork(None, None, Some(spin::begin_in_child));
+        libc::pthread_atfork(None, Some(warn_no_more), Some(spin::begin_in_child));
     }
     let warns =
         environment::variable(b"KINLOCK_WARN").and_then(|text| core::str::from_utf8(text).ok());
@@ -59,6 +60,11 @@ extern "C" fn begin() {
             unsafe { libc::pthread_atfork(None, None, Some(switch::begin_in_child)) };
         }
     }
+}
+
+/// A child may call the functions in this process's place.
+extern "C" fn warn_no_more() {
+    WARNS.store(0, Relaxed);
 }
 
 unsafe extern "C" {
