@@ -18,8 +18,11 @@ use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 /// every process. 0: none.
 static WARNS: AtomicI32 = AtomicI32::new(0);
 
-extern "C" fn begin() {
+extern "C" fn look_up() {
     real::look_all_up();
+}
+
+extern "C" fn begin() {
     environment::remember_stderr();
     // SAFETY: invariant 3; the handlers do not unwind and live as long as the program.
     unsafe {
@@ -93,6 +96,11 @@ extern "C" fn end() {
         );
     }
 }
+
+/// Before the constructor of `kinlock-linux`, which uses some of these functions.
+#[used]
+#[unsafe(link_section = ".init_array.00101")]
+static LOOK_UP: extern "C" fn() = look_up;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
