@@ -13,7 +13,8 @@ mod thread;
 pub use copies::{are_serials_shared, next_serial, pretend_other_version};
 pub use slice::{NoExtension, slice_extensions};
 pub use thread::{
-    coarse_now, keep_no_slot, keeps_slots, register_for_fork, set_priority, thread_identity,
+    coarse_now, keep_no_slot, keeps_slots, key_without_allocation, register_for_fork, set_priority,
+    thread_identity,
 };
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};

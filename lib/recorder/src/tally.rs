@@ -15,7 +15,7 @@ use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::Ordering::*;
 use kinlock_core::platform::Platform;
-use kinlock_linux::Native;
+use kinlock_linux::native::{Native, key_without_allocation};
 use kinlock_report::{OWNERS, Owner, TALLIES, Table, Tally, Waits};
 
 /// From which bit on the address of an [`Owner`] has the tag of its table. By the tag, the child of
@@ -266,26 +266,14 @@ fn new_owner(table: &Table) -> Option<&'static Owner> {
     own()
 }
 
-/// The number of keys for which the C library has static room in each thread.
-const LOW: u32 = 32;
-
 /// Makes the key, unless the process has inherited it by a fork.
 pub(super) fn begin() {
-    let mut key = 0;
     if KEY.load(Relaxed) != 0 {
         return;
     }
-    // SAFETY: invariants 1 and 2. This library is never unloaded.
-    if unsafe { libc::pthread_key_create(&mut key, Some(end_of_thread)) } != 0 {
-        return;
-    }
-    match key {
-        0..LOW => KEY.store(key + 1, Relaxed),
-        // Values of a higher key would be allocated.
-        // SAFETY: invariant 1: no thread has a value for it.
-        _ => unsafe {
-            libc::pthread_key_delete(key);
-        },
+    // This library is never unloaded, so the destructor stays.
+    if let Some(key) = key_without_allocation(Some(end_of_thread)) {
+        KEY.store(key + 1, Relaxed);
     }
 }
 

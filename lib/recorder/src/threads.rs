@@ -109,7 +109,7 @@ pub(super) fn await_end() {
     if key != 0 {
         // The destructor is called for any value but null.
         let value = ptr::without_provenance(1);
-        // SAFETY: invariant 1. For a key below `LOW` the call does not allocate.
+        // SAFETY: invariant 1. For this key the call does not allocate.
         unsafe { libc::pthread_setspecific(key - 1, value) };
     }
 }

@@ -4,7 +4,7 @@ use crate::libc::lookup;
 use core::cell::Cell;
 use kinlock_recorder::environment::entries;
 pub(crate) use kinlock_recorder::environment::{
-    KeptPath, REPORT_PATH, complain, keep_path, program, variable, write_stderr,
+    KeptPath, REPORT_PATH, complain, keep_path, program, remember_stderr, variable, write_stderr,
 };
 
 /// The file to which the counts are appended (`KINLOCK_COUNTS`).

@@ -62,6 +62,7 @@
 //! ```text
 //!   pthread_mutex_t   0 the lock   4 depth   8 owner and 16 kind, as in the C library
 //!                     12, 20, 24, 28 the report's marks: last holder, serial number, domain, kind
+//!                     32 how many threads have released it to wait
 //!   pthread_cond_t    0 the condition variable   8 its users   12 its clock
 //!   pthread_rwlock_t  0 the lock   24 writer, 28 shared and 48 preference, as in the C library
 //!   pthread_spinlock_t  0 free or held, as in the C library

@@ -20,13 +20,17 @@ use kinlock_linux::Native;
 /// every process. 0: none.
 static WARNS: AtomicI32 = AtomicI32::new(0);
 
-extern "C" fn begin() {
+extern "C" fn look_up() {
     real::look_all_up();
+}
+
+extern "C" fn begin() {
+    environment::remember_stderr();
     // Maps the page where copies of the library meet: a sandbox may forbid that later.
     Native::forks();
     // SAFETY: invariant 3; the handlers do not unwind and live as long as the program.
     unsafe {
-        libc::pthread_atfork(None, None, Some(spin::begin_in_child));
+        libc::pthread_atfork(None, Some(warn_no_more), Some(spin::begin_in_child));
     }
     let warns =
         environment::variable(b"KINLOCK_WARN").and_then(|text| core::str::from_utf8(text).ok());
@@ -65,6 +69,11 @@ extern "C" fn begin() {
     }
 }
 
+/// A child may call the functions in this process's place.
+extern "C" fn warn_no_more() {
+    WARNS.store(0, Relaxed);
+}
+
 unsafe extern "C" {
     fn __cxa_at_quick_exit(function: extern "C" fn(*mut c_void), library: *const c_void) -> c_int;
 }
@@ -92,6 +101,11 @@ extern "C" fn end() {
         );
     }
 }
+
+/// Before the constructor of `kinlock-linux`, which uses some of these functions.
+#[used]
+#[unsafe(link_section = ".init_array.00101")]
+static LOOK_UP: extern "C" fn() = look_up;
 
 #[used]
 #[unsafe(link_section = ".init_array")]

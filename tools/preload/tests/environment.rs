@@ -266,6 +266,35 @@ fn a_program_without_locks_is_warned_of() {
     assert_eq!(warned(&mut Program::of("known.c").command()), "");
     let unasked = run(&mut Command::new("true"));
     assert_eq!(text(&unasked.stderr), "");
+    // What its child does is not known here.
+    assert_eq!(warned(&mut Program::of("afterwards.c").command()), "");
+}
+
+/// A program may close stderr, and its data may get the descriptor.
+#[test]
+fn no_line_gets_into_a_file_of_the_program() {
+    let program = |called: &str| {
+        let data = scratch("data");
+        let program = Program::of("afterwards.c");
+        let program = program.with(&[data.to_str().expect("a path"), called]);
+        (program, data)
+    };
+    let (silent, data) = program("");
+    let output = run(silent.command().env("KINLOCK_WARN", "1"));
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::read_to_string(data).expect("data"), "data\n");
+    let wrong = [
+        ("KINLOCK_COUNTS", "/nonexistent/counts".to_owned()),
+        ("KINLOCK_COUNTS", "x".repeat(5000)),
+        ("KINLOCK_LOCK", "mcs".to_owned()),
+    ];
+    for (name, value) in wrong {
+        let (locks, data) = program("locks");
+        let output = run(locks.command().env(name, &value));
+        assert!(output.status.success(), "{output:?}");
+        let data = fs::read_to_string(data).expect("data");
+        assert_eq!(data, "data\n", "{name}={value}");
+    }
 }
 
 #[test]

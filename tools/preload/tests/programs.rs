@@ -24,8 +24,10 @@ same_answers! {
     readers_and_writers: "rwthreads.c", ALL;
     readers_and_writers_with_signals: "rwlocks.c", &["kinlock-mutex", "pthread"];
     depth_of_recursion: "depth.c", ALL;
+    keys_of_the_program: "keys.c", ALL;
     waits_with_mutexes_of_every_kind: "waits.c", ALL;
     a_bounded_buffer: "bounded.c", ALL;
+    mutexes_destroyed_during_a_wait: "destroyed.c", ALL;
     notified_with_the_mutex_held: "held.c", ALL;
     cancelled_waits: "cancel.c", ALL;
     cancelled_at_any_instruction: "asynchronous.c", ALL;
@@ -60,6 +62,11 @@ fn barriers_semaphores_and_joins_under_a_report() {
 #[test]
 fn children_of_clone_under_a_report() {
     answers_the_same_under_a_report("clones.c");
+}
+
+#[test]
+fn keys_of_the_program_under_a_report() {
+    answers_the_same_under_a_report("keys.c");
 }
 
 #[test]

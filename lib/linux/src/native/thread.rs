@@ -2,7 +2,7 @@
 //!
 //! The destructor of a `pthread` key frees the slot. It runs after the destructors of
 //! thread-locals, so these can still use locks. The key is created before `main`, so that it is one
-//! of the first keys, whose values are stored without allocation. A thread claims a slot for each
+//! of the first 32 keys, whose values are stored without allocation. A thread claims a slot for each
 //! single slow path if it locks before the key exists, after its destructor has run, or in its last
 //! destructors.
 //!
@@ -292,21 +292,31 @@ pub(super) fn create_key() {
     }
 }
 
-/// A new key whose values are stored without allocation.
-pub(super) fn key_without_allocation(
+/// A new key whose values are stored without allocation: the last of these that is free. A program
+/// that uses a key which it has not created uses a low one, often 0, and counts on the error.
+pub fn key_without_allocation(
     destructor: Option<unsafe extern "C" fn(*mut c_void)>,
 ) -> Option<libc::pthread_key_t> {
-    let mut key = 0;
-    // SAFETY: invariants 1 and 2.
-    if unsafe { libc::pthread_key_create(&mut key, destructor) } != 0 {
-        return None;
+    let mut is_made = [false; FIRST_KEY_THAT_ALLOCATES as usize];
+    loop {
+        let mut key = 0;
+        // SAFETY: invariants 1 and 2.
+        if unsafe { libc::pthread_key_create(&mut key, destructor) } != 0 {
+            break;
+        }
+        let Some(is_made) = is_made.get_mut(key as usize) else {
+            // SAFETY: invariant 1: it was just created, and no thread has a value for it.
+            unsafe { libc::pthread_key_delete(key) };
+            break;
+        };
+        *is_made = true;
     }
-    if key < FIRST_KEY_THAT_ALLOCATES {
-        return Some(key);
+    let kept = is_made.iter().rposition(|&is_made| is_made)?;
+    for key in (0..kept).filter(|&key| is_made[key]) {
+        // SAFETY: as above.
+        unsafe { libc::pthread_key_delete(key as libc::pthread_key_t) };
     }
-    // SAFETY: invariant 1: it was just created, and no thread has a value for it.
-    unsafe { libc::pthread_key_delete(key) };
-    None
+    Some(kept as libc::pthread_key_t)
 }
 
 extern "C" fn release_slot(slot: *mut c_void) {

@@ -35,7 +35,7 @@ use core::cell::Cell;
 use core::ffi::{c_int, c_long, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use kinlock_core::platform::{NEVER, Parked};
 use kinlock_core::raw::condvar::Partner;
 use kinlock_linux::Native;
@@ -86,6 +86,8 @@ struct Wait<'a> {
     result: Cell<c_int>,
     /// What the report is to be told when the wait ends.
     reported: Cell<Option<report::Wait>>,
+    /// Where the mutex counts this wait, from before its release until the thread has it again.
+    counted: Cell<Option<&'a AtomicU32>>,
 }
 
 unsafe extern "C-unwind" {
@@ -151,6 +153,7 @@ pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: R
         is_mixed: is_delegated,
         result: Cell::new(0),
         reported: Cell::new(None),
+        counted: Cell::new(None),
     };
     // SAFETY: invariant 4: `wait` lives until the frame is left. Nothing in Rust's frames has a
     // destructor.
@@ -179,6 +182,14 @@ impl Wait<'_> {
     fn begin_reported(&self) {
         if self.mode.reports() {
             self.reported.set(Some(awaited(self.condvar).begin()));
+        }
+    }
+
+    /// The thread has tried to take the mutex again. It does not change the count if it failed: the
+    /// mutex is not its own then.
+    fn end_counted(&self) {
+        if let (Some(count), 0) = (self.counted.take(), self.result.get()) {
+            count.store(count.load(Relaxed).wrapping_sub(1), Relaxed);
         }
     }
 
@@ -240,6 +251,7 @@ fn posix_wait(wait: &Wait<'_>) -> c_int {
 /// How [`posix_wait`] works on the mutex, and how it sleeps.
 impl Partner<Native> for Wait<'_> {
     unsafe fn unlock(&self) -> bool {
+        self.counted.set(self.mutex.add_wait(self.mode));
         self.result.set(traced_unlock(self.mutex, self.mode));
         let is_released = self.result.get() == 0;
         if is_released {
@@ -250,10 +262,12 @@ impl Partner<Native> for Wait<'_> {
 
     fn lock(&self) {
         self.result.set(relock(self.mutex, self.mode, false));
+        self.end_counted();
     }
 
     fn lock_notified(&self) {
         self.result.set(relock(self.mutex, self.mode, true));
+        self.end_counted();
     }
 
     fn park(

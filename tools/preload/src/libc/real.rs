@@ -98,7 +98,7 @@ macro_rules! functions {
     ($($name:ident($($parameter:ident: $type:ty),*), $version:expr;)*) => {
         /// Looks up all of them. A C library may lack some: calls of these return `ENOSYS`.
         pub(crate) fn look_all_up() {
-            look_clock_up();
+            look_others_up();
             $($name::FUNCTION.address();)*
         }
 
@@ -137,11 +137,13 @@ macro_rules! functions {
     };
 }
 
-/// Finds what reads the clock, and the number of the CPU, without a system call (`direct.c`).
-fn look_clock_up() {
+/// Finds what reads the clock, and the number of the CPU, without a system call (`direct.c`), and
+/// what deletes a key (`missing.c`).
+fn look_others_up() {
     unsafe extern "C" {
         static kinlock_clock: AtomicPtr<c_void>;
         static kinlock_cpu: AtomicPtr<c_void>;
+        static kinlock_key_delete: AtomicPtr<c_void>;
     }
     const CLOCK: &CStr = if cfg!(any(target_arch = "x86_64", target_arch = "s390x")) {
         c"GLIBC_2.17"
@@ -155,10 +157,12 @@ fn look_clock_up() {
     };
     let clock = lookup::in_c_library(c"clock_gettime", CLOCK);
     let cpu = lookup::in_c_library(c"sched_getcpu", CPU);
+    let key_delete = lookup::in_c_library(c"pthread_key_delete", FIRST);
     // SAFETY: invariant 3: they are these functions, and the words are only accessed as atomics.
     unsafe {
         kinlock_clock.store(clock, Relaxed);
         kinlock_cpu.store(cpu, Relaxed);
+        kinlock_key_delete.store(key_delete, Relaxed);
     }
 }
 

@@ -39,6 +39,9 @@ pub(crate) struct Mutex {
     /// `ADAPTIVE` if the program asked for that kind, for the report. We have no such kind, so
     /// `kind` is then 0, which takes the shortest path.
     pub(crate) declared: AtomicU32,
+    /// How many threads have released it for a wait, and not taken it again. Only its holder
+    /// changes the number. `pthread_mutex_destroy` refuses while it is not 0, as the C library's.
+    waits: AtomicU32,
 }
 
 const _: () = assert!(
@@ -241,7 +244,7 @@ impl Mutex {
 
     /// Destroys a mutex of ours.
     pub(crate) fn posix_destroy(&self, mode: Mode) -> c_int {
-        if self.is_held(mode) {
+        if self.is_held(mode) || self.waits.load(Relaxed) != 0 {
             return libc::EBUSY;
         }
         self.kind.store(DESTROYED, Relaxed);
@@ -264,6 +267,24 @@ impl Mutex {
                 .holder_in_word()
                 .is_none_or(|holder| holder == thread_id()),
         }
+    }
+
+    /// Counts the calling thread, which is about to release the mutex for a wait. Returns the
+    /// counter; `None`: the release would not make the mutex free.
+    ///
+    /// The C library counts the holder and the waiters of a delegated mutex in the word that is
+    /// `last` in ours. Its function that releases the mutex takes the holder back.
+    pub(crate) fn add_wait(&self, mode: Mode) -> Option<&AtomicU32> {
+        if !self.would_be_free() {
+            return None;
+        }
+        let count = match self.kind(mode) {
+            Some(_) => &self.waits,
+            None => &self.last,
+        };
+        // Relaxed, and no read-modify-write: only the holder changes it.
+        count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
+        Some(count)
     }
 
     /// Gives a mutex that was made by a static initialiser the kind that `pthread_mutex_init` would
