@@ -34,6 +34,8 @@
 //! * `arc_lock`, `serde`, `owning_ref`: the features of [`lock_api`] with these names.
 //! * `send_guard`: guards may be sent to other threads. The child of a fork must not use an
 //!   [`RwLock`] whose read guards other threads have dropped; see the module [`rwlock`].
+//! * `packed`: a [`Mutex`] or a `ReentrantMutex` may be freed as soon as another thread can have
+//!   taken it; see the module [`mutex`]. Costs one atomic instruction per unlock.
 //! * `report`: the command `kinlock run --report` says what the locks of the program do, of static
 //!   programs, too. A [`Mutex`], [`FairMutex`], `ReentrantMutex`, [`RwLock`] and `Condvar` is named
 //!   by the variable or the address, and the line, at which it was first taken; not reported are

@@ -55,7 +55,9 @@
 //!   in any thread. Through `unsafe` functions it ends the exclusion. With `debug_assertions`,
 //!   unlocking a free mutex panics.
 //! * **Lifetime**: the memory of a mutex must stay valid until each `unlock` has returned, also if
-//!   another thread has had the lock since. Guards ensure that; users of [`RawMutex`] have to.
+//!   another thread has had the lock since. Guards ensure that; users of [`RawMutex`] have to. With
+//!   the feature `packed` a [`Mutex`] may be freed as soon as another thread can have taken it: an
+//!   unlock then uses its address only. A [`FairMutex`] may not.
 //! * **Leaking** a guard with `mem::forget` leaves that mutex locked and affects no other.
 //! * **Signals**: a handler may take any lock that the interrupted code neither holds nor is
 //!   acquiring.
@@ -96,7 +98,11 @@ mod held;
 use crate::deadlock::{self, Acquiring, Kind, acquire};
 use crate::machine::{AsConfigured, InOrder, Native};
 use crate::report::{releasing, taking};
+#[cfg(feature = "packed")]
+use kinlock_core::raw::mutex::Joined as Word;
 use kinlock_core::raw::mutex::QueuedMutex;
+#[cfg(not(feature = "packed"))]
+use kinlock_core::raw::mutex::Split as Word;
 use kinlock_core::raw::qspinlock::QueuedSpinLock;
 
 /// Whether guards may be sent to other threads.
@@ -157,11 +163,11 @@ pub const fn const_fair_mutex<T>(value: T) -> FairMutex<T> {
 }
 
 macro_rules! raw_mutex {
-    ($(#[$doc:meta])* $name:ident, $lock:ident<$config:ident>,
-     $(#[$fair_doc:meta])* $unlock_fair:ident) => {
+    ($(#[$doc:meta])* $name:ident, $lock:ty,
+     $(#[$fair_doc:meta])* $unlock_fair:ident, $make_way:ident) => {
         $(#[$doc])*
         #[repr(transparent)]
-        pub struct $name(pub(crate) $lock<Native, $config>);
+        pub struct $name(pub(crate) $lock);
 
         impl $name {
             /// An unlocked lock. All-zero memory is one too.
@@ -231,7 +237,7 @@ macro_rules! raw_mutex {
         unsafe impl lock_api::RawMutex for $name {
             // Each use makes a new lock.
             #[allow(clippy::declare_interior_mutable_const)]
-            const INIT: Self = $name($lock::UNLOCKED);
+            const INIT: Self = $name(<$lock>::UNLOCKED);
             type GuardMarker = GuardMarker;
 
             #[inline]
@@ -273,6 +279,18 @@ macro_rules! raw_mutex {
                 // SAFETY: the caller holds the lock, as this function demands.
                 unsafe { self.0.$unlock_fair() }
             }
+
+            /// Unlocks as `unlock_fair` does, and locks again.
+            #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
+            unsafe fn bump(&self) {
+                releasing!(self, Mutex);
+                held::forget(self);
+                deadlock::releasing(&self.0);
+                // SAFETY: the caller holds the lock, as this function demands, and the lock stays,
+                // since the caller has it again afterwards.
+                unsafe { self.0.$make_way() }
+                lock_api::RawMutex::lock(self);
+            }
         }
 
         // SAFETY: invariant 1; `true` is returned only if the lock was taken.
@@ -309,18 +327,19 @@ raw_mutex! {
     ///
     /// assert_eq!(Mutex::new(7).into_inner(), 7);
     /// ```
-    RawMutex, QueuedMutex<AsConfigured>,
+    RawMutex, QueuedMutex<Native, AsConfigured, Word<Native>>,
     /// Unlocks. If threads wait, stands aside until one of them has the lock, for at most 250 us.
     ///
-    /// Fair to threads that queue; another running thread may be faster than they are.
-    unlock_fair
+    /// Fair to threads that queue; another running thread may be faster than they are. With the
+    /// feature `packed` it does not see when a waiter has the lock, and stands aside for 20 us.
+    unlock_fair_and_leave, unlock_fair
 }
 
 raw_mutex! {
     /// The lock of [`FairMutex`] without data, for any user of [`lock_api`] 0.4.
-    RawFairMutex, QueuedSpinLock<InOrder>,
+    RawFairMutex, QueuedSpinLock<Native, InOrder>,
     /// As `unlock`, which is fair.
-    unlock
+    unlock, unlock
 }
 
 impl RawMutex {

@@ -118,7 +118,7 @@ impl<const LONG: bool> MutexConfig for Plain<LONG> {
 
 /// Unlocks, and has another thread end the lock's memory meanwhile. That one waits for the lock
 /// asleep, or comes when it is free.
-fn unlock_while_it_goes<C: MutexConfig, L: Layout<HeldUp>>(asleep: bool) {
+fn unlock_while_it_goes<C: MutexConfig, L: Layout<HeldUp>>(asleep: bool, fair: bool) {
     let (size, access) = (4096, libc::PROT_READ | libc::PROT_WRITE);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a mapping of its own.
@@ -149,8 +149,13 @@ fn unlock_while_it_goes<C: MutexConfig, L: Layout<HeldUp>>(asleep: bool) {
     // Until it has set its flag.
     thread::sleep(Duration::from_millis(5));
     FIRST.set(true);
-    // SAFETY: invariant 2.
-    unsafe { mutex.unlock() };
+    if fair {
+        // SAFETY: invariant 2.
+        unsafe { mutex.unlock_fair_and_leave() };
+    } else {
+        // SAFETY: invariant 2.
+        unsafe { mutex.unlock() };
+    }
     second.join().expect("the second thread ends");
 }
 
@@ -163,14 +168,14 @@ fn in_a_process(case: &str) -> ExitStatus {
 }
 
 macro_rules! cases {
-    ($($case:ident: $long:literal, $layout:ident, $asleep:literal;)*) => {
+    ($($case:ident: $long:literal, $layout:ident, $asleep:literal, $fair:literal;)*) => {
         mod cases {
             use super::*;
             $(
                 #[test]
                 #[ignore = "run by the other tests, in a process of its own"]
                 fn $case() {
-                    unlock_while_it_goes::<Plain<$long>, $layout<HeldUp>>($asleep);
+                    unlock_while_it_goes::<Plain<$long>, $layout<HeldUp>>($asleep, $fair);
                 }
             )*
         }
@@ -178,15 +183,16 @@ macro_rules! cases {
 }
 
 cases! {
-    joined_and_free: false, Joined, false;
-    joined_and_slept_for: true, Joined, true;
-    joined_and_handed_over: false, Joined, true;
-    split_and_free: false, Split, false;
+    joined_and_free: false, Joined, false, false;
+    joined_and_slept_for: true, Joined, true, false;
+    joined_and_handed_over: false, Joined, true, false;
+    joined_and_fair: true, Joined, true, true;
+    split_and_free: false, Split, false, false;
 }
 
 #[test]
 fn joined_memory_may_go_as_soon_as_another_thread_has_had_the_lock() {
-    for case in ["free", "slept_for", "handed_over"] {
+    for case in ["free", "slept_for", "handed_over", "fair"] {
         let status = in_a_process(&format!("cases::joined_and_{case}"));
         assert!(status.success(), "{case}: {status}");
     }

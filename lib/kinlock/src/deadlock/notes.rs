@@ -17,7 +17,7 @@ use backtrace::Backtrace;
 use kinlock_core::platform::NEVER;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::condvar::Partner;
-use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
+use kinlock_core::raw::mutex::{Layout, MutexConfig, QueuedMutex};
 use kinlock_linux::Native;
 use kinlock_linux::native::deadline;
 use std::cell::RefCell;
@@ -350,9 +350,9 @@ fn with_holder(lock: usize, change: impl Fn(&mut Vec<Held>, usize)) {
 }
 
 /// The mutex that a condition variable releases and takes again, with notes.
-pub(crate) struct Noted<'a, C: MutexConfig>(pub &'a QueuedMutex<Native, C>);
+pub(crate) struct Noted<'a, C: MutexConfig, L: Layout<Native>>(pub &'a QueuedMutex<Native, C, L>);
 
-impl<C: MutexConfig> Partner<Native> for Noted<'_, C> {
+impl<C: MutexConfig, L: Layout<Native>> Partner<Native> for Noted<'_, C, L> {
     fn key(&self) -> Option<*const u32> {
         Partner::key(self.0)
     }

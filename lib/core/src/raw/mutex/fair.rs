@@ -9,7 +9,7 @@
 //! standing aside gives it 0.14 to 0.8.
 
 use super::*;
-use crate::raw::contend::constants::{FAIR_UNLOCK_NS, FIRST_PAUSE_NS};
+use crate::raw::contend::constants::{FAIR_UNLOCK_NS, FIRST_PAUSE_NS, SPIN_NS};
 
 impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// Releases the lock, and leaves it to a waiter if there is one: hands it over, or stands aside
@@ -33,11 +33,32 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     fn unlock_to_waiter(&self) {
         let until = P::now().saturating_add(FAIR_UNLOCK_NS);
         self.word.unlock::<C>(self.key(), &self.queue);
-        self.stand_aside(until, || self.is_locked() || !self.is_contended());
+        Self::stand_aside(until, || self.is_locked() || !self.is_contended());
+    }
+
+    /// As [`unlock_fair`](Self::unlock_fair). But with a layout that allows to free the lock as
+    /// soon as another thread has taken it, this does not look at the lock afterwards: it stands
+    /// aside for as long as a waiter that runs needs to take it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`unlock`](Self::unlock).
+    #[inline]
+    pub unsafe fn unlock_fair_and_leave(&self) {
+        if !L::IS_ONE {
+            // SAFETY: as this function demands. A layout of two atomics keeps the memory.
+            return unsafe { self.unlock_fair() };
+        }
+        let contended = self.is_contended();
+        self.word.unlock::<C>(self.key(), &self.queue);
+        // From here on `self` may be gone.
+        if contended {
+            Self::stand_aside(P::now().saturating_add(SPIN_NS), || false);
+        }
     }
 
     /// Waits until `done`, but not beyond `until`.
-    fn stand_aside(&self, until: u64, done: impl Fn() -> bool) {
+    fn stand_aside(until: u64, done: impl Fn() -> bool) {
         let yields = P::oversubscribed();
         while !done() && P::now() < until {
             match yields {
