@@ -52,7 +52,7 @@ fn stderr_file() -> Option<[u64; 2]> {
         let result = libc::syscall(libc::SYS_fstat, libc::STDERR_FILENO, file.as_mut_ptr());
         (result, file.assume_init())
     };
-    (result == 0).then(|| [(file.st_dev as u64).wrapping_add(1), file.st_ino as u64])
+    (result == 0).then(|| [file.st_dev.wrapping_add(1), file.st_ino])
 }
 
 /// Remembers which file stderr is. Later the program may have closed it, and its descriptor may be

@@ -1,8 +1,8 @@
 //! The state of a thread: its waiter slot, which is given back when it ends, and cached answers.
 //!
-//! The destructor of a `pthread` key frees the slot. It runs after the destructors of
-//! thread-locals, so these can still use locks. The key is created before `main`, so that it is one
-//! of the first 32 keys, whose values are stored without allocation. A thread claims a slot for each
+//! The destructor of a `pthread` key frees the slot. It runs after the destructors of thread-
+//! locals, so these can still use locks. The key is created before `main`, so that it is one of the
+//! first 32 keys, whose values are stored without allocation. A thread claims a slot for each
 //! single slow path if it locks before the key exists, after its destructor has run, or in its last
 //! destructors.
 //!
