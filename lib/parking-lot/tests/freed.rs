@@ -1,8 +1,8 @@
 //! A mutex may be freed as soon as another thread can have taken it: crates rely on that under the
 //! name parking_lot.
 //!
-//! `lib/linux/tests/joined.rs` shows that an unlock of the layout `Joined` does not touch the memory
-//! after the release. This shows that the facade has that layout.
+//! `lib/linux/tests/joined.rs` shows that an unlock of the layout `Joined` does not touch the
+//! memory after the release. This shows that the facade has that layout.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
