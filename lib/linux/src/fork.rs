@@ -102,7 +102,6 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    UNDER_WAY.store(0, Relaxed);
     if FORKED.swap(false, Relaxed) {
         let _blocked = SignalsBlocked::new();
         for part in parts() {
@@ -111,14 +110,14 @@ extern "C" fn in_child() {
             tests::between_two_parts();
         }
     }
+    UNDER_WAY.store(0, Relaxed);
 }
 
 /// How many forks are between their handlers. A thread that clones meanwhile copies the number, and
 /// its child is taken for one that is announced.
 static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
 
-/// Whether a handler of this process will reset it: it is the child of a fork, and its first
-/// handler has not run yet.
+/// Whether a handler resets this process, which is the child of a fork, or will do so.
 pub(crate) fn is_announced() -> bool {
     UNDER_WAY.load(Relaxed) != 0
 }
