@@ -186,7 +186,7 @@ pub(super) fn is_priority() -> bool {
 
 /// A number for the calling thread, which all copies of this library in the process have for it. No
 /// other thread of the process has ever had it, nor one of a process from which this was forked.
-/// For copies that cannot meet, see [`copies`], it only differs from those of all threads that run.
+/// For copies that cannot meet, see `copies`, it only differs from those of all threads that run.
 #[inline]
 pub fn thread_identity() -> NonZeroUsize {
     IDENTITY.with(|known| known.get().unwrap_or_else(|| find_identity(known)))

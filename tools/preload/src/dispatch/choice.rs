@@ -39,7 +39,7 @@ pub(crate) fn stands_by() -> bool {
 
 /// Tells the recorder how to find shared objects.
 pub(crate) fn find_callers() {
-    let finder = lookup::in_loader(c"_dl_find_object", c"GLIBC_2.35");
+    let finder = lookup::of_loader(c"_dl_find_object", c"GLIBC_2.35");
     // SAFETY: invariant 3: it is that function.
     unsafe { report::modules::find_by(finder) };
 }

@@ -23,10 +23,11 @@ pub(crate) fn in_c_library(name: &CStr, version: &CStr) -> *mut c_void {
     find(name, version, |object| C_LIBRARY.contains(&object))
 }
 
-/// The address of a function of the loader; null if it has none of this name.
-pub(crate) fn in_loader(name: &CStr, version: &CStr) -> *mut c_void {
+/// The address of a function of the loader, which may be in the C library; null if there is none
+/// of this name.
+pub(crate) fn of_loader(name: &CStr, version: &CStr) -> *mut c_void {
     find(name, version, |object| {
-        LOADER.iter().any(|name| object.starts_with(name))
+        C_LIBRARY.contains(&object) || LOADER.iter().any(|name| object.starts_with(name))
     })
 }
 
