@@ -508,7 +508,7 @@ fn children_of_another_c_library_run_as_without() {
             assert!(built.status.success(), "{built:?}");
             let mut command = kinlock();
             let with = command.arg("run").args(flags).arg("--").args(line);
-            // The shell takes no lock, which is told of.
+            // A shell that takes no lock and has not forked says so.
             let with = with.output().unwrap();
             let errors = text(&with.stderr);
             let errors: Vec<_> = errors
