@@ -246,7 +246,8 @@ int kinlock_cond_broadcast(kinlock_cond_t *cond) KINLOCK_NOEXCEPT;
    the lock in the child of a fork.
    Freed right after a release: by a thread that has taken the lock for writing after that, yes,
    unless threads release each other's read locks.
-   Limit: 1,048,575 holders. Further ones wait, and attempts fail.
+   Limit: 1,048,575 holders. A further reader, upgradable or not, does not wait: EAGAIN, or EBUSY
+   from an attempt.
    There is one release function for each way in which the lock is held. */
 typedef struct KINLOCK_ANALYSIS(capability("mutex")) {
     uint32_t kinlock_private[2];
@@ -259,7 +260,7 @@ typedef struct KINLOCK_ANALYSIS(capability("mutex")) {
 
 KINLOCK_ASSERT(rwlock, sizeof(kinlock_rwlock_t) == 8);
 
-/* Takes the lock for reading. Returns 0. */
+/* Takes the lock for reading. Returns 0. EAGAIN: the limit. */
 int kinlock_rwlock_read_lock(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
     KINLOCK_ANALYSIS(acquire_shared_capability(*lock));
 
@@ -268,11 +269,11 @@ int kinlock_rwlock_read_lock(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
 KINLOCK_MUST_CHECK int kinlock_rwlock_read_trylock(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
     KINLOCK_ANALYSIS(try_acquire_shared_capability(0, *lock));
 
-/* Takes the lock for reading, waiting for `nanos` nanoseconds at most. ETIMEDOUT. */
+/* Takes the lock for reading, waiting for `nanos` nanoseconds at most. ETIMEDOUT, EAGAIN. */
 KINLOCK_MUST_CHECK int kinlock_rwlock_read_lock_for(kinlock_rwlock_t *lock, uint64_t nanos)
     KINLOCK_NOEXCEPT KINLOCK_ANALYSIS(try_acquire_shared_capability(0, *lock));
 
-/* The same until `deadline`. ETIMEDOUT. */
+/* The same until `deadline`. ETIMEDOUT, EAGAIN. */
 KINLOCK_MUST_CHECK int kinlock_rwlock_read_lock_until(kinlock_rwlock_t *lock, uint64_t deadline)
     KINLOCK_NOEXCEPT KINLOCK_ANALYSIS(try_acquire_shared_capability(0, *lock));
 
@@ -327,7 +328,7 @@ int kinlock_rwlock_downgrade(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT;
 int kinlock_rwlock_downgrade_to_upgradable(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT;
 
 /* Takes the lock for upgradable reading: beside readers, without writers, one thread at a time. The
-   four functions return what those for writing return. */
+   four functions return what those for reading return. */
 int kinlock_rwlock_upgradable_lock(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
     KINLOCK_ANALYSIS(acquire_shared_capability(*lock));
 KINLOCK_MUST_CHECK int kinlock_rwlock_upgradable_trylock(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT

@@ -12,9 +12,11 @@
 
 #include "kinlock.h"
 
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <type_traits>
 #include <utility>
@@ -71,12 +73,11 @@ std::uint64_t until(const std::chrono::time_point<Clock, Duration> &moment)
 template <class Clock, class Duration, class Attempt>
 bool before(const std::chrono::time_point<Clock, Duration> &moment, Attempt attempt)
 {
+    int result;
     do {
-        if (attempt(until(moment)) == 0) {
-            return true;
-        }
-    } while (until(moment) > 0);
-    return false;
+        result = attempt(until(moment));
+    } while (result == ETIMEDOUT && until(moment) > 0);
+    return result == 0;
 }
 
 } // namespace detail
@@ -186,7 +187,8 @@ private:
     kinlock_spin_t lock_;
 };
 
-/* SharedTimedMutex. Upgradable reading is in kinlock.h, by native_handle. */
+/* SharedTimedMutex. Upgradable reading is in kinlock.h, by native_handle. A reader beyond the limit
+   of kinlock_rwlock_t ends the program. */
 class KINLOCK_ANALYSIS(capability("mutex")) shared_mutex {
 public:
     using native_handle_type = kinlock_rwlock_t *;
@@ -232,7 +234,9 @@ public:
     void lock_shared() noexcept KINLOCK_ANALYSIS(acquire_shared_capability())
         KINLOCK_ANALYSIS(no_thread_safety_analysis)
     {
-        kinlock_rwlock_read_lock(&lock_);
+        if (kinlock_rwlock_read_lock(&lock_) != 0) {
+            std::terminate();
+        }
     }
 
     bool try_lock_shared() noexcept KINLOCK_ANALYSIS(try_acquire_shared_capability(true))

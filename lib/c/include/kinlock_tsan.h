@@ -40,7 +40,10 @@
         int result; \
         __tsan_mutex_pre_lock(lock, __tsan_mutex_linker_init | KINLOCK_TSAN_FLAGS_##how); \
         result = kinlock_##function(lock); \
-        __tsan_mutex_post_lock(lock, __tsan_mutex_linker_init | KINLOCK_TSAN_FLAGS_##how, 0); \
+        __tsan_mutex_post_lock(lock, \
+                               __tsan_mutex_linker_init | KINLOCK_TSAN_FLAGS_##how | \
+                                   (result != 0 ? __tsan_mutex_try_lock_failed : 0u), \
+                               0); \
         return result; \
     }
 

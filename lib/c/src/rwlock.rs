@@ -12,6 +12,15 @@ type RwLock = QueuedRwLock<Native, AsConfigured>;
 
 const _: () = assert!(size_of::<RwLock>() == 8 && align_of::<RwLock>() == 4);
 
+/// What a reader's wait returns.
+fn counted(lock: &RwLock, deadline: u64, taken: bool) -> c_int {
+    match taken {
+        // A wait without a limit gives up for no other reason.
+        false if deadline == NEVER || lock.is_full() => libc::EAGAIN,
+        _ => timed(taken),
+    }
+}
+
 /// A function that takes the lock in one attempt or waits without a limit, the same with a time
 /// limit from now, and with a deadline.
 macro_rules! acquire {
@@ -42,7 +51,7 @@ macro_rules! acquire {
                 check_alignment(lock, stringify!($lock));
                 // SAFETY: invariant 1.
                 let $this = unsafe { &*lock };
-                timed($wait)
+                $wait
             }
             // SAFETY: invariant 1.
             let $this = unsafe { &*lock };
@@ -84,14 +93,14 @@ acquire!(
     kinlock_rwlock_read_lock_for,
     kinlock_rwlock_read_lock_until,
     |lock, deadline| lock.read_at_once(),
-    lock.read_until(deadline, false)
+    counted(lock, deadline, lock.read_until(deadline, false))
 );
 acquire!(
     kinlock_rwlock_read_lock_recursive,
     kinlock_rwlock_read_lock_recursive_for,
     kinlock_rwlock_read_lock_recursive_until,
     |lock, deadline| lock.read_at_once(),
-    lock.read_until(deadline, true)
+    counted(lock, deadline, lock.read_until(deadline, true))
 );
 attempt!(kinlock_rwlock_read_trylock, |lock| lock.try_read(false));
 attempt!(kinlock_rwlock_read_trylock_recursive, |lock| lock
@@ -104,7 +113,7 @@ acquire!(
     kinlock_rwlock_write_lock_for,
     kinlock_rwlock_write_lock_until,
     |lock, deadline| lock.write_at_once(),
-    lock.write_until(deadline)
+    timed(lock.write_until(deadline))
 );
 attempt!(kinlock_rwlock_write_trylock, |lock| lock.try_write());
 release!(kinlock_rwlock_write_unlock, unlock_write);
@@ -120,7 +129,7 @@ acquire!(
     kinlock_rwlock_upgradable_lock_for,
     kinlock_rwlock_upgradable_lock_until,
     |lock, deadline| lock.try_upgradable(),
-    lock.upgradable_until(deadline)
+    counted(lock, deadline, lock.upgradable_until(deadline))
 );
 attempt!(kinlock_rwlock_upgradable_trylock, |lock| lock
     .try_upgradable());
@@ -138,7 +147,7 @@ acquire!(
     // SAFETY: invariant 2.
     |lock, deadline| unsafe { lock.try_upgrade() },
     // SAFETY: invariant 2.
-    unsafe { lock.upgrade_until(deadline) }
+    timed(unsafe { lock.upgrade_until(deadline) })
 );
 attempt!(
     kinlock_rwlock_tryupgrade,

@@ -125,7 +125,7 @@ impl<C: Model> Shared<C> {
     }
 
     fn read(&self) {
-        self.lock.read();
+        assert!(self.lock.read());
         self.look();
         self.end_read();
     }
@@ -254,9 +254,9 @@ fn recursive<C: Model>(shared: &Shared<C>, i: usize) {
     if i == 1 {
         return shared.write();
     }
-    shared.lock.read();
+    assert!(shared.lock.read());
     shared.look();
-    shared.lock.read_passing();
+    assert!(shared.lock.read_passing());
     shared.look();
     shared.end_read();
     shared.look();
@@ -268,7 +268,7 @@ fn sent<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     match i {
         0 => {
-            shared.lock.read();
+            assert!(shared.lock.read());
             set_row(1);
             shared.look();
             shared.end_read();
@@ -282,7 +282,7 @@ fn sent<C: Model>(shared: &Shared<C>, i: usize) {
 fn read_and_send<C: Model>(shared: &Shared<C>) {
     shared.lock.set_biased();
     set_row(1);
-    shared.lock.read_passing();
+    assert!(shared.lock.read_passing());
     set_row(0);
     shared.end_read();
 }
@@ -342,7 +342,7 @@ fn sent_after_downgrade<C: Model>(shared: &Shared<C>, i: usize) {
     // SAFETY: taken above.
     unsafe { shared.lock.downgrade() };
     shared.lock.set_biased();
-    shared.lock.read_passing();
+    assert!(shared.lock.read_passing());
     set_row(0);
     shared.end_read();
     shared.end_read();
@@ -353,9 +353,9 @@ fn handed_over<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     match i {
         0 => {
-            shared.lock.read();
+            assert!(shared.lock.read());
             shared.sent.store(1, Release);
-            shared.lock.read_passing();
+            assert!(shared.lock.read_passing());
             shared.look();
             shared.end_read();
         }
@@ -376,7 +376,7 @@ fn upgrade<C: Model>(shared: &Shared<C>, i: usize) {
     if i > 0 {
         return role(shared, i, i == 2);
     }
-    shared.lock.upgradable();
+    assert!(shared.lock.upgradable());
     shared.look();
     // SAFETY: taken above.
     unsafe { shared.lock.upgrade() };
@@ -402,7 +402,7 @@ fn downgrade<C: Model>(shared: &Shared<C>, i: usize) {
         }
         1 => shared.read(),
         _ => {
-            shared.lock.upgradable();
+            assert!(shared.lock.upgradable());
             // SAFETY: taken above.
             if unsafe { shared.lock.upgrade_until(2 * LATE) } {
                 shared.change();
@@ -436,7 +436,7 @@ fn fair<C: Model>(shared: &Shared<C>, i: usize) {
         shared.change();
         // SAFETY: taken above.
         unsafe { shared.lock.unlock_write_fair() };
-        shared.lock.read();
+        assert!(shared.lock.read());
         shared.look();
         // SAFETY: taken above.
         unsafe { shared.lock.unlock_read_fair() };

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
             let lock = QueuedRwLock::<Native, AsConfigured>::UNLOCKED;
             lock.set_biased();
             repeat(pairs, || {
-                black_box(&lock).read();
+                let _ = black_box(&lock).read();
                 // SAFETY: this thread has just taken the lock.
                 unsafe { black_box(&lock).unlock_read() };
             });

@@ -35,7 +35,9 @@
 //!   with the features `send_guard` and `deadlock_detection`.
 //! * **Upgradable readers**: one at a time, beside plain readers. They queue with the writers.
 //! * **Limit**: a lock counts 2^20 - 1 readers, with the writer or the upgradable reader. Those
-//!   that have announced themselves are not counted. Further ones wait, and attempts fail.
+//!   that have announced themselves are not counted. A further one panics, as with the lock of std:
+//!   so many have hardly been counted unless guards were leaked. Attempts fail, and those with a
+//!   time limit fail before their time is up.
 //! * **Time limits** are on the monotonic clock. A zero timeout, or a deadline in the past, tries
 //!   once. While a writer whose time is limited waits for announced readers, `try_read` fails.
 //! * **Panics** in a critical section release the lock. There is no poisoning.
@@ -93,6 +95,7 @@ use crate::deadlock::{self, Acquiring, Kind, acquire};
 use crate::machine::{AsConfigured, Native};
 use crate::mutex::GuardMarker;
 use crate::report::{downgraded, releasing, taking};
+use kinlock_core::platform::NEVER;
 use kinlock_core::raw::rwlock::QueuedRwLock;
 #[cfg(feature = "std")]
 use {
@@ -199,6 +202,26 @@ impl RawRwLock {
         self.upgraded(unsafe { self.0.try_upgrade() })
     }
 
+    /// As long as it takes. `passing`: ahead of writers that wait.
+    #[cold]
+    #[inline(never)]
+    #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
+    fn wait_to_read(&self, passing: bool) {
+        // If others have left a full lock since, it waits again.
+        while !self.counted(self.0.read_until(NEVER, passing)) {}
+    }
+
+    /// Whether a wait to read took the lock. Panics if that has no place for one more reader.
+    #[inline]
+    #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
+    fn counted(&self, taken: bool) -> bool {
+        assert!(
+            taken || !self.0.is_full(),
+            "a kinlock RwLock has 1048575 readers, and cannot count more: were guards leaked?"
+        );
+        taken
+    }
+
     #[inline]
     fn upgraded(&self, is_writer: bool) -> bool {
         if is_writer {
@@ -241,8 +264,10 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
             acquire!(
                 Acquiring::begin(&self.0, Kind::Shared),
                 until,
-                self.0.read_until(until, false),
-                self.0.read()
+                self.counted(self.0.read_until(until, false)),
+                if !self.0.read_at_once() {
+                    self.wait_to_read(false);
+                }
             );
             true
         });
@@ -336,14 +361,16 @@ unsafe impl lock_api::RawRwLockDowngrade for RawRwLock {
 // SAFETY: invariant 1; a reader that passes waiting writers does not wait for them.
 unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
     #[inline]
-    #[cfg_attr(feature = "report", track_caller)]
+    #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
     fn lock_shared_recursive(&self) {
         taking!(self, ReadAgain, Endless, self.try_read(true), {
             acquire!(
                 Acquiring::begin(&self.0, Kind::Shared),
                 until,
-                self.0.read_until(until, true),
-                self.0.read_passing()
+                self.counted(self.0.read_until(until, true)),
+                if !self.0.read_at_once() {
+                    self.wait_to_read(true);
+                }
             );
             true
         });
@@ -365,14 +392,14 @@ unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
 // SAFETY: invariant 1; there is one upgradable reader at a time.
 unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
     #[inline]
-    #[cfg_attr(feature = "report", track_caller)]
+    #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
     fn lock_upgradable(&self) {
         taking!(self, Read, Endless, self.try_upgradable(), {
             acquire!(
                 Acquiring::begin(&self.0, Kind::Upgradable),
                 until,
-                self.0.upgradable_until(until),
-                self.0.upgradable()
+                self.counted(self.0.upgradable_until(until)),
+                while !self.counted(self.0.upgradable()) {}
             );
             true
         });

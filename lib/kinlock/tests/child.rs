@@ -35,8 +35,8 @@ fn a_child_goes_on_with_what_the_forking_thread_held() {
             std::thread::yield_now();
         }
         lock.set_biased();
-        lock.read();
-        lock.read();
+        assert!(lock.read());
+        assert!(lock.read());
         let guard = upgradable.upgradable_read();
         // SAFETY: invariant 1.
         let child = unsafe { libc::fork() };

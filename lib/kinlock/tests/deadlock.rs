@@ -1,8 +1,13 @@
 //! Deadlocks of real threads are found, and nothing else is.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. A read guard of this lock was forgotten, and not released since.
 #![cfg(feature = "deadlock_detection")]
 
 use kinlock::deadlock::check_deadlock;
 use kinlock::{Condvar, Mutex, RwLock};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::sync::Mutex as StdMutex;
 use std::thread::{self, sleep};
@@ -118,5 +123,27 @@ fn busy_locks_are_no_deadlock() {
         let _held = locks[2].0.lock();
         assert!(locks[2].0.try_lock_for(Duration::from_millis(20)).is_none());
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+/// The reader does not wait for the writer that waits for it.
+#[test]
+fn a_read_that_panics_is_no_wait_any_more() {
+    const LIMIT: u32 = (1 << 20) - 1;
+    let _one = one_at_a_time();
+    let full = RwLock::new(());
+    (0..LIMIT).for_each(|_| std::mem::forget(full.read()));
+    catch_unwind(AssertUnwindSafe(|| drop(full.read()))).expect_err("it is counted");
+    // SAFETY: invariant 1.
+    let release = || unsafe { full.force_unlock_read() };
+    release();
+    thread::scope(|s| {
+        s.spawn(|| drop(full.write()));
+        // Until the writer asks to go next.
+        while full.try_read().is_some() {
+            thread::yield_now();
+        }
+        assert!(check_deadlock().is_empty());
+        (1..LIMIT).for_each(|_| release());
     });
 }

@@ -33,7 +33,7 @@ macro_rules! released_by_another_thread {
                 let lock = &lock;
                 s.spawn(move || {
                     for _ in 0..ROUNDS {
-                        lock.$take();
+                        let _ = lock.$take();
                         send.send(()).unwrap();
                     }
                 });
@@ -87,9 +87,9 @@ fn a_biased_read_lock_is_released_elsewhere_while_its_reader_reads_again() {
         s.spawn(move || {
             for _ in 0..ROUNDS {
                 lock.set_biased();
-                lock.read();
+                assert!(lock.read());
                 send.send(()).unwrap();
-                lock.read_passing();
+                assert!(lock.read_passing());
                 // SAFETY: taken above.
                 unsafe { lock.unlock_read() };
             }
@@ -198,6 +198,36 @@ fn leaked_readers_keep_writers_out_and_nobody_else() {
         }
     });
     assert_eq!(*other.read(), 4);
+}
+
+/// A wait would never end. That is true of each way to read, and of attempts.
+#[test]
+#[cfg_attr(miri, ignore = "a million reads")]
+fn a_reader_that_cannot_be_counted_panics() {
+    const LIMIT: u32 = (1 << 20) - 1;
+    let full = RwLock::new(0);
+    (0..LIMIT).for_each(|_| std::mem::forget(full.read()));
+    let refuses = |read: &dyn Fn()| {
+        let panic = catch_unwind(AssertUnwindSafe(read)).expect_err("it is counted");
+        let text = panic.downcast_ref::<&str>().copied().unwrap_or_default();
+        assert!(text.contains("has 1048575 readers"), "{text}");
+    };
+    refuses(&|| drop(full.read()));
+    refuses(&|| drop(full.read_recursive()));
+    refuses(&|| drop(full.upgradable_read()));
+    let long = Duration::from_secs(100_000);
+    assert!(full.try_read_for(long).is_none() && full.try_read_recursive_for(long).is_none());
+    assert!(full.try_upgradable_read_for(long).is_none() && full.try_read().is_none());
+    // The lock is as it was.
+    assert!(full.try_write().is_none());
+    // SAFETY: invariant 1.
+    unsafe { full.force_unlock_read() };
+    drop(full.read());
+    drop(full.read_recursive());
+    drop(full.upgradable_read());
+    // SAFETY: invariant 1.
+    (1..LIMIT).for_each(|_| unsafe { full.force_unlock_read() });
+    *full.write() += 1;
 }
 
 /// Used by many threads at once, then moved, then used again.
@@ -309,7 +339,7 @@ fn a_reader_writer_lock_may_go_once_a_writer_has_it() {
         let (send, receive) = mpsc::channel();
         std::thread::scope(|s| {
             s.spawn(move || {
-                lock.read();
+                assert!(lock.read());
                 send.send(()).unwrap();
                 // SAFETY: taken above.
                 unsafe { lock.unlock_read() };

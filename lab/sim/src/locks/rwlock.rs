@@ -54,7 +54,7 @@ impl<C: RwLockConfig> Lock for Ours<C> {
     }
 
     fn read(&self, _: usize) {
-        self.0.read();
+        assert!(self.0.read());
     }
 
     fn unlock_read(&self, _: usize) {

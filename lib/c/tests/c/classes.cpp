@@ -114,6 +114,24 @@ static void readers_share()
 #endif
 }
 
+#ifndef KINLOCK_FALLBACK
+static void a_reader_that_cannot_be_counted_does_not_wait()
+{
+    static kinlock::shared_mutex full;
+    int readers = 0;
+    while (full.try_lock_shared()) {
+        readers++;
+    }
+    CHECK(!full.try_lock_shared_for(std::chrono::hours(10)));
+    CHECK(!full.try_lock_shared_until(Clock::now() + std::chrono::hours(10)));
+    while (readers-- > 0) {
+        full.unlock_shared();
+    }
+    CHECK(full.try_lock());
+    full.unlock();
+}
+#endif
+
 static void waiters_are_notified()
 {
     int stage = 0;
@@ -185,6 +203,9 @@ int main()
     excludes(mutex);
     excludes(spinlock);
     excludes(shared);
+#ifndef KINLOCK_FALLBACK
+    a_reader_that_cannot_be_counted_does_not_wait();
+#endif
     gives_up(mutex);
     gives_up(spinlock);
     gives_up(shared);

@@ -159,12 +159,36 @@ static void copies_are_what_was_copied(void)
     CHECK(kinlock_once_is_done(&other_once) == 1);
 }
 
+/* Readers that are never released stay counted, and one more would wait for ever. */
+static void a_lock_full_of_readers_lets_no_reader_wait(void)
+{
+    kinlock_rwlock_t rwlock = KINLOCK_RWLOCK_INIT;
+    int readers = 0, error;
+    while ((error = kinlock_rwlock_read_lock(&rwlock)) == 0) {
+        readers++;
+    }
+    CHECK(error == EAGAIN && readers == 1048575);
+    CHECK(kinlock_rwlock_read_lock_recursive(&rwlock) == EAGAIN);
+    CHECK(kinlock_rwlock_upgradable_lock(&rwlock) == EAGAIN);
+    CHECK(kinlock_rwlock_read_lock_for(&rwlock, 100000000 * MS) == EAGAIN);
+    CHECK(kinlock_rwlock_read_lock_recursive_until(&rwlock, KINLOCK_FOREVER) == EAGAIN);
+    CHECK(kinlock_rwlock_upgradable_lock_for(&rwlock, 100000000 * MS) == EAGAIN);
+    CHECK(kinlock_rwlock_read_trylock(&rwlock) == EBUSY);
+    CHECK(kinlock_rwlock_upgradable_trylock(&rwlock) == EBUSY);
+    CHECK(kinlock_rwlock_write_lock_for(&rwlock, MS) == ETIMEDOUT);
+    while (readers-- > 0) {
+        CHECK(kinlock_rwlock_read_unlock(&rwlock) == 0);
+    }
+    CHECK(kinlock_rwlock_write_trylock(&rwlock) == 0);
+}
+
 int main(void)
 {
     int status = in_child(relock, NULL);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
     a_null_pointer_ends_the_process();
     copies_are_what_was_copied();
+    a_lock_full_of_readers_lets_no_reader_wait();
 #ifdef __x86_64__
     /* Other processors may refuse the first access. */
     {

@@ -54,7 +54,7 @@
 //!
 //! * (a) Nor is the lock full. A writer and an upgradable reader may become a counted one without a
 //!   look, so while one of them holds the lock a place is kept for it. A full lock registers
-//!   nobody, either.
+//!   nobody, either: who finds it full in its wait gives up.
 //! * (b) Who enters a free lock clears `FRONT_SLEEPS`: see (d). On slow paths a reader that has
 //!   found such a word enters, passes or registers by a fetch-and-add, since among many readers a
 //!   compare-and-swap would fail. The word before tells whether it holds the lock, or has
@@ -202,29 +202,29 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     // ---- readers ------------------------------------------
 
     /// Takes the lock for reading, waiting for as long as it takes. Acquires what the previous
-    /// writers released.
+    /// writers released. Returns `false` if the lock [is full](Self::is_full).
     ///
     /// Waits behind a writer that has asked to go next. So a thread that already reads may wait for
     /// ever; see [`read_passing`](Self::read_passing).
     #[inline]
-    pub fn read(&self) {
-        if !self.read_at_once() {
-            self.read_slow(NEVER, false);
-        }
+    #[must_use]
+    pub fn read(&self) -> bool {
+        self.read_until(NEVER, false)
     }
 
     /// As [`read`](Self::read), but passes waiting writers. A thread that already reads does not
     /// wait.
     #[inline]
-    pub fn read_passing(&self) {
-        if !self.read_at_once() {
-            self.read_slow(NEVER, true);
-        }
+    #[must_use]
+    pub fn read_passing(&self) -> bool {
+        self.read_until(NEVER, true)
     }
 
     /// Takes the lock for reading, or gives up and returns `false` once [`Platform::now`] has
-    /// reached `deadline`. `passing`: it passes waiting writers.
+    /// reached `deadline`, or if the lock [is full](Self::is_full). `passing`: it passes waiting
+    /// writers.
     #[inline]
+    #[must_use]
     pub fn read_until(&self, deadline: u64, passing: bool) -> bool {
         self.read_at_once() || self.read_slow(deadline, passing)
     }
@@ -365,7 +365,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     }
 
     /// Whether as many readers hold the lock, or wait for a writer, as can be counted: 2^20 - 1,
-    /// with the writer or the upgradable reader that holds it.
+    /// with the writer or the upgradable reader that holds it. Then no reader waits, upgradable or
+    /// not: those that hold the lock may be leaked.
     pub fn is_full(&self) -> bool {
         is_full(self.state.load(Relaxed))
     }

@@ -296,13 +296,21 @@ impl<'a, L> Acquiring<'a, L> {
 
     /// Notes that this thread holds the lock.
     pub(crate) fn end(self) {
-        if let Attempt::Short(notes) | Attempt::Long(Some(notes)) = self.progress {
-            notes.state().wait = None;
-        }
-        if self.wait.upgrade {
-            changed(self.lock, self.wait.kind);
+        let (lock, wait) = (self.lock, self.wait);
+        drop(self);
+        if wait.upgrade {
+            changed(lock, wait.kind);
         } else {
-            acquired(self.lock, self.wait.kind);
+            acquired(lock, wait.kind);
+        }
+    }
+}
+
+/// The wait is over, also if it ends in a panic.
+impl<L> Drop for Acquiring<'_, L> {
+    fn drop(&mut self) {
+        if let Attempt::Short(notes) | Attempt::Long(Some(notes)) = &self.progress {
+            notes.state().wait = None;
         }
     }
 }

@@ -25,6 +25,10 @@ unsafe extern "C-unwind" {
 pub(crate) trait Attempt {
     /// Takes the lock if it is free.
     fn attempt(&self) -> bool;
+    /// Whether there is nothing to wait for.
+    fn is_hopeless(&self) -> bool {
+        false
+    }
     /// Releases what [`attempt`](Self::attempt) took.
     fn undo(&self);
 }
@@ -51,7 +55,7 @@ fn wait_by_attempts<A: Attempt>(lock: &A, limit: Limit) -> bool {
             break true;
         }
         let left = limit.left();
-        if left == 0 {
+        if left == 0 || lock.is_hopeless() {
             break false;
         }
         kinlock_timed_sleep(sleep.min(left) as c_long);

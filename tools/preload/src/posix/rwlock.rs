@@ -100,7 +100,6 @@ impl RwLock {
             return self.count_read();
         }
         match self.deadlock(limit) {
-            0 if self.word.is_full() => return libc::EAGAIN,
             0 => {}
             error => return error,
         }
@@ -110,6 +109,9 @@ impl RwLock {
         };
         match (taken, limit) {
             (true, _) => self.count_read(),
+            // A wait without a limit gives up for no other reason.
+            (false, Limit::Never) => libc::EAGAIN,
+            (false, _) if self.word.is_full() => libc::EAGAIN,
             (false, Limit::Now) => libc::EBUSY,
             (false, _) => libc::ETIMEDOUT,
         }
@@ -138,6 +140,9 @@ impl RwLock {
         while let Some(until) = limit.until() {
             if self.word.read_until(until, overtakes) {
                 return true;
+            }
+            if self.word.is_full() {
+                return false;
             }
         }
         // The limit may have expired before the call: then the lock has not been tried yet.
@@ -203,6 +208,10 @@ struct Reading<'a>(&'a RwLock);
 impl Attempt for Reading<'_> {
     fn attempt(&self) -> bool {
         self.0.word.try_read(self.0.is_recursive())
+    }
+
+    fn is_hopeless(&self) -> bool {
+        self.0.word.is_full()
     }
 
     fn undo(&self) {

@@ -92,7 +92,7 @@ pub(in crate::raw) struct Sight {
 pub(in crate::raw) enum Next<T> {
     /// The waiter looks at the lock again.
     Look,
-    /// The wait is over. `None`: the deadline has come.
+    /// The wait is over. `None`: the deadline has come, or there is nothing to wait for.
     End(Option<T>),
 }
 

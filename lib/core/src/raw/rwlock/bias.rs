@@ -81,7 +81,7 @@ use crate::raw::waiter::{left, sleep_until};
 
 /// The shortest and the longest timed sleep of a writer that waits for announced readers, in
 /// nanoseconds. These do not know of it, and so cannot wake it.
-pub(super) const TIMED_SLEEP_NS: core::ops::Range<u64> = 50_000..1_000_000;
+const TIMED_SLEEP_NS: core::ops::Range<u64> = 50_000..1_000_000;
 
 /// How often a reader that leaves looks for a reader to end. A look misses all of them only if
 /// others move them meanwhile from the count to an entry, which they can hardly do twice in a row.
@@ -291,7 +291,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     /// A step of a wait that began at `start` and that nobody will end by a wake-up: spins at
     /// first, and then takes timed sleeps, so that a thread of higher priority lets the others run.
-    pub(super) fn pause(start: u64, deadline: u64) {
+    fn pause(start: u64, deadline: u64) {
         let now = P::now();
         let waited = now.saturating_sub(start);
         if waited < SPIN_NS || !Self::PARKS {

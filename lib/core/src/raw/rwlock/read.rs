@@ -7,7 +7,7 @@ use crate::raw::waiter::left;
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// Takes the lock for reading, after the fast path has failed. Returns `false` if the deadline
-    /// has passed.
+    /// has passed, or the lock is full.
     #[cold]
     #[inline(never)]
     pub(super) fn read_slow(&self, deadline: u64, passing: bool) -> bool {
@@ -73,16 +73,15 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         counted == Counted::Reads || self.wait_out_writer(deadline)
     }
 
-    /// Waits and enters (`true`), or until the time is up.
+    /// Waits and enters (`true`), or until the time is up or the lock is full.
     fn wait_to_read(&self, deadline: u64, passing: bool) -> bool {
         let counted = self.wait_to_count(deadline, passing);
         counted.is_some_and(|counted| self.wait_until_reads(counted, deadline))
     }
 
     /// Waits until this reader can enter, or until a writer holds the lock for which it can
-    /// register. `None`: the time is up.
+    /// register. `None`: the time is up, or the lock is full.
     pub(super) fn read_in_turn(&self, deadline: u64, passing: bool) -> Option<Counted> {
-        let start = P::now();
         let mut patience = Patience::begin::<P>();
         loop {
             if P::DEFECT == Defect::RwLockBiasInWrite {
@@ -91,12 +90,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             if let Some(counted) = self.enter(passing).or_else(|| self.register()) {
                 return Some(counted);
             }
-            if expired(deadline, P::now) {
+            if is_full(self.state.load(Relaxed)) || expired(deadline, P::now) {
                 return None;
-            }
-            if is_full(self.state.load(Relaxed)) {
-                Self::pause(start, deadline);
-                continue;
             }
             // Readers are refused until the waiter that goes next has the lock or has given up.
             let spin_ns = SPIN_NS.min(left(deadline, P::now));

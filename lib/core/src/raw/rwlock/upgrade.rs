@@ -7,17 +7,18 @@ use crate::raw::waiter::left;
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// Takes the lock for upgradable reading, waiting for as long as it takes. Waits for writers
-    /// and another upgradable reader, in one queue with them.
+    /// and another upgradable reader, in one queue with them. Returns `false` if the lock
+    /// [is full](Self::is_full).
     #[inline]
-    pub fn upgradable(&self) {
-        if self.take(Want::Upgradable, false).is_err() {
-            self.take_slow(Want::Upgradable, NEVER);
-        }
+    #[must_use]
+    pub fn upgradable(&self) -> bool {
+        self.upgradable_until(NEVER)
     }
 
     /// As [`upgradable`](Self::upgradable), or gives up and returns `false` once
     /// [`Platform::now`] has reached `deadline`.
     #[inline]
+    #[must_use]
     pub fn upgradable_until(&self, deadline: u64) -> bool {
         self.take(Want::Upgradable, false).is_ok() || self.take_slow(Want::Upgradable, deadline)
     }

@@ -34,7 +34,7 @@ pub(super) struct Writer<'a, P: Platform, C: RwLockConfig> {
 
 impl<P: Platform, C: RwLockConfig> Writer<'_, P, C> {
     /// Waits at the front of the queue, and takes the lock. Returns the word before, or `None` if
-    /// the time is up.
+    /// the time is up, or the lock is full.
     pub(super) fn wait_at_front(&mut self, wait: &Wait, place: &Headship<'_, P>) -> Option<u32> {
         self.front = true;
         let beside = place.is_beside();
@@ -92,6 +92,9 @@ impl<P: Platform, C: RwLockConfig> Target<P> for Writer<'_, P, C> {
 
     fn sleep(&mut self, wait: &Wait, until: u64) -> Next<u32> {
         self.lock.sleep_at_front(self.want, until, |_| true);
+        if is_full_for(self.lock.state.load(Relaxed), self.want) {
+            return Next::End(None);
+        }
         // A fair release may have made this waiter the next: nobody else enters, so every moment
         // that it does not look at the lock is lost.
         if !is_requested::<P>(self.lock.state.load(Relaxed)) {
@@ -114,7 +117,7 @@ struct Reader<'a, P: Platform, C: RwLockConfig> {
 }
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
-    /// Waits, and enters or registers. `None`: the time is up.
+    /// Waits, and enters or registers. `None`: the time is up, or the lock is full.
     pub(super) fn wait_to_count(&self, deadline: u64, passing: bool) -> Option<Counted> {
         let (wait, place) = (Self::begin_wait(deadline), Headship::without_node());
         let lock = self;

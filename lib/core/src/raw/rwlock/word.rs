@@ -78,7 +78,8 @@ pub(super) fn is_below_zero(seen: u32) -> bool {
     count(seen) > LIMIT
 }
 
-/// The lock is full: no more readers can be counted. Nobody is woken when there is room again.
+/// The lock is full: no more readers can be counted. Who finds that gives up, since readers that
+/// leave wake nobody, and leaked ones never leave.
 ///
 /// A writer and an upgradable reader are not counted, but may go on as readers without a look at
 /// the count. So one place is kept for them.
@@ -90,6 +91,12 @@ pub(super) fn is_full(seen: u32) -> bool {
         0
     };
     (LIMIT - kept..=LIMIT).contains(&count(seen))
+}
+
+/// As [`is_full`], for a waiter in the queue. An upgradable reader may go on as a reader later.
+#[inline]
+pub(super) fn is_full_for(seen: u32, want: Want) -> bool {
+    want == Want::Upgradable && is_full(seen)
 }
 
 /// Nobody holds the lock, apart from announced readers, which the word does not show.
@@ -159,7 +166,7 @@ pub(super) fn with_reader<P: Platform>(seen: u32, passing: bool) -> Option<u32> 
 /// A reader can neither enter nor register: another thread goes next.
 pub(super) fn is_refused<P: Platform>(seen: u32, passing: bool) -> bool {
     let entered = with_reader::<P>(seen, passing).is_some();
-    // A reader must not sleep because the lock is full: nobody would wake it when there is room.
+    // A reader does not sleep because the lock is full: it gives up.
     !entered && with_registered::<P>(seen).is_none() && !is_full(seen)
 }
 
@@ -186,10 +193,9 @@ pub(super) fn taken<P: Platform>(seen: u32, want: Want, front: bool) -> Option<u
     let requested = is_requested::<P>(seen);
     let held = match want {
         Want::Write => !is_free(seen),
-        // It may go on as a reader later, and a full lock has no place for one more.
-        Want::Upgradable => seen & (WRITER | UPGRADABLE) != 0 || is_full(seen),
+        Want::Upgradable => seen & (WRITER | UPGRADABLE) != 0,
     };
-    if held || requested && !front {
+    if held || is_full_for(seen, want) || requested && !front {
         return None;
     }
     let mut word = seen;

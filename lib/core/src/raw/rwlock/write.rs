@@ -7,7 +7,8 @@ use crate::raw::contend::{self, Patience};
 use crate::raw::waiter::left;
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
-    /// Takes the lock, which has just failed. Returns `false` if the deadline has passed.
+    /// Takes the lock, which has just failed. Returns `false` if the deadline has passed, or the
+    /// lock [is full](is_full_for).
     #[cold]
     #[inline(never)]
     pub(super) fn take_slow(&self, want: Want, deadline: u64) -> bool {
@@ -55,7 +56,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         Ok(before)
     }
 
-    /// Waits, and takes the lock. Returns the word before, or `None` if the time is up.
+    /// Waits, and takes the lock. Returns the word before, or `None` if the time is up, or the lock
+    /// is full.
     fn wait(&self, want: Want, deadline: u64) -> Option<u32> {
         let wait = Self::begin_wait(deadline);
         let mut writer = Writer {
@@ -71,7 +73,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         writer.wait_at_front(&wait, &place)
     }
 
-    /// Asks to go next, and waits for that. Returns the word before, or `None` if the time is up.
+    /// Asks to go next, and waits for that. Returns the word before, or `None` if the time is up,
+    /// or the lock is full.
     pub(super) fn take_in_turn(&self, want: Want, deadline: u64) -> Option<u32> {
         P::count(Event::HandoffRequest);
         // The one wake-up of a release may have gone to a waiter that does not run.
@@ -84,7 +87,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             if let Ok(before) = self.take(want, true) {
                 return Some(before);
             }
-            if expired(deadline, P::now) {
+            if is_full_for(self.state.load(Relaxed), want) || expired(deadline, P::now) {
                 return None;
             }
             let spin_ns = SPIN_NS.min(left(deadline, P::now));
@@ -103,14 +106,10 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         self.sleep_at_front(want, until, is_requested::<P>);
     }
 
-    /// As long as the lock cannot be taken and `sleeps` says so.
+    /// As long as the lock is held, but not full, and `sleeps` says so.
     pub(super) fn sleep_at_front(&self, want: Want, until: u64, sleeps: impl Fn(u32) -> bool) {
-        // Readers that leave a full lock do not wake an upgradable one.
-        let until = match want == Want::Upgradable && is_full(self.state.load(Relaxed)) {
-            true => until.min(P::now().saturating_add(bias::TIMED_SLEEP_NS.end)),
-            false => until,
-        };
-        let held = |seen| taken::<P>(seen, want, true).is_none() && sleeps(seen);
+        let held = |seen| taken::<P>(seen, want, true).is_none() && !is_full_for(seen, want);
+        let held = |seen| held(seen) && sleeps(seen);
         self.sleep(FRONT, FRONT_SLEEPS, until, with_sleeping_front::<P>, held);
     }
 

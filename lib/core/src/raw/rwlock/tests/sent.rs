@@ -14,7 +14,7 @@ fn overtaken<const DEFECT: u8>(lock: &'static ScriptedLock<Fair, DEFECT>) -> u32
     as_part(1, || end(lock, ScriptedLock::unlock_write));
     assert_eq!(word(lock), READER, "it holds the lock");
     lock.set_biased();
-    as_part(2, || lock.read());
+    assert!(as_part(2, || lock.read()));
     assert_eq!(word(lock), BIASED | READER);
     as_part(3, || end(lock, ScriptedLock::unlock_read));
     assert_eq!(word(lock), BIASED, "the entry is the first reader's by now");
@@ -75,12 +75,12 @@ fn a_bias_set_beside_a_writer_that_waits_for_readers_holds_once_it_has_left() {
 fn read_again_meanwhile<const DEFECT: u8>() -> u32 {
     let lock = lock::<Fair, DEFECT>();
     lock.set_biased();
-    as_part(1, || lock.read());
+    assert!(as_part(1, || lock.read()));
     play(2);
     // After it has looked at its own row and at the count.
     at_a_look(0, || {
         as_part(1, || {
-            lock.read();
+            assert!(lock.read());
             assert_eq!(word(lock), BIASED | READER, "the entry is taken");
             end(lock, ScriptedLock::unlock_read);
             assert!(!lock.is_announced());
@@ -119,7 +119,7 @@ fn a_release_too_many_comes_to_an_end_and_changes_nothing() {
         "the registered reader stays"
     );
     let upgradable = lock::<Fair, SOUND>();
-    upgradable.upgradable();
+    assert!(upgradable.upgradable());
     end(upgradable, ScriptedLock::unlock_read);
     assert_eq!(word(upgradable), UPGRADABLE);
     let fair = lock::<Fair, SOUND>();
@@ -129,7 +129,7 @@ fn a_release_too_many_comes_to_an_end_and_changes_nothing() {
     assert_eq!(word(fair), 0);
     assert!(looks() > 1000, "it looked often before it gave up");
     for lock in [free, biased, fair] {
-        lock.read();
+        assert!(lock.read());
         end(lock, ScriptedLock::unlock_read);
         assert!(lock.try_write());
     }
@@ -140,7 +140,7 @@ fn a_release_too_many_comes_to_an_end_and_changes_nothing() {
 fn a_reader_that_finds_no_count_takes_it_back_unless_another_has_done_so() {
     let lock = lock::<Fair, SOUND>();
     lock.set_biased();
-    as_part(1, || lock.read());
+    assert!(as_part(1, || lock.read()));
     let key = lock.key();
     // It has subtracted itself from a count of 0.
     lock.state.add(Relaxed);
@@ -151,7 +151,7 @@ fn a_reader_that_finds_no_count_takes_it_back_unless_another_has_done_so() {
     assert_eq!(word(lock), BIASED);
     assert!(!lock.is_announced(), "the entry stood for it");
     // Another reader has counted itself meanwhile.
-    as_part(1, || lock.read());
+    assert!(as_part(1, || lock.read()));
     lock.left_last(key, BIASED);
     assert_eq!(word(lock), BIASED);
     assert!(lock.is_announced(), "the entry stands for the other reader");

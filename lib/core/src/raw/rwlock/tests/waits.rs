@@ -59,7 +59,7 @@ fn a_reader_passes_a_front_that_does_not_come_for_a_free_lock() {
     lock.state
         .set(REQUEST | FRONT_SLEEPS | generation::<Scripted>());
     let start = Scripted::now();
-    lock.read();
+    assert!(lock.read());
     assert!((patience..2 * patience).contains(&(Scripted::now() - start)));
     assert_eq!(word(lock), READER);
     // As long as another holds the lock, that waiter may well run.
@@ -73,7 +73,7 @@ fn a_reader_passes_a_front_that_does_not_come_for_a_free_lock() {
         end(lock, ScriptedLock::unlock_read);
         pass_time(2 * patience);
     });
-    lock.read();
+    assert!(lock.read());
     assert_eq!(
         sleeps().len(),
         begun + 2,
@@ -154,35 +154,34 @@ fn a_writer_that_a_fair_release_makes_the_next_takes_no_timed_sleep() {
 }
 
 #[test]
-fn a_reader_of_a_full_lock_sleeps_for_a_time() {
-    let full = lock::<Usual, SOUND>();
-    full.state.set(LIMIT);
-    let start = sleeps().len();
-    assert!(!full.read_until(Scripted::now() + 100_000 * MICRO, false));
-    let slept = sleeps().len() - start;
-    // From 50 us to 1 ms each.
-    assert!((50..2000).contains(&slept), "{slept}");
-    assert_eq!(word(full), LIMIT);
-    assert!(!full.try_read(false) && !full.try_read(true));
-    // One leaves in a sleep.
-    in_a_sleep(0, || end(full, ScriptedLock::unlock_read));
-    full.read();
-    assert_eq!(word(full), LIMIT);
+fn a_full_lock_refuses_readers_without_a_sleep() {
+    for others in [0, REQUEST, FRONT_SLEEPS] {
+        let full = lock::<Usual, SOUND>();
+        full.state.set(LIMIT | others);
+        let begun = sleeps().len();
+        assert!(!full.read() && !full.upgradable());
+        let limit = Scripted::now() + 100_000 * MICRO;
+        assert!(!full.read_until(limit, false) && !full.upgradable_until(limit));
+        assert!(Scripted::now() < limit);
+        assert!(!full.read_passing() && !full.try_read(true) && !full.try_upgradable());
+        assert_eq!(sleeps().len(), begun);
+        assert_eq!(count(word(full)), LIMIT);
+    }
 }
 
+/// It waits for the upgradable reader, which goes on as the last reader that can be counted.
 #[test]
-fn an_upgradable_reader_of_a_full_lock_naps() {
-    let full = lock::<Usual, SOUND>();
-    full.state.set(LIMIT);
-    assert!(!full.upgradable_until(Scripted::now() + 100_000 * MICRO));
-    assert_eq!(word(full), LIMIT);
-    // Nobody wakes it, since others still read.
-    in_a_sleep(5, || {
-        end(full, ScriptedLock::unlock_read);
-        in_a_sleep(0, || {});
+fn an_upgradable_reader_gives_up_when_the_lock_becomes_full() {
+    let lock = lock::<Usual, SOUND>();
+    lock.state.set(UPGRADABLE | (LIMIT - (2 * READER)));
+    in_a_sleep(0, || {
+        assert!(lock.try_read(false) && lock.is_full());
+        end(lock, ScriptedLock::downgrade_upgradable);
     });
-    full.upgradable();
-    assert_eq!(word(full), UPGRADABLE | (LIMIT - READER));
+    let begun = sleeps().len();
+    assert!(!lock.upgradable());
+    assert_eq!(sleeps().len(), begun + 1);
+    assert_eq!(word(lock), LIMIT, "nothing is left of the wait");
 }
 
 /// Between the two steps of a reader that leaves in place of another one the count is below zero.
