@@ -4,6 +4,7 @@ mod account;
 mod copies;
 mod cpus;
 pub mod futex;
+mod key;
 mod load;
 mod slice;
 mod start;
@@ -11,9 +12,10 @@ mod thread;
 
 #[doc(hidden)]
 pub use copies::{are_serials_shared, next_serial, pretend_other_version};
+pub use key::Key;
 pub use slice::{NoExtension, slice_extensions};
 pub use thread::{
-    coarse_now, keep_no_slot, keeps_slots, key_without_allocation, register_for_fork, set_priority,
+    coarse_now, give_up_key, keep_no_slot, keeps_slots, register_for_fork, set_priority,
     thread_identity,
 };
 

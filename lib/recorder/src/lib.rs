@@ -120,6 +120,7 @@ pub use self::object::{Marks, Object};
 pub use self::rwlock::{
     RwAccess, rwlock_acquisition, rwlock_asked, rwlock_ended, rwlock_release, side,
 };
+pub use self::threads::give_up_key;
 pub use self::unwind::enter;
 pub use self::waits::Awaited;
 use core::ffi::c_int;

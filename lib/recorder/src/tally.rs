@@ -15,7 +15,7 @@ use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::Ordering::*;
 use kinlock_core::platform::Platform;
-use kinlock_linux::native::{Native, key_without_allocation};
+use kinlock_linux::native::Native;
 use kinlock_report::{OWNERS, Owner, TALLIES, Table, Tally, Waits};
 
 /// From which bit on the address of an [`Owner`] has the tag of its table. By the tag, the child of
@@ -243,7 +243,6 @@ fn new_owner(table: &Table) -> Option<&'static Owner> {
     }
     let token = token();
     thread(table);
-    let key = KEY.load(Relaxed);
     let mut places = (0..REACH).map(|step| &table.owners[place(token, step)]);
     let taken = places.find(|owner| {
         let is_free = |owner: &Owner| owner.token.load(Relaxed) == 0;
@@ -254,7 +253,6 @@ fn new_owner(table: &Table) -> Option<&'static Owner> {
                 .compare_exchange(0, token, Acquire, Relaxed)
                 .is_ok()
     });
-    let taken = taken.filter(|_| key != 0);
     if let Some(owner) = taken {
         owner.held_count.store(0, Relaxed);
         owner.held_lost.store(0, Relaxed);
@@ -268,12 +266,9 @@ fn new_owner(table: &Table) -> Option<&'static Owner> {
 
 /// Makes the key, unless the process has inherited it by a fork.
 pub(super) fn begin() {
-    if KEY.load(Relaxed) != 0 {
-        return;
-    }
-    // This library is never unloaded, so the destructor stays.
-    if let Some(key) = key_without_allocation(Some(end_of_thread)) {
-        KEY.store(key + 1, Relaxed);
+    if !KEY.exists() {
+        // This library is never unloaded, so the destructor stays.
+        KEY.make(end_of_thread);
     }
 }
 

@@ -4,10 +4,10 @@ use super::entries::{add, merge};
 use super::environment;
 use super::memory::{Errno, is_present, provide};
 use super::thread::{number, token};
-use core::ptr;
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::Ordering::*;
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
+use kinlock_linux::native::Key;
 use kinlock_report::{Header, THREADS, Table, Thread};
 
 /// The entry of the calling thread. It is added if it is missing; `None`: there is no room.
@@ -100,16 +100,16 @@ fn forget_ended(table: &Table, thread: &Thread) {
 
 // ---- their ends -----------------------------------------
 
-/// The key of the thread-specific data whose destructor notes the end of a thread, plus 1; 0: there
-/// is none. `tally.rs` makes it.
-pub(super) static KEY: AtomicU32 = AtomicU32::new(0);
+/// Its destructor notes the end of a thread. `tally.rs` makes it.
+pub(super) static KEY: Key = Key::NONE;
+
+/// Gives that key [up](Key::give_up). Entries of threads that end stay theirs from now on.
+pub fn give_up_key() -> bool {
+    KEY.give_up()
+}
+
 /// Arranges that the destructor of [`KEY`] is called when the calling thread ends.
 pub(super) fn await_end() {
-    let key = KEY.load(Relaxed);
-    if key != 0 {
-        // The destructor is called for any value but null.
-        let value = ptr::without_provenance(1);
-        // SAFETY: invariant 1. For this key the call does not allocate.
-        unsafe { libc::pthread_setspecific(key - 1, value) };
-    }
+    // The destructor is called for any value but null. Without a key nothing is to be done.
+    let _ = KEY.set(1);
 }

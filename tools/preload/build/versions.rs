@@ -50,6 +50,7 @@ const MOVED: &[&str] = &[
     "pthread_barrier_init",
     "pthread_barrier_wait",
     "pthread_join",
+    "pthread_key_create",
     "pthread_mutex_timedlock",
     "pthread_mutex_trylock",
     "pthread_rwlock_destroy",
@@ -89,6 +90,7 @@ const OF_C11: &[&str] = &[
     "mtx_trylock",
     "mtx_unlock",
     "thrd_join",
+    "tss_create",
 ];
 
 const CLOCKS: &[&str] = &[

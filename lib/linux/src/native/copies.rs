@@ -391,7 +391,7 @@ impl Meeting {
     fn key(&self) -> Option<libc::pthread_key_t> {
         let mut key = self.key.load(Relaxed);
         if key == 0 {
-            let mine = thread::key_without_allocation(None);
+            let mine = super::key::without_allocation(None);
             let made = mine.map_or(NO_KEY, |mine| mine + 1);
             match self.key.compare_exchange(0, made, Relaxed, Relaxed) {
                 Ok(_) => key = made,

@@ -3,25 +3,22 @@
 //! The destructor of a `pthread` key frees the slot. It runs after the destructors of thread-
 //! locals, so these can still use locks. The key is created before `main`, so that it is one of the
 //! first 32 keys, whose values are stored without allocation. A thread claims a slot for each
-//! single slow path if it locks before the key exists, after its destructor has run, or in its last
-//! destructors.
+//! single slow path if it locks before the key exists, after its destructor has run, in its last
+//! destructors, or after the key was given up.
 //!
 //! Everything here may run in a signal handler. The slot is installed by a compare-and-swap, so
 //! that a handler which installs one at the same moment is noticed.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. `pthread_key_create` writes to a local. `pthread_setspecific` gets a key that was created and
-//!    never deleted.
-//! 2. Functions registered with the C library are `extern "C"`, do not unwind, and live as long as
-//!    the program.
-//! 3. The out-pointer refers to a live local of the type and size that the kernel writes.
-//! 4. `sched_getscheduler` takes and returns numbers only. It is called without the C library's
-//!    function, which says in musl that there is none. `abort` has no preconditions.
-//! 5. The key's value is the slot that this thread keeps, set once by `keep_slot`. `release_slot`
+//! 1. The key's value is the slot that this thread keeps, set once by `keep_slot`. `release_slot`
 //!    forgets it before it gives it back.
+//! 2. `sched_getscheduler` takes and returns numbers only. It is called without the C library's
+//!    function, which says in musl that there is none. `abort` has no preconditions.
+//! 3. The out-pointer refers to a live local of the type and size that the kernel writes.
 
 use super::account::Account;
+use super::key::Key;
 use super::{Native, copies, futex};
 use crate::environment::futex_alone;
 use crate::fork::{self, Part};
@@ -29,7 +26,7 @@ use crate::sys::{KeepErrno, write_stderr};
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::num::NonZeroUsize;
-use core::sync::atomic::{AtomicU16, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU16, Ordering::*};
 use kinlock_core::platform::EVERY_SET;
 use kinlock_core::visible_readers::Row;
 
@@ -111,7 +108,7 @@ fn read_another_clock(clock: libc::clockid_t) -> u64 {
         return coarse_now();
     }
     write_stderr(b"kinlock: fatal: the kernel does not tell the time\n");
-    // SAFETY: invariant 4.
+    // SAFETY: invariant 2.
     unsafe { libc::abort() }
 }
 
@@ -166,7 +163,7 @@ pub(super) fn is_priority() -> bool {
                 true => libc::SCHED_OTHER,
                 false => {
                     let _errno = KeepErrno::hold();
-                    // SAFETY: invariant 4.
+                    // SAFETY: invariant 2.
                     unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) as libc::c_int }
                 }
             };
@@ -240,26 +237,13 @@ pub(super) fn kept_slot() -> u16 {
 }
 
 pub(super) fn keep_slot(slot: u16) -> bool {
-    let key = KEY.load(Relaxed);
-    if key == 0
-        || SLOT
-            .with(|s| s.compare_exchange(0, slot, Relaxed, Relaxed))
-            .is_err()
-    {
-        return false;
-    }
-    // SAFETY: invariant 1.
-    if unsafe {
-        libc::pthread_setspecific(
-            (key - 1) as libc::pthread_key_t,
-            core::ptr::without_provenance(slot as usize),
-        )
-    } != 0
-    {
+    let is_first =
+        KEY.exists() && SLOT.with(|s| s.compare_exchange(0, slot, Relaxed, Relaxed).is_ok());
+    let is_kept = is_first && KEY.set(slot.into());
+    if is_first && !is_kept {
         SLOT.with(|s| s.store(0, Relaxed));
-        return false;
     }
-    true
+    is_kept
 }
 
 /// Tells that the calling thread runs its last destructors. A slot that it installed from now on
@@ -276,52 +260,25 @@ pub fn keeps_slots() -> bool {
     SLOT.with(|s| s.load(Relaxed)) != ENDED
 }
 
-/// From this key on, the C library allocates memory to store a value.
-const FIRST_KEY_THAT_ALLOCATES: libc::pthread_key_t = 32;
-
 /// The value of [`SLOT`] in a thread that can no longer keep a slot.
 const ENDED: u16 = u16::MAX;
 
-/// The key plus 1; 0 = none.
-static KEY: AtomicU64 = AtomicU64::new(0);
+static KEY: Key = Key::NONE;
 
 /// Runs before `main`, or when the library is loaded.
 pub(super) fn create_key() {
-    if let Some(key) = key_without_allocation(Some(release_slot)) {
-        KEY.store(u64::from(key) + 1, Relaxed);
-    }
+    KEY.make(release_slot);
 }
 
-/// A new key whose values are stored without allocation: the last of these that is free. A program
-/// that uses a key which it has not created uses a low one, often 0, and counts on the error.
-pub fn key_without_allocation(
-    destructor: Option<unsafe extern "C" fn(*mut c_void)>,
-) -> Option<libc::pthread_key_t> {
-    let mut is_made = [false; FIRST_KEY_THAT_ALLOCATES as usize];
-    loop {
-        let mut key = 0;
-        // SAFETY: invariants 1 and 2.
-        if unsafe { libc::pthread_key_create(&mut key, destructor) } != 0 {
-            break;
-        }
-        let Some(is_made) = is_made.get_mut(key as usize) else {
-            // SAFETY: invariant 1: it was just created, and no thread has a value for it.
-            unsafe { libc::pthread_key_delete(key) };
-            break;
-        };
-        *is_made = true;
-    }
-    let kept = is_made.iter().rposition(|&is_made| is_made)?;
-    for key in (0..kept).filter(|&key| is_made[key]) {
-        // SAFETY: as above.
-        unsafe { libc::pthread_key_delete(key as libc::pthread_key_t) };
-    }
-    Some(kept as libc::pthread_key_t)
+/// Gives up the [key](Key::give_up) by which slots are given back. From now on each wait claims a
+/// slot. One that a thread keeps already stays its own, also when that has ended.
+pub fn give_up_key() -> bool {
+    KEY.give_up()
 }
 
-extern "C" fn release_slot(slot: *mut c_void) {
+unsafe extern "C" fn release_slot(slot: *mut c_void) {
     SLOT.with(|s| s.store(ENDED, Relaxed));
-    // SAFETY: invariant 5.
+    // SAFETY: invariant 1.
     unsafe { copies::tables().waiters.release(slot as usize as u16) };
 }
 

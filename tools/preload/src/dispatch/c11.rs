@@ -20,7 +20,7 @@ const TIMED_OUT: c_int = 4;
 /// C library: `mtx_timed` changes nothing, since every mutex can be locked with a time limit.
 const RECURSIVE: c_int = 1;
 
-fn result(error: c_int) -> c_int {
+pub(super) fn result(error: c_int) -> c_int {
     match error {
         0 => SUCCESS,
         libc::EBUSY => BUSY,

@@ -15,6 +15,7 @@
 mod c11;
 pub(crate) mod choice;
 mod condvar;
+mod keys;
 mod mutex;
 mod rwlock;
 mod spin;

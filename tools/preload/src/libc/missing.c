@@ -23,7 +23,8 @@ int __pthread_setspecific(key, const void *) __attribute__((weak));
 int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
 #pragma GCC visibility pop
 
-int pthread_key_create(key *made, void (*destructor)(void *))
+/* What dispatch/keys.rs calls in the end. */
+int kinlock_key_create(key *made, void (*destructor)(void *))
 {
     return __pthread_key_create ? __pthread_key_create(made, destructor) : EAGAIN;
 }

@@ -1,0 +1,101 @@
+//! Keys of thread-specific data by whose destructors a library learns that a thread ends.
+//!
+//! A program may count on all keys that the C library has. So a library that replaces the C
+//! library's function gives its keys up once no other is left ([`Key::give_up`]).
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. `pthread_key_create` writes to a local. All other functions for keys check the key's number.
+//!    A key is deleted, or a value set to null, only as long as no value of others is under it.
+
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering::*, fence};
+
+/// From this key on, the C library allocates memory to store a value.
+const FIRST_THAT_ALLOCATES: libc::pthread_key_t = 32;
+
+/// A key, or none yet, or none any more.
+#[derive(Debug)]
+pub struct Key(
+    /// Its number plus 1; 0: there is none.
+    AtomicU64,
+);
+
+impl Key {
+    /// No key.
+    pub const NONE: Self = Key(AtomicU64::new(0));
+
+    /// Whether there is a key.
+    pub fn exists(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
+
+    /// Makes the key, if one can be had that needs no memory for values. Called by one thread at a
+    /// time. A thread that ends calls the destructor if it has a value.
+    pub fn make(&self, destructor: unsafe extern "C" fn(*mut c_void)) {
+        if let Some(key) = without_allocation(Some(destructor)) {
+            self.0.store(u64::from(key) + 1, Relaxed);
+        }
+    }
+
+    /// Stores a value of the calling thread, without allocation. `false`: there is no key.
+    #[must_use]
+    pub fn set(&self, value: usize) -> bool {
+        let stored = self.0.load(Relaxed);
+        let key = stored.wrapping_sub(1) as libc::pthread_key_t;
+        let value = ptr::without_provenance(value);
+        // SAFETY: invariant 1.
+        let store = || unsafe { libc::pthread_setspecific(key, value) };
+        if stored == 0 || store() != 0 {
+            return false;
+        }
+        // Pairs with the fence in `give_up`: if the key that now has this number is the program's,
+        // this thread sees that. The program has stored nothing meanwhile, since this is its
+        // thread.
+        fence(SeqCst);
+        let is_kept = self.0.load(Relaxed) == stored;
+        if !is_kept {
+            // SAFETY: invariant 1.
+            unsafe { libc::pthread_setspecific(key, ptr::null()) };
+        }
+        is_kept
+    }
+
+    /// Deletes the key for good, so that the program can have it. `false`: there is none. From now
+    /// on the end of no thread is noticed, also of those that have a value.
+    pub fn give_up(&self) -> bool {
+        let stored = self.0.swap(0, Relaxed);
+        fence(SeqCst);
+        let key = stored.wrapping_sub(1) as libc::pthread_key_t;
+        // SAFETY: invariant 1.
+        stored != 0 && unsafe { libc::pthread_key_delete(key) } == 0
+    }
+}
+
+/// A new key whose values are stored without allocation: the last of these that is free. A program
+/// that uses a key which it has not created uses a low one, often 0, and counts on the error.
+pub(super) fn without_allocation(
+    destructor: Option<unsafe extern "C" fn(*mut c_void)>,
+) -> Option<libc::pthread_key_t> {
+    let mut is_made = [false; FIRST_THAT_ALLOCATES as usize];
+    loop {
+        let mut key = 0;
+        // SAFETY: invariant 1.
+        if unsafe { libc::pthread_key_create(&mut key, destructor) } != 0 {
+            break;
+        }
+        let Some(is_made) = is_made.get_mut(key as usize) else {
+            // SAFETY: invariant 1: it was just created, and no thread has a value for it.
+            unsafe { libc::pthread_key_delete(key) };
+            break;
+        };
+        *is_made = true;
+    }
+    let kept = is_made.iter().rposition(|&is_made| is_made)?;
+    for key in (0..kept).filter(|&key| is_made[key]) {
+        // SAFETY: as above.
+        unsafe { libc::pthread_key_delete(key as libc::pthread_key_t) };
+    }
+    Some(kept as libc::pthread_key_t)
+}
