@@ -152,8 +152,18 @@ impl Snapshot {
     }
 }
 
+/// Whether any variable is set. Where none is, nothing is written to standard error, but by a
+/// process that cannot go on.
+pub(crate) fn is_any_set() -> bool {
+    (0..Variable::NAMES.len()).any(|place| value_at(place).is_some())
+}
+
 /// The value of `variable`; `None` if it is unset or empty.
 fn value_of(variable: Variable) -> Option<&'static [u8]> {
+    value_at(variable as usize)
+}
+
+fn value_at(place: usize) -> Option<&'static [u8]> {
     // For the constructor of another library, which runs before this one's.
     take_snapshot();
     // Acquire: pairs with the release in `take_snapshot`.
@@ -162,7 +172,7 @@ fn value_of(variable: Variable) -> Option<&'static [u8]> {
     }
     // SAFETY: invariant 2.
     let copy = unsafe { &*SNAPSHOT.0.get() };
-    let (from, to) = (*copy.places.get(variable as usize)?)?;
+    let (from, to) = (*copy.places.get(place)?)?;
     copy.text.get(from..to).filter(|value| !value.is_empty())
 }
 

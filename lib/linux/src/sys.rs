@@ -13,6 +13,8 @@
 //!    lives.
 
 use core::fmt;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Text in a fixed buffer. Excess text is cut off; [`Text::is_cut`] tells.
 pub(crate) struct Text<const N: usize> {
@@ -60,8 +62,36 @@ impl<const N: usize> fmt::Write for Text<N> {
     }
 }
 
-/// Writes `text` to standard error in one call. Ignores failure, which it could report nowhere.
-pub(crate) fn write_stderr(text: &[u8]) {
+/// Which file stderr was at the start: its device plus 1, and its number there. 0 and 0: not known.
+static STDERR: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// The file that stderr is now; `None`: it is closed.
+fn stderr_file() -> Option<[u64; 2]> {
+    let mut file = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: invariant 1; all zeros are a value of the type.
+    let (result, file) = unsafe {
+        let result = libc::syscall(libc::SYS_fstat, libc::STDERR_FILENO, file.as_mut_ptr());
+        (result, file.assume_init())
+    };
+    (result == 0).then(|| [file.st_dev.wrapping_add(1), file.st_ino])
+}
+
+/// Remembers which file stderr is. Later the program may have closed it, and its descriptor may be
+/// a file of the program, in which no line of ours belongs.
+pub fn remember_stderr() {
+    let file = stderr_file().unwrap_or([u64::MAX; 2]);
+    for (to, part) in STDERR.iter().zip(file) {
+        to.store(part, Relaxed);
+    }
+}
+
+/// Writes `text` to standard error in one call, unless that is another file than the remembered
+/// one. Ignores failure, which it could report nowhere.
+pub fn write_stderr(text: &[u8]) {
+    let known = [0, 1].map(|at| STDERR[at].load(Relaxed));
+    if known != [0; 2] && stderr_file() != Some(known) {
+        return;
+    }
     // SAFETY: invariant 1.
     unsafe {
         libc::syscall(

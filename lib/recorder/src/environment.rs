@@ -1,8 +1,8 @@
 //! The environment and the standard streams of the process. Nothing here allocates.
 
 use core::ffi::{CStr, c_char};
-use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
+pub use kinlock_linux::sys::{remember_stderr, write_stderr};
 
 unsafe extern "C" {
     static mut environ: *mut *mut c_char;
@@ -39,46 +39,6 @@ pub fn complain(bit: u8, line: &[u8]) {
     if DONE.fetch_or(bit, Relaxed) & bit == 0 {
         write_stderr(line);
     }
-}
-
-/// Which file stderr was at the start: its device plus 1, and its number there. 0 and 0: not known.
-static STDERR: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-
-/// The file that stderr is now; `None`: it is closed.
-fn stderr_file() -> Option<[u64; 2]> {
-    let mut file = MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: invariant 2; all zeros are a value of the type.
-    let (result, file) = unsafe {
-        let result = libc::syscall(libc::SYS_fstat, libc::STDERR_FILENO, file.as_mut_ptr());
-        (result, file.assume_init())
-    };
-    (result == 0).then(|| [file.st_dev.wrapping_add(1), file.st_ino])
-}
-
-/// Remembers which file stderr is. Later the program may have closed it, and its descriptor may be
-/// a file of the program, in which no line of ours belongs.
-pub fn remember_stderr() {
-    let file = stderr_file().unwrap_or([u64::MAX; 2]);
-    for (to, part) in STDERR.iter().zip(file) {
-        to.store(part, Relaxed);
-    }
-}
-
-/// Writes a line to stderr, unless that is another file than the remembered one.
-pub fn write_stderr(line: &[u8]) {
-    let known = [0, 1].map(|at| STDERR[at].load(Relaxed));
-    if known != [0; 2] && stderr_file() != Some(known) {
-        return;
-    }
-    // SAFETY: invariant 2.
-    unsafe {
-        libc::syscall(
-            libc::SYS_write,
-            libc::STDERR_FILENO,
-            line.as_ptr(),
-            line.len(),
-        )
-    };
 }
 
 /// The longest path that is kept, including its zero byte.

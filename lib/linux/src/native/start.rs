@@ -10,7 +10,7 @@
 //! 2. `getauxval` has no preconditions.
 
 use super::{copies, futex, thread};
-use crate::{environment, fork};
+use crate::{environment, fork, sys};
 
 extern "C" fn prepare() {
     // First: what follows makes forks of other threads call into this copy. It then decides which
@@ -21,6 +21,8 @@ extern "C" fn prepare() {
     // From now on it may be forbidden. What starts a program maps memory, so that it is not yet.
     if environment::futex_alone() {
         copies::tables();
+    } else if environment::is_any_set() {
+        sys::remember_stderr();
     }
     futex::register_membarrier();
     thread::create_key();

@@ -11,13 +11,14 @@ use kinlock_linux::topology::{self, DomainKind};
 /// The variable that names the task of a child, one of [`TASKS`].
 const TASK: &str = "KINLOCK_TEST_TASK";
 
-const TASKS: [(&str, fn()); 6] = [
+const TASKS: [(&str, fn()); 7] = [
     ("report", report),
     ("override", override_everything),
     ("first-use", first_use),
     ("race", race),
     ("late", late),
     ("patience", patience),
+    ("other-stderr", other_stderr),
 ];
 
 /// Not a check of its own: what children run.
@@ -108,6 +109,21 @@ fn override_everything() {
     config::set_local_limit(LocalLimit::count(5).unwrap());
     config::set_stealing(true);
     report();
+}
+
+/// The program has closed standard error, and its data has got the descriptor.
+fn other_stderr() {
+    // SAFETY: these calls take numbers and a constant.
+    let (data, moved) = unsafe {
+        let data = libc::memfd_create(c"data".as_ptr(), 0);
+        (data, libc::dup2(data, libc::STDERR_FILENO))
+    };
+    assert_eq!(moved, libc::STDERR_FILENO);
+    config::tuning();
+    // SAFETY: as above.
+    println!("\nwritten: {}", unsafe {
+        libc::lseek(data, 0, libc::SEEK_END)
+    });
 }
 
 /// The first use allocates nothing, leaves `errno` as it was and no file open. It finds a single
@@ -403,6 +419,14 @@ fn threads_that_start_at_once_all_get_an_answer() {
             "kinlock: ignoring KINLOCK_SCAN='?': expected full or incremental\n"
         );
     }
+}
+
+#[test]
+fn no_line_gets_into_a_file_of_the_program() {
+    let variables = [("KINLOCK_VERBOSE", "1"), ("KINLOCK_SCAN", "?")];
+    let (report, notes) = child("other-stderr", &variables);
+    assert_eq!(field(&report, "written"), "0");
+    assert_eq!(notes, "");
 }
 
 // ---- tools ------------------------------------------------------------------------------------
