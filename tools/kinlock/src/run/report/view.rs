@@ -147,14 +147,17 @@ impl Options {
     }
 }
 
+/// What a program without rows may have.
+const UNSEEN: &str = "locks of Rust's std and of Go are not seen, those of the crate kinlock only \
+                      with its feature report";
+
 /// What is said of processes that have no rows.
 pub fn write_rest(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     if report.processes.is_empty() && report.without_table_reason.is_none() {
         writeln!(
             out,
             "kinlock: no report: the program called no function of pthread locks, and none by \
-             which threads wait for others. Locks of the crate kinlock are reported if it has the \
-             feature report; those of Rust's std are not. Nor are programs that lose LD_PRELOAD on \
+             which threads wait for others; {UNSEEN}. Nor are programs that lose LD_PRELOAD on \
              their way: by env -i, sudo, su -, systemd-run, cron or a container"
         )?;
         return Ok(());
@@ -164,12 +167,14 @@ pub fn write_rest(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
         [] => {}
         [one] => writeln!(
             out,
-            "\nkinlock: {} (process {}) took no lock",
-            one.program, one.pid
+            "\nkinlock: {} (process {}) took no pthread lock in {}; {UNSEEN}",
+            one.program,
+            one.pid,
+            time(1e9 * one.seconds)
         )?,
         more => writeln!(
             out,
-            "\nkinlock: {} processes took no lock",
+            "\nkinlock: {} processes took no pthread lock; {UNSEEN}",
             grouped(more.len() as u64)
         )?,
     }
@@ -236,7 +241,7 @@ pub fn summary(report: &Report, process: &Process) -> String {
     let (locked, timeouts) = (sum(|lock| lock.locked), sum(|lock| lock.timeouts));
     let contended = sum(|lock| lock.contended);
     let took = match locked + timeouts + contended {
-        0 => format!("took no lock in {}", time(1e9 * process.seconds)),
+        0 => format!("took no pthread lock in {}", time(1e9 * process.seconds)),
         _ => format!(
             "took {} {} in {}; {} were found taken, and waited {} for",
             counted(lock_count(process), "lock", "locks"),
