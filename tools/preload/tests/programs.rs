@@ -269,15 +269,26 @@ fn wrappers_that_lock() {
         format!("{library}:{wrapper}"),
         format!("{wrapper}:{library}"),
     ] {
-        for reports in [false, true] {
+        let mode = |variables: &[&str]| {
             let mut command = program.command();
             command.env("LD_PRELOAD", &order);
-            if reports {
-                command.env("KINLOCK_REPORT", scratch("report"));
+            for name in variables {
+                let value = match *name {
+                    "KINLOCK_REPORT" | "KINLOCK_COUNTS" => scratch("report").into_os_string(),
+                    _ => "1".into(),
+                };
+                command.env(name, value);
             }
             let output = command.output().expect("it starts");
-            assert!(output.status.success(), "{order}: {output:?}");
-            assert_eq!(String::from_utf8_lossy(&output.stdout), "12000 12000\n");
+            let mode = format!("{order}, {variables:?}");
+            assert!(output.status.success(), "{mode}: {output:?}");
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(text, "12000 12000\n", "{mode}");
+        };
+        mode(&[]);
+        mode(&["KINLOCK_COUNTS"]);
+        for more in ["KINLOCK_ORDER", "KINLOCK_RECORD", "KINLOCK_STANDBY"] {
+            mode(&["KINLOCK_REPORT", more]);
         }
     }
 }

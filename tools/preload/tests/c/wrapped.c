@@ -32,6 +32,8 @@ static void *work(void *number)
 int main(void)
 {
     pthread_t threads[THREADS];
+    pthread_key_t key;
+    CHECK(pthread_key_create(&key, NULL) == 0 && pthread_setspecific(key, threads) == 0);
     for (int i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, work, NULL);
     for (int i = 0; i < THREADS; i++)

@@ -44,6 +44,8 @@ WRAP(int, pthread_cond_init, (pthread_cond_t *o, const pthread_condattr_t *a), (
 WRAP(int, pthread_mutex_init, (pthread_mutex_t *o, const pthread_mutexattr_t *a), (o, a))
 WRAP(int, pthread_rwlock_init, (pthread_rwlock_t *o, const pthread_rwlockattr_t *a), (o, a))
 WRAP(int, pthread_spin_init, (pthread_spinlock_t *o, int shared), (o, shared))
+WRAP(int, pthread_key_create, (pthread_key_t *o, void (*destructor)(void *)), (o, destructor))
+WRAP(int, pthread_setspecific, (pthread_key_t key, const void *value), (key, value))
 WRAP(int, clock_gettime, (clockid_t clock, struct timespec *time), (clock, time))
 WRAP(int, open, (const char *path, int flags, mode_t mode), (path, flags, mode))
 WRAP(int, openat, (int at, const char *path, int flags, mode_t mode), (at, path, flags, mode))
