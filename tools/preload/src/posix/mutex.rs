@@ -6,7 +6,7 @@
 use super::cancel::{self, Attempt};
 use crate::libc::layout::{ADAPTIVE, ELISION, ERROR_CHECKING, HOLDER_IN_WORD, KINDS, RECURSIVE};
 use crate::mode::Mode;
-use crate::thread::thread_id;
+use crate::thread::{known_thread_id, thread_id};
 use crate::time::Limit;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -25,9 +25,9 @@ pub(crate) struct Mutex {
     pub(crate) word: Blocking,
     /// Of a recursive mutex: how many times its owner has taken it.
     depth: AtomicU32,
-    /// Of a recursive or error-checking mutex: the number of the thread that holds it, as the C
-    /// library would have stored it, or 0. Debuggers look for it here, and programs that want to
-    /// know which number the C library takes for theirs.
+    /// The number of the thread that holds the mutex, as the C library would have stored it, or 0.
+    /// The command and debuggers look for it here, and programs that want to know which number the
+    /// C library takes for theirs.
     owner: AtomicU32,
     /// The report's mark: the token of the last holder. It lies near the lock word since it changes
     /// with the holder, as that does. `serial` and `domain` are the report's, too.
@@ -128,10 +128,14 @@ impl Mutex {
 
     /// Takes a mutex of ours. Returns what POSIX says.
     pub(crate) fn posix_lock(&self, mode: Mode, kind: Kind, limit: Limit) -> c_int {
-        if kind == Kind::Normal {
-            return self.take(mode, limit);
-        }
         let thread = thread_id();
+        if kind == Kind::Normal {
+            let result = self.take(mode, limit);
+            if result == 0 {
+                self.owner.store(thread, Relaxed);
+            }
+            return result;
+        }
         // Relaxed: only this thread stores its own number, and only while it holds the mutex.
         if self.owner.load(Relaxed) == thread {
             return match (kind, limit) {
@@ -157,7 +161,25 @@ impl Mutex {
         self.word.lock_notified();
         if kind != Kind::Normal {
             self.own(thread_id());
+            return 0;
         }
+        self.note_owner()
+    }
+
+    /// The calling thread has taken the lock word of a normal mutex. Returns 0.
+    #[inline]
+    pub(crate) fn note_owner(&self) -> c_int {
+        match known_thread_id() {
+            Some(thread) => self.owner.store(thread, Relaxed),
+            None => return self.note_asked_owner(),
+        }
+        0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_asked_owner(&self) -> c_int {
+        self.owner.store(thread_id(), Relaxed);
         0
     }
 
@@ -230,16 +252,24 @@ impl Mutex {
                 return 0;
             }
             self.depth.store(0, Relaxed);
-            self.owner.store(0, Relaxed);
         }
-        // SAFETY: invariant 2.
-        unsafe {
-            match mode.spins() {
-                false => self.word.unlock(),
-                true => self.spinning().unlock(),
+        match mode.spins() {
+            false => self.release(),
+            true => {
+                self.owner.store(0, Relaxed);
+                // SAFETY: invariant 2.
+                unsafe { self.spinning().unlock() };
             }
         }
         0
+    }
+
+    /// Releases a mutex of ours that the calling thread holds once, in a mode without spinlocks.
+    #[inline]
+    pub(crate) fn release(&self) {
+        self.owner.store(0, Relaxed);
+        // SAFETY: invariant 2.
+        unsafe { self.word.unlock() };
     }
 
     /// Destroys a mutex of ours.
@@ -308,7 +338,20 @@ impl Mutex {
     /// its owner. `kind` is the mutex's word for it.
     #[inline]
     pub(crate) fn lock_owned(&self, kind: u32) -> c_int {
-        let thread = thread_id();
+        match known_thread_id() {
+            Some(thread) => self.lock_owned_by(thread, kind),
+            None => self.lock_owned_by_asked(kind),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_owned_by_asked(&self, kind: u32) -> c_int {
+        self.lock_owned_by(thread_id(), kind)
+    }
+
+    #[inline]
+    fn lock_owned_by(&self, thread: u32, kind: u32) -> c_int {
         // Relaxed: as in `posix_lock`.
         if self.owner.load(Relaxed) == thread {
             return match kind {
@@ -334,16 +377,28 @@ impl Mutex {
     /// [`posix_unlock`](Self::posix_unlock) in the usual mode, for a mutex that knows its owner.
     #[inline]
     pub(crate) fn unlock_owned(&self) -> c_int {
-        if self.owner.load(Relaxed) != thread_id() {
+        match known_thread_id() {
+            Some(thread) => self.unlock_owned_by(thread),
+            None => self.unlock_owned_by_asked(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_owned_by_asked(&self) -> c_int {
+        self.unlock_owned_by(thread_id())
+    }
+
+    #[inline]
+    fn unlock_owned_by(&self, thread: u32) -> c_int {
+        if self.owner.load(Relaxed) != thread {
             return libc::EPERM;
         }
         // The depth of an error-checking mutex is always 1 while it is held.
         let depth = self.depth.load(Relaxed).wrapping_sub(1);
         self.depth.store(depth, Relaxed);
         if depth == 0 {
-            self.owner.store(0, Relaxed);
-            // SAFETY: invariant 2.
-            unsafe { self.word.unlock() };
+            self.release();
         }
         0
     }
