@@ -34,6 +34,11 @@ pub(crate) fn read_locks() -> *mut c_uint {
 /// of the thread; 0: not known.
 static NUMBER: AtomicUsize = AtomicUsize::new(0);
 
+/// The same, for the command.
+pub(crate) fn number_at() -> usize {
+    NUMBER.load(Relaxed)
+}
+
 /// How far behind that address the number is looked for. The C library's block is larger.
 const REACH: usize = 768;
 

@@ -14,6 +14,7 @@ use kinlock_core::raw::QueuedSpinLock;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use kinlock_linux::Native;
 use kinlock_linux::configured::AsConfigured;
+use kinlock_recorder::now;
 
 type Blocking = QueuedMutex<Native, AsConfigured, Joined<Native>>;
 type Spinning = QueuedSpinLock<Native, AsConfigured>;
@@ -153,12 +154,15 @@ impl Mutex {
 
     /// As [`posix_lock`](Self::posix_lock) without a limit, for a thread that a notification has
     /// just woken: it expects to find the mutex held by the notifier.
+    #[inline(never)]
     pub(crate) fn posix_lock_notified(&self, mode: Mode, kind: Kind) -> c_int {
         let is_held = kind != Kind::Normal && self.is_callers();
         if mode.spins() || is_held {
             return self.posix_lock(mode, kind, Limit::Never);
         }
+        let noted = now::waits(self.address() as u64, 0, thread_id());
         self.word.lock_notified();
+        noted.end();
         if kind != Kind::Normal {
             self.own(thread_id());
             return 0;
@@ -213,10 +217,12 @@ impl Mutex {
             0 => {}
             error => return error,
         }
+        let noted = now::waits(self.address() as u64, limit.noted(), thread_id());
         let taken = match spins {
             false => cancel::wait(&self.word, limit, || self.queue_until(spins, limit)),
             true => cancel::wait(self.spinning(), limit, || self.queue_until(spins, limit)),
         };
+        noted.end();
         if taken { 0 } else { libc::ETIMEDOUT }
     }
 
