@@ -3,7 +3,7 @@
 # hot lock by its line, and by the type that it guards where names have types; also in a static
 # program, which is refused without the feature; also in a program that stands by. Without the
 # feature the report has no lock of the crate. What a program does in known numbers is counted, and
-# no legal use is called misuse.
+# no legal use is called misuse. Of a program that hangs, `kinlock report` says who waits for whom.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
@@ -26,8 +26,8 @@ build() {
     cp "$target/rust-report/$for/debug/examples/hot" "$work/$name"
 }
 build with "$triple" "-C symbol-mangling-version=v0" --features report
-cargo build --quiet -p kinlock --features report --example reported
-cp "$target/debug/examples/reported" "$work/reported"
+cargo build --quiet -p kinlock --features report --example reported --example hung
+cp "$target/debug/examples/reported" "$target/debug/examples/hung" "$work"
 build without "$triple" ""
 build static "$static" "-C target-feature=+crt-static -C strip=debuginfo" --features report
 build static-without "$static" "-C target-feature=+crt-static"
@@ -119,6 +119,41 @@ assert [what for what, _ in misuses] == ["not-held"], misuses
 cycles = [cycle for process in processes for cycle in process["order"]["cycles"]]
 assert cycles == [], cycles
 END
+
+# hangs FLAG HOW EXPECTED...: a program that hangs in that way. What the report says of it, in the
+# end: a line for each circle, and for each lock its name, who holds it and who waits.
+hangs() {
+    local flag=$1 how=$2 hung
+    shift 2
+    "$kinlock" run "$flag" -- "$work/hung" "$how" 2>/dev/null &
+    hung=$!
+    printf '%s\n' "$@" | sort >"$work/expected"
+    for _ in {1..200}; do
+        "$kinlock" report "$hung" --all --json "$work/now.json" >/dev/null 2>&1 || continue
+        python3 - "$work/now.json" <<'END' | sort >"$work/now"
+import json, sys
+for process in json.load(open(sys.argv[1]))["processes"]:
+    names = {thread["id"]: thread["name"] for thread in process["threads"]}
+    named = lambda ids: " ".join(sorted(names[id] for id in ids))
+    for circle in process["deadlocks"]:
+        print("deadlock:", named(circle))
+    for lock in process["locks"] + process["waits"]:
+        if lock["kind"] != "join":
+            print(lock["name"].split("::")[-1], named(lock["holders"]), "<", named(lock["waiting"]))
+END
+        ! cmp -s "$work/now" "$work/expected" || break
+        sleep 0.1
+    done
+    kill -KILL "$hung"
+    wait "$hung" 2>/dev/null || true
+    diff "$work/expected" "$work/now" || { echo "$0: $flag: $how" >&2; exit 1; }
+}
+for flag in --standby --report=/dev/null; do
+    hangs $flag mutexes 'deadlock: auditor teller' 'ACCOUNTS teller < auditor clerk' \
+        'JOURNAL auditor < teller'
+    hangs $flag readers 'deadlock: auditor teller' 'CATALOGUE teller < auditor' \
+        'JOURNAL auditor < teller' 'READY  < clerk'
+done
 
 # With more rights than its user a program obeys no variable of its user's: no file of root's
 # appears where the user may make none, and nothing is printed.

@@ -163,7 +163,7 @@ pub const fn const_fair_mutex<T>(value: T) -> FairMutex<T> {
 }
 
 macro_rules! raw_mutex {
-    ($(#[$doc:meta])* $name:ident, $lock:ty,
+    ($(#[$doc:meta])* $name:ident, $lock:ty, $at_once:ident,
      $(#[$fair_doc:meta])* $unlock_fair:ident, $make_way:ident) => {
         $(#[$doc])*
         #[repr(transparent)]
@@ -194,6 +194,13 @@ macro_rules! raw_mutex {
             #[inline]
             fn take_if_free(&self) -> bool {
                 self.noted(self.0.try_lock())
+            }
+
+            /// The same in one step less, for a caller that waits if it fails.
+            #[cfg(feature = "report")]
+            #[inline]
+            fn take_at_once(&self) -> bool {
+                self.noted(self.0.$at_once())
             }
 
             #[inline]
@@ -243,7 +250,7 @@ macro_rules! raw_mutex {
             #[inline]
             #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
             fn lock(&self) {
-                taking!(self, Mutex, Endless, self.take_if_free(), self.take());
+                taking!(self, Mutex, Endless, self.take_at_once(), self.take());
             }
 
             #[inline]
@@ -327,7 +334,7 @@ raw_mutex! {
     ///
     /// assert_eq!(Mutex::new(7).into_inner(), 7);
     /// ```
-    RawMutex, QueuedMutex<Native, AsConfigured, Word<Native>>,
+    RawMutex, QueuedMutex<Native, AsConfigured, Word<Native>>, lock_at_once,
     /// Unlocks. If threads wait, stands aside until one of them has the lock, for at most 250 us.
     ///
     /// Fair to threads that queue; another running thread may be faster than they are. With the
@@ -337,7 +344,7 @@ raw_mutex! {
 
 raw_mutex! {
     /// The lock of [`FairMutex`] without data, for any user of [`lock_api`] 0.4.
-    RawFairMutex, QueuedSpinLock<Native, InOrder>,
+    RawFairMutex, QueuedSpinLock<Native, InOrder>, try_lock,
     /// As `unlock`, which is fair.
     unlock, unlock
 }

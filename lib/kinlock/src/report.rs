@@ -1,13 +1,16 @@
 //! Noting what locks do, for `kinlock run --report`: with the feature `report`.
 //!
 //! Each function of a lock tests one word ([`is_on`]), which is 0 while nobody listens. It differs
-//! from 0 if the command has started the program for a report or, in a program that stands by,
-//! while the command measures. Then a call goes through this module: it tries the lock and, if that
-//! fails and the call may wait, times the wait. Without the feature there is no test: the macros
-//! [`taking`], [`releasing`] and [`downgraded`] expand to the plain operation or to nothing.
+//! from 0 if the command has started the program for a report, or to stand by. Then a call goes
+//! through this module: it tries the lock and, if that fails and the call may wait, times the wait.
+//! A wait is noted in either case, so that the command can say who waits ([`waiting`]). Without the
+//! feature there is no test: the macros [`taking`], [`releasing`] and [`downgraded`] expand to the
+//! plain operation or to nothing.
 
 #[cfg(feature = "report")]
-pub(crate) use notes::{Access, Reported, Reporting, Waits, downgrade, here, is_on, release, take};
+pub(crate) use notes::{
+    Access, Reported, Reporting, Waits, downgrade, here, is_on, release, take, waiting,
+};
 
 /// Where the program calls a function of a lock.
 #[cfg(feature = "report")]
@@ -34,7 +37,12 @@ macro_rules! taking {
                 let (access, waits) = (Access::$access, Waits::$waits);
                 take($lock, access, waits, here(), || $attempt, || $wait)
             }
-            false => $wait,
+            false => {
+                use crate::report::{Access, Waits, waiting};
+                let (access, waits) = (Access::$access, Waits::$waits);
+                let is_taken = $attempt;
+                is_taken || waits != Waits::Not && waiting($lock, access, waits, || $wait)
+            }
         };
         #[cfg(not(feature = "report"))]
         let taken = $wait;
@@ -75,6 +83,10 @@ mod notes {
     use kinlock_core::raw::condvar::Partner;
     use kinlock_linux::Native;
     use kinlock_recorder::mode::OWN;
+    use kinlock_recorder::now::{self, Noted};
+    use kinlock_recorder::table::REPORTS;
+    use kinlock_recorder::table::now::{HOLDS, LIMITED};
+    use kinlock_recorder::thread::known_number;
     use kinlock_recorder::{
         Awaited, BUSY, Behind, Object, Outcome, RwAccess, TIMED_OUT, Wait, acquisition, enter,
         release as release_mutex, rwlock_acquisition, rwlock_asked, rwlock_release, side,
@@ -85,32 +97,18 @@ mod notes {
     #[unsafe(link_section = ".init_array")]
     static BEGIN: extern "C" fn() = program::begin;
 
-    /// By this note the command knows that the program records by itself: a static one, too, into
-    /// which nothing can be preloaded.
-    #[used]
-    #[unsafe(link_section = ".note.kinlock")]
-    static NOTE: Note = Note {
-        name_size: 8,
-        size: 8,
-        kind: 1,
-        name: *b"kinlock\0",
-        version: table::MAGIC.to_ne_bytes(),
-    };
-
-    /// An ELF note.
-    #[repr(C, align(4))]
-    struct Note {
-        name_size: u32,
-        size: u32,
-        kind: u32,
-        name: [u8; 8],
-        version: [u8; 8],
-    }
-
-    /// Whether locks are reported on.
+    /// Whether locks are reported on, or it is noted who holds them.
     #[inline(always)]
     pub(crate) fn is_on() -> bool {
         OWN.switch.mode.load(Relaxed) != 0
+    }
+
+    fn reports() -> bool {
+        OWN.switch.mode.load(Relaxed) & REPORTS != 0
+    }
+
+    fn notes_holds() -> bool {
+        OWN.switch.mode.load(Relaxed) & HOLDS != 0
     }
 
     #[inline(always)]
@@ -181,6 +179,59 @@ mod notes {
         })
     }
 
+    /// What the lock is called in a note, and its kind there.
+    fn noted<L>(lock: &L, access: Access, waits: Waits) -> (u64, u32) {
+        let limit = match waits {
+            Waits::Limited => LIMITED,
+            _ => 0,
+        };
+        match access {
+            Access::Mutex => (address(lock), limit),
+            Access::Write | Access::Upgrade => (address(lock), table::RWLOCK | limit),
+            Access::Read | Access::ReadAgain => {
+                (address(lock) | table::READING, table::RWLOCK | limit)
+            }
+        }
+    }
+
+    /// Waits for a lock by `wait`, which is noted meanwhile.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn waiting<L>(
+        lock: &L,
+        access: Access,
+        waits: Waits,
+        wait: impl FnOnce() -> bool,
+    ) -> bool {
+        // A reader that becomes a writer does not wait for itself.
+        if access == Access::Upgrade {
+            note_release(lock);
+        }
+        let (what, kind) = noted(lock, access, waits);
+        let noted = now::waits(what, kind, known_number());
+        let is_taken = wait();
+        noted.end();
+        if access == Access::Upgrade {
+            note_hold(lock, access);
+        }
+        is_taken
+    }
+
+    /// The calling thread has taken a lock: notes that, if that is wanted.
+    fn note_hold<L>(lock: &L, access: Access) {
+        if notes_holds() {
+            let (_, kind) = noted(lock, access, Waits::Endless);
+            now::holds(address(lock), kind, known_number());
+        }
+    }
+
+    /// The calling thread is about to release a lock.
+    fn note_release<L>(lock: &L) {
+        if notes_holds() {
+            now::released(address(lock), known_number());
+        }
+    }
+
     /// Takes a lock, and notes how that went. Returns whether the calling thread has it.
     #[cold]
     #[inline(never)]
@@ -192,6 +243,13 @@ mod notes {
         attempt: impl FnOnce() -> bool,
         wait: impl FnOnce() -> bool,
     ) -> bool {
+        if !reports() {
+            let is_taken = attempt() || waits != Waits::Not && waiting(lock, access, waits, wait);
+            if is_taken && access != Access::Upgrade {
+                note_hold(lock, access);
+            }
+            return is_taken;
+        }
         enter();
         let rwlock = rwlock(lock, access, place);
         let object = rwlock.map_or_else(|| object(lock, Some(place)), side);
@@ -209,8 +267,11 @@ mod notes {
                 false => Behind::Readers,
             };
             let begun = Wait::begin(object, is_endless).behind(behind);
-            is_taken = wait();
+            is_taken = waiting(lock, access, waits, wait);
             waited = Some(begun.end());
+        }
+        if is_taken && !is_upgrade {
+            note_hold(lock, access);
         }
         // The wait may have entered, too.
         enter();
@@ -240,6 +301,10 @@ mod notes {
     #[cold]
     #[inline(never)]
     pub(crate) fn downgrade<L>(lock: &L, place: Place) {
+        note_hold(lock, Access::Read);
+        if !reports() {
+            return;
+        }
         enter();
         let outcome = Outcome {
             is_try: false,
@@ -257,6 +322,10 @@ mod notes {
     #[cold]
     #[inline(never)]
     pub(crate) fn release<L: Reported>(lock: &L, access: Access) {
+        note_release(lock);
+        if !reports() {
+            return;
+        }
         enter();
         match access {
             Access::Mutex => release_mutex(object(lock, None), None, lock.is_held()),
@@ -272,9 +341,12 @@ mod notes {
         awaited: Awaited,
         place: Place,
         begun: Cell<Option<Wait>>,
+        noted: Cell<Noted>,
     }
 
     impl<'a, M, R: Reported> Reporting<'a, M, R> {
+        /// In the function that waits: what is noted has its frame.
+        #[inline(always)]
         pub(crate) fn new<C>(mutex: &'a M, raw: &'a R, condvar: &C, place: Place) -> Self {
             let awaited = Awaited {
                 address: address(condvar),
@@ -287,13 +359,15 @@ mod notes {
                 awaited,
                 place,
                 begun: Cell::new(None),
+                noted: Cell::new(now::waits(address(condvar), table::CONDVAR, known_number())),
             }
         }
 
         /// The wait is over, by a notification or not.
         #[inline]
         pub(crate) fn ended(&self, is_notified: bool) {
-            if is_on() && !is_notified {
+            self.noted.replace(Noted::NONE).end();
+            if reports() && !is_notified {
                 self.awaited.note_timeout();
             }
         }
@@ -310,7 +384,7 @@ mod notes {
         where
             M: Partner<Native>,
         {
-            if !is_on() {
+            if !is_on() && !self.mutex.is_locked() {
                 return lock();
             }
             // What is free when it is looked at is taken without a wait.
@@ -340,8 +414,10 @@ mod notes {
         }
 
         unsafe fn unlock(&self) -> bool {
-            if is_on() {
+            if reports() {
                 self.begin();
+            }
+            if is_on() {
                 release(self.raw, Access::Mutex);
             }
             // SAFETY: as this function demands.
@@ -361,6 +437,7 @@ mod notes {
         }
 
         fn leave(&self) {
+            self.noted.replace(Noted::NONE).end();
             self.mutex.leave();
             if let Some(begun) = self.begun.take() {
                 self.awaited.end(begun);

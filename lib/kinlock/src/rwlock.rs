@@ -188,6 +188,13 @@ impl RawRwLock {
         deadlock::tried(&self.0, Kind::Exclusive, self.0.try_write())
     }
 
+    /// The same in one step less, for a caller that waits if it fails.
+    #[cfg(feature = "report")]
+    #[inline]
+    fn write_at_once(&self) -> bool {
+        deadlock::tried(&self.0, Kind::Exclusive, self.0.write_at_once())
+    }
+
     #[inline]
     fn try_upgradable(&self) -> bool {
         deadlock::tried(&self.0, Kind::Upgradable, self.0.try_upgradable())
@@ -290,7 +297,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     #[inline]
     #[cfg_attr(feature = "report", track_caller)]
     fn lock_exclusive(&self) {
-        taking!(self, Write, Endless, self.try_write(), {
+        taking!(self, Write, Endless, self.write_at_once(), {
             acquire!(
                 Acquiring::begin(&self.0, Kind::Exclusive),
                 until,

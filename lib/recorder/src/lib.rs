@@ -31,6 +31,7 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `program.rs` | the process of a program that contains the recorder |
+//! | `now.rs` | what threads wait for and hold now, with or without a report |
 //! | `waits.rs` | waits for what is no lock |
 //! | `rwlock.rs` | what happens to a reader-writer lock |
 //! | `acquisition.rs` | what happens to a lock: taken, waited for, released, ended |
@@ -96,6 +97,7 @@ mod misuse;
 mod misuses;
 pub mod mode;
 pub mod modules;
+pub mod now;
 mod object;
 pub mod order;
 mod places;

@@ -29,8 +29,8 @@ impl SwitchPage {
     }
 }
 
-/// The page of a program that contains the recorder. Its mode is 0, or
-/// [`REPORTS`](kinlock_report::REPORTS).
+/// The page of a program that contains the recorder. Its mode has the bits
+/// [`REPORTS`](kinlock_report::REPORTS) and [`HOLDS`](kinlock_report::now::HOLDS).
 pub static OWN: SwitchPage = SwitchPage::new(0);
 
 static PAGE_OF_MODES: AtomicPtr<SwitchPage> = AtomicPtr::new((&raw const OWN).cast_mut());

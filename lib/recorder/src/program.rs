@@ -5,15 +5,19 @@
 
 use super::environment::{REPORT_PATH, complain, keep_path, variable};
 use super::mode::OWN;
+use super::thread::forget_number;
 use super::{make, switch};
 use core::sync::atomic::Ordering::Relaxed;
 use kinlock_report::REPORTS;
+use kinlock_report::now::HOLDS;
 
 /// The number by which the table names the locks of such a program ([`kinlock_report::Header`]).
 const OF_THE_PROGRAM: u32 = 3;
 
 /// Asks the environment. Called once, before `main`. The table is made at the first lock.
 pub extern "C" fn begin() {
+    // SAFETY: invariant 1: the handler does not unwind and lives as long as the program.
+    unsafe { libc::pthread_atfork(None, None, Some(forget_number)) };
     let Some(path) = variable(b"KINLOCK_REPORT") else {
         return;
     };
@@ -31,14 +35,19 @@ pub extern "C" fn begin() {
     }
     if variable(b"KINLOCK_STANDBY") == Some(b"1") {
         make::stand_by(OF_THE_PROGRAM);
+        listen(HOLDS);
         switch::begin();
         // SAFETY: as above.
         unsafe { libc::pthread_atfork(None, None, Some(switch::begin_in_child)) };
         return;
     }
     make::expect(OF_THE_PROGRAM);
-    for mode in [&OWN.switch.mode, &OWN.switch.rwlock_mode] {
-        mode.store(REPORTS, Relaxed);
+    listen(REPORTS);
+}
+
+fn listen(mode: u32) {
+    for of_locks in [&OWN.switch.mode, &OWN.switch.rwlock_mode] {
+        of_locks.store(mode, Relaxed);
     }
 }
 

@@ -2,14 +2,7 @@
 
 use core::ffi::c_int;
 use core::ptr;
-
-/// The registers that identify a frame, and from which its caller's can be found.
-#[derive(Clone, Copy)]
-pub(super) struct Registers {
-    pub(super) pc: u64,
-    pub(super) stack: u64,
-    pub(super) frame: u64,
-}
+use kinlock_report::unwind::Registers;
 
 /// The registers in the function that calls this one.
 #[inline(always)]

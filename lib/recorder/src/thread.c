@@ -36,3 +36,10 @@ unsigned long long *kinlock_entered(void)
     static __thread unsigned long long entered __attribute__((tls_model("initial-exec")));
     return &entered;
 }
+
+/* The kernel's number of this thread; 0: it was not asked for. */
+unsigned *kinlock_number(void)
+{
+    static __thread unsigned number __attribute__((tls_model("initial-exec")));
+    return &number;
+}

@@ -21,6 +21,25 @@ pub(super) fn number() -> u32 {
     unsafe { system_call!(libc::SYS_gettid) as u32 }
 }
 
+/// The same of a thread in a process that calls [`forget_number`] after a fork: it is asked for
+/// once.
+pub fn known_number() -> u32 {
+    let known = imp::number();
+    // SAFETY: invariant 6.
+    unsafe {
+        if *known == 0 {
+            *known = number();
+        }
+        *known
+    }
+}
+
+/// In the child of a fork: the calling thread has another number than in the parent.
+pub extern "C" fn forget_number() {
+    // SAFETY: invariant 6.
+    unsafe { *imp::number() = 0 };
+}
+
 pub(super) use imp::{enter, entered, tallies};
 pub use imp::{forget_parent, token};
 
@@ -30,6 +49,12 @@ mod imp {
         fn kinlock_token(tokens: *mut u32) -> u32;
         safe fn kinlock_tallies() -> *mut usize;
         safe fn kinlock_entered() -> *mut u64;
+        safe fn kinlock_number() -> *mut u32;
+    }
+
+    /// Where the kernel's number of the calling thread is kept; 0: it was not asked for.
+    pub(super) fn number() -> *mut u32 {
+        kinlock_number()
     }
 
     /// A number for the calling thread that no other thread of this process has had: 1, 2, ... in
@@ -73,6 +98,12 @@ mod imp {
         static TOKEN: Cell<u32> = const { Cell::new(0) };
         static TALLIES: Cell<usize> = const { Cell::new(0) };
         static ENTERED: Cell<u64> = const { Cell::new(0) };
+        static NUMBER: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// Where the kernel's number of the calling thread is kept; 0: it was not asked for.
+    pub(super) fn number() -> *mut u32 {
+        NUMBER.with(Cell::as_ptr)
     }
 
     /// The next token, for [`token`]. After 2^32 threads the numbers repeat.

@@ -137,6 +137,8 @@
 #![no_std]
 
 mod classes;
+pub mod now;
+pub mod unwind;
 
 pub use classes::{bucket, class, class_range, end_of, waits_per_sample};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};

@@ -387,18 +387,16 @@ fn bad_input_is_refused() {
     };
     let bare = place.start(&[], "obeys");
     let own = bare.child.id();
+    let measured = |pid: u32, flags: &[&str]| {
+        let all = [&["--seconds", "1"], flags].concat();
+        report(pid, &all).output().unwrap()
+    };
     refused(
-        report(own, &[]).output().unwrap(),
+        measured(own, &[]),
         "does not stand by: start the program with `kinlock run --standby",
     );
-    refused(
-        report(own, &["--all"]).output().unwrap(),
-        "nor any that it started",
-    );
-    refused(
-        report(u32::MAX, &[]).output().unwrap(),
-        "there is no process",
-    );
+    refused(measured(own, &["--all"]), "nor any that it started");
+    refused(measured(u32::MAX, &[]), "there is no process");
     for seconds in ["0", "-1", "x", "inf"] {
         let flag = format!("--seconds={seconds}");
         refused(report(own, &[&flag]).output().unwrap(), "it has to be");
@@ -406,7 +404,7 @@ fn bad_input_is_refused() {
     let server = place.start(&["--standby"], "obeys");
     let measurement = server.measure();
     refused(
-        report(server.child.id(), &[]).output().unwrap(),
+        measured(server.child.id(), &[]),
         "another `kinlock report` measures this process",
     );
     assert!(measurement.end().is_none());

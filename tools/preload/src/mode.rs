@@ -31,6 +31,8 @@ pub(crate) const DELEGATES: u32 = 1 << 28;
 /// There is a contention report. With no other bit set: a report on our mutex, which has a fast
 /// path of its own.
 pub(crate) use kinlock_report::REPORTS;
+/// The process notes who holds reader-writer locks for reading.
+pub(crate) use kinlock_report::now::HOLDS;
 /// The report notes the order of locks, too.
 pub(crate) const ORDERS: u32 = 1 << 26;
 
@@ -52,6 +54,11 @@ impl Mode {
     /// The same mode, without counts.
     pub(crate) fn uncounted(self) -> Self {
         Mode(self.0 & !COUNTS)
+    }
+
+    /// Whether it is noted who reads.
+    pub(crate) fn notes_holds(self) -> bool {
+        self.0 & HOLDS != 0
     }
 
     /// Whether each acquisition is counted or reported.

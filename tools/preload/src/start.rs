@@ -8,8 +8,9 @@ use crate::environment;
 use crate::libc::real;
 use crate::mode;
 use crate::posix::spin;
+use crate::thread::number_at;
 use crate::traced::counts;
-use crate::traced::report::{make, switch};
+use crate::traced::report::{make, now, switch};
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -26,6 +27,7 @@ extern "C" fn look_up() {
 
 extern "C" fn begin() {
     environment::remember_stderr();
+    now::are_posix(number_at());
     // Maps the page where copies of the library meet: a sandbox may forbid that later.
     Native::forks();
     // SAFETY: invariant 3; the handlers do not unwind and live as long as the program.

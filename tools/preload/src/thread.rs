@@ -34,6 +34,11 @@ pub(crate) fn read_locks() -> *mut c_uint {
 /// of the thread; 0: not known.
 static NUMBER: AtomicUsize = AtomicUsize::new(0);
 
+/// The same, for the command.
+pub(crate) fn number_at() -> usize {
+    NUMBER.load(Relaxed)
+}
+
 /// How far behind that address the number is looked for. The C library's block is larger.
 const REACH: usize = 768;
 
@@ -44,10 +49,17 @@ const REACH: usize = 768;
 /// mutex has to be what the program expects, and lock and unlock have to agree.
 #[inline]
 pub(crate) fn thread_id() -> u32 {
+    known_thread_id().unwrap_or_else(asked_number)
+}
+
+/// The same without a call, for functions that are short only if they call none. `None`: the place
+/// of the number is not known.
+#[inline]
+pub(crate) fn known_thread_id() -> Option<u32> {
     match NUMBER.load(Relaxed) {
-        0 => asked_number(),
+        0 => None,
         // SAFETY: invariant 8.
-        place => unsafe { word_of_thread(place) },
+        place => Some(unsafe { word_of_thread(place) }),
     }
 }
 

@@ -4,6 +4,7 @@ use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use kinlock_core::platform::{NEVER, Platform};
 use kinlock_linux::Native;
+use kinlock_report::now::LIMITED;
 
 /// How long an operation may wait.
 #[derive(Clone, Copy)]
@@ -26,6 +27,16 @@ pub(crate) enum RawLimit {
     Own(*const libc::timespec),
     /// A time of the given clock.
     Of(libc::clockid_t, *const libc::timespec),
+}
+
+impl RawLimit {
+    /// As [`Limit::noted`].
+    pub(crate) fn noted(&self) -> u32 {
+        match self {
+            RawLimit::Never => 0,
+            _ => LIMITED,
+        }
+    }
 }
 
 /// How long a wait for a lock with a limit in the time of day may sleep before it reads that clock
@@ -71,6 +82,14 @@ impl Limit {
             |t: &libc::timespec| t.tv_sec as i128 * NANOS_PER_SECOND as i128 + t.tv_nsec as i128;
         let left = nanos(until) - nanos(&read(clock));
         u64::try_from(left.max(0)).unwrap_or(NEVER)
+    }
+
+    /// What a wait with this limit has in the kind of its note.
+    pub(crate) fn noted(&self) -> u32 {
+        match self {
+            Limit::Never => 0,
+            _ => LIMITED,
+        }
     }
 
     /// The limit, if it is a time of day. Only the kernel can end a wait at such a time, since it

@@ -6,10 +6,10 @@
 use crate::environment::{COUNTS_PATH, REPORT_PATH, complain, keep_path, variable};
 use crate::libc::{self as c_library, layout, lookup};
 use crate::mode::{
-    COUNTS, DELEGATES, MODE, Mode, ORDERS, PAGE_OF_MODES, REPORTS, RWLOCK_MODE, SPINS, chosen,
-    chosen_for_rwlocks,
+    COUNTS, DELEGATES, HOLDS, MODE, Mode, ORDERS, PAGE_OF_MODES, REPORTS, RWLOCK_MODE, SPINS,
+    chosen, chosen_for_rwlocks,
 };
-use crate::thread::{is_choosing, set_choosing};
+use crate::thread::{is_choosing, number_at, set_choosing};
 use crate::traced::report::make::{self, Begun};
 use crate::traced::report::{self, order};
 use core::sync::atomic::Ordering::Relaxed;
@@ -103,6 +103,7 @@ fn choose_modes() -> Mode {
         rwlocks = DELEGATES;
     }
     layout::find_thread_number();
+    report::now::are_posix(number_at());
     if let Some(path) = variable(b"KINLOCK_COUNTS") {
         if keep_path(&COUNTS_PATH, path) {
             mode |= COUNTS;
@@ -124,6 +125,7 @@ fn choose_modes() -> Mode {
             );
         } else if stands_by() {
             make::stand_by(Mode(mode).lock_number());
+            rwlocks |= HOLDS;
         } else if let Begun::Done = make::begin(Mode(mode).lock_number()) {
             mode |= REPORTS;
             rwlocks |= REPORTS;

@@ -28,8 +28,10 @@ use crate::libc::real;
 use crate::mode::{MODE, Mode};
 use crate::posix::condvar::Condvar;
 use crate::posix::mutex::Mutex;
+use crate::thread::thread_id;
 use crate::time::{self, Limit, RawLimit};
 use crate::traced::counts;
+use crate::traced::report::now::{self, Noted};
 use crate::traced::report::{self, Awaited};
 use core::cell::Cell;
 use core::ffi::{c_int, c_long, c_void};
@@ -86,6 +88,8 @@ struct Wait<'a> {
     result: Cell<c_int>,
     /// What the report is to be told when the wait ends.
     reported: Cell<Option<report::Wait>>,
+    /// That the thread waits.
+    noted: Cell<Noted>,
     /// Where the mutex counts this wait, from before its release until the thread has it again.
     counted: Cell<Option<&'a AtomicU32>>,
 }
@@ -153,12 +157,18 @@ pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: R
         is_mixed: is_delegated,
         result: Cell::new(0),
         reported: Cell::new(None),
+        noted: Cell::new(now::waits(
+            condvar.address() as u64,
+            CONDVAR | limit.noted(),
+            thread_id(),
+        )),
         counted: Cell::new(None),
     };
     // SAFETY: invariant 4: `wait` lives until the frame is left. Nothing in Rust's frames has a
     // destructor.
     let result =
         unsafe { kinlock_wait_frame((&raw mut wait).cast(), wait_in_frame, wait_cancelled) };
+    wait.end_reported();
     note_timeout(mode, condvar, result);
     result
 }
@@ -196,6 +206,7 @@ impl Wait<'_> {
     /// The thread has waited, and does not have the mutex yet: a wait for that is the mutex's. The
     /// condition variable still exists.
     fn end_reported(&self) {
+        self.noted.replace(Noted::NONE).end();
         if let Some(begun) = self.reported.take() {
             awaited(self.condvar).end(begun);
         }

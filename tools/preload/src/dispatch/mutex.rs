@@ -40,7 +40,16 @@ unsafe fn mutex<'a>(pointer: *const Mutex) -> &'a Mutex {
 #[cold]
 #[inline(never)]
 fn wait(mutex: &Mutex) -> c_int {
-    mutex.wait_for(false, Limit::Never)
+    mutex.wait_for(false, Limit::Never);
+    mutex.note_owner()
+}
+
+/// [`cold_lock`] without a limit: a limit would lie on the stack, and the fast path would have to
+/// make room for it.
+#[cold]
+#[inline(never)]
+fn cold_lock_endless(mutex: &Mutex) -> c_int {
+    cold_lock(mutex, Limit::Never)
 }
 
 /// Takes a mutex for which [`path`] knows no shorter way.
@@ -107,7 +116,7 @@ fn traced_lock(mutex: &Mutex, mode: Mode, limit: Limit) -> c_int {
 fn try_once(mutex: &Mutex, mode: Mode) -> c_int {
     match mutex.kind.load(Relaxed) {
         0 if mode.blocks() => match mutex.word.try_lock() {
-            true => 0,
+            true => mutex.note_owner(),
             false => libc::EBUSY,
         },
         _ => lock(mutex, mode, Limit::Now),
@@ -227,7 +236,7 @@ fn lock_reported(mutex: &Mutex) -> c_int {
     if !report::count_taken(mutex.address() as u64, own_marks(mutex)) {
         report::taken_at_once(object(mutex, mode()));
     }
-    0
+    mutex.note_owner()
 }
 
 /// The same for a mutex that is held.
@@ -238,7 +247,7 @@ fn wait_reported(mutex: &Mutex) -> c_int {
     let wait = Wait::begin(object, true);
     mutex.wait_for(false, Limit::Never);
     report::taken_after(object, wait.end());
-    0
+    mutex.note_owner()
 }
 
 /// A normal mutex of ours.
@@ -260,8 +269,7 @@ fn unlock_reported(mutex: &Mutex) -> c_int {
     if let now @ Some(_) = report::count_release(address, marks) {
         report::release(reported(mutex), now, mutex.word.is_locked());
     }
-    // SAFETY: invariant 2.
-    unsafe { mutex.word.unlock() };
+    mutex.release();
     0
 }
 
@@ -344,11 +352,11 @@ pub(super) unsafe extern "C-unwind" fn pthread_mutex_lock(pointer: *mut Mutex) -
     // SAFETY: invariant 1.
     let mutex = unsafe { mutex(pointer) };
     match path(mutex) {
-        0 if mutex.word.lock_at_once() => 0,
+        0 if mutex.word.lock_at_once() => mutex.note_owner(),
         0 => wait(mutex),
         kind @ (RECURSIVE | ERROR_CHECKING) => mutex.lock_owned(kind),
         REPORTS => lock_reported(mutex),
-        _ => cold_lock(mutex, Limit::Never),
+        _ => cold_lock_endless(mutex),
     }
 }
 
@@ -358,7 +366,7 @@ pub(super) unsafe extern "C" fn pthread_mutex_trylock(pointer: *mut Mutex) -> c_
     let mutex = unsafe { mutex(pointer) };
     if path(mutex) == 0 {
         return match mutex.word.try_lock() {
-            true => 0,
+            true => mutex.note_owner(),
             false => libc::EBUSY,
         };
     }
@@ -392,8 +400,7 @@ pub(super) unsafe extern "C" fn pthread_mutex_unlock(pointer: *mut Mutex) -> c_i
     // SAFETY: invariant 1.
     let mutex = unsafe { mutex(pointer) };
     match path(mutex) {
-        // SAFETY: invariant 2.
-        0 => unsafe { mutex.word.unlock() },
+        0 => mutex.release(),
         RECURSIVE | ERROR_CHECKING => return mutex.unlock_owned(),
         REPORTS => return unlock_reported(mutex),
         _ => return cold_unlock(mutex),

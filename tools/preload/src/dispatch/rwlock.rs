@@ -6,7 +6,7 @@
 use super::choice::{mode, rwlock_mode};
 use crate::libc::lock::{libc_read, libc_write};
 use crate::libc::real;
-use crate::mode::{Mode, RWLOCK_MODE};
+use crate::mode::{HOLDS, Mode, RWLOCK_MODE};
 use crate::posix::rwlock::RwLock;
 use crate::time::Limit;
 use crate::traced::RwAcquisition;
@@ -16,10 +16,11 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use kinlock_report::{DESTROYED_HELD, RWLOCK};
 
-/// Whether the usual path applies: the lock is ours, and untraced.
+/// Which path a call takes. 0: the usual one, a lock of ours, untraced. [`HOLDS`]: the same, but it
+/// is noted who reads. All other values: the cold path.
 #[inline]
-fn is_usual(lock: &RwLock) -> bool {
-    lock.is_usual(RWLOCK_MODE.load(Relaxed))
+fn path(lock: &RwLock) -> u32 {
+    lock.path(RWLOCK_MODE.load(Relaxed))
 }
 
 /// # Safety
@@ -69,7 +70,7 @@ fn traced_lock(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> c_i
 fn try_once(rwlock: &RwLock, mode: Mode, access: Access) -> c_int {
     match (rwlock.is_delegated(mode), access) {
         (true, _) => lock(rwlock, mode, access, Limit::Now),
-        (false, Access::Read) if rwlock.word.read_at_once() => rwlock.count_read(),
+        (false, Access::Read) if rwlock.word.read_at_once() => rwlock.note_read(mode),
         (false, Access::Write) if rwlock.word.write_at_once() => rwlock.note_writer(),
         (false, _) => libc::EBUSY,
     }
@@ -87,13 +88,40 @@ fn behind(rwlock: &RwLock) -> Behind {
 /// Takes a lock, by this library or by the C library. Returns what POSIX says.
 fn lock(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> c_int {
     match (rwlock.is_delegated(mode), access) {
-        (false, Access::Read) => rwlock.posix_read(limit),
+        (false, Access::Read) => rwlock.posix_read(mode, limit),
         (false, Access::Write) => rwlock.posix_write(limit),
         // SAFETY: invariant 3.
-        (true, Access::Read) => unsafe { libc_read(rwlock.address(), limit) },
+        (true, Access::Read) => unsafe {
+            let result = libc_read(rwlock.address(), limit);
+            if result == 0 {
+                rwlock.note_hold(mode);
+            }
+            result
+        },
         // SAFETY: invariant 3.
         (true, Access::Write) => unsafe { libc_write(rwlock.address(), limit) },
     }
+}
+
+#[cold]
+#[inline(never)]
+fn cold_unlock(lock: &RwLock) -> c_int {
+    counts::call(mode(), || delegated_kind(lock));
+    let mode = rwlock_mode();
+    let is_delegated = lock.is_delegated(mode);
+    if mode.reports() {
+        let is_held = is_delegated || lock.word.is_locked();
+        report::rwlock_release(lock.address() as u64, is_held, lock.other_writer());
+    }
+    if mode.notes_holds() {
+        lock.note_release();
+    }
+    if is_delegated {
+        // SAFETY: invariant 3.
+        return unsafe { real::pthread_rwlock_unlock(lock.address()) };
+    }
+    lock.posix_unlock();
+    0
 }
 
 /// Why the lock is delegated, as the kind of a mutex would say it; 0: because of the mode, or not
@@ -148,36 +176,31 @@ unsafe extern "C" fn pthread_rwlock_destroy(pointer: *mut RwLock) -> c_int {
 unsafe extern "C-unwind" fn pthread_rwlock_rdlock(pointer: *mut RwLock) -> c_int {
     // SAFETY: invariant 1.
     let lock = unsafe { rwlock(pointer) };
-    if is_usual(lock) && lock.word.read_at_once() {
-        return lock.count_read();
+    match path(lock) {
+        0 if lock.word.read_at_once() => lock.count_read(),
+        HOLDS if lock.word.read_at_once() => lock.note_read(Mode(HOLDS)),
+        _ => cold_lock(lock, Access::Read, Limit::Never),
     }
-    cold_lock(lock, Access::Read, Limit::Never)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pthread_rwlock_wrlock(pointer: *mut RwLock) -> c_int {
     // SAFETY: invariant 1.
     let lock = unsafe { rwlock(pointer) };
-    if is_usual(lock) && lock.word.write_at_once() {
-        return lock.note_writer();
+    match path(lock) {
+        0 | HOLDS if lock.word.write_at_once() => lock.note_writer(),
+        _ => cold_lock(lock, Access::Write, Limit::Never),
     }
-    cold_lock(lock, Access::Write, Limit::Never)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_rwlock_unlock(pointer: *mut RwLock) -> c_int {
     // SAFETY: invariant 1.
     let lock = unsafe { rwlock(pointer) };
-    if !is_usual(lock) {
-        counts::call(mode(), || delegated_kind(lock));
-        if rwlock_mode().reports() {
-            let is_held = lock.is_delegated(rwlock_mode()) || lock.word.is_locked();
-            report::rwlock_release(lock.address() as u64, is_held, lock.other_writer());
-        }
-        if lock.is_delegated(rwlock_mode()) {
-            // SAFETY: invariant 3.
-            return unsafe { real::pthread_rwlock_unlock(pointer.cast()) };
-        }
+    match path(lock) {
+        0 => {}
+        HOLDS => lock.note_release(),
+        _ => return cold_unlock(lock),
     }
     lock.posix_unlock();
     0

@@ -19,11 +19,14 @@ use super::choice::mode;
 use crate::environment;
 use crate::libc::real;
 use crate::mode::chosen;
+use crate::thread::thread_id;
 use crate::time::Limit;
+use crate::traced::report::now;
 use crate::traced::report::{self, Awaited, Wait};
 use core::cell::Cell;
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use kinlock_report::now::LIMITED;
 use kinlock_report::{BARRIER, JOIN, JOINS, SEMAPHORE};
 
 type Time = *const libc::timespec;
@@ -168,6 +171,28 @@ impl Function {
         }
     }
 
+    /// The call, and a note for as long as it waits. A semaphore makes none, since it may be free.
+    ///
+    /// # Safety
+    ///
+    /// Invariant 3.
+    #[inline]
+    unsafe fn noted_call(self) -> c_int {
+        let (thread, limit) = match self {
+            Join(thread, _) | JoinOfC11(thread, _) => (thread, 0),
+            JoinUntil(thread, ..) | JoinByClock(thread, ..) => (thread, LIMITED),
+            // SAFETY: invariant 3.
+            Semaphore(_) | SemaphoreUntil(..) | SemaphoreByClock(..) => unsafe {
+                return self.call();
+            },
+        };
+        let noted = now::waits(thread, JOIN | limit, thread_id());
+        // SAFETY: invariant 3.
+        let result = unsafe { self.call() };
+        noted.end();
+        result
+    }
+
     /// The semaphore that may be taken at once, before the wait begins. The C library looks at the
     /// time limit first.
     fn semaphore(self) -> Option<*const c_void> {
@@ -213,7 +238,7 @@ unsafe extern "C-unwind" {
 unsafe fn wait(address: u64, kind: u32, function: Function) -> c_int {
     if !reports() {
         // SAFETY: as this function demands.
-        return unsafe { function.call() };
+        return unsafe { function.noted_call() };
     }
     // SAFETY: as this function demands.
     unsafe { reported_wait(address, kind, function) }
@@ -257,7 +282,7 @@ unsafe extern "C-unwind" fn call(with: *mut c_void) -> c_int {
     }
     with.wait.set(Some(with.awaited.begin()));
     // SAFETY: invariant 3.
-    let result = unsafe { with.function.call() };
+    let result = unsafe { with.function.noted_call() };
     if let Some(wait) = with.wait.take() {
         match with.function.error(result) {
             0 | libc::EINTR => with.awaited.end(wait),

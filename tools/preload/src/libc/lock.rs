@@ -1,8 +1,37 @@
 //! Waiting for a delegated object: the C library has one function per sort of time limit.
 
 use super::real;
+use crate::thread::thread_id;
 use crate::time::{Limit, RawLimit};
 use core::ffi::{c_int, c_void};
+use kinlock_recorder::now;
+use kinlock_report::{CONDVAR, READING, RWLOCK};
+
+/// Takes a lock by `function`: a wait is noted, and so the lock is tried first. The C library's
+/// functions look at an invalid limit only if they have to wait, too.
+///
+/// # Safety
+///
+/// As `function` demands.
+#[inline]
+unsafe fn noted(
+    what: u64,
+    kind: u32,
+    lock: *const c_void,
+    limit: Limit,
+    function: unsafe fn(*const c_void, Limit) -> c_int,
+) -> c_int {
+    // SAFETY: as this function demands.
+    let tried = unsafe { function(lock, Limit::Now) };
+    if tried != libc::EBUSY || matches!(limit, Limit::Now) {
+        return tried;
+    }
+    let noted = now::waits(what, kind | limit.noted(), thread_id());
+    // SAFETY: as this function demands.
+    let result = unsafe { function(lock, limit) };
+    noted.end();
+    result
+}
 
 /// Takes a mutex of the C library.
 ///
@@ -10,6 +39,34 @@ use core::ffi::{c_int, c_void};
 ///
 /// Invariant 3.
 pub(crate) unsafe fn libc_lock(mutex: *const c_void, limit: Limit) -> c_int {
+    // SAFETY: invariant 3.
+    unsafe { noted(mutex as u64, 0, mutex, limit, mutex_lock) }
+}
+
+/// Takes a reader-writer lock of the C library for reading.
+///
+/// # Safety
+///
+/// Invariant 3.
+pub(crate) unsafe fn libc_read(lock: *const c_void, limit: Limit) -> c_int {
+    // SAFETY: invariant 3.
+    unsafe { noted(lock as u64 | READING, RWLOCK, lock, limit, rwlock_read) }
+}
+
+/// Takes a reader-writer lock of the C library for writing.
+///
+/// # Safety
+///
+/// Invariant 3.
+pub(crate) unsafe fn libc_write(lock: *const c_void, limit: Limit) -> c_int {
+    // SAFETY: invariant 3.
+    unsafe { noted(lock as u64, RWLOCK, lock, limit, rwlock_write) }
+}
+
+/// # Safety
+///
+/// Invariant 3.
+unsafe fn mutex_lock(mutex: *const c_void, limit: Limit) -> c_int {
     // SAFETY: invariant 3.
     unsafe {
         match limit {
@@ -21,12 +78,10 @@ pub(crate) unsafe fn libc_lock(mutex: *const c_void, limit: Limit) -> c_int {
     }
 }
 
-/// Takes a reader-writer lock of the C library for reading.
-///
 /// # Safety
 ///
 /// Invariant 3.
-pub(crate) unsafe fn libc_read(lock: *const c_void, limit: Limit) -> c_int {
+unsafe fn rwlock_read(lock: *const c_void, limit: Limit) -> c_int {
     // SAFETY: invariant 3.
     unsafe {
         match limit {
@@ -40,12 +95,10 @@ pub(crate) unsafe fn libc_read(lock: *const c_void, limit: Limit) -> c_int {
     }
 }
 
-/// Takes a reader-writer lock of the C library for writing.
-///
 /// # Safety
 ///
 /// Invariant 3.
-pub(crate) unsafe fn libc_write(lock: *const c_void, limit: Limit) -> c_int {
+unsafe fn rwlock_write(lock: *const c_void, limit: Limit) -> c_int {
     // SAFETY: invariant 3.
     unsafe {
         match limit {
@@ -69,8 +122,9 @@ pub(crate) unsafe fn libc_wait(
     mutex: *const c_void,
     limit: RawLimit,
 ) -> c_int {
+    let noted = now::waits(condvar as u64, CONDVAR | limit.noted(), thread_id());
     // SAFETY: invariant 3.
-    unsafe {
+    let result = unsafe {
         match limit {
             RawLimit::Never => real::pthread_cond_wait(condvar, mutex),
             RawLimit::Own(until) => real::pthread_cond_timedwait(condvar, mutex, until),
@@ -78,5 +132,7 @@ pub(crate) unsafe fn libc_wait(
                 real::pthread_cond_clockwait(condvar, mutex, clock, until)
             }
         }
-    }
+    };
+    noted.end();
+    result
 }

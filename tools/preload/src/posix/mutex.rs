@@ -6,7 +6,7 @@
 use super::cancel::{self, Attempt};
 use crate::libc::layout::{ADAPTIVE, ELISION, ERROR_CHECKING, HOLDER_IN_WORD, KINDS, RECURSIVE};
 use crate::mode::Mode;
-use crate::thread::thread_id;
+use crate::thread::{known_thread_id, thread_id};
 use crate::time::Limit;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -14,6 +14,7 @@ use kinlock_core::raw::QueuedSpinLock;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use kinlock_linux::Native;
 use kinlock_linux::configured::AsConfigured;
+use kinlock_recorder::now;
 
 type Blocking = QueuedMutex<Native, AsConfigured, Joined<Native>>;
 type Spinning = QueuedSpinLock<Native, AsConfigured>;
@@ -25,9 +26,9 @@ pub(crate) struct Mutex {
     pub(crate) word: Blocking,
     /// Of a recursive mutex: how many times its owner has taken it.
     depth: AtomicU32,
-    /// Of a recursive or error-checking mutex: the number of the thread that holds it, as the C
-    /// library would have stored it, or 0. Debuggers look for it here, and programs that want to
-    /// know which number the C library takes for theirs.
+    /// The number of the thread that holds the mutex, as the C library would have stored it, or 0.
+    /// The command and debuggers look for it here, and programs that want to know which number the
+    /// C library takes for theirs.
     owner: AtomicU32,
     /// The report's mark: the token of the last holder. It lies near the lock word since it changes
     /// with the holder, as that does. `serial` and `domain` are the report's, too.
@@ -128,10 +129,14 @@ impl Mutex {
 
     /// Takes a mutex of ours. Returns what POSIX says.
     pub(crate) fn posix_lock(&self, mode: Mode, kind: Kind, limit: Limit) -> c_int {
-        if kind == Kind::Normal {
-            return self.take(mode, limit);
-        }
         let thread = thread_id();
+        if kind == Kind::Normal {
+            let result = self.take(mode, limit);
+            if result == 0 {
+                self.owner.store(thread, Relaxed);
+            }
+            return result;
+        }
         // Relaxed: only this thread stores its own number, and only while it holds the mutex.
         if self.owner.load(Relaxed) == thread {
             return match (kind, limit) {
@@ -149,15 +154,36 @@ impl Mutex {
 
     /// As [`posix_lock`](Self::posix_lock) without a limit, for a thread that a notification has
     /// just woken: it expects to find the mutex held by the notifier.
+    #[inline(never)]
     pub(crate) fn posix_lock_notified(&self, mode: Mode, kind: Kind) -> c_int {
         let is_held = kind != Kind::Normal && self.is_callers();
         if mode.spins() || is_held {
             return self.posix_lock(mode, kind, Limit::Never);
         }
+        let noted = now::waits(self.address() as u64, 0, thread_id());
         self.word.lock_notified();
+        noted.end();
         if kind != Kind::Normal {
             self.own(thread_id());
+            return 0;
         }
+        self.note_owner()
+    }
+
+    /// The calling thread has taken the lock word of a normal mutex. Returns 0.
+    #[inline]
+    pub(crate) fn note_owner(&self) -> c_int {
+        match known_thread_id() {
+            Some(thread) => self.owner.store(thread, Relaxed),
+            None => return self.note_asked_owner(),
+        }
+        0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_asked_owner(&self) -> c_int {
+        self.owner.store(thread_id(), Relaxed);
         0
     }
 
@@ -191,10 +217,12 @@ impl Mutex {
             0 => {}
             error => return error,
         }
+        let noted = now::waits(self.address() as u64, limit.noted(), thread_id());
         let taken = match spins {
             false => cancel::wait(&self.word, limit, || self.queue_until(spins, limit)),
             true => cancel::wait(self.spinning(), limit, || self.queue_until(spins, limit)),
         };
+        noted.end();
         if taken { 0 } else { libc::ETIMEDOUT }
     }
 
@@ -230,16 +258,24 @@ impl Mutex {
                 return 0;
             }
             self.depth.store(0, Relaxed);
-            self.owner.store(0, Relaxed);
         }
-        // SAFETY: invariant 2.
-        unsafe {
-            match mode.spins() {
-                false => self.word.unlock(),
-                true => self.spinning().unlock(),
+        match mode.spins() {
+            false => self.release(),
+            true => {
+                self.owner.store(0, Relaxed);
+                // SAFETY: invariant 2.
+                unsafe { self.spinning().unlock() };
             }
         }
         0
+    }
+
+    /// Releases a mutex of ours that the calling thread holds once, in a mode without spinlocks.
+    #[inline]
+    pub(crate) fn release(&self) {
+        self.owner.store(0, Relaxed);
+        // SAFETY: invariant 2.
+        unsafe { self.word.unlock() };
     }
 
     /// Destroys a mutex of ours.
@@ -308,7 +344,20 @@ impl Mutex {
     /// its owner. `kind` is the mutex's word for it.
     #[inline]
     pub(crate) fn lock_owned(&self, kind: u32) -> c_int {
-        let thread = thread_id();
+        match known_thread_id() {
+            Some(thread) => self.lock_owned_by(thread, kind),
+            None => self.lock_owned_by_asked(kind),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_owned_by_asked(&self, kind: u32) -> c_int {
+        self.lock_owned_by(thread_id(), kind)
+    }
+
+    #[inline]
+    fn lock_owned_by(&self, thread: u32, kind: u32) -> c_int {
         // Relaxed: as in `posix_lock`.
         if self.owner.load(Relaxed) == thread {
             return match kind {
@@ -334,16 +383,28 @@ impl Mutex {
     /// [`posix_unlock`](Self::posix_unlock) in the usual mode, for a mutex that knows its owner.
     #[inline]
     pub(crate) fn unlock_owned(&self) -> c_int {
-        if self.owner.load(Relaxed) != thread_id() {
+        match known_thread_id() {
+            Some(thread) => self.unlock_owned_by(thread),
+            None => self.unlock_owned_by_asked(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_owned_by_asked(&self) -> c_int {
+        self.unlock_owned_by(thread_id())
+    }
+
+    #[inline]
+    fn unlock_owned_by(&self, thread: u32) -> c_int {
+        if self.owner.load(Relaxed) != thread {
             return libc::EPERM;
         }
         // The depth of an error-checking mutex is always 1 while it is held.
         let depth = self.depth.load(Relaxed).wrapping_sub(1);
         self.depth.store(depth, Relaxed);
         if depth == 0 {
-            self.owner.store(0, Relaxed);
-            // SAFETY: invariant 2.
-            unsafe { self.word.unlock() };
+            self.release();
         }
         0
     }

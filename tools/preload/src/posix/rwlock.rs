@@ -11,6 +11,8 @@ use kinlock_core::platform::Platform;
 use kinlock_core::raw::QueuedRwLock;
 use kinlock_linux::Native;
 use kinlock_linux::configured::AsConfigured;
+use kinlock_recorder::now;
+use kinlock_report::{READING, RWLOCK};
 
 /// The part of a `pthread_rwlock_t` that this library uses. `writer`, `shared` and `preference` lie
 /// where the C library has them.
@@ -52,15 +54,18 @@ impl RwLock {
         mode.delegates() || self.is_shared()
     }
 
-    /// Whether the usual path applies: processes do not share the lock, and the word of the mode is
-    /// the usual one, 0.
+    /// The word of the mode, with another bit set if processes share the lock.
     #[inline]
-    pub(crate) fn is_usual(&self, mode: u32) -> bool {
-        self.shared.load(Relaxed) | mode == 0
+    pub(crate) fn path(&self, mode: u32) -> u32 {
+        self.shared.load(Relaxed) | mode
     }
 
     pub(crate) fn address(&self) -> *const c_void {
         (self as *const Self).cast()
+    }
+
+    fn key(&self) -> u64 {
+        self.address() as u64
     }
 
     /// Whether a thread that holds the lock for reading may take it again for reading while a
@@ -95,9 +100,9 @@ impl RwLock {
     /// Takes a lock of ours for reading. Returns what POSIX says.
     #[cold]
     #[inline(never)]
-    pub(crate) fn posix_read(&self, limit: Limit) -> c_int {
+    pub(crate) fn posix_read(&self, mode: Mode, limit: Limit) -> c_int {
         if self.word.read_at_once() {
-            return self.count_read();
+            return self.note_read(mode);
         }
         match self.deadlock(limit) {
             0 => {}
@@ -105,10 +110,15 @@ impl RwLock {
         }
         let taken = match limit {
             Limit::Now => self.word.try_read(self.is_recursive()),
-            _ => cancel::wait(&Reading(self), limit, || self.read_until(limit)),
+            _ => {
+                let noted = now::waits(self.key() | READING, limit.noted() | RWLOCK, thread_id());
+                let taken = cancel::wait(&Reading(self), limit, || self.read_until(limit));
+                noted.end();
+                taken
+            }
         };
         match (taken, limit) {
-            (true, _) => self.count_read(),
+            (true, _) => self.note_read(mode),
             // A wait without a limit gives up for no other reason.
             (false, Limit::Never) => libc::EAGAIN,
             (false, _) if self.word.is_full() => libc::EAGAIN,
@@ -124,6 +134,27 @@ impl RwLock {
         // SAFETY: invariant 5.
         unsafe { *held += 1 };
         0
+    }
+
+    /// As [`count_read`](Self::count_read), in a mode that is not the usual one.
+    pub(crate) fn note_read(&self, mode: Mode) -> c_int {
+        self.note_hold(mode);
+        self.count_read()
+    }
+
+    /// The calling thread reads: notes that, if the mode says so.
+    pub(crate) fn note_hold(&self, mode: Mode) {
+        if mode.notes_holds() {
+            now::holds(self.key(), RWLOCK, thread_id());
+        }
+    }
+
+    /// The calling thread is about to release the lock, where it is noted who reads.
+    #[inline]
+    pub(crate) fn note_release(&self) {
+        if self.writer() == 0 {
+            now::released(self.key(), thread_id());
+        }
     }
 
     fn read_until(&self, limit: Limit) -> bool {
@@ -153,13 +184,21 @@ impl RwLock {
     #[cold]
     #[inline(never)]
     pub(crate) fn posix_write(&self, limit: Limit) -> c_int {
+        if self.word.write_at_once() {
+            return self.note_writer();
+        }
         match self.deadlock(limit) {
             0 => {}
             error => return error,
         }
         let taken = match limit {
             Limit::Now => self.word.try_write(),
-            _ => cancel::wait(&Writing(self), limit, || self.write_until(limit)),
+            _ => {
+                let noted = now::waits(self.key(), limit.noted() | RWLOCK, thread_id());
+                let taken = cancel::wait(&Writing(self), limit, || self.write_until(limit));
+                noted.end();
+                taken
+            }
         };
         match (taken, limit) {
             (true, _) => self.note_writer(),

@@ -12,12 +12,15 @@
 
 use super::cancel::{self, Attempt};
 use crate::libc::layout::FREE;
+use crate::thread::thread_id;
 use crate::time::Limit;
 use core::ffi::{c_int, c_void};
 use core::hint;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use kinlock_core::platform::{Parked, Platform};
 use kinlock_linux::Native;
+use kinlock_recorder::now;
+use kinlock_report::SPIN;
 
 /// A `pthread_spinlock_t`.
 #[repr(C)]
@@ -92,10 +95,12 @@ impl Spinlock {
     #[cold]
     #[inline(never)]
     pub(crate) fn wait(&self) -> c_int {
+        let noted = now::waits(self.address() as u64, SPIN, thread_id());
         cancel::wait(self, Limit::Never, || {
             self.spin_and_sleep();
             true
         });
+        noted.end();
         0
     }
 

@@ -2,20 +2,54 @@
 #include "common.h"
 #include <sys/syscall.h>
 
-static pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP,
+static pthread_mutex_t normal = PTHREAD_MUTEX_INITIALIZER,
+                       recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP,
                        checking = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP, robust;
+static pthread_cond_t notified = PTHREAD_COND_INITIALIZER;
+static int is_notified;
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+
+static void *wait_and_notify(void *unused)
+{
+    CHECK(pthread_mutex_lock(&normal) == 0);
+    is_notified = 1;
+    CHECK(pthread_cond_signal(&notified) == 0);
+    CHECK(pthread_mutex_unlock(&normal) == 0);
+    return unused;
+}
+
+/* A wait for a condition variable releases the mutex, and takes it again after it has waited for that. */
+static void wait_and_look(int me)
+{
+    CHECK(pthread_mutex_lock(&normal) == 0);
+    is_notified = 0;
+    pthread_t other = start(wait_and_notify, NULL);
+    while (!is_notified)
+        CHECK(pthread_cond_wait(&notified, &normal) == 0);
+    printf("after a wait: %d\n", normal.__data.__owner == me);
+    CHECK(pthread_mutex_unlock(&normal) == 0);
+    end(other);
+}
 
 static void *look(void *unused)
 {
     int me = syscall(SYS_gettid);
-    pthread_mutex_t *const mutexes[] = {&recursive, &checking, &robust};
-    for (int i = 0; i < 3; i++) {
+    pthread_mutex_t *const mutexes[] = {&normal, &recursive, &checking, &robust};
+    for (int i = 0; i < 4; i++) {
+        struct timespec soon = in_ms(CLOCK_REALTIME, 100000);
         CHECK(pthread_mutex_lock(mutexes[i]) == 0);
         printf("mutex %d: %d", i, mutexes[i]->__data.__owner == me);
         CHECK(pthread_mutex_unlock(mutexes[i]) == 0);
+        printf(", then %d", mutexes[i]->__data.__owner);
+        CHECK(pthread_mutex_trylock(mutexes[i]) == 0);
+        printf(", tried %d", mutexes[i]->__data.__owner == me);
+        CHECK(pthread_mutex_unlock(mutexes[i]) == 0);
+        CHECK(pthread_mutex_timedlock(mutexes[i], &soon) == 0);
+        printf(", with a limit %d", mutexes[i]->__data.__owner == me);
+        CHECK(pthread_mutex_unlock(mutexes[i]) == 0);
         printf(", then %d\n", mutexes[i]->__data.__owner);
     }
+    wait_and_look(me);
     CHECK(pthread_rwlock_wrlock(&lock) == 0);
     printf("rwlock: %d", lock.__data.__cur_writer == me);
     CHECK(pthread_rwlock_unlock(&lock) == 0);

@@ -231,8 +231,17 @@ fn make_shared(path: &Path) -> io::Result<()> {
 
 /// Whether a file belongs to processes that stand by.
 pub fn is_for_standby(path: &Path) -> bool {
+    is_in(path, STANDBY)
+}
+
+/// Whether a file is the table of a process that is reported on from its beginning.
+pub fn is_of_report(path: &Path) -> bool {
+    is_in(path, NAME) && path.file_name().is_some_and(is_table)
+}
+
+fn is_in(path: &Path, folder: &str) -> bool {
     let parent = path.parent().and_then(Path::file_name);
-    parent.is_some_and(|name| name.as_bytes().starts_with(STANDBY.as_bytes()))
+    parent.is_some_and(|name| name.as_bytes().starts_with(folder.as_bytes()))
 }
 
 /// What tables said at one moment.

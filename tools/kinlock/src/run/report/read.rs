@@ -439,6 +439,22 @@ fn file_and_line(place: &str) -> &str {
     place.rsplit('/').next().unwrap_or(place)
 }
 
+/// Who holds locks: the address of each, and the number of a thread.
+pub fn holders(table: &Table) -> Vec<(u64, u32)> {
+    let threads = || table.threads.iter();
+    let id = |token: &u32| {
+        let thread = threads().find(|thread| get32(&thread.token) == *token);
+        thread.map(|thread| get32(&thread.id))
+    };
+    let locks = Tallies::of(table).locks.into_iter().zip(&table.locks);
+    let all = locks.flat_map(|(sum, lock)| {
+        let address = object(get(&lock.address));
+        let holders: Vec<_> = sum.holders.iter().filter_map(id).collect();
+        holders.into_iter().map(move |holder| (address, holder))
+    });
+    all.collect()
+}
+
 /// Locks that are called by the same line are told apart by their addresses.
 fn tell_apart(locks: &mut [Lock]) {
     let mut addresses: HashMap<String, BTreeSet<u64>> = HashMap::new();

@@ -32,7 +32,12 @@ fn guarded(function: &str) -> Option<String> {
 
 /// Leaves out the functions of a lock in Rust by which the program took it.
 pub fn without_own(frames: &mut Vec<Frame>) {
-    const OWN: [&str; 3] = ["lock_api::", "kinlock::", "kinlock_core::"];
+    const OWN: [&str; 4] = [
+        "lock_api::",
+        "kinlock::",
+        "kinlock_core::",
+        "kinlock_recorder::",
+    ];
     let is_own = |frame: &Frame| {
         let function = frame.function.trim_start_matches('<');
         OWN.iter().any(|own| function.starts_with(own))

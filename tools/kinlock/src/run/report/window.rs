@@ -1,4 +1,5 @@
-//! `kinlock report`: what the locks of a process that stands by do, for a while.
+//! `kinlock report`: what the locks of a process that stands by do, for a while, or [who holds
+//! them](super::now) at this moment.
 //!
 //! The process was started by `kinlock run --standby`. The page in which the preloaded library has
 //! its mode is a file, which this command finds among the process's mappings. It sets a bit in it,
@@ -31,35 +32,41 @@ use kinlock_report::{MAGIC, PAGE, REPORTS, SWITCH, Switch};
 
 use super::folder::{Snapshot, TABLES, is_for_standby, is_table, remove_unused};
 use super::others::{self, of_process};
-use super::{Process, Report, View, folded, name_packages, page, read, view};
+use super::{Process, Report, View, folded, name_packages, now, page, read, view};
 use crate::run::witness;
 
-/// Say what the locks of a running process do
+/// Say who holds the locks of a running process and who waits, or measure what they do
 ///
-/// The process has to stand by: `kinlock run --standby` has started it, or one that started it. It
-/// runs at full speed until this command switches measuring on, and from then on a few percent
-/// slower until it switches that off again. No signal is sent, and nothing is stopped.
+/// At once, for a process that `kinlock run` has started: each lock for which threads wait, which
+/// thread holds it, since when the others wait, by which calls, and whether they wait for each
+/// other in a circle. Which threads read, and who holds a lock of Rust, is known with --standby.
+/// The memory of the process is read, so this takes the rights of a debugger.
 ///
-/// What was begun before is not in the report: a thread that waits already is seen when it waits
-/// again, and a lock that is held already when it is taken again. Ctrl-C ends the measurement
-/// early.
+/// With --seconds the process has to stand by: `kinlock run --standby` has started it, or one that
+/// started it. It runs at full speed until this command switches measuring on, and from then on a
+/// few percent slower until it switches that off again. What was begun before is not measured: a
+/// thread that waits already is seen when it waits again, and a lock that is held already when it
+/// is taken again. Ctrl-C ends the measurement early.
 ///
-/// Exit status: 0 done, 2 bad input, such as a process that does not stand by.
+/// No signal is sent, and nothing is stopped.
+///
+/// Exit status: 0 done, 2 bad input, such as a process that kinlock did not start.
 ///
 /// Examples:
 ///   kinlock run --standby -- redis-server --io-threads 4 &
-///   kinlock report $(pidof redis-server) --seconds 10
-///   kinlock report $(cat /run/nginx.pid) --all      # the process and its descendants
+///   kinlock report $(pidof redis-server)               # it hangs: who holds what, who waits?
+///   kinlock report $(pidof redis-server) --seconds 10  # which lock is slow?
+///   kinlock report $(cat /run/nginx.pid) --all         # the process and its descendants
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
     /// The number of the process
     #[arg(value_name = "PID")]
     pid: u32,
-    /// How long to measure
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
-    seconds: Duration,
-    /// Also measure the processes that it has started, and those that these have started
+    /// Measure for so long what locks do, and say that
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<Duration>,
+    /// Also the processes that it has started, and those that these have started
     #[arg(long)]
     all: bool,
     /// Write the whole report as JSON; - is stdout
@@ -67,21 +74,21 @@ pub struct Args {
     json: Option<PathBuf>,
     /// Write where threads waited, and for how many nanoseconds, as folded stacks: the input of
     /// flame graph tools
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "seconds")]
     folded: Option<PathBuf>,
     /// Write the report as one page for browsers that needs no other file: who waits for whom, how
     /// long waits and holds are, all tables
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "seconds")]
     html: Option<PathBuf>,
     /// A row of the report is a lock, a caller or a thread
     #[arg(long, value_name = "lock|caller|thread", default_value = "lock",
-        value_parser = named::<View>)]
+        value_parser = named::<View>, requires = "seconds")]
     by: View,
     /// Rows of the report at most, the longest wait first
     #[arg(long, value_name = "N", default_value_t = 10)]
     max: usize,
     /// Leave out locks that were found taken less often, and what else was waited for less often
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "seconds")]
     min_contended: u64,
 }
 
@@ -98,6 +105,24 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+    match args.seconds {
+        None => at_once(args),
+        Some(seconds) => measure(args, seconds),
+    }
+}
+
+/// Says who holds and waits now.
+fn at_once(args: &Args) -> anyhow::Result<Outcome> {
+    let mut outputs = Outputs::private();
+    outputs.add(args.json.as_deref(), |report, out| write_json(report, out))?;
+    let max = args.max;
+    outputs.for_people(move |report, out| now::write(report, max, out));
+    outputs.write(&now::report(args.pid, args.all)?)?;
+    Ok(Outcome::Done)
+}
+
+/// Measures what locks do.
+fn measure(args: &Args, seconds: Duration) -> anyhow::Result<Outcome> {
     let mut outputs = Outputs::private();
     outputs.add(args.json.as_deref(), |report, out| write_json(report, out))?;
     outputs.add(args.folded.as_deref(), folded::write)?;
@@ -118,7 +143,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
             false
         }
     });
-    wait(args.seconds, &targets);
+    wait(seconds, &targets);
     let mut report = Report {
         command: Vec::new(),
         status: None,
@@ -241,26 +266,39 @@ fn switches_of(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
 
 /// The files of processes that stand by which a process has mapped.
 fn mapped(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
-    let maps = match of_process(pid, "maps") {
-        Err(error) if error.kind() == ErrorKind::NotFound => match Path::new("/proc/self").exists()
-        {
-            true => bail!("there is no process {pid}"),
-            false => bail!("cannot look at process {pid}: there is no /proc"),
-        },
-        other => other.with_context(|| format!("cannot look at process {pid}"))?,
-    };
+    Ok(paths(pid)?
+        .into_iter()
+        .filter(|path| is_for_standby(path))
+        .collect())
+}
+
+/// All files that a process has mapped, as they are called here.
+pub(super) fn paths(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
+    let maps = maps(pid)?;
     let paths = maps.split(|&byte| byte == b'\n').filter_map(|line| {
         let path = line.iter().position(|&byte| byte == b'/')?;
         let path = Path::new(OsStr::from_bytes(&line[path..]));
-        is_for_standby(path).then(|| seen_from_here(pid, path))
+        Some(seen_from_here(pid, path))
     });
     let mut paths: Vec<_> = paths.collect();
     paths.dedup();
     Ok(paths)
 }
 
+/// What a process has mapped, as the kernel lists it.
+pub(super) fn maps(pid: u32) -> anyhow::Result<Vec<u8>> {
+    match of_process(pid, "maps") {
+        Err(error) if error.kind() == ErrorKind::NotFound => match Path::new("/proc/self").exists()
+        {
+            true => bail!("there is no process {pid}"),
+            false => bail!("cannot look at process {pid}: there is no /proc"),
+        },
+        other => other.with_context(|| format!("cannot look at process {pid}")),
+    }
+}
+
 /// A path of another process. In a container its root is another one.
-fn seen_from_here(pid: u32, path: &Path) -> PathBuf {
+pub(super) fn seen_from_here(pid: u32, path: &Path) -> PathBuf {
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let is_other = fs::read_link(&root).is_ok_and(|root| root != Path::new("/"));
     match path.exists() && !is_other {
@@ -270,7 +308,7 @@ fn seen_from_here(pid: u32, path: &Path) -> PathBuf {
 }
 
 /// The processes that a process has started, and that these have started.
-fn descendants(of: u32) -> Vec<u32> {
+pub(super) fn descendants(of: u32) -> Vec<u32> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let parents: Vec<(u32, u32)> = all
         .filter_map(|entry| {

@@ -1,0 +1,501 @@
+//! Who holds and who waits at this moment, in a process that may hang.
+//!
+//! The facts are read twice, and what holders a lock has is read in between. A wait that is there
+//! both times began before and ended afterwards, and a thread that waits releases nothing. So the
+//! waits and holders of a circle were all there at one moment.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::io::Write;
+use std::iter::successors;
+
+use anyhow::bail;
+use kinlock_cli::report::table::wrapped;
+use kinlock_cli::report::text;
+use kinlock_cli::report::units::time;
+use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
+use kinlock_report::now::{IS_HELD, LIMITED};
+use kinlock_report::{JOIN, READING, RWLOCK};
+use serde::Serialize;
+
+use super::folder::{Snapshot, is_of_report};
+use super::others::{self, of_process};
+use super::outside::{Fact, Known, Outside};
+use super::read;
+use super::rust;
+use super::symbols::{Frame, Symbols};
+use super::view::{counted, path};
+use super::window::{descendants, paths};
+
+/// The report for programs. Names are a contract, and those of the measured report mean the same.
+#[derive(Serialize)]
+pub struct Now {
+    processes: Vec<Process>,
+}
+
+#[derive(Serialize)]
+struct Process {
+    pid: u32,
+    parent: u32,
+    program: String,
+    /// Threads that wait for each other, each for the next one, and the last for the first.
+    deadlocks: Vec<Vec<u32>>,
+    /// Locks for which threads wait.
+    locks: Vec<Lock>,
+    /// What else threads wait for: condition variables, and the ends of threads.
+    waits: Vec<Lock>,
+    /// Threads that wait, and those that hold what others wait for.
+    threads: Vec<Thread>,
+    /// Waits and holds for which there was no room, since the process began.
+    dropped: u64,
+}
+
+#[derive(Serialize)]
+struct Lock {
+    name: String,
+    address: u64,
+    kind: &'static str,
+    held_by: Option<u32>,
+    holders: Vec<u32>,
+    waiting: Vec<u32>,
+}
+
+#[derive(Serialize)]
+struct Thread {
+    id: u32,
+    name: String,
+    /// It waits for that, or 0.
+    waits_for: u64,
+    waits_for_ns: u64,
+    /// Of a reader-writer lock, `read` or `write`.
+    side: Option<&'static str>,
+    /// The wait ends by itself, at its time limit.
+    limited: bool,
+    /// It has ended.
+    ended: bool,
+    /// What it calls, innermost first.
+    stack: Vec<Frame>,
+}
+
+/// What those processes do now.
+pub fn report(pid: u32, with_descendants: bool) -> anyhow::Result<Now> {
+    let mut processes = Vec::from_iter(process(pid)?);
+    if with_descendants {
+        // One that has ended, or that may not be looked at, is left out.
+        let all = descendants(pid).into_iter();
+        processes.extend(all.filter_map(|pid| process(pid).ok().flatten()));
+    }
+    if processes.is_empty() {
+        let whom = match with_descendants {
+            true => format!("neither process {pid} nor any that it started has"),
+            false => format!("process {pid} has no"),
+        };
+        bail!("{whom} locks of kinlock: start the program with `kinlock run -- PROGRAM`");
+    }
+    Ok(Now { processes })
+}
+
+/// `None`: there is nothing of kinlock in it.
+fn process(pid: u32) -> anyhow::Result<Option<Process>> {
+    let Some(outside) = Outside::look(pid)? else {
+        return Ok(None);
+    };
+    let first = outside.known();
+    let mut found = Found::default();
+    for known in &first {
+        found.add(known, &outside);
+    }
+    found.add_recorded(pid, &outside);
+    let again = outside.known();
+    let again: HashSet<&Fact> = again.iter().flat_map(|known| &known.facts).collect();
+    found.waits.retain(|_, fact| again.contains(fact));
+    let mut symbols = outside.symbols();
+    let (locks, waits) = found.report(&outside, &mut symbols);
+    let name = of_process(pid, "comm").unwrap_or_default();
+    Ok(Some(Process {
+        pid,
+        parent: others::parent(pid).unwrap_or(0),
+        program: text::name(name.trim_ascii_end()),
+        deadlocks: found.circles(),
+        threads: found.threads(&outside, &mut symbols),
+        locks,
+        waits,
+        dropped: first.iter().map(|known| known.dropped).sum(),
+    }))
+}
+
+/// What the facts say. Threads have the numbers that they have here.
+#[derive(Default)]
+struct Found {
+    /// The wait of each thread: the innermost, if a signal handler waits in a wait.
+    waits: BTreeMap<u32, Fact>,
+    /// By address: what it is, as people call it, and who holds it.
+    locks: BTreeMap<u64, (&'static str, BTreeSet<u32>)>,
+}
+
+/// The address of what a thread waits for.
+fn address(wait: &Fact) -> u64 {
+    wait.what & !READING
+}
+
+impl Found {
+    fn add(&mut self, known: &Known, outside: &Outside) {
+        let is_held = |fact: &&Fact| fact.what & IS_HELD != 0;
+        let (holds, waits): (Vec<&Fact>, Vec<&Fact>) = known.facts.iter().partition(is_held);
+        for wait in waits {
+            let last = self
+                .waits
+                .entry(outside.number(wait.thread))
+                .or_insert(*wait);
+            if last.since < wait.since {
+                *last = *wait;
+            }
+            self.locks
+                .entry(address(wait))
+                .or_insert_with(|| look_at(wait, known, outside));
+        }
+        for hold in holds {
+            if let Some((_, holders)) = self.locks.get_mut(&(hold.what & !IS_HELD)) {
+                holders.insert(outside.number(hold.thread));
+            }
+        }
+    }
+
+    /// Adds what the tables of the process say of holders, if it is reported on.
+    fn add_recorded(&mut self, pid: u32, outside: &Outside) {
+        let mut tables = Snapshot::default();
+        let files = paths(pid).unwrap_or_default();
+        for table in files.iter().filter(|path| is_of_report(path)) {
+            tables.add(table);
+        }
+        tables.for_each(|table, _, _| {
+            for (address, thread) in read::holders(table) {
+                if let Some((_, holders)) = self.locks.get_mut(&address) {
+                    holders.extend(Some(outside.number(thread)).filter(|&thread| thread != 0));
+                }
+            }
+        });
+    }
+
+    /// Of a thread that waits: whom it waits for.
+    fn holders(&self, thread: u32) -> impl Iterator<Item = u32> {
+        let wait = self.waits.get(&thread);
+        let lock = wait.and_then(|wait| self.locks.get(&address(wait)));
+        lock.into_iter()
+            .flat_map(|(_, holders)| holders.iter().copied())
+    }
+
+    /// Threads that wait for each other in a circle, each circle once. A thread whose wait has a
+    /// time limit is in none: it gives up.
+    fn circles(&self) -> Vec<Vec<u32>> {
+        let mut circles: Vec<Vec<u32>> = Vec::new();
+        for &thread in self.waits.keys() {
+            let is_known = circles.iter().any(|circle| circle.contains(&thread));
+            circles.extend((!is_known).then(|| self.circle(thread)).flatten());
+        }
+        circles
+    }
+
+    /// The shortest circle that a thread is in.
+    fn circle(&self, thread: u32) -> Option<Vec<u32>> {
+        let mut before: HashMap<u32, u32> = HashMap::new();
+        let mut open = VecDeque::from([thread]);
+        while let Some(at) = open.pop_front() {
+            if self
+                .waits
+                .get(&at)
+                .is_none_or(|wait| wait.kind & LIMITED != 0)
+            {
+                continue;
+            }
+            for next in self.holders(at) {
+                if next == thread {
+                    let back = |at: &u32| before.get(at).copied();
+                    let mut circle: Vec<_> = successors(Some(at), back).collect();
+                    circle.reverse();
+                    return Some(circle);
+                }
+                if let Entry::Vacant(new) = before.entry(next) {
+                    new.insert(at);
+                    open.push_back(next);
+                }
+            }
+        }
+        None
+    }
+
+    /// Locks, and what else threads wait for: the longest wait first.
+    fn report(&self, outside: &Outside, symbols: &mut Symbols) -> (Vec<Lock>, Vec<Lock>) {
+        let mut waiting: BTreeMap<u64, Vec<(u64, u32)>> = BTreeMap::new();
+        for (&thread, wait) in &self.waits {
+            let all = waiting.entry(address(wait)).or_default();
+            all.push((wait.since, thread));
+        }
+        let mut waiting: Vec<_> = waiting.into_iter().collect();
+        for (_, all) in &mut waiting {
+            all.sort_unstable();
+        }
+        waiting.sort_by_key(|(_, all)| all[0]);
+        let locks = waiting.into_iter().map(|(address, all)| {
+            let (kind, holders) = &self.locks[&address];
+            let holders: Vec<u32> = holders.iter().copied().collect();
+            let name = match (*kind, holders.first()) {
+                ("join", Some(&thread)) => {
+                    format!("the end of {}", called(thread, &outside.name(thread)))
+                }
+                ("join", None) => "the end of a thread".to_owned(),
+                _ => read::name(address, None, symbols),
+            };
+            Lock {
+                name,
+                address,
+                kind,
+                held_by: holders.first().copied(),
+                holders,
+                waiting: all.into_iter().map(|(_, thread)| thread).collect(),
+            }
+        });
+        locks.partition(Lock::is_lock)
+    }
+
+    /// Threads that wait, and those for which others do.
+    fn threads(&self, outside: &Outside, symbols: &mut Symbols) -> Vec<Thread> {
+        let holders = self.waits.keys().flat_map(|&thread| self.holders(thread));
+        let all: BTreeSet<u32> = holders.chain(self.waits.keys().copied()).collect();
+        let now = Native::now();
+        let threads = all.into_iter().map(|id| {
+            let wait = self.waits.get(&id);
+            let registers = match wait {
+                Some(wait) => Some(wait.registers),
+                None => outside.registers(id),
+            };
+            let stack = registers.map_or(Vec::new(), |from| outside.stack(from));
+            let stack = stack.into_iter();
+            let mut stack: Vec<_> = stack
+                .flat_map(|back| symbols.calls(back).to_vec())
+                .collect();
+            rust::without_own(&mut stack);
+            Thread {
+                id,
+                name: outside.name(id),
+                waits_for: wait.map_or(0, address),
+                waits_for_ns: wait.map_or(0, |wait| now.saturating_sub(wait.since)),
+                side: wait.filter(|wait| wait.kind & RWLOCK != 0).map(|wait| {
+                    match wait.what & READING {
+                        0 => "write",
+                        _ => "read",
+                    }
+                }),
+                limited: wait.is_some_and(|wait| wait.kind & LIMITED != 0),
+                ended: !outside.has(id),
+                stack,
+            }
+        });
+        threads.collect()
+    }
+}
+
+/// What a thread waits for, and who holds that, as the object itself tells.
+fn look_at(wait: &Fact, known: &Known, outside: &Outside) -> (&'static str, BTreeSet<u32>) {
+    // Where the C library keeps the number of the thread that holds a mutex, the mutex's kind, and
+    // the number of the thread that writes.
+    const OWNER: u64 = 8;
+    const KIND: u64 = 16;
+    const WRITER: u64 = 24;
+    let mut kind = wait.kind & !LIMITED;
+    let place = match kind {
+        0 => Some(OWNER),
+        RWLOCK => Some(WRITER),
+        JOIN => Some(known.number_at).filter(|&at| at != 0),
+        _ => None,
+    };
+    let place = place.filter(|_| known.are_posix);
+    let holder = place.and_then(|at| outside.half(address(wait).wrapping_add(at)));
+    if kind == 0 && known.are_posix {
+        kind = outside.half(address(wait).wrapping_add(KIND)).unwrap_or(0);
+    }
+    let holder = holder.filter(|&holder| holder != 0);
+    // One that has ended has no number here.
+    let here = |holder| match outside.number(holder) {
+        0 => holder,
+        number => number,
+    };
+    (read::kind(kind), holder.map(here).into_iter().collect())
+}
+
+// ---- as text --------------------------------------------
+
+/// Processes at most, and threads that wait for one thing.
+const PROCESSES: usize = 8;
+const WAITING: usize = 4;
+
+pub fn write(report: &Now, max: usize, out: &mut dyn Write) -> anyhow::Result<()> {
+    for process in report.processes.iter().take(PROCESSES) {
+        process.write(max, out)?;
+    }
+    if let Some(more @ 1..) = report.processes.len().checked_sub(PROCESSES) {
+        let more = counted(more as u64, "more process", "more processes");
+        writeln!(out, "\nkinlock: {more}; --json has them")?;
+    }
+    Ok(())
+}
+
+fn called(id: u32, name: &str) -> String {
+    format!("thread {id} ({name})")
+}
+
+impl Lock {
+    fn is_lock(&self) -> bool {
+        !matches!(self.kind, "join" | "condition variable")
+    }
+}
+
+impl Process {
+    fn write(&self, max: usize, out: &mut dyn Write) -> anyhow::Result<()> {
+        let waiting = |rows: &[Lock]| rows.iter().map(|row| row.waiting.len() as u64).sum();
+        let who = match waiting(&self.locks) {
+            0 => "no thread waits for a lock".to_owned(),
+            1 => "1 thread waits for a lock".to_owned(),
+            n => format!(
+                "{n} threads wait for {}",
+                counted(self.locks.len() as u64, "lock", "locks")
+            ),
+        };
+        let others = match waiting(&self.waits) {
+            0 => String::new(),
+            n => format!(
+                "; {} for what is no lock",
+                counted(n, "thread waits", "threads wait")
+            ),
+        };
+        let (program, pid) = (&self.program, self.pid);
+        let line = format!("kinlock: {program} (process {pid}) now: {who}{others}");
+        writeln!(out, "\n{}", wrapped(&line, ""))?;
+        for circle in &self.deadlocks {
+            self.write_circle(circle, out)?;
+        }
+        for rows in [&self.locks, &self.waits] {
+            for row in rows.iter().take(max) {
+                self.write_row(row, out)?;
+            }
+            if let Some(more @ 1..) = rows.len().checked_sub(max) {
+                writeln!(out, "\n{more} more; --max {} shows them", rows.len())?;
+            }
+        }
+        // Other locks tell it themselves.
+        let is_noted = |lock: &Lock| lock.holders.is_empty() && lock.kind != "spin";
+        if self.locks.iter().any(is_noted) {
+            let note = "who reads, and who holds a lock of Rust, is known of programs under `kinlock \
+                        run --standby` or `--report`";
+            writeln!(out, "\n{}", wrapped(note, "    "))?;
+        }
+        if self.dropped > 0 {
+            let times = counted(self.dropped, "time", "times");
+            writeln!(
+                out,
+                "\nthere was no room for what threads wait for or hold {times}"
+            )?;
+        }
+        Ok(())
+    }
+
+    /// A thread that is in the report.
+    fn thread(&self, id: u32) -> Option<&Thread> {
+        self.threads.iter().find(|thread| thread.id == id)
+    }
+
+    fn called(&self, id: u32) -> String {
+        match self.thread(id) {
+            Some(thread) if thread.ended => format!("thread {id}, which has ended"),
+            Some(thread) => called(id, &thread.name),
+            None => format!("thread {id}"),
+        }
+    }
+
+    /// What a thread waits for, with the side of a reader-writer lock.
+    fn awaited(&self, id: u32) -> Option<String> {
+        let thread = self.thread(id)?;
+        let mut rows = self.locks.iter().chain(&self.waits);
+        let row = rows.find(|row| row.waiting.contains(&id))?;
+        let side = thread
+            .side
+            .map_or(String::new(), |side| format!(" to {side}"));
+        Some(format!("{}{side}", row.name))
+    }
+
+    fn write_circle(&self, circle: &[u32], out: &mut dyn Write) -> anyhow::Result<()> {
+        writeln!(
+            out,
+            "\ndeadlock: {}",
+            counted(circle.len() as u64, "thread", "threads")
+        )?;
+        for (&id, &next) in circle.iter().zip(circle.iter().cycle().skip(1)) {
+            let awaited = self.awaited(id).unwrap_or_default();
+            let holder = match (next == id, awaited.starts_with("the end of ")) {
+                (true, _) => ", which it holds itself".to_owned(),
+                (false, true) => String::new(),
+                (false, false) => format!(", held by {}", self.called(next)),
+            };
+            let line = format!("{} waits for {awaited}{holder}", self.called(id));
+            writeln!(out, "    {}", wrapped(&line, "        "))?;
+        }
+        Ok(())
+    }
+
+    /// A lock, its holders and its waiters.
+    fn write_row(&self, row: &Lock, out: &mut dyn Write) -> anyhow::Result<()> {
+        let is_lock = row.is_lock();
+        let holders = match &row.holders[..] {
+            _ if !is_lock => String::new(),
+            [] => "; who holds it is not known".to_owned(),
+            [holder] => format!(", held by {}", self.called(*holder)),
+            [holder, others @ ..] => {
+                let others = counted(others.len() as u64, "other thread", "other threads");
+                format!(", held by {} and {others}", self.called(*holder))
+            }
+        };
+        let line = match row.kind {
+            "join" => row.name.clone(),
+            kind => format!("{}: {kind}{holders}", row.name),
+        };
+        writeln!(out, "\n{}", wrapped(&line, "    "))?;
+        for &holder in row.holders.iter().filter(|_| is_lock).take(WAITING) {
+            let does = match (self.awaited(holder), self.thread(holder)) {
+                (Some(awaited), _) => format!("waits for {awaited}"),
+                (None, Some(thread)) if thread.ended => continue,
+                (None, Some(thread)) if !thread.stack.is_empty() => {
+                    format!("is in {}", path(&thread.stack))
+                }
+                _ => "runs".to_owned(),
+            };
+            let line = format!("thread {holder} {does}");
+            writeln!(out, "    {}", wrapped(&line, "        "))?;
+        }
+        for &id in row.waiting.iter().take(WAITING) {
+            let Some(thread) = self.thread(id) else {
+                continue;
+            };
+            let side = thread
+                .side
+                .map_or(String::new(), |side| format!(" to {side}"));
+            let limit = if thread.limited {
+                ", with a time limit"
+            } else {
+                ""
+            };
+            let line = format!(
+                "waits {}{side}{limit}: {}: {}",
+                time(thread.waits_for_ns as f64),
+                self.called(id),
+                path(&thread.stack)
+            );
+            writeln!(out, "    {}", wrapped(&line, "        "))?;
+        }
+        if let Some(more @ 1..) = row.waiting.len().checked_sub(WAITING) {
+            let more = counted(more as u64, "more thread waits", "more threads wait");
+            writeln!(out, "    {more}")?;
+        }
+        Ok(())
+    }
+}
