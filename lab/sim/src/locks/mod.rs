@@ -107,6 +107,21 @@ const SPINLOCKS: &[Kind] = &[
          looks at 4 waiters for each node once it is free",
     ),
     Kind::new(
+        "cna-paper",
+        native::place_cna_paper,
+        "the same with the scan of the paper and the first versions: at the hand-off only",
+    ),
+    Kind::new(
+        "cna-v11",
+        native::place_cna_v11,
+        "the same with the incremental scan of v11 and its limit of 10 ms",
+    ),
+    Kind::new(
+        "cna-v13",
+        native::place_cna_v13,
+        "the same as cna-v11, and reordering begins once in 128 hand-offs only",
+    ),
+    Kind::new(
         "cna",
         qspinlock::place_cna,
         "our queued spinlock, NUMA-aware, as configured; waiters park",

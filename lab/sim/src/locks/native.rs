@@ -1,4 +1,4 @@
-//! The queued spinlock of Linux 5.6 and version 10 of its NUMA-aware variant, as they were measured
+//! The queued spinlock of Linux 5.6 and versions of its NUMA-aware variant, as they were measured
 //! for the published tables: small models written from a description of what they do. They are not
 //! the library's lock, which differs in several steps.
 //!
@@ -26,8 +26,11 @@ mod cna;
 #[cfg(test)]
 mod tests;
 
+use self::cna::{Limit, Order};
 use super::Lock;
 use crate::platform::{Sim, SimU32};
+use crate::world::with;
+use kinlock_core::config::LocalLimit;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 const LOCKED: u32 = 1;
@@ -48,8 +51,7 @@ const GO: u32 = 1;
 /// The lock; `NUMA`: the NUMA-aware one.
 struct Native<const NUMA: bool> {
     word: SimU32,
-    /// Whether a scan goes on while the lock is held, and looks at few waiters once it is free.
-    limited: bool,
+    order: Order,
     nodes: &'static [Node],
 }
 
@@ -61,7 +63,8 @@ struct Node {
     next: SimU32,
     /// The NUMA node of the thread's CPU.
     domain: SimU32,
-    /// Hand-offs within the NUMA node in a row while others were set aside, up to this thread's.
+    /// While others are set aside: hand-offs within the NUMA node in a row, up to this thread's;
+    /// or, where the limit is a time, the microsecond in which the first of them was set aside.
     run: SimU32,
 }
 
@@ -71,15 +74,36 @@ fn name(me: usize) -> u32 {
 }
 
 pub(super) fn place_fifo(threads: usize) -> &'static dyn Lock {
-    crate::place(Native::<false>::new(threads, false))
+    crate::place(Native::<false>::new(threads, Order::V10))
 }
 
+/// With the limit of the run, if that is a count.
 pub(super) fn place_cna(threads: usize) -> &'static dyn Lock {
-    crate::place(Native::<true>::new(threads, false))
+    let mut order = Order::V10;
+    if let LocalLimit::Count { log2, .. } = with(|w| w.tuning.limit) {
+        order.limit = Limit::Count(1 << log2);
+    }
+    place(threads, order)
 }
 
 pub(super) fn place_cna_limited(threads: usize) -> &'static dyn Lock {
-    crate::place(Native::<true>::new(threads, true))
+    place(threads, Order::V10_LIMITED)
+}
+
+pub(super) fn place_cna_paper(threads: usize) -> &'static dyn Lock {
+    place(threads, Order::PAPER)
+}
+
+pub(super) fn place_cna_v11(threads: usize) -> &'static dyn Lock {
+    place(threads, Order::V11)
+}
+
+pub(super) fn place_cna_v13(threads: usize) -> &'static dyn Lock {
+    place(threads, Order::V13)
+}
+
+fn place(threads: usize, order: Order) -> &'static dyn Lock {
+    crate::place(Native::<true>::new(threads, order))
 }
 
 impl<const NUMA: bool> Lock for Native<NUMA> {
@@ -95,7 +119,7 @@ impl<const NUMA: bool> Lock for Native<NUMA> {
 }
 
 impl<const NUMA: bool> Native<NUMA> {
-    fn new(threads: usize, limited: bool) -> Self {
+    fn new(threads: usize, order: Order) -> Self {
         let node = |_| Node {
             flag: SimU32::new(WAIT),
             next: SimU32::new(0),
@@ -104,7 +128,7 @@ impl<const NUMA: bool> Native<NUMA> {
         };
         Native {
             word: SimU32::new(0),
-            limited,
+            order,
             nodes: crate::place_slice(threads, node),
         }
     }

@@ -1,4 +1,4 @@
-//! The steps in which version 10 of CNA differs.
+//! The steps in which CNA differs.
 //!
 //! Those set aside form a circle: the last one's `next` is the first. The head's flag names the
 //! last one, so the lock has no memory of its own for them.
@@ -8,8 +8,71 @@ use crate::platform::Sim;
 use crate::world::with;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
-/// Hand-offs within a NUMA node after which those set aside get their turn.
-const LIMIT: u32 = 1 << 16;
+/// How a version reorders its queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    search: Search,
+    pub(super) limit: Limit,
+    /// Whether reordering begins by chance only, once in [`SELDOM`] hand-offs.
+    seldom: bool,
+}
+
+/// How a waiter of the node is looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Search {
+    /// At becoming head, and from there on at the hand-off: all waiters.
+    Full,
+    /// The same at the hand-off only.
+    AtHandOff,
+    /// At becoming head only; see [`LOOKS_WHEN_FREE`].
+    Limited,
+    /// One waiter. If it is of another node it is set aside, and the one behind it counts as one of
+    /// this node.
+    One,
+}
+
+/// For how long those set aside may wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Limit {
+    /// Hand-offs within the NUMA node.
+    Count(u32),
+    /// Microseconds since the first was set aside.
+    Time(u32),
+}
+
+impl Order {
+    /// Version 10 of April 2020.
+    pub(super) const V10: Order = Order {
+        search: Search::Full,
+        limit: Limit::Count(1 << 16),
+        seldom: false,
+    };
+    /// The same with the limited scan that was proposed in its discussion.
+    pub(super) const V10_LIMITED: Order = Order {
+        search: Search::Limited,
+        ..Order::V10
+    };
+    /// The paper of 2019, and the first versions. A turn ended by chance there, once in that many
+    /// hand-offs.
+    pub(super) const PAPER: Order = Order {
+        search: Search::AtHandOff,
+        ..Order::V10
+    };
+    /// Version 11 of September 2020.
+    pub(super) const V11: Order = Order {
+        search: Search::One,
+        limit: Limit::Time(10_000),
+        seldom: false,
+    };
+    /// Version 13 of December 2020.
+    pub(super) const V13: Order = Order {
+        seldom: true,
+        ..Order::V11
+    };
+}
+
+/// Where reordering begins by chance: once in so many hand-offs.
+const SELDOM: u64 = 128;
 
 /// How many waiters a limited scan looks at once the lock is free, for each NUMA node of the
 /// machine.
@@ -31,13 +94,52 @@ pub(super) enum Scan {
 impl<const NUMA: bool> Native<NUMA> {
     /// At becoming head, while the lock is held.
     pub(super) fn scan_early(&self, me: usize) -> Scan {
-        if self.nodes[me].run.load(Relaxed) == LIMIT {
+        if self.is_late(&self.nodes[me]) {
             return Scan::Limit;
         }
-        match self.limited {
-            true => self.scan_until_free(me),
-            false => self.scan(me, name(me)),
+        if self.order.seldom
+            && self.nodes[me].flag.load(Relaxed) <= GO
+            && with(|w| w.random()) % SELDOM != 0
+        {
+            return Scan::None;
         }
+        match self.order.search {
+            Search::Full => self.scan(me, name(me)),
+            Search::AtHandOff => Scan::NobodyUpTo(name(me)),
+            Search::Limited => self.scan_until_free(me),
+            Search::One => self.look_at_one(me),
+        }
+    }
+
+    fn is_late(&self, node: &Node) -> bool {
+        match self.order.limit {
+            Limit::Count(limit) => node.run.load(Relaxed) >= limit,
+            Limit::Time(limit) => {
+                let waited = || microseconds().wrapping_sub(node.run.load(Relaxed));
+                node.flag.load(Relaxed) > GO && waited() >= limit
+            }
+        }
+    }
+
+    /// Looks at the next waiter. Sets it aside if it is of another node and has a successor.
+    fn look_at_one(&self, me: usize) -> Scan {
+        let node = &self.nodes[me];
+        let (domain, next) = (node.domain.load(Relaxed), node.next.load_ahead(Acquire));
+        if next == 0 {
+            return Scan::NobodyUpTo(name(me));
+        }
+        if self.node(next).domain.load_ahead(Relaxed) == domain {
+            return Scan::Kin;
+        }
+        let heir = self.node(next).next.load_ahead(Acquire);
+        if heir == 0 {
+            return Scan::NobodyUpTo(name(me));
+        }
+        if node.flag.load(Relaxed) <= GO {
+            node.run.store(microseconds(), Relaxed);
+        }
+        self.set_aside(node, next, heir);
+        Scan::Kin
     }
 
     /// Looks for a waiter of the NUMA node behind `from`. Sets aside all before it, if it is found.
@@ -142,26 +244,44 @@ impl<const NUMA: bool> Native<NUMA> {
     /// Passes headship on. `next` was behind the head when it took the lock.
     pub(super) fn pass_to_kin(&self, me: usize, next: u32, scan: Scan) {
         let node = &self.nodes[me];
-        let scan = match scan {
-            Scan::NobodyUpTo(last) if !self.limited => self.scan(me, last),
-            found => found,
+        let scan = match (scan, self.order.search) {
+            (Scan::NobodyUpTo(last), Search::Full | Search::AtHandOff) => self.scan(me, last),
+            (Scan::NobodyUpTo(_), Search::One) => self.look_at_one(me),
+            (found, _) => found,
         };
         let aside = node.flag.load(Relaxed);
-        if scan == Scan::Kin {
+        // With one look at a time the preference stays, even if nobody of the node is left.
+        let stays = self.order.search == Search::One && scan != Scan::Limit;
+        if aside > GO && (scan == Scan::Kin || stays) {
             let kin = self.node(node.next.load(Relaxed));
             // A thread queues with a run of 0, and nobody is kept waiting by a run while nobody is
             // set aside.
-            if aside > GO {
-                kin.run.store(node.run.load(Relaxed) + 1, Relaxed);
+            let run = node.run.load(Relaxed);
+            match self.order.limit {
+                Limit::Count(_) => kin.run.store(run + 1, Relaxed),
+                Limit::Time(_) => kin.run.store(run, Relaxed),
             }
-            kin.flag.store(aside.max(GO), Release);
+            if stays {
+                kin.domain.store(node.domain.load(Relaxed), Relaxed);
+            }
+            kin.flag.store(aside, Release);
         } else if aside > GO {
             let end = &self.node(aside).next;
             let first = end.load(Relaxed);
             end.store(next, Relaxed);
             self.node(first).flag.store(GO, Release);
         } else {
-            self.node(next).flag.store(GO, Release);
+            let heir = if scan == Scan::Kin {
+                node.next.load(Relaxed)
+            } else {
+                next
+            };
+            self.node(heir).flag.store(GO, Release);
         }
     }
+}
+
+/// The lower half of the time.
+fn microseconds() -> u32 {
+    (Sim::now() / 1000) as u32
 }

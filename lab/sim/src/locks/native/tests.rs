@@ -1,6 +1,6 @@
 //! Each step on a prepared state, then whole runs.
 
-use super::cna::Scan;
+use super::cna::{Order, Scan};
 use super::{GO, LOCKED, Native, PENDING, TAIL, WAIT, name};
 use crate::locks::Lock;
 use crate::machine;
@@ -15,7 +15,7 @@ use std::cell::Cell;
 fn play_with<const NUMA: bool>(
     threads: usize,
     nodes: usize,
-    limited: bool,
+    order: Order,
     body: impl Fn(&Native<NUMA>, usize) + Copy + 'static,
 ) {
     let setup = Setup {
@@ -35,7 +35,7 @@ fn play_with<const NUMA: bool>(
         factors: Vec::new(),
         trace: None,
     };
-    let prepare = || -> &'static Native<NUMA> { place(Native::new(nodes, limited)) };
+    let prepare = || -> &'static Native<NUMA> { place(Native::new(nodes, order)) };
     let body = move |lock: &&'static Native<NUMA>, me| body(lock, me);
     let (_, ended, ()) = run(&setup, prepare, body, |_, _| ());
     ended.expect("all threads end");
@@ -43,22 +43,22 @@ fn play_with<const NUMA: bool>(
 
 /// The same with a node for each thread.
 fn play<const NUMA: bool>(threads: usize, body: impl Fn(&Native<NUMA>, usize) + Copy + 'static) {
-    play_with(threads, threads, false, body);
+    play_with(threads, threads, Order::V10, body);
 }
 
 /// Runs `body` on one thread, with a lock whose queue has waiters of these NUMA nodes. The first
 /// one is the head, number 0.
 fn queue(domains: &'static [u32], body: impl Fn(&Native<true>) + Copy + 'static) {
-    queue_with(domains, false, body);
+    queue_with(domains, Order::V10, body);
 }
 
-/// The same with a limited scan or without.
+/// The same with another order.
 fn queue_with(
     domains: &'static [u32],
-    limited: bool,
+    order: Order,
     body: impl Fn(&Native<true>) + Copy + 'static,
 ) {
-    play_with(1, domains.len(), limited, move |lock, _| {
+    play_with(1, domains.len(), order, move |lock, _| {
         for (i, &domain) in domains.iter().enumerate() {
             lock.nodes[i].domain.store(domain, Relaxed);
             let next = if i + 1 < domains.len() {
@@ -286,11 +286,11 @@ fn the_circle_stays_if_a_newcomer_queues_meanwhile() {
 fn a_limited_scan_looks_at_four_waiters_for_each_node_once_the_lock_is_free() {
     const FOUND: [u32; 18] = [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0];
     const TOO_FAR: [u32; 18] = [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
-    queue_with(&FOUND, true, |lock| {
+    queue_with(&FOUND, Order::V10_LIMITED, |lock| {
         assert_eq!(lock.scan_early(0), Scan::Kin);
         assert_eq!(chain(lock, name(0)), [0, 16, 17]);
     });
-    queue_with(&TOO_FAR, true, |lock| {
+    queue_with(&TOO_FAR, Order::V10_LIMITED, |lock| {
         let scan = lock.scan_early(0);
         assert_eq!(scan, Scan::NobodyUpTo(name(16)));
         // There is no second scan.
@@ -298,7 +298,7 @@ fn a_limited_scan_looks_at_four_waiters_for_each_node_once_the_lock_is_free() {
         assert_eq!(lock.nodes[1].flag.load(Relaxed), GO);
         assert_eq!(lock.nodes[17].flag.load(Relaxed), WAIT);
     });
-    queue_with(&TOO_FAR, true, |lock| {
+    queue_with(&TOO_FAR, Order::V10_LIMITED, |lock| {
         lock.word.store(word(lock) | LOCKED, Relaxed);
         assert_eq!(lock.scan_early(0), Scan::Kin);
     });
@@ -306,7 +306,7 @@ fn a_limited_scan_looks_at_four_waiters_for_each_node_once_the_lock_is_free() {
 
 #[test]
 fn a_limited_scan_waits_for_newcomers_while_the_lock_is_held() {
-    play_with::<true>(2, 3, true, |lock, me| {
+    play_with::<true>(2, 3, Order::V10_LIMITED, |lock, me| {
         if me == 0 {
             lock.nodes[2].domain.store(9, Relaxed);
             lock.nodes[0].next.store(name(2), Relaxed);
@@ -323,10 +323,50 @@ fn a_limited_scan_waits_for_newcomers_while_the_lock_is_held() {
 }
 
 #[test]
+fn the_incremental_scan_sets_one_aside_and_the_next_one_inherits_the_node() {
+    queue_with(&[2, 0, 1, 2], Order::V11, |lock| {
+        assert_eq!(lock.scan_early(0), Scan::Kin);
+        assert_eq!(lock.nodes[0].flag.load(Relaxed), name(1));
+        assert_eq!(chain(lock, name(0)), [0, 2, 3]);
+        lock.pass_to_kin(0, name(2), Scan::Kin);
+        assert_eq!(lock.nodes[2].flag.load(Relaxed), name(1));
+        assert_eq!(lock.nodes[2].domain.load(Relaxed), 2);
+        // The last one is of that node.
+        assert_eq!(lock.scan_early(2), Scan::Kin);
+        assert_eq!(chain(lock, name(2)), [2, 3]);
+    });
+}
+
+#[test]
+fn with_the_incremental_scan_those_set_aside_wait_for_the_limit() {
+    queue_with(&[2, 0, 1, 0], Order::V11, |lock| {
+        assert_eq!(lock.scan_early(0), Scan::Kin);
+        lock.pass_to_kin(0, name(2), Scan::Kin);
+        let scan = lock.scan_early(2);
+        assert_eq!(scan, Scan::NobodyUpTo(name(2)));
+        lock.pass_to_kin(2, name(3), scan);
+        assert_eq!(lock.nodes[1].flag.load(Relaxed), WAIT);
+        assert_eq!(lock.nodes[3].flag.load(Relaxed), name(1));
+        crate::compute(11e6);
+        assert_eq!(lock.scan_early(3), Scan::Limit);
+    });
+}
+
+#[test]
+fn the_scan_of_the_paper_is_at_the_hand_off() {
+    queue_with(&[2, 0, 2], Order::PAPER, |lock| {
+        let scan = lock.scan_early(0);
+        assert_eq!(chain(lock, name(0)), [0, 1, 2]);
+        lock.pass_to_kin(0, name(1), scan);
+        assert_eq!(lock.nodes[2].flag.load(Relaxed), name(1));
+    });
+}
+
+#[test]
 fn all_threads_get_the_lock_and_one_at_a_time() {
-    fn counts<const NUMA: bool>(limited: bool) {
+    fn counts<const NUMA: bool>(order: Order) {
         let inside = place_counter();
-        play_with::<NUMA>(64, 64, limited, move |lock, me| {
+        play_with::<NUMA>(64, 64, order, move |lock, me| {
             for _ in 0..50 {
                 lock.lock(me);
                 assert_eq!(inside.replace(inside.get() + 1), 0);
@@ -336,9 +376,16 @@ fn all_threads_get_the_lock_and_one_at_a_time() {
             }
         });
     }
-    counts::<false>(false);
-    counts::<true>(false);
-    counts::<true>(true);
+    counts::<false>(Order::V10);
+    for order in [
+        Order::V10,
+        Order::V10_LIMITED,
+        Order::PAPER,
+        Order::V11,
+        Order::V13,
+    ] {
+        counts::<true>(order);
+    }
 }
 
 /// A counter that outlives the simulation; all its threads run on one host thread.
