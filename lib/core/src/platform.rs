@@ -224,9 +224,11 @@ pub trait Spinning {
     }
 }
 
-/// The usual [patience](Parking::patience), in nanoseconds: five rounds of the default
-/// [quantum](crate::tuning::Quantum), so that few waiters leave a queue that moves.
-pub const PATIENCE_NS: u64 = 10_000_000;
+/// The usual [patience](Parking::patience), in nanoseconds: half of the
+/// default [quantum](crate::tuning::Quantum). At its second look, after five times as long, a waiter
+/// has waited for more than a quantum for each waiter ahead, so that its queue does not move as it
+/// should.
+pub const PATIENCE_NS: u64 = 500_000;
 
 /// A part of a platform: sleeping.
 pub trait Parking {
@@ -234,12 +236,11 @@ pub trait Parking {
     /// never called.
     const CAN_PARK: bool = false;
 
-    /// How long a waiter sleeps before it no longer believes that the waiter runs on which it
-    /// depends: the one at the front of its queue, or one to which the lock was handed over. That
-    /// one may be stopped, or have no CPU for as long as others compute.
+    /// How long a waiter sleeps, for each waiter ahead of it, before it looks whether the waiter
+    /// runs on which it depends: the one at the front of its queue, or one to which the lock was
+    /// handed over. That one may be stopped, or have no CPU for as long as others compute.
     ///
-    /// In nanoseconds; [`NEVER`]: all waiters run. Waiters near the front look after a fiftieth of
-    /// it for each waiter ahead whether the lock stays free.
+    /// In nanoseconds; [`NEVER`]: all waiters run.
     fn patience() -> u64 {
         PATIENCE_NS
     }

@@ -295,6 +295,9 @@ pub struct Slot<P: Atomics> {
     nodes: [Node<P>; NESTING],
     /// See "States of a slot".
     references: P::AtomicU8,
+    /// How often the owner has halved the time for which it spins, see `raw::contend::spin`. A hint,
+    /// which the next owner inherits.
+    halvings: P::AtomicU8,
 }
 
 impl<P: Atomics> Slot<P> {
@@ -303,6 +306,7 @@ impl<P: Atomics> Slot<P> {
         Slot {
             nodes: core::array::from_fn(|_| Node::new()),
             references: Atomic::new(0),
+            halvings: Atomic::new(0),
         }
     }
 }
@@ -350,6 +354,7 @@ impl<P: ConstAtomics> Slot<P> {
                 }
             }; NESTING],
             references: P::AtomicU8::ZERO,
+            halvings: P::AtomicU8::ZERO,
         }
     };
 }
@@ -425,6 +430,11 @@ impl<P: Atomics> Waiters<P> {
         self.slots[slot as usize - 1]
             .references
             .fetch_add(u8::MAX, Relaxed);
+    }
+
+    /// By how often the owner of a slot has halved its spins. `None`: the thread has no slot.
+    pub(crate) fn halvings(&self, slot: u16) -> Option<&P::AtomicU8> {
+        (slot != 0).then(|| &self.slots[slot as usize - 1].halvings)
     }
 
     /// How many slots are claimed: roughly how many threads have waited and still live.

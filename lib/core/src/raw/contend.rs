@@ -17,17 +17,16 @@
 //! | `wait.rs` | the three parts, and `Target` |
 //! | `policy.rs` | from what was seen to what is done next: a pure function |
 //! | `queue.rs`, `cna_queue.rs` | queueing: first in, first out, or local waiters first |
-//! | `patience.rs` | how long a waiter depends on another one that may not run |
+//! | `spin.rs` | how long a thread spins |
 //! | `constants.rs` | how long each step lasts |
 
 mod cna_queue;
 pub(in crate::raw) mod constants;
-mod patience;
 mod policy;
 mod queue;
+pub(in crate::raw) mod spin;
 mod wait;
 
-pub(in crate::raw) use patience::{Glance, Patience};
 pub(in crate::raw) use queue::Headship;
 pub use queue::QueueKind;
 pub(in crate::raw) use wait::{Next, Sight, Target, Wait, barge, queue_up, wait_at_front};

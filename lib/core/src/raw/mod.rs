@@ -9,6 +9,7 @@ pub(crate) mod contend;
 pub mod mutex;
 pub mod once;
 pub mod osq;
+mod patience;
 pub mod qspinlock;
 pub mod rwlock;
 pub mod waiter;

@@ -50,7 +50,7 @@
 //! node instead, no link comes: it looks for the mark after that, and the head looks at the tail
 //! after it has set the mark. At least one of the two sees the other, and empties the queue.
 
-use super::contend::{Glance, Patience};
+use super::patience::Patience;
 use super::waiter::{
     Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters, expired, left,
 };
@@ -115,7 +115,7 @@ impl<P: Platform> Osq<P> {
         sleeps: bool,
         until: u64,
         patience: &mut Patience,
-        stuck: impl Fn(Glance) -> bool,
+        stuck: impl Fn(bool) -> bool,
     ) -> bool {
         debug_assert!(!place.is_left_behind());
         let queue = self.links();
@@ -126,7 +126,7 @@ impl<P: Platform> Osq<P> {
         P::count(Event::Queued);
         let is_head = match sleeps && P::CAN_PARK {
             true => {
-                patience.count_ahead(|limit| queue.count_ahead(node, limit));
+                patience.count_ahead::<P>(|limit| queue.count_ahead(node, limit));
                 sleep(node, until, patience, stuck)
             }
             false => {
@@ -320,7 +320,7 @@ fn sleep<P: Platform>(
     node: &Node<P>,
     until: u64,
     patience: &mut Patience,
-    stuck: impl Fn(Glance) -> bool,
+    stuck: impl Fn(bool) -> bool,
 ) -> bool {
     let state = &node.state;
     // A waiter whose time is up leaves without a sleep.
@@ -337,8 +337,8 @@ fn sleep<P: Platform>(
                 patience.or(until),
                 || state.load(Relaxed),
             );
-            // A head does not look whether there is one.
-            let stuck = |glance| state.load(Relaxed) == PARKED && stuck(glance);
+            // A waiter that has been made the head goes on without a look.
+            let stuck = |looked| state.load(Relaxed) == PARKED && stuck(looked);
             if patience.is_lost::<P>(stuck) {
                 break;
             }

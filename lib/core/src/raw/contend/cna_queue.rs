@@ -4,10 +4,10 @@
 //! A waiter that gives up leaves its node behind, and a head skips it: in a queue that heads
 //! reorder, no waiter can unlink itself from the middle.
 
-use super::patience::{Glance, Patience};
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::raw::cna::{self, Head};
+use crate::raw::patience::Patience;
 use crate::raw::waiter::{ABANDONED, GO, Link, Node, PARKED, WAITING, Waiter, expired, left};
 use crate::tuning::Tuning;
 
@@ -20,7 +20,7 @@ pub(super) fn join<P: Platform>(
     sleeps: bool,
     deadline: u64,
     patience: &mut Patience,
-    stuck: impl Fn(Glance) -> bool,
+    stuck: impl Fn(bool) -> bool,
 ) -> Option<(Head<P>, Waiter<P>)> {
     let domain = if tuning.reorder { P::domain() } else { 0 };
     let named = match tuning.reorder {
@@ -52,7 +52,7 @@ fn wait_for_headship<P: Platform>(
     sleeps: bool,
     deadline: u64,
     patience: &mut Patience,
-    stuck: impl Fn(Glance) -> bool,
+    stuck: impl Fn(bool) -> bool,
 ) -> Option<(Waiter<P>, u32)> {
     let state = &place.node().state;
     loop {

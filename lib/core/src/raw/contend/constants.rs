@@ -38,7 +38,8 @@ pub(in crate::raw) const SPIN_NS: u64 = 20_000;
 /// need not wait for threads to wake up.
 ///
 /// A newcomer that waits for the end of a long section looks this often whether the lock has been
-/// requested. A lock that stays free for so long in an early look is one that nobody comes for.
+/// requested. A lock that stays free for so long, while a
+/// waiter in the queue looks at it, is one that no thread comes for.
 pub(in crate::raw) const BARGE_NS: u64 = 5_000;
 
 /// The length of a round, in quanta: in this time each waiter has its turn, if the critical

@@ -75,6 +75,8 @@ pub(in crate::raw) struct Front {
     quantum: u64,
     /// See [`among_readers`](Self::among_readers).
     has_readers: bool,
+    /// How long it polls a shared lock before it sleeps, in nanoseconds.
+    spin: u64,
     /// This waiter treats the lock as kept, to find out whether it should be, and has not found out
     /// yet.
     trial: bool,
@@ -98,6 +100,7 @@ impl Front {
             since: 0,
             quantum,
             has_readers: false,
+            spin: SPIN_NS,
             trial,
             rested: false,
             rest: SPIN_NS,
@@ -113,6 +116,14 @@ impl Front {
     pub(in crate::raw) fn among_readers(self) -> Self {
         Front {
             has_readers: true,
+            ..self
+        }
+    }
+
+    /// For a thread whose spins are limited.
+    pub(super) fn spinning_for(self, nanos: u64) -> Self {
+        Front {
+            spin: nanos,
             ..self
         }
     }
@@ -174,8 +185,8 @@ impl Front {
             Step::Take { idle: false }
         } else if left == 0 {
             Step::Request
-        } else if spun < SPIN_NS {
-            Step::Poll((SPIN_NS - spun).min(left))
+        } else if spun < self.spin {
+            Step::Poll((self.spin - spun).min(left))
         } else {
             self.phase = Phase::Woken;
             Step::Sleep(left)

@@ -2,11 +2,11 @@
 //! the lock is configured for.
 
 use super::cna_queue;
-use super::patience::{Glance, Patience};
 use super::wait::Wait;
 use crate::platform::Platform;
 use crate::raw::cna::Head;
 use crate::raw::osq::Osq;
+use crate::raw::patience::Patience;
 use crate::raw::waiter::Waiter;
 
 /// How waiters queue. A lock has the same two bytes for each kind.
@@ -57,7 +57,7 @@ impl<'a, P: Platform> Headship<'a, P> {
         wait: &Wait,
         sleeps: bool,
         patience: &mut Patience,
-        stuck: impl Fn(Glance) -> bool,
+        stuck: impl Fn(bool) -> bool,
     ) -> Option<Self> {
         let place = match kind {
             QueueKind::Unqueued => Place::Unqueued { _node: Some(node) },

@@ -4,7 +4,6 @@ mod newcomer;
 mod patience;
 mod timed;
 
-use super::Patience;
 use super::constants::{
     FIRST_PAUSE_NS as LOOK, IDLE_NS as IDLE, SPIN_NS as SPIN, UNLOCKS_MEASURED,
     UNLOCKS_SAMPLED as UNLOCKS,
@@ -14,6 +13,7 @@ use super::{Headship, QueueKind, Wait};
 use crate::Native;
 use crate::platform::{NEVER, Platform};
 use crate::raw::osq::Osq;
+use crate::raw::patience::Patience;
 use crate::tuning::{Quantum, Tuning};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -378,6 +378,7 @@ fn head<'a>(kind: QueueKind, queue: &'a Osq<Native>) -> Headship<'a, Native> {
         deadline: NEVER,
         tuning: Tuning::DEFAULT,
         trial: false,
+        spin: SPIN,
     };
     Headship::wait(kind, queue, node, &wait, true, &mut patience, |_| false).expect("no deadline")
 }
@@ -389,6 +390,7 @@ fn the_quantum_is_a_share_of_the_round() {
         deadline,
         tuning,
         trial: false,
+        spin: SPIN,
     };
     let usual = wait(Tuning::DEFAULT, NEVER);
     let quantum = Tuning::DEFAULT.quantum.nanos();

@@ -1,12 +1,13 @@
 //! The parts of a wait, for any [`Target`].
 
 use super::constants::{BARGE_NS, FIRST_PAUSE_NS, ROUND_QUANTA, SPIN_NS, TURN_IN_LIMIT_DIVISOR};
-use super::patience::{Glance, Patience};
 use super::policy::{Front, Seen, Step};
 use super::queue::{Headship, QueueKind};
+use super::spin;
 use crate::events::Event;
 use crate::platform::Platform;
 use crate::raw::osq::Osq;
+use crate::raw::patience::Patience;
 use crate::raw::waiter::{expired, left, sleep_until};
 use crate::tuning::Tuning;
 
@@ -103,6 +104,8 @@ pub(in crate::raw) struct Wait {
     pub(in crate::raw) tuning: Tuning,
     /// This wait finds out whether the lock should be kept.
     pub(in crate::raw) trial: bool,
+    /// How long the waiter spins before it sleeps, in nanoseconds.
+    pub(in crate::raw) spin: u64,
 }
 
 impl Wait {
@@ -119,6 +122,7 @@ impl Wait {
             deadline,
             tuning,
             trial,
+            spin: spin::limit::<P>(),
         }
     }
 
@@ -149,24 +153,33 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
     let begun = P::now();
     let section = match in_order {
         true => BARGE_NS,
-        false => SPIN_NS
-            .min(wait.deadline.saturating_sub(begun) / TURN_IN_LIMIT_DIVISOR)
-            .max(BARGE_NS),
+        false => (wait.deadline.saturating_sub(begun) / TURN_IN_LIMIT_DIVISOR).max(BARGE_NS),
     };
-    let mut until = begun.saturating_add(section).min(wait.deadline);
+    let mut until = begun
+        .saturating_add(section.min(wait.spin))
+        .min(wait.deadline);
+    let mut seen_free = false;
     loop {
         let reserved = target.sight(target.look()).reserved;
         let left = until.saturating_sub(P::now());
         let queued = in_order && queue.last() != 0;
-        if wait.trial || reserved || queued || left == 0 {
+        if wait.trial || reserved || queued {
+            return None;
+        }
+        if left == 0 {
+            if !seen_free {
+                spin::record::<P>(false);
+            }
             return None;
         }
         // In pieces, as the lock may be requested meanwhile.
         if target.wait_until_free(left.min(BARGE_NS)) {
             if let Some(taken) = target.take() {
                 P::count(Event::Barge);
+                spin::record::<P>(true);
                 return Some(taken);
             }
+            seen_free = true;
             until = until.min(begun.saturating_add(BARGE_NS));
         }
     }
@@ -176,8 +189,8 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
 /// has come first.
 ///
 /// A thread without a free node cannot queue. It goes to the front at once, where it may find
-/// others. So does a thread that loses its [patience](Parking::patience) in the queue: the one at
-/// the front may not run, and nobody else would wake those behind it.
+/// others. So does a thread that loses its [patience](Patience) in the queue: the one at the front
+/// may not run, and no other thread would wake those behind it.
 pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
     target: &mut T,
     queue: &'a Osq<P>,
@@ -188,8 +201,11 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
         P::count(Event::SlotFallback);
         return Some(Headship::without_node());
     };
-    let mut patience = patience::<P, T>(wait);
-    let stuck = |glance| is_stuck(target, glance);
+    let mut patience = match T::PARKS {
+        true => Patience::begin::<P>(),
+        false => Patience::ENDLESS,
+    };
+    let stuck = |looked| is_stuck(target, looked);
     let front = Headship::wait(kind, queue, node, wait, T::PARKS, &mut patience, stuck);
     if front.is_none() && !expired(wait.deadline, P::now) {
         target.lose_patience();
@@ -198,35 +214,29 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
     front
 }
 
-/// The patience of a waiter in the queue.
-pub(super) fn patience<P: Platform, T: Target<P>>(wait: &Wait) -> Patience {
-    match (T::PARKS, wait.tuning.quantum.nanos()) {
-        (false, _) => Patience::ENDLESS,
-        // With the quantum `fair` waiters do not pass each other so soon.
-        (true, 0) => Patience::begin::<P>(),
-        (true, _) => Patience::begin_in_queue::<P>(),
-    }
-}
-
-/// Whether nobody comes for the lock.
-pub(super) fn is_stuck<P: Platform, T: Target<P>>(target: &T, glance: Glance) -> bool {
-    let sight = || target.sight(target.look());
-    match glance {
-        Glance::Early => {}
-        Glance::Late => return sight().unclaimed,
-        Glance::Last => {
-            let sight = sight();
-            return sight.unclaimed || !sight.requested;
-        }
-    }
+/// Whether no thread comes for the lock, as a waiter in the queue finds out that depends on the
+/// front.
+///
+/// The lock stays free: between two sections it is free for a moment, too. A waiter that has
+/// `looked` before also goes on if the lock was handed over, since the waiter that it is meant for
+/// was perhaps under way the first time, or if no waiter has asked to go next. In the latter case
+/// newcomers may take the lock each time that a waiter looks, and the front may still not run. A
+/// front that has asked is served by the next release.
+pub(super) fn is_stuck<P: Platform, T: Target<P>>(target: &T, looked: bool) -> bool {
     let until = P::now().saturating_add(BARGE_NS);
-    while sight().free {
+    loop {
+        let sight = target.sight(target.look());
+        if looked && (sight.unclaimed || !sight.requested) {
+            return true;
+        }
+        if !sight.free {
+            return false;
+        }
         if P::now() >= until {
             return true;
         }
         P::back_off(FIRST_PAUSE_NS);
     }
-    false
 }
 
 /// Does what the policy says until the lock is taken, or the deadline has come (`None`). `place` is
@@ -236,7 +246,8 @@ pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
     wait: &Wait,
     place: &Headship<'_, P>,
 ) -> Option<T::Taken> {
-    let mut front = Front::new(wait.quantum(place), wait.trial);
+    let mut front = Front::new(wait.quantum(place), wait.trial).spinning_for(wait.spin);
+    let (mut spun, mut seen_free) = (false, false);
     if T::HAS_READERS {
         front = front.among_readers();
     }
@@ -263,7 +274,11 @@ pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
         let mut next = Next::Look;
         match front.next(seen) {
             Step::Take { idle } => {
+                seen_free = true;
                 if let Some(taken) = target.take() {
+                    if spun {
+                        spin::record::<P>(true);
+                    }
                     if idle {
                         target.share();
                     }
@@ -276,9 +291,16 @@ pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
                 P::back_off(pause.min(left));
             }
             Step::Pause(pause) => P::back_off(pause.min(left)),
-            Step::Poll(nanos) => _ = target.wait_until_free(nanos.min(left)),
+            Step::Poll(nanos) => {
+                spun = true;
+                target.wait_until_free(nanos.min(left));
+            }
             Step::TimedSleep(nanos) => target.timed_sleep(nanos.min(left)),
             Step::Sleep(nanos) => {
+                if spun && !seen_free {
+                    spin::record::<P>(false);
+                }
+                (spun, seen_free) = (false, false);
                 let until = now.saturating_add(nanos).min(wait.deadline);
                 next = target.sleep(wait, until);
             }

@@ -8,6 +8,7 @@ use super::wait::Waiting;
 use super::word::{KEPT, WATCHED, generation};
 use super::*;
 use crate::Native;
+use crate::raw::contend::constants::SPIN_NS;
 use crate::raw::contend::{Headship, Next, Wait};
 use crate::sabotaged::Sabotaged;
 use crate::tuning::Quantum;
@@ -142,11 +143,20 @@ fn at_front() -> Wait {
     waiting(Tuning::DEFAULT, false)
 }
 
+/// As [`at_front`], of a waiter whose time is up.
+fn late() -> Wait {
+    Wait {
+        deadline: 0,
+        ..at_front()
+    }
+}
+
 fn waiting(tuning: Tuning, trial: bool) -> Wait {
     Wait {
         deadline: NEVER,
         tuning,
         trial,
+        spin: SPIN_NS,
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::word::*;
 use super::*;
-use crate::raw::contend::constants::{FIRST_PAUSE_NS, SPIN_NS};
-use crate::raw::contend::{self, Headship, Next, Patience, Sight, Target, Wait};
+use crate::raw::contend::constants::FIRST_PAUSE_NS;
+use crate::raw::contend::{self, Headship, Next, Sight, Target, Wait};
+use crate::raw::patience::Patience;
 use crate::raw::waiter::{UNNOTICED_SLEEP_NS, expired, sleep_limit};
 
 impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
@@ -273,7 +274,7 @@ impl<'a, P: Platform, C: MutexConfig, L: Layout<P>> Waiting<'a, P, C, L> {
 
     /// Waits until the lock is handed over or taken, the time is up, or the request has ended: the
     /// lock was handed over, and another waiter has picked it up.
-    pub(super) fn await_handoff(&mut self, deadline: u64) -> Next<()> {
+    pub(super) fn await_handoff(&mut self, wait: &Wait) -> Next<()> {
         let mutex = self.mutex;
         let start = P::now();
         loop {
@@ -292,13 +293,13 @@ impl<'a, P: Platform, C: MutexConfig, L: Layout<P>> Waiting<'a, P, C, L> {
                 return Next::Look;
             }
             let now = P::now();
-            if expired(deadline, || now) {
+            if expired(wait.deadline, || now) {
                 if mutex.withdraw_request() {
                     return Next::End(None);
                 }
-            } else if Self::PARKS && now.saturating_sub(start) >= SPIN_NS {
+            } else if Self::PARKS && now.saturating_sub(start) >= wait.spin {
                 let requester = (REQUESTER_SLEEPS, REQUESTER);
-                mutex.sleep(&mut self.slept, requester, deadline);
+                mutex.sleep(&mut self.slept, requester, wait.deadline);
             } else {
                 P::back_off(FIRST_PAUSE_NS);
             }
@@ -370,12 +371,12 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, 
     fn request(&mut self, wait: &Wait, left: u64) -> Next<()> {
         let mutex = self.mutex;
         if mutex.request_handoff() {
-            return self.await_handoff(wait.deadline);
+            return self.await_handoff(wait);
         }
         // Another waiter's request stands, and is served first. If the lock becomes free, that
         // waiter may need this CPU to come and take it, so this one sleeps for a moment. If not,
         // the next unlock hands the lock over, and a later one wakes this waiter.
-        let spin = SPIN_NS.min(left);
+        let spin = wait.spin.min(left);
         // Only the first time: later, a look is enough.
         let (mut patience, polled) = match self.patience.take() {
             Some(patience) => (patience, 0),

@@ -281,15 +281,20 @@ fn a_head_behind_a_gone_node_has_nobody_ahead() {
 }
 
 #[test]
-fn a_waiter_behind_the_head_looks_early() {
+fn a_waiter_behind_the_head_looks_soon() {
     let queue = Osq::<Native>::new();
     let node = || Native::waiters().take_node().expect("a slot is free");
     let (head, next) = (node(), node());
     assert!(queue.join(&head, true, NEVER));
-    let mut patience = Patience::begin_in_queue::<Native>();
+    let other = Native::waiters().claim().expect("a slot is free");
+    let mut patience = Patience::begin::<Native>();
     let usual = patience.or(NEVER);
     // Its time is up already, so it neither sleeps nor looks.
     assert!(!queue.join_with(&next, true, 0, &mut patience, |_| unreachable!()));
-    assert!(patience.or(NEVER) < usual);
+    assert!(
+        patience.or(NEVER) < usual,
+        "one is ahead, and two have queued"
+    );
+    Native::waiters().drop_reference(other);
     queue.leave(&head);
 }

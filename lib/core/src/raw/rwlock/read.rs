@@ -1,8 +1,8 @@
 //! Readers that wait, and readers that leave.
 
 use super::*;
-use crate::raw::contend::Patience;
-use crate::raw::contend::constants::SPIN_NS;
+use crate::raw::contend::spin;
+use crate::raw::patience::Patience;
 use crate::raw::waiter::left;
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
@@ -94,7 +94,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 return None;
             }
             // Readers are refused until the waiter that goes next has the lock or has given up.
-            let spin_ns = SPIN_NS.min(left(deadline, P::now));
+            let spin_ns = spin::limit::<P>().min(left(deadline, P::now));
             let blocked = |seen| is_refused::<P>(seen, passing);
             if self.state.wait_for(spin_ns, |seen| !blocked(seen)) {
                 continue;
@@ -172,7 +172,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 // It is too late to withdraw: this reader holds the lock now.
                 continue;
             }
-            let spin_ns = SPIN_NS.min(left(deadline, P::now));
+            let spin_ns = spin::limit::<P>().min(left(deadline, P::now));
             if !self.state.wait_for(spin_ns, |seen| !written(seen)) {
                 self.sleep(
                     READERS,

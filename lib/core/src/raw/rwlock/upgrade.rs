@@ -2,7 +2,7 @@
 //! another writer in before.
 
 use super::*;
-use crate::raw::contend::constants::SPIN_NS;
+use crate::raw::contend::spin;
 use crate::raw::waiter::left;
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
@@ -128,7 +128,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 return false;
             }
             let others = |seen| count(seen) != 0;
-            let spin_ns = SPIN_NS.min(left(deadline, P::now));
+            let spin_ns = spin::limit::<P>().min(left(deadline, P::now));
             if !self.state.wait_for(spin_ns, |seen| !others(seen)) {
                 self.sleep(UPGRADER, UPGRADING, deadline, |seen| seen, others);
             }

@@ -2,8 +2,9 @@
 
 use super::wait::Writer;
 use super::*;
-use crate::raw::contend::constants::SPIN_NS;
-use crate::raw::contend::{self, Patience};
+use crate::raw::contend;
+use crate::raw::contend::spin;
+use crate::raw::patience::Patience;
 use crate::raw::waiter::left;
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
@@ -90,7 +91,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             if is_full_for(self.state.load(Relaxed), want) || expired(deadline, P::now) {
                 return None;
             }
-            let spin_ns = SPIN_NS.min(left(deadline, P::now));
+            let spin_ns = spin::limit::<P>().min(left(deadline, P::now));
             let done = |seen| free(seen) || !is_requested::<P>(seen);
             if !self.state.wait_for(spin_ns, done) {
                 self.sleep_in_turn(want, patience.or(deadline));

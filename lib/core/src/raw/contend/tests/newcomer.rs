@@ -71,6 +71,7 @@ struct Row {
     reserved: u64,
     quantum: Quantum,
     trial: bool,
+    spin: u64,
     /// Whether it gets the lock, and when; or when it queues.
     expected: (bool, u64),
 }
@@ -83,6 +84,7 @@ const fn row(name: &'static str, free: &'static [(u64, bool)], expected: (bool, 
         reserved: NEVER,
         quantum: Tuning::DEFAULT.quantum,
         trial: false,
+        spin: SPIN,
         expected,
     }
 }
@@ -97,6 +99,7 @@ fn outcome<const PARKS: bool>(row: &Row) -> (bool, u64) {
             ..Tuning::DEFAULT
         },
         trial: row.trial,
+        spin: row.spin,
     };
     let mut newcomer = Newcomer::<PARKS> {
         free: row.free,

@@ -114,9 +114,7 @@ both_layouts! {
                 mutex.lock();
                 unlock(&mutex);
             }));
-            while mutex.queue.last() == head {
-                thread::yield_now();
-            }
+            await_waiter_behind(&mutex, head);
             unlock(&mutex);
             for waiter in waiters {
                 waiter.join().expect("it got the lock");
@@ -149,9 +147,7 @@ both_layouts! {
                 mutex.lock();
                 unlock(&mutex);
             });
-            while mutex.queue.last() == head {
-                thread::yield_now();
-            }
+            await_waiter_behind(&mutex, head);
             unlock(&mutex);
             waiter.join().expect("it got the lock");
             let woken = finished.recv_timeout(Duration::from_secs(300));
@@ -261,7 +257,7 @@ fn a_request_ends_by_another<C: Model, L: AnyLayout>() -> bool {
     let (done, finished) = mpsc::channel();
     thread::scope(|s| {
         s.spawn(|| {
-            let next = Waiting::new(&mutex).await_handoff(NEVER);
+            let next = Waiting::new(&mutex).await_handoff(&at_front());
             done.send(matches!(next, Next::Look))
                 .expect("the test listens");
         });
@@ -281,6 +277,17 @@ fn a_request_ends_by_another<C: Model, L: AnyLayout>() -> bool {
         }
         woken.unwrap_or(false)
     })
+}
+
+/// Waits until another waiter stands behind `head`, or has stood there, has lost its patience, and
+/// waits beside the queue.
+fn await_waiter_behind<P: Platform, C: MutexConfig, L: Layout<P>>(
+    mutex: &QueuedMutex<P, C, L>,
+    head: u16,
+) {
+    while mutex.queue.last() == head && mutex.word.flags(Relaxed) == 0 {
+        thread::yield_now();
+    }
 }
 
 /// Waits in the queue, and at its front asleep on the word without a time limit.
@@ -323,9 +330,7 @@ fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: Model, L: AnyLayout>() -> 
         mutex.word.clear(SLEEPERS);
         let head = mutex.queue.last();
         enter(Mutex::<C, L>::lock_after_sleep);
-        while mutex.queue.last() == head {
-            thread::yield_now();
-        }
+        await_waiter_behind(&mutex, head);
         pause();
         unlock(&mutex);
         // The broken one is to be caught soon. The sound one may have to wait for a CPU.

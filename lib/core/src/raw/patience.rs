@@ -1,0 +1,89 @@
+//! How long a waiter depends on another one that may not run: the stall timeout.
+//!
+//! A waiter behind others looks at the lock when its place in the queue would have come long ago,
+//! if all ran: after [`Parking::patience`](crate::platform::Parking::patience) for each waiter
+//! ahead. The queue of a lock with short sections moves faster, so there nobody looks.
+
+use crate::platform::{NEVER, Platform};
+
+/// Up to this number a waiter counts those ahead of it, with a cache miss for each. If there are
+/// more, it takes all living threads of the process that have queued before for them, but no more
+/// than [`MOST_AHEAD`].
+const COUNTED: u64 = 8;
+const MOST_AHEAD: u32 = 256;
+/// Each time between two looks is this many times as long as the one before. With long sections all
+/// waiters look in vain.
+const GROWTH: u64 = 4;
+
+/// When a waiter looks next whether another one runs.
+#[derive(Debug)]
+pub(in crate::raw) struct Patience {
+    /// The time from the look before, or from the beginning, to the next one; [`NEVER`]: there is
+    /// none.
+    length: u64,
+    /// When the next look is due.
+    next: u64,
+    looked: bool,
+}
+
+impl Patience {
+    /// As long as the waiter waits.
+    pub(in crate::raw) const ENDLESS: Self = Patience {
+        length: NEVER,
+        next: NEVER,
+        looked: false,
+    };
+
+    /// For a waiter that does not know how many are ahead of it.
+    pub(in crate::raw) fn begin<P: Platform>() -> Self {
+        match P::patience() {
+            NEVER => Self::ENDLESS,
+            each => {
+                let length = each * u64::from(P::waiters().in_use().clamp(1, MOST_AHEAD));
+                Patience {
+                    length,
+                    next: P::now().saturating_add(length),
+                    looked: false,
+                }
+            }
+        }
+    }
+
+    /// Shortens it for a waiter with few others ahead. `ahead` counts these, up to a limit that it
+    /// is given; `None`: there are more.
+    pub(in crate::raw) fn count_ahead<P: Platform>(
+        &mut self,
+        ahead: impl FnOnce(u64) -> Option<u64>,
+    ) {
+        if self.length == NEVER {
+            return;
+        }
+        if let Some(ahead) = ahead(COUNTED) {
+            let begun = self.next - self.length;
+            self.length = P::patience() * ahead.max(1);
+            self.next = begun.saturating_add(self.length);
+        }
+    }
+
+    /// When a sleep has to end: at the next look, or at `deadline`.
+    pub(in crate::raw) fn or(&self, deadline: u64) -> u64 {
+        self.next.min(deadline)
+    }
+
+    /// Whether the waiter goes on without the other one. `stuck` looks at the lock, and returns
+    /// whether the other one does not come for it; its argument says whether the waiter has looked
+    /// before. It is called only if a look is due, and then the next one is put off.
+    pub(in crate::raw) fn is_lost<P: Platform>(
+        &mut self,
+        stuck: impl FnOnce(bool) -> bool,
+    ) -> bool {
+        if P::now() < self.next {
+            return false;
+        }
+        let lost = stuck(self.looked);
+        self.looked = true;
+        self.length = self.length.saturating_mul(GROWTH);
+        self.next = P::now().saturating_add(self.length);
+        lost
+    }
+}
