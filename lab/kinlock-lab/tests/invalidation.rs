@@ -38,7 +38,7 @@ fn simulated_invalidation_is_repeatable() {
         --seeds 1";
     let report = json(line);
     let results = list(&report["results"]);
-    assert_eq!(results.len(), 12);
+    assert_eq!(results.len(), 14);
     assert_eq!(results[0]["ratio"]["to"], "invalidation-locked");
     let again = json(line);
     assert_eq!(results[7]["ops_per_us"], again["results"][7]["ops_per_us"]);

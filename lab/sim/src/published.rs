@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::locks::observed::{BEGIN_RESTARTS, END_RESTARTS, LONGEST_QUEUE, POLLED, QUEUED};
+use crate::locks::observed::{LONGEST_QUEUE, POLLED, QUEUED, RESTARTS};
 use crate::world::Placement;
 
 /// A published table: several locks under the same load, row by row.
@@ -36,6 +36,9 @@ pub struct Table {
     pub seconds: Option<f64>,
     /// What was published of what happened inside.
     pub observed: &'static [Observed],
+    /// Cells that a constant was fitted on, which have no target: threads, and the index of the
+    /// column.
+    pub fitted: &'static [(usize, usize)],
     read: fn(&Fields<'_>) -> Vec<Row>,
     text: &'static str,
 }
@@ -165,6 +168,7 @@ pub const TABLES: &[Table] = &[
     Table {
         name: "invalidation-96",
         machine: "haswell-ex-4s",
+        workload: "invalidation-anonymous",
         columns: &[
             ("mutex with back-off", "invalidation-mutex"),
             ("epochs", "invalidation-slots"),
@@ -178,6 +182,7 @@ pub const TABLES: &[Table] = &[
     Table {
         name: "cid-10ms",
         workload: "cid-intermittent-10ms",
+        fitted: &[(8, 0)],
         text: include_str!("../published/cid-10ms.csv"),
         ..CID
     },
@@ -203,6 +208,7 @@ const LOCK2: Table = Table {
     measure: Measure::Throughput(1.0),
     seconds: Some(0.1),
     observed: &[],
+    fitted: &[],
     read: by_threads,
     text: include_str!("../published/cna-lock2.csv"),
 };
@@ -227,6 +233,7 @@ const MUTEX: Table = Table {
         of: QUEUED,
         by: Some(POLLED),
     }],
+    fitted: &[],
     read: by_nodes,
     text: include_str!("../published/mutex-mcs-spinners.csv"),
 };
@@ -245,6 +252,7 @@ const OSQ: Table = Table {
     measure: Measure::Throughput(1.0),
     seconds: Some(0.002),
     observed: &[],
+    fitted: &[],
     read: |fields| gain(fields, "cached_prev_pct"),
     text: include_str!("../published/osq-prev-cpu.csv"),
 };
@@ -272,16 +280,25 @@ const INVALIDATION: Table = Table {
             of: LONGEST_QUEUE,
             by: None,
         },
-        // How long the run was is not published, and so neither is how often per operation.
+        // The log has nine or ten samples of a second.
         Observed {
-            name: "restarts of begins for each of an end",
+            name: "restarts of a begin",
             threads: 32,
             column: 1,
-            published: 41_367_043.0 / 55_959.0,
-            of: BEGIN_RESTARTS,
-            by: Some(END_RESTARTS),
+            published: 41_367_043.0 / (1_299_108.0 * 9.5),
+            of: RESTARTS[0],
+            by: None,
+        },
+        Observed {
+            name: "restarts of an end",
+            threads: 32,
+            column: 1,
+            published: 55_959.0 / (1_299_108.0 * 9.5),
+            of: RESTARTS[1],
+            by: None,
         },
     ],
+    fitted: &[],
     read: |fields| by_processes(fields, "list"),
     text: include_str!("../published/invalidation.csv"),
 };
@@ -315,6 +332,8 @@ const CID: Table = Table {
     measure: Measure::Bursts,
     seconds: None,
     observed: &[],
+    // The time after idling, and the first write to a page.
+    fitted: &[(8, 0), (8, 1)],
     read: by_config,
     text: include_str!("../published/cid-200ms.csv"),
 };
@@ -505,6 +524,10 @@ mod tests {
                     let off = published.unwrap() / computed - 1.0;
                     assert!(off.abs() < 0.01, "{row:?}");
                 }
+            }
+            for (threads, column) in table.fitted {
+                assert!(rows.iter().any(|row| row.threads == *threads));
+                assert!(*column < table.columns.len());
             }
             for observed in table.observed {
                 let has = |row: &Row| row.threads == observed.threads;

@@ -295,7 +295,7 @@ pub struct Slot<P: Atomics> {
     nodes: [Node<P>; NESTING],
     /// See "States of a slot".
     references: P::AtomicU8,
-    /// How often the owner has halved the time for which it spins, see `raw::contend::spin`. A hint,
+    /// How often the owner has halved its spins, see `raw::contend::spin`. A hint,
     /// which the next owner inherits.
     halvings: P::AtomicU8,
 }

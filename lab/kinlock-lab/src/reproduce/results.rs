@@ -146,7 +146,8 @@ impl TableEntry {
                 let mut entry = RowEntry::new(row, index, name, &values);
                 // The scale makes the first number of the table fit, whether that is shown or not.
                 let is_first = index == 0 && row.threads == plan.runs[0].0;
-                if !(is_first && scale.is_some() && row.published[0] == plan.scale_to) {
+                let is_scale = is_first && scale.is_some() && row.published[0] == plan.scale_to;
+                if !is_scale && !table.fitted.contains(&(row.threads, index)) {
                     let small_is_good = matches!(table.measure, Measure::Bursts);
                     entry.judge(small_is_good, number_is_met);
                 }

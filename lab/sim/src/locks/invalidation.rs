@@ -38,6 +38,12 @@ pub static ALL: &[Kind] = &[
          time",
     ),
     Kind::new(
+        "invalidation-list-early",
+        published::place_early,
+        "the same as a few weeks before: an end marks its element before it searches, and leaves \
+         the mark while it waits",
+    ),
+    Kind::new(
         "invalidation-packed",
         |threads| place(threads, Packed::<Sim, Ours>::new(0), || PackedPair::new(0)),
         "our backend `packed`: the list with a lock bit in each element",

@@ -15,6 +15,7 @@ pub mod rwlock;
 mod tas;
 mod ticket;
 
+use crate::platform::SimU64;
 use kinlock_ids::raw::Policy;
 
 /// A lock in a simulation.
@@ -32,6 +33,12 @@ pub trait Lock {
     /// Ends reading.
     fn unlock_read(&self, me: usize) {
         self.unlock(me);
+    }
+
+    /// Words in the lock's own line, where what the lock guards may begin. A lock that has none is
+    /// alone there.
+    fn beside(&self) -> Option<&[SimU64; 2]> {
+        None
     }
 
     /// Waits until the sections of delayed invalidation that are open now have ended. A lock has
@@ -54,6 +61,22 @@ pub mod observed {
     pub const BEGIN_RESTARTS: &str = "begin_restarts";
     /// How many times an end did.
     pub const END_RESTARTS: &str = "end_restarts";
+    /// Beginnings and ends of sections that started over, per section.
+    pub const RESTARTS: [&str; 2] = ["begin_restarts_per_section", "end_restarts_per_section"];
+    /// Waiters that a queue's scans looked at, per hand-off.
+    pub const SCAN_STEPS: &str = "scan_steps_per_handoff";
+    /// The most of them for one hand-off.
+    pub const MOST_STEPS: &str = "most_scan_steps";
+    /// Mean and longest contended wait of ordinary threads, and of one thread in sixteen, which has
+    /// priority if the lock knows that; in nanoseconds.
+    pub const WAITS: [[&str; 2]; 2] = [
+        ["ordinary_wait_ns", "ordinary_longest_ns"],
+        ["sixteenth_wait_ns", "sixteenth_longest_ns"],
+    ];
+    /// How often a spinner looked at its predecessor's CPU number.
+    pub const LOOKS: &str = "looks";
+    /// The share of these looks that had to fetch a line.
+    pub const MISSES: &str = "misses_per_look";
     /// The most sections that were seen open at a time.
     pub const LONGEST_QUEUE: &str = "longest_queue";
 }
@@ -99,6 +122,11 @@ const SPINLOCKS: &[Kind] = &[
         "cna-v10",
         native::place_cna,
         "the same with v10 of CNA: full scan, limit of 2^16 hand-offs, modelled step by step",
+    ),
+    Kind::new(
+        "cna-v10-priority",
+        native::place_cna_priority,
+        "the same, and one thread in sixteen is never set aside",
     ),
     Kind::new(
         "cna-v10-limited",

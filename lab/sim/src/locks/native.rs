@@ -27,11 +27,12 @@ mod cna;
 mod tests;
 
 use self::cna::{Limit, Order};
-use super::Lock;
-use crate::platform::{Sim, SimU32};
+use super::{Lock, observed};
+use crate::platform::{Sim, SimU32, SimU64};
 use crate::world::with;
 use kinlock_core::config::LocalLimit;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
+use std::cell::Cell;
 
 const LOCKED: u32 = 1;
 const LOCKED_BYTE: u32 = 0xff;
@@ -49,10 +50,65 @@ const WAIT: u32 = 0;
 const GO: u32 = 1;
 
 /// The lock; `NUMA`: the NUMA-aware one.
+// `repr(C)`: the word and what is beside it in one line.
+#[repr(C)]
 struct Native<const NUMA: bool> {
     word: SimU32,
+    beside: [SimU64; 2],
     order: Order,
     nodes: &'static [Node],
+    counts: Counts,
+}
+
+/// Counted outside of the machine.
+#[derive(Default)]
+struct Counts {
+    handoffs: Cell<u64>,
+    /// Waiters that scans looked at, and the most between two hand-offs.
+    steps: Cell<u64>,
+    most: Cell<u64>,
+    /// What the head has looked at.
+    now: Cell<u64>,
+    /// Cycles that ordinary threads and those of [`is_chosen`] waited, how often, and the longest.
+    waits: [Cell<[u64; 3]>; 2],
+}
+
+impl Counts {
+    fn handed_off(&self) {
+        self.handoffs.set(self.handoffs.get() + 1);
+        self.most.set(self.most.get().max(self.now.replace(0)));
+    }
+
+    fn stepped(&self) {
+        self.steps.set(self.steps.get() + 1);
+        self.now.set(self.now.get() + 1);
+    }
+
+    fn waited(&self, me: usize, cycles: u64) {
+        let of = &self.waits[is_chosen(me) as usize];
+        let [sum, count, longest] = of.get();
+        of.set([sum + cycles, count + 1, longest.max(cycles)]);
+    }
+
+    fn observed(&self) -> Vec<(&'static str, f64)> {
+        let handoffs = self.handoffs.get().max(1) as f64;
+        let mut all = vec![
+            (observed::SCAN_STEPS, self.steps.get() as f64 / handoffs),
+            (observed::MOST_STEPS, self.most.get() as f64),
+        ];
+        for (names, of) in observed::WAITS.iter().zip(&self.waits) {
+            let [sum, count, longest] = of.get();
+            let nanos = |cycles| with(|w| w.costs().nanos(cycles));
+            all.push((names[0], nanos(sum) / count.max(1) as f64));
+            all.push((names[1], nanos(longest)));
+        }
+        all
+    }
+}
+
+/// Whether a thread has priority, in the model that knows priority waiters: one in sixteen.
+fn is_chosen(me: usize) -> bool {
+    me % 16 == 7
 }
 
 /// A thread's place in the queue. In a kernel it belongs to the CPU.
@@ -86,6 +142,10 @@ pub(super) fn place_cna(threads: usize) -> &'static dyn Lock {
     place(threads, order)
 }
 
+pub(super) fn place_cna_priority(threads: usize) -> &'static dyn Lock {
+    place(threads, Order::V10_PRIORITY)
+}
+
 pub(super) fn place_cna_limited(threads: usize) -> &'static dyn Lock {
     place(threads, Order::V10_LIMITED)
 }
@@ -109,12 +169,22 @@ fn place(threads: usize, order: Order) -> &'static dyn Lock {
 impl<const NUMA: bool> Lock for Native<NUMA> {
     fn lock(&self, me: usize) {
         if let Err(seen) = self.word.compare_exchange(0, LOCKED, Acquire, Relaxed) {
+            let since = with(|w| w.now());
             self.lock_contended(me, seen);
+            self.counts.waited(me, with(|w| w.now()) - since);
         }
     }
 
     fn unlock(&self, _: usize) {
         self.word.store_part(LOCKED_BYTE, 0);
+    }
+
+    fn beside(&self) -> Option<&[SimU64; 2]> {
+        Some(&self.beside)
+    }
+
+    fn observed(&self) -> Vec<(&'static str, f64)> {
+        self.counts.observed()
     }
 }
 
@@ -128,8 +198,10 @@ impl<const NUMA: bool> Native<NUMA> {
         };
         Native {
             word: SimU32::new(0),
+            beside: [SimU64::new(0), SimU64::new(0)],
             order,
             nodes: crate::place_slice(threads, node),
+            counts: Counts::default(),
         }
     }
 
@@ -210,6 +282,7 @@ impl<const NUMA: bool> Native<NUMA> {
         }
         self.word.store_part(LOCKED_BYTE, LOCKED);
         let next = Sim::wait(&node.next, Relaxed, |next| next != 0);
+        self.counts.handed_off();
         if NUMA {
             self.pass_to_kin(me, next, scan);
         } else {

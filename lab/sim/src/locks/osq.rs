@@ -6,9 +6,11 @@
 //! kinlock-core explains the steps by which a spinner leaves. This one has no waiter that sleeps
 //! and no thread that is preempted: each spinner has a CPU.
 
+use super::observed;
 use crate::platform::{Sim, SimU16, SimU32};
 use crate::world::with;
 use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
+use std::cell::Cell;
 
 /// Nanoseconds between two looks at the predecessor's CPU number. The published spin loop looks in
 /// each iteration: a `pause`, two loads and a compare.
@@ -50,6 +52,8 @@ pub(super) struct Osq {
     tail: SimU32,
     nodes: &'static [Node],
     number: CpuNumber,
+    /// Looks at a predecessor's CPU number, and how many of them fetched a line.
+    looks: Cell<[u64; 2]>,
 }
 
 impl Osq {
@@ -66,6 +70,7 @@ impl Osq {
             tail: SimU32::new(0),
             nodes: crate::place_slice(threads, node),
             number,
+            looks: Cell::default(),
         }
     }
 
@@ -90,6 +95,12 @@ impl Osq {
         if next != 0 {
             self.node(next).state.store(GO, Release);
         }
+    }
+
+    pub(super) fn observed(&self) -> [(&'static str, f64); 2] {
+        let [looks, misses] = self.looks.get();
+        let share = misses as f64 / looks.max(1) as f64;
+        [(observed::LOOKS, looks as f64), (observed::MISSES, share)]
     }
 
     fn node(&self, name: u32) -> &Node {
@@ -119,7 +130,13 @@ impl Osq {
                 return true;
             }
             // As each spinner has a CPU, the look costs what it costs in a kernel and ends nothing.
+            let since = with(|w| w.now());
             self.predecessors_cpu(node);
+            // Two loads at most.
+            let hits = 2 * with(|w| w.costs().own_cache);
+            let [looks, misses] = self.looks.get();
+            let missed = with(|w| w.now()) - since > hits;
+            self.looks.set([looks + 1, misses + missed as u64]);
             if Sim::now() >= until {
                 return false;
             }

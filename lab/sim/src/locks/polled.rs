@@ -6,6 +6,7 @@
 
 use super::mcs::Mcs;
 use super::osq::{CpuNumber, Osq};
+use super::ticket::Ticket;
 use super::{Kind, Lock, observed};
 use crate::platform::{Sim, SimU8, SimU32};
 use crate::world::with;
@@ -22,9 +23,14 @@ pub(super) const ALL: &[Kind] = &[
     ),
     Kind::new(
         "polled-fifo",
-        |threads| crate::place(Owned::new(Some(Mcs::new(threads)))),
+        |threads| crate::place(Owned::new(Some(Turns::Mcs(Mcs::new(threads))))),
         "a mutex as in the published tables: spinners queue, their head watches the owner, tries \
          once and leaves the queue, nobody parks",
+    ),
+    Kind::new(
+        "polled-ticket",
+        |_| crate::place(Owned::new(Some(Turns::Ticket(Ticket::new())))),
+        "the same with a ticket lock for a queue, whose waiters all watch one word",
     ),
     Kind::new(
         "polled-osq-shared",
@@ -143,7 +149,7 @@ impl Polled {
 // `repr(C)`: the tail of the queue, the owner and the word in the first 64 bytes, which are a line.
 #[repr(C)]
 struct Owned {
-    queue: Option<Mcs>,
+    queue: Option<Turns>,
     owner: SimU32,
     mutex: Polled,
 }
@@ -152,8 +158,30 @@ const _: () = assert!(offset_of!(Owned, mutex) < 64);
 
 const NOBODY: u32 = 0;
 
+/// The lock in which spinners queue.
+enum Turns {
+    Mcs(Mcs),
+    Ticket(Ticket),
+}
+
+impl Turns {
+    fn lock(&self, me: usize) {
+        match self {
+            Turns::Mcs(mcs) => mcs.lock(me),
+            Turns::Ticket(ticket) => ticket.lock(me),
+        }
+    }
+
+    fn unlock(&self, me: usize) {
+        match self {
+            Turns::Mcs(mcs) => mcs.unlock(me),
+            Turns::Ticket(ticket) => ticket.unlock(me),
+        }
+    }
+}
+
 impl Owned {
-    fn new(queue: Option<Mcs>) -> Self {
+    fn new(queue: Option<Turns>) -> Self {
         Owned {
             mutex: Polled::new(None),
             owner: SimU32::new(NOBODY),
@@ -169,7 +197,7 @@ impl Owned {
     /// the queue, whether it has the mutex (`true`) or not.
     ///
     /// A spinner that finds another owner in its place would go to sleep in a kernel.
-    fn take_turn(&self, queue: &Mcs, me: usize) -> bool {
+    fn take_turn(&self, queue: &Turns, me: usize) -> bool {
         let came = with(|w| w.now());
         queue.lock(me);
         let headed = with(|w| w.now());
@@ -239,6 +267,7 @@ impl Lock for Impatient {
     }
 
     fn observed(&self) -> Vec<(&'static str, f64)> {
-        self.0.spent.observed()
+        let queue = self.0.queue.iter().flat_map(Osq::observed);
+        self.0.spent.observed().into_iter().chain(queue).collect()
     }
 }

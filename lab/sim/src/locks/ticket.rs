@@ -5,16 +5,22 @@ use crate::platform::{Sim, SimU16};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 /// Both counters share a cache line, as usual.
-struct Ticket {
+pub(super) struct Ticket {
     next: SimU16,
     serving: SimU16,
 }
 
 pub(super) fn place(_: usize) -> &'static dyn Lock {
-    crate::place(Ticket {
-        next: SimU16::new(0),
-        serving: SimU16::new(0),
-    })
+    crate::place(Ticket::new())
+}
+
+impl Ticket {
+    pub(super) fn new() -> Self {
+        Ticket {
+            next: SimU16::new(0),
+            serving: SimU16::new(0),
+        }
+    }
 }
 
 impl Lock for Ticket {

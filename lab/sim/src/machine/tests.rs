@@ -70,17 +70,16 @@ fn built_in_machines_are_in_order() {
 }
 
 #[test]
-fn westmere_keeps_eight_sockets_within_two_hops_with_three_links_each() {
+fn westmere_has_two_quads() {
     let shape = load("westmere-ex-8s").unwrap().shape;
-    for row in shape.hops.chunks(8) {
-        assert_eq!(row.iter().filter(|&&hops| hops == 1).count(), 3);
-    }
-    for a in 0..8 {
-        for b in 0..8 {
-            let over_another =
-                (0..8).any(|c| shape.hops[a * 8 + c] == 1 && shape.hops[c * 8 + b] == 1);
-            assert!(shape.hops[a * 8 + b] < 2 || over_another, "{a} {b}");
-        }
+    for (at, &hops) in shape.hops.iter().enumerate() {
+        let (a, b) = (at / 8, at % 8);
+        let expected = if a == b {
+            0
+        } else {
+            1 + (a / 4 != b / 4) as u8
+        };
+        assert_eq!(hops, expected, "{a} {b}");
     }
 }
 
@@ -278,13 +277,13 @@ fn a_shape_that_cannot_be_is_named() {
     }
     let (cores, too_many) = ("cores_per_cache = 10", "cores_per_cache = 33");
     assert_error(LARGE, cores, too_many, "[shape]", &["`shape`", "cores"]);
-    let row = "    [0, 1, 2, 2, 1, 2, 2, 1],\n";
+    let row = "    [0, 1, 1, 1, 2, 2, 2, 2],\n";
     for wrong in [
         "",
-        "    [0, 1, 2, 2, 1, 2, 2],\n",
-        "    [1, 1, 2, 2, 1, 2, 2, 1],\n",
-        "    [0, 2, 2, 2, 1, 2, 2, 1],\n",
-        "    [0, 3, 2, 2, 1, 2, 2, 1],\n",
+        "    [0, 1, 1, 1, 2, 2, 2],\n",
+        "    [1, 1, 1, 1, 2, 2, 2, 2],\n",
+        "    [0, 2, 1, 1, 2, 2, 2, 2],\n",
+        "    [0, 3, 1, 1, 2, 2, 2, 2],\n",
     ] {
         assert_error(LARGE, row, wrong, "hops = [", &["`hops`"]);
     }

@@ -16,15 +16,14 @@ pub(super) const HOT: Constant = Constant::assumed(
     "four loads, adds and stores of 16 bytes in 4 cycles",
 );
 pub(super) const COLD: Constant = Constant::fitted(
-    5.1,
-    "a line after the core has slept: beyond that",
-    "cid-200ms, per_cpu with 8 cores: areas are left alone for 1.6 s there",
+    1.68,
+    "a line after the core has slept for 80 ms: beyond that",
+    "chosen knowing the result: cid-10ms, per_cpu with 8 cores",
 );
-pub(super) const FORGOTTEN: Constant = Constant::fitted(
-    3.8,
-    "a line unused for 3 s (a number between two rows): beyond that",
-    "chosen knowing the result: cid-200ms, per_cpu, mean of the other rows: areas are left alone \
-     for 4.8 s and more there, perhaps they have gone to memory",
+pub(super) const COOLING: Constant = Constant::fitted(
+    2.67,
+    "and for each tenfold of that time, less for less",
+    "chosen knowing the result: cid-200ms, per_cpu with 8 cores",
 );
 pub(super) const OVERLAP: Constant = Constant::assumed(
     10.0,
@@ -32,8 +31,8 @@ pub(super) const OVERLAP: Constant = Constant::assumed(
     "old cores have 10 line fill buffers, newer ones more",
 );
 
-/// Between what the rows of 8 and of 24 cores say.
-const FORGETS_AFTER: u64 = 3_000_000_000;
+/// The sleep that [`COLD`] is for, in nanoseconds.
+const COLD_AFTER: f64 = 80e6;
 pub(super) const AREA_LINES: usize = 256;
 const PAGE_LINES: usize = 64;
 /// The most CPUs that a machine may have: each may have an area, and all areas have to fit.
@@ -49,8 +48,10 @@ struct AreaLine(SimU64, [u64; 7]);
 pub(super) struct Areas {
     pub(super) ids: &'static Ids,
     lines: &'static [AreaLine],
-    /// When each area was used last, in nanoseconds; `None`: never.
-    used: Vec<Cell<Option<u64>>>,
+    /// Whether each area has been written.
+    touched: Vec<Cell<bool>>,
+    /// When each CPU has ended its last burst, in nanoseconds.
+    stopped: Vec<Cell<u64>>,
 }
 
 impl Areas {
@@ -76,7 +77,8 @@ impl Areas {
         Areas {
             ids: crate::place(ids),
             lines,
-            used: vec![Cell::new(None); capacity],
+            touched: vec![Cell::new(false); capacity],
+            stopped: vec![Cell::new(0); cpus],
         }
     }
 
@@ -101,21 +103,15 @@ impl Areas {
         self.ids.mark_idle(cpu, Sim::now());
     }
 
-    /// A burst: increments the integers of the area of an ID. `slept`: the core has slept since the
-    /// last time. `first_touch`: the cost of the first write to a page of it, in nanoseconds.
-    pub(super) fn burst(
-        &self,
-        (held, waited): &(Held, u64),
-        slept: bool,
-        first_touch: f64,
-    ) -> Burst {
+    /// A burst: increments the integers of the area of an ID. `first_touch`: the cost of the first
+    /// write to a page of it, in nanoseconds.
+    pub(super) fn burst(&self, (held, waited): &(Held, u64), first_touch: f64) -> Burst {
         let (id, since) = (held.id(), with(|w| w.now()));
-        let area = &self.used[id as usize];
-        let idle = |used| Sim::now().saturating_sub(used);
-        let touched = area.get().is_some();
-        let forgotten = area.get().is_some_and(|used| idle(used) >= FORGETS_AFTER);
-        let nanos =
-            HOT.ns + if slept { COLD.ns } else { 0.0 } + if forgotten { FORGOTTEN.ns } else { 0.0 };
+        let touched = self.touched[id as usize].replace(true);
+        let stopped = &self.stopped[with(|w| w.current_cpu())];
+        let slept = Sim::now().saturating_sub(stopped.get()).max(1) as f64;
+        let cold = COLD.ns + COOLING.ns * (slept / COLD_AFTER).log10();
+        let nanos = HOT.ns + cold.max(0.0);
         let first = id as usize * AREA_LINES;
         let mut foreign_lines = 0;
         for (i, line) in self.lines[first..first + AREA_LINES].iter().enumerate() {
@@ -131,7 +127,7 @@ impl Areas {
                 world::compute(with(|w| w.undrained()));
             }
         }
-        area.set(Some(Sim::now()));
+        stopped.set(Sim::now());
         Burst {
             id,
             since,

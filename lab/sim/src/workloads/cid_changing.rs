@@ -4,7 +4,7 @@
 //! phase to phase. Threads work on the areas of their IDs as in `cid-intermittent-10ms`, but no
 //! first touch of a page costs extra, and idle IDs are reclaimed every 100 ms.
 
-use super::cid::{Areas, COLD, Draws, FORGOTTEN, HOT, OVERLAP, sleep_until};
+use super::cid::{Areas, COLD, COOLING, Draws, HOT, OVERLAP, sleep_until};
 use super::{Body, Constant, Kind, Prepare, SharedMeter, none};
 use crate::platform::{Sim, SimU32};
 use crate::world::{Placement, with};
@@ -25,7 +25,7 @@ pub const KIND: Kind = Kind {
     about: "four threads at a time on CPUs that a scheduler picks, while members and allowed CPUs \
         change; bursts as in cid-intermittent-10ms",
     placement: Placement::Spread,
-    parameters: &[HOT, COLD, FORGOTTEN, OVERLAP, DELAY],
+    parameters: &[HOT, COLD, COOLING, OVERLAP, DELAY],
     prepare: Prepare::Ids {
         prepare,
         seconds: |_| PHASES.len() as f64 * BURSTS as f64 / AT_A_TIME as f64 * DELAY.ns / 1e9,
@@ -101,7 +101,7 @@ impl Changing {
 
     fn burst(&self, me: usize, member: usize, phase: usize) {
         let acquired = self.areas.acquire(member);
-        let burst = self.areas.burst(&acquired, true, 0.0);
+        let burst = self.areas.burst(&acquired, 0.0);
         let mut meter = self.meter.borrow_mut();
         if meter.covers(burst.since) {
             meter.burst(me, phase, burst);

@@ -20,7 +20,7 @@
 //! whatever their age (a sketch showed no difference). They measure the age of an ID by a clock
 //! that stops while its CPU is idle.
 
-use super::cid::{AREA_LINES, Areas, COLD, Draws, FORGOTTEN, HOT, OVERLAP, sleep_until};
+use super::cid::{AREA_LINES, Areas, COLD, COOLING, Draws, HOT, OVERLAP, sleep_until};
 use super::{Body, Constant, Kind, Prepare, SharedMeter, none};
 use crate::platform::Sim;
 use crate::world::{Placement, with};
@@ -96,7 +96,7 @@ const fn parameters(delay: Constant) -> [Constant; 10] {
         delay,
         HOT,
         COLD,
-        FORGOTTEN,
+        COOLING,
         OVERLAP,
         FIRST_TOUCH,
         TICK,
@@ -197,11 +197,11 @@ impl Program {
             let since = Sim::now();
             let acquired = self.areas.acquire(me);
             if burst == 0 {
-                self.areas.burst(&acquired, true, FIRST_TOUCH.ns);
+                self.areas.burst(&acquired, FIRST_TOUCH.ns);
                 crate::compute(WARM_UP.ns);
             }
             meter.borrow_mut().end_warm_up();
-            let burst = self.areas.burst(&acquired, burst > 0, FIRST_TOUCH.ns);
+            let burst = self.areas.burst(&acquired, FIRST_TOUCH.ns);
             meter.borrow_mut().burst(me, 0, burst);
             self.tick(since);
             self.areas.release(acquired.0);

@@ -2,11 +2,15 @@
 //! operation.
 //!
 //! A process maps 128 MB and unmaps them, without touching them. So there are hardly any pages to
-//! invalidate, and the sections themselves are what processes share. Other things that a kernel
-//! shares between such processes, for example counters of reserved memory, are not modelled.
+//! invalidate, and the sections themselves are what processes share, with the accounting that a
+//! profile of the list names: each mapping counts in the credential, and one of anonymous memory in
+//! the swap that is reserved. All processes share both counts; each is added to at the mapping and
+//! at the end.
 
 use super::{Body, Constant, Kind, Metered, work};
+use crate::platform::{SimU64, place};
 use crate::world::Placement;
+use kinlock_core::platform::{Atomic, Ordering::Relaxed};
 use std::rc::Rc;
 
 pub(super) const OUTSIDE: Constant = Constant::fitted(
@@ -31,12 +35,33 @@ pub const KIND: Kind = Kind::new(
      takes invalidation-...",
 );
 
+/// The same with anonymous memory.
+pub const ANONYMOUS: Kind = Kind {
+    name: "invalidation-anonymous",
+    about: "the same with anonymous memory, so that each mapping reserves swap",
+    prepare: super::Prepare::Lock(|_, sections| load::<2>(sections)),
+    ..KIND
+};
+
 fn prepare(_: usize, sections: Metered) -> Rc<dyn Body> {
+    load::<1>(sections)
+}
+
+/// With that many counts.
+fn load<const COUNTS: usize>(sections: Metered) -> Rc<dyn Body> {
+    let counts: [&SimU64; COUNTS] = std::array::from_fn(|_| place(SimU64::new(0)));
     Rc::new(move |me: usize| {
-        work(OUTSIDE.value());
+        work(OUTSIDE.value() / 2.0);
+        for count in counts {
+            count.fetch_add(1, Relaxed);
+        }
+        work(OUTSIDE.value() / 2.0);
         sections.lock(me);
         work(INSIDE.value());
         sections.unlock(me);
+        for count in counts {
+            count.fetch_add(u64::MAX, Relaxed);
+        }
         1
     })
 }

@@ -5,6 +5,11 @@
 //! thread that finds it held sleeps in the kernel. The kernel keeps its sleepers in buckets of a
 //! hash table, and guards each bucket by a spinlock. That spinlock is the lock under test: every
 //! sleep and every wake-up takes it.
+//!
+//! A bucket is one line: how many sleepers there are or will be, the spinlock, and the ends of the
+//! list. A sleeper is announced before the spinlock is taken. Its entry is on its own stack; under
+//! the spinlock who sleeps or wakes also reads or writes the entries of neighbours in the list, and
+//! who wakes takes a reference to the woken thread.
 
 use super::{Body, Constant, Kind, Metered, work};
 use crate::platform::{Sim, SimU32, SimU64};
@@ -25,9 +30,9 @@ const COUNT: Constant = Constant::assumed(
     "description of the workload: a few hundred nanoseconds of reference counting per read",
 );
 const QUEUE: Constant = Constant::assumed(
-    30.0,
+    5.0,
     "queueing a sleeper, under the spinlock",
-    "a list insertion and a look at the mutex",
+    "a few compares, as under lock2's lock; the lines of the list and the mutex are simulated",
 );
 
 /// The workload.
@@ -39,6 +44,9 @@ pub const KIND: Kind = Kind::new(
     "a mutex taken twice per read; sleeping and waking take a kernel spinlock, the lock under test",
 );
 
+/// One less.
+const LESS: u64 = u64::MAX;
+
 struct ReadRandom {
     mutex: &'static SimU32,
     /// The references that are counted.
@@ -46,23 +54,45 @@ struct ReadRandom {
     bucket: Metered,
     /// The sleepers, first come first served.
     queue: RefCell<VecDeque<usize>>,
-    /// The line of the bucket that a change of the queue touches.
-    chain: &'static SimU64,
+    /// In the line of the bucket.
+    announced: &'static SimU64,
+    /// The ends of the list, in the same line.
+    ends: &'static SimU64,
     sleepers: &'static [Sleeper],
 }
 
-/// The word that a thread sleeps on: 1 until it is woken.
+/// A thread that may sleep.
 #[repr(align(128))]
-struct Sleeper(SimU32);
+struct Sleeper {
+    /// The word that it sleeps on: 1 until it is woken.
+    word: SimU32,
+    entry: Entry,
+    task: Task,
+}
+
+/// Its place in the list of the bucket.
+#[repr(align(64))]
+struct Entry(SimU64);
+
+/// The count of references to the thread.
+#[repr(align(64))]
+struct Task(SimU64);
 
 fn prepare(threads: usize, bucket: Metered) -> Rc<dyn Body> {
+    let [announced, ends] = bucket.beside();
+    let sleeper = |_| Sleeper {
+        word: SimU32::new(0),
+        entry: Entry(SimU64::new(0)),
+        task: Task(SimU64::new(0)),
+    };
     Rc::new(ReadRandom {
         mutex: crate::place(SimU32::new(0)),
         references: crate::place(SimU64::new(0)),
         bucket,
         queue: RefCell::default(),
-        chain: crate::place(SimU64::new(0)),
-        sleepers: crate::place_slice(threads, |_| Sleeper(SimU32::new(0))),
+        announced,
+        ends,
+        sleepers: crate::place_slice(threads, sleeper),
     })
 }
 
@@ -99,35 +129,61 @@ impl ReadRandom {
     /// Sleeps if the mutex is still 2. A later unlock takes the bucket's lock too, and finds this
     /// thread.
     fn sleep(&self, me: usize) {
-        let sleeper = &self.sleepers[me].0;
+        let own = &self.sleepers[me];
+        self.announced.fetch_add(1, SeqCst);
         self.bucket.lock(me);
         let still = self.mutex.load(Relaxed) == 2;
         if still {
-            sleeper.store(1, Relaxed);
-            self.chain.increment();
+            own.word.store(1, Relaxed);
+            let (first, last) = {
+                let queue = self.queue.borrow();
+                (queue.front().copied(), queue.back().copied())
+            };
+            if let Some((first, last)) = first.zip(last) {
+                // Whether that one has the same priority; and the last one's link.
+                self.sleepers[first].entry.0.load(Relaxed);
+                self.sleepers[last].entry.0.increment();
+            }
+            own.entry.0.increment();
+            self.ends.increment();
             self.queue.borrow_mut().push_back(me);
             work(QUEUE.value());
         }
         self.bucket.unlock(me);
-        while still && sleeper.load(Acquire) == 1 {
-            Sim::park((&raw const *sleeper).cast(), 1, NEVER, || {
-                sleeper.load(Relaxed)
+        if !still {
+            self.announced.fetch_add(LESS, Relaxed);
+        }
+        while still && own.word.load(Acquire) == 1 {
+            Sim::park((&raw const own.word).cast(), 1, NEVER, || {
+                own.word.load(Relaxed)
             });
         }
     }
 
     fn wake(&self, me: usize) {
+        if self.announced.load(Relaxed) == 0 {
+            return;
+        }
         self.bucket.lock(me);
         let first = self.queue.borrow_mut().pop_front();
-        if first.is_some() {
-            self.chain.increment();
+        if let Some(first) = first {
+            let woken = &self.sleepers[first];
+            woken.entry.0.load(Relaxed);
+            woken.task.0.fetch_add(1, Relaxed);
+            let second = self.queue.borrow().front().copied();
+            if let Some(second) = second {
+                self.sleepers[second].entry.0.increment();
+            }
+            self.ends.increment();
+            self.announced.fetch_add(LESS, Relaxed);
+            woken.entry.0.increment();
             work(QUEUE.value());
         }
         self.bucket.unlock(me);
         if let Some(first) = first {
-            let sleeper = &self.sleepers[first].0;
-            sleeper.store(0, Release);
-            Sim::unpark((&raw const *sleeper).cast(), 1);
+            let word = &self.sleepers[first].word;
+            word.store(0, Release);
+            Sim::unpark((&raw const *word).cast(), 1);
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::coherence::Traffic;
 use crate::locks::Lock;
-use crate::platform::Sim;
+use crate::platform::{Sim, SimU64};
 use crate::world::{COUNTED, World, with};
 use hdrhistogram::Histogram;
-use kinlock_core::platform::Platform;
+use kinlock_core::platform::{Atomic, Platform};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -39,6 +39,12 @@ impl Metered {
         self.lock.lock(me);
         with(|w| w.trace_acquired(since));
         self.acquired(me, since, false);
+    }
+
+    /// Words in the lock's own line, or in one of their own if the lock has none.
+    pub(super) fn beside(&self) -> &'static [SimU64; 2] {
+        let place = || crate::place([SimU64::new(0), SimU64::new(0)]);
+        self.lock.beside().unwrap_or_else(place)
     }
 
     /// Begins a section, and does not measure how long that takes.

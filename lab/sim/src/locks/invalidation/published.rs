@@ -7,6 +7,9 @@
 //! * An *end* walks to its predecessor and marks its own pair. It reads the predecessor's by a
 //!   locked exchange, and passes its generation and the rest of the list to it by another one.
 //!
+//! The revision a few weeks before marked first, searched then, and left the mark through its
+//! delays: `early`. The order is inferred from the notes on the changes.
+//!
 //! Who meets a mark, or fails in an exchange, starts over from the head after a [`Delay`], which
 //! doubles with each restart of the same operation. There is no limit to their number.
 //!
@@ -20,6 +23,7 @@ use super::Delay;
 use crate::locks::{Lock, observed};
 use crate::platform::{Sim, SimU64};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
+use std::cell::Cell;
 
 /// Bits of a pair: the next element, a thread's number + 1 (0 = none), then the mark, then the
 /// generation.
@@ -64,6 +68,10 @@ struct List {
     waiters: Element,
     elements: &'static [Element],
     counts: Counts,
+    /// Whether an end marks its element before it searches, and leaves the mark until it is done.
+    early: bool,
+    /// Ended ones, counted outside of the machine.
+    sections: Cell<u64>,
 }
 
 /// Side by side, as they are declared there.
@@ -75,13 +83,19 @@ struct Counts {
 }
 
 pub(super) fn place(threads: usize) -> &'static dyn Lock {
-    List::new(threads)
+    List::new(threads, false)
+}
+
+pub(super) fn place_early(threads: usize) -> &'static dyn Lock {
+    List::new(threads, true)
 }
 
 impl List {
-    fn new(threads: usize) -> &'static Self {
+    fn new(threads: usize, early: bool) -> &'static Self {
         assert!(threads < MARK as usize);
         crate::place(List {
+            early,
+            sections: Cell::new(0),
             head: Element(SimU64::new(GENERATION)),
             waiters: Element(SimU64::new(0)),
             elements: crate::place_slice(threads, |_| Element(SimU64::new(MARK))),
@@ -130,6 +144,14 @@ impl List {
         Some(())
     }
 
+    /// The same with the element marked already.
+    fn try_end_marked(&self, name: u64) -> Option<()> {
+        let (before, _) = self.before(name)?;
+        let mine = self.element(name).0.load(Acquire) - MARK;
+        let seen = before.read_whole().filter(|&pair| next_of(pair) == name)?;
+        before.exchange(seen, mine).then_some(())
+    }
+
     fn try_end(&self, name: u64) -> Option<()> {
         let (before, _) = self.before(name)?;
         let own = &self.element(name).0;
@@ -167,7 +189,13 @@ impl Lock for List {
 
     fn unlock(&self, me: usize) {
         let restarts = Some(&self.counts.end_restarts);
-        until_done(restarts, || self.try_end(me as u64 + 1));
+        if self.early {
+            self.element(me as u64 + 1).0.fetch_add(MARK, AcqRel);
+            until_done(restarts, || self.try_end_marked(me as u64 + 1));
+        } else {
+            until_done(restarts, || self.try_end(me as u64 + 1));
+        }
+        self.sections.set(self.sections.get() + 1);
         self.waiters.0.glance(Relaxed);
     }
 
@@ -185,7 +213,13 @@ impl Lock for List {
             (observed::LONGEST_QUEUE, &self.counts.longest),
         ];
         let read = |(name, count): (_, &SimU64)| (name, count.load(Relaxed) as f64);
-        counts.map(read).to_vec()
+
+        let mut all = counts.map(read).to_vec();
+        let sections = self.sections.get().max(1) as f64;
+        let per_section = |(name, at): (_, usize)| (name, all[at].1 / sections);
+        let [begins, ends] = observed::RESTARTS;
+        all.extend([per_section((begins, 0)), per_section((ends, 1))]);
+        all
     }
 }
 
@@ -199,11 +233,11 @@ mod tests {
 
     #[test]
     fn every_section_gets_a_generation_and_the_head_ends_with_the_newest() {
-        for seed in 0..50 {
+        for (seed, early) in (0..50).flat_map(|seed| [(seed, false), (seed, true)]) {
             let machine = machine::load("haswell-ex-4s").unwrap();
             let (_, (head, left)) =
                 Schedule::new(machine, THREADS, Disturbance::preemptions(seed, 5, 2_000)).play(
-                    || List::new(THREADS),
+                    move || List::new(THREADS, early),
                     |list, me| {
                         for _ in 0..TURNS {
                             list.lock(me);

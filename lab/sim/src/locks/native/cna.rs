@@ -3,7 +3,7 @@
 //! Those set aside form a circle: the last one's `next` is the first. The head's flag names the
 //! last one, so the lock has no memory of its own for them.
 
-use super::{GO, LOCKED, LOCKED_BYTE, Native, Node, PENDING_BYTE, TAIL, name};
+use super::{GO, LOCKED, LOCKED_BYTE, Native, Node, PENDING_BYTE, TAIL, is_chosen, name};
 use crate::platform::Sim;
 use crate::world::with;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
@@ -15,6 +15,8 @@ pub(super) struct Order {
     pub(super) limit: Limit,
     /// Whether reordering begins by chance only, once in [`SELDOM`] hand-offs.
     seldom: bool,
+    /// Whether some threads are never set aside.
+    priority: bool,
 }
 
 /// How a waiter of the node is looked for.
@@ -46,6 +48,12 @@ impl Order {
         search: Search::Full,
         limit: Limit::Count(1 << 16),
         seldom: false,
+        priority: false,
+    };
+    /// The same, and some of the waiters have priority.
+    pub(super) const V10_PRIORITY: Order = Order {
+        priority: true,
+        ..Order::V10
     };
     /// The same with the limited scan that was proposed in its discussion.
     pub(super) const V10_LIMITED: Order = Order {
@@ -62,7 +70,7 @@ impl Order {
     pub(super) const V11: Order = Order {
         search: Search::One,
         limit: Limit::Time(10_000),
-        seldom: false,
+        ..Order::V10
     };
     /// Version 13 of December 2020.
     pub(super) const V13: Order = Order {
@@ -128,6 +136,7 @@ impl<const NUMA: bool> Native<NUMA> {
         if next == 0 {
             return Scan::NobodyUpTo(name(me));
         }
+        self.counts.stepped();
         if self.node(next).domain.load_ahead(Relaxed) == domain {
             return Scan::Kin;
         }
@@ -197,7 +206,9 @@ impl<const NUMA: bool> Native<NUMA> {
 
     /// Whether the candidate, behind `last`, is of that NUMA node. Sets aside all before it then.
     fn ends_at(&self, me: usize, domain: u32, last: u32, candidate: u32) -> bool {
-        let is_kin = self.node(candidate).domain.load_ahead(Relaxed) == domain;
+        self.counts.stepped();
+        let has_priority = self.order.priority && is_chosen((candidate >> 16) as usize - 1);
+        let is_kin = has_priority || self.node(candidate).domain.load_ahead(Relaxed) == domain;
         if is_kin && last != name(me) {
             self.set_aside(&self.nodes[me], last, candidate);
         }

@@ -323,6 +323,30 @@ fn a_limited_scan_waits_for_newcomers_while_the_lock_is_held() {
 }
 
 #[test]
+fn a_waiter_with_priority_is_not_set_aside_and_its_node_is_preferred_then() {
+    queue_with(&[2, 0, 0, 0, 0, 0, 0, 1, 2], Order::V10_PRIORITY, |lock| {
+        assert_eq!(lock.scan_early(0), Scan::Kin);
+        assert_eq!(chain(lock, name(0)), [0, 7, 8]);
+        lock.pass_to_kin(0, name(7), Scan::Kin);
+        assert_eq!(lock.nodes[7].domain.load(Relaxed), 1);
+        assert_eq!(lock.counts.steps.get(), 7);
+    });
+}
+
+#[test]
+fn what_lies_beside_the_word_is_in_its_line() {
+    play::<false>(1, |lock, _| {
+        let line = |at: usize| at / 64;
+        let beside = lock.beside().expect("there is room").as_ptr_range();
+        assert_eq!(
+            line((&raw const lock.word).addr()),
+            line(beside.start.addr())
+        );
+        assert_eq!(line(beside.start.addr()), line(beside.end.addr() - 1));
+    });
+}
+
+#[test]
 fn the_incremental_scan_sets_one_aside_and_the_next_one_inherits_the_node() {
     queue_with(&[2, 0, 1, 2], Order::V11, |lock| {
         assert_eq!(lock.scan_early(0), Scan::Kin);
