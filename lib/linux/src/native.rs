@@ -134,7 +134,7 @@ impl Spinning for Native {
     }
 
     fn oversubscribed() -> bool {
-        load::oversubscribed() || thread::has_lost_cpu()
+        load::oversubscribed(|| &copies::tables().waiters) || thread::has_lost_cpu()
     }
 
     fn lost_cpu() {

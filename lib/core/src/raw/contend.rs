@@ -20,6 +20,9 @@
 //! | `spin.rs` | how long a thread spins |
 //! | `constants.rs` | how long each step lasts |
 
+use crate::platform::Platform;
+use crate::tuning::Tuning;
+
 mod cna_queue;
 pub(in crate::raw) mod constants;
 mod policy;
@@ -29,7 +32,37 @@ mod wait;
 
 pub(in crate::raw) use queue::Headship;
 pub use queue::QueueKind;
-pub(in crate::raw) use wait::{Next, Sight, Target, Wait, barge, queue_up, wait_at_front};
+pub(in crate::raw) use wait::{Next, Sight, Target, barge, queue_up, wait_at_front};
+
+/// One wait, from its beginning to its end.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::raw) struct Wait {
+    pub(in crate::raw) deadline: u64,
+    pub(in crate::raw) tuning: Tuning,
+    /// This wait finds out whether the lock should be kept.
+    pub(in crate::raw) trial: bool,
+    /// How long the waiter spins before it sleeps, in nanoseconds.
+    pub(in crate::raw) spin: u64,
+}
+
+impl Wait {
+    /// One wait in `waits_per_trial` finds out whether the lock should be kept; 0: none does.
+    pub(in crate::raw) fn begin<P: Platform>(
+        tuning: Tuning,
+        deadline: u64,
+        waits_per_trial: u32,
+    ) -> Self {
+        let tries = waits_per_trial > 0 && tuning.quantum.nanos() > 0;
+        // Not 0: without a source of randomness each wait would be a trial.
+        let trial = tries && P::random() % waits_per_trial == waits_per_trial - 1;
+        Wait {
+            deadline,
+            tuning,
+            trial,
+            spin: spin::limit::<P>(),
+        }
+    }
+}
 
 #[cfg(all(test, not(loom)))]
 mod tests;

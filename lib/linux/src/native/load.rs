@@ -18,7 +18,7 @@
 //! next look comes after twice the time, up to some ten seconds. Quotas are read every second at
 //! most. Where the kernel does not say how many CPUs there are, there is no crowd.
 
-use super::{copies, cpus, thread};
+use super::{Native, cpus, thread};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use kinlock_core::atomic::Atomics;
 use kinlock_core::slots::{MAX_SLOTS, Waiters};
@@ -58,18 +58,19 @@ const ALWAYS: u32 = 2;
 /// An average of one contender.
 const ONE: u32 = 16;
 
-/// See [`Platform::oversubscribed`](kinlock_core::platform::Platform::oversubscribed).
-pub(super) fn oversubscribed() -> bool {
+/// See [`Platform::oversubscribed`](kinlock_core::platform::Platform::oversubscribed). `waiters` has
+/// those that wait.
+pub(super) fn oversubscribed(waiters: impl FnOnce() -> &'static Waiters<Native>) -> bool {
     let now = thread::coarse_now();
     let seen = ANSWER.load(Relaxed);
     if now.saturating_sub(seen >> 1) < PERIOD {
         return seen & 1 != 0;
     }
-    sample(now, seen)
+    sample(now, seen, waiters)
 }
 
 #[cold]
-fn sample(now: u64, seen: u64) -> bool {
+fn sample(now: u64, seen: u64, waiters: impl FnOnce() -> &'static Waiters<Native>) -> bool {
     let before = seen & 1;
     // One thread takes the sample. Others make do with the old answer.
     let taken = now << 1 | before;
@@ -85,7 +86,7 @@ fn sample(now: u64, seen: u64) -> bool {
     if gap > FORGOTTEN {
         COUNT.restart();
     }
-    let waiters = &copies::tables().waiters;
+    let waiters = waiters();
     let Some(waiting) = COUNT.proceed(waiters, cpus.saturating_mul(2), own) else {
         return before != 0;
     };

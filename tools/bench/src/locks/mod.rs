@@ -7,7 +7,6 @@ mod contenders;
 mod flags;
 mod grid;
 mod meeting;
-mod objects;
 mod plot;
 mod readers;
 mod report;

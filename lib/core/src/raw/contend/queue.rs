@@ -1,8 +1,7 @@
 //! Queueing, for locks whose waiter at the front follows the policy: in a queue of the kind that
 //! the lock is configured for.
 
-use super::cna_queue;
-use super::wait::Wait;
+use super::{Wait, cna_queue};
 use crate::platform::Platform;
 use crate::raw::cna::Head;
 use crate::raw::osq::Osq;

@@ -1,5 +1,6 @@
 //! The parts of a wait, for any [`Target`].
 
+use super::Wait;
 use super::constants::{BARGE_NS, FIRST_PAUSE_NS, ROUND_QUANTA, SPIN_NS, TURN_IN_LIMIT_DIVISOR};
 use super::policy::{Front, Seen, Step};
 use super::queue::{Headship, QueueKind};
@@ -9,7 +10,6 @@ use crate::platform::Platform;
 use crate::raw::osq::Osq;
 use crate::raw::patience::Patience;
 use crate::raw::waiter::{expired, left, sleep_until};
-use crate::tuning::Tuning;
 
 /// What one waiter can see and do at its lock, for example take it for reading or for writing.
 pub(in crate::raw) trait Target<P: Platform> {
@@ -97,35 +97,7 @@ pub(in crate::raw) enum Next<T> {
     End(Option<T>),
 }
 
-/// One wait, from its beginning to its end.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::raw) struct Wait {
-    pub(in crate::raw) deadline: u64,
-    pub(in crate::raw) tuning: Tuning,
-    /// This wait finds out whether the lock should be kept.
-    pub(in crate::raw) trial: bool,
-    /// How long the waiter spins before it sleeps, in nanoseconds.
-    pub(in crate::raw) spin: u64,
-}
-
 impl Wait {
-    /// One wait in `waits_per_trial` finds out whether the lock should be kept; 0: none does.
-    pub(in crate::raw) fn begin<P: Platform>(
-        tuning: Tuning,
-        deadline: u64,
-        waits_per_trial: u32,
-    ) -> Self {
-        let tries = waits_per_trial > 0 && tuning.quantum.nanos() > 0;
-        // Not 0: without a source of randomness each wait would be a trial.
-        let trial = tries && P::random() % waits_per_trial == waits_per_trial - 1;
-        Wait {
-            deadline,
-            tuning,
-            trial,
-            spin: spin::limit::<P>(),
-        }
-    }
-
     /// How long the waiter stays at the front before it requests a hand-off.
     pub(super) fn quantum<P: Platform>(&self, place: &Headship<'_, P>) -> u64 {
         let quantum = self.tuning.quantum.nanos();

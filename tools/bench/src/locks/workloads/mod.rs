@@ -7,6 +7,7 @@ pub mod grid;
 mod kv;
 mod long;
 mod lru;
+mod objects;
 mod pingpong;
 mod queue;
 mod readrandom;
@@ -19,9 +20,9 @@ use kinlock_cli::names;
 use kinlock_measure::random::Random;
 
 use super::meeting::Meet;
-use super::objects::Objects;
 use super::readers::Readers;
 use super::round::{Measure, Prepared, Workload};
+use objects::Objects;
 
 names! {
     /// A workload of the suite `locks`, in the order in which they run.

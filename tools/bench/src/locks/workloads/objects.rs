@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use kinlock_measure::random::Random;
 
-use super::contenders::{Family, Lock, LockName, Visit};
-use super::round::{Loop, Measure, Watched, both_slices};
-use super::workloads::zipf::Zipf;
+use super::super::contenders::{Family, Lock, LockName, Visit};
+use super::super::round::{Loop, Measure, Watched, both_slices};
+use super::zipf::Zipf;
 use crate::harness::slice::{Part, Sample, Slice};
 use crate::harness::team::Team;
 
