@@ -46,13 +46,15 @@ use self::variables::{Knobs, Lock, RwLocks, Variable, quoted};
 /// With --report the command stays behind, passes signals on, and says at the end what each lock
 /// did; SIGUSR1 to it shows that at once. The program runs a few percent slower meanwhile.
 ///
-/// Exit status: the program's; 2 bad input, 126 the program cannot be run, 127 it was not found.
+/// Exit status: the program's; 1 if that is 0 and a limit of --fail-if is exceeded; 2 bad input,
+/// 126 the program cannot be run, 127 it was not found.
 ///
 /// Examples:
 ///   kinlock run -- xz -T4 --keep file
 ///   kinlock run --report -- program            # where do threads wait, and for which locks?
 ///   kinlock run --report --lock pthread -- program     # the same of the C library's own locks
 ///   kinlock run --report --html report.html -- program    # ... as a page, with pictures
+///   kinlock run --report --fail-if 'contended > 5 %' --fail-if 'hold > 10 ms' -- program   # in CI
 ///   kinlock run --report --folded waits.txt -- program # then: flamegraph.pl waits.txt > waits.svg
 ///   kinlock run --standby -- redis-server --io-threads 4     # then: kinlock report PID
 ///   kinlock run --lock pthread --counts counts.json -- redis-server --io-threads 4
@@ -203,7 +205,10 @@ fn reported(
         }
         cannot_run(program, &error)
     })?;
-    Ok(supervise::end_like(status))
+    match status.success() && session.has_failed() {
+        true => Ok(Outcome::CheckFailed),
+        false => Ok(supervise::end_like(status)),
+    }
 }
 
 pub fn cannot_run(program: &Program, error: &io::Error) -> Failure {

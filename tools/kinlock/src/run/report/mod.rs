@@ -6,6 +6,7 @@
 mod debug;
 mod folded;
 mod folder;
+mod gate;
 mod misuse;
 mod now;
 mod order;
@@ -23,6 +24,7 @@ pub mod window;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf, absolute};
 use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::bail;
 use kinlock_cli::args::named;
@@ -35,6 +37,7 @@ use kinlock_linux::Native;
 use serde::Serialize;
 
 pub use self::folder::{Folder, for_standby};
+use self::gate::Gate;
 use self::symbols::Frame;
 use super::variables::Variable;
 
@@ -80,6 +83,11 @@ pub struct Args {
     /// Leave out locks that were found taken less often, and what else was waited for less often
     #[arg(long, value_name = "N", default_value_t = 0, requires = "report")]
     min_contended: u64,
+    /// End with status 1 if the report exceeds this limit: 'contended > 5 %' of acquisitions,
+    /// 'wait > 10 %' of the lives of threads, 'wait > 100 ms' or 'hold > 10 ms' at the longest, or,
+    /// with --order, 'circles > 0'; may be given several times
+    #[arg(long, value_name = "LIMIT", requires = "report")]
+    fail_if: Vec<Gate>,
 }
 
 /// A report for programs. Names are a contract.
@@ -418,6 +426,8 @@ pub struct Session<'a> {
     /// Open from the beginning to the end: a reader of a named pipe would take closing it for the
     /// end.
     outputs: Outputs<Report>,
+    /// The report of the whole run exceeds a limit.
+    has_failed: AtomicBool,
 }
 
 impl<'a> Session<'a> {
@@ -437,6 +447,9 @@ impl<'a> Session<'a> {
                 bail!("{flag} -: stdout is the program's; name a file");
             }
         }
+        if args.fail_if.iter().any(Gate::needs_order) && !args.order {
+            bail!("--fail-if 'circles > ...' needs --order");
+        }
         let text = text.as_deref().map(absolute).transpose()?;
         Ok(Some(Session {
             args,
@@ -444,6 +457,7 @@ impl<'a> Session<'a> {
             outputs: outputs(args, text.as_deref())?,
             folder: Folder::new()?,
             text,
+            has_failed: AtomicBool::new(false),
         }))
     }
 
@@ -455,6 +469,11 @@ impl<'a> Session<'a> {
     /// Removes the tables, where no destructor will.
     pub fn close(&self) {
         self.folder.close();
+    }
+
+    /// Whether the report of the whole run exceeds a limit.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Relaxed)
     }
 
     /// Whether the report goes to stderr, to which more may be written then.
@@ -518,7 +537,24 @@ impl<'a> Session<'a> {
             view::Options { by, max, least }.write(&report, &mut text)?;
             tell(String::from_utf8_lossy(&text).trim_end());
         }
+        if status.is_some() {
+            self.judge(&report);
+        }
         self.outputs.write(&report)
+    }
+
+    /// Says which limits the report exceeds. What has not been measured exceeds each of them.
+    fn judge(&self, report: &Report) {
+        for gate in &self.args.fail_if {
+            let exceeded = match report.without_table {
+                0 => gate.exceeded(report),
+                _ => Some("--fail-if: not all processes could be measured".to_owned()),
+            };
+            if let Some(line) = exceeded {
+                self.has_failed.store(true, Relaxed);
+                tell(&format!("kinlock: {line}"));
+            }
+        }
     }
 }
 

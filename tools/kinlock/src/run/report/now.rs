@@ -386,8 +386,8 @@ impl Process {
         // Other locks tell it themselves.
         let is_noted = |lock: &Lock| lock.holders.is_empty() && lock.kind != "spin";
         if self.locks.iter().any(is_noted) {
-            let note = "who reads, and who holds a lock of Rust, is known of programs under `kinlock \
-                        run --standby` or `--report`";
+            let note = "who reads, and who holds a lock of Rust, is known of programs under \
+                        `kinlock run --standby` or `--report`";
             writeln!(out, "\n{}", wrapped(note, "    "))?;
         }
         if self.dropped > 0 {
