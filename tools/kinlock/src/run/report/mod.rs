@@ -9,6 +9,7 @@ mod folder;
 mod gate;
 mod misuse;
 mod now;
+mod openmetrics;
 mod order;
 mod others;
 mod outside;
