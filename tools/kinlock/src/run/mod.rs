@@ -20,6 +20,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf, absolute};
 use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 
 use anyhow::{Context, bail};
@@ -55,6 +56,7 @@ use self::variables::{Knobs, Lock, RwLocks, Variable, quoted};
 ///   kinlock run --report --lock pthread -- program     # the same of the C library's own locks
 ///   kinlock run --report --html report.html -- program    # ... as a page, with pictures
 ///   kinlock run --report --fail-if 'contended > 5 %' --fail-if 'hold > 10 ms' -- program   # in CI
+///   kinlock run --report --alarm-wait 1s --alarm-hold 100ms -- program # a line at that moment
 ///   kinlock run --report --folded waits.txt -- program # then: flamegraph.pl waits.txt > waits.svg
 ///   kinlock run --standby -- redis-server --io-threads 4     # then: kinlock report PID
 ///   kinlock run --lock pthread --counts counts.json -- redis-server --io-threads 4
@@ -170,6 +172,7 @@ fn reported(
             tell(&format!("kinlock: {error:#}"));
         }
     };
+    let is_over = &AtomicBool::new(false);
     let status = std::thread::scope(|scope| {
         // Reports are made by a thread of their own, one after the other: an output that nobody
         // reads does not keep signals from the program. It begins when all signals are blocked.
@@ -188,12 +191,37 @@ fn reported(
                 None => report(status),
             }
         };
+        // Signals are blocked by then, and no thread of this scope gets them.
+        let mut watcher = None;
+        let mut watch = |pid| {
+            let Some(mut watch) = session.watch(pid) else {
+                return;
+            };
+            let look = move || {
+                while !is_over.load(Relaxed) {
+                    watch
+                        .look()
+                        .unwrap_or_default()
+                        .iter()
+                        .for_each(|line| tell(line));
+                    std::thread::park_timeout(watch.period());
+                }
+            };
+            let maker = std::thread::Builder::new().name("alarms".to_owned());
+            watcher = maker.spawn_scoped(scope, look).ok();
+        };
         let duties = Duties {
+            on_start: Some(&mut watch),
             on_request: Some(&mut || ask(None)),
             notes: session.is_on_stderr(),
             keeps: session.descriptors(),
         };
-        let status = supervise::run(&mut image, duties)?;
+        let status = supervise::run(&mut image, duties);
+        is_over.store(true, Relaxed);
+        if let Some(watcher) = watcher {
+            watcher.thread().unpark();
+        }
+        let status = status?;
         supervise::may_be_ended(session.folder().to_owned());
         ask(Some(status));
         Ok(status)

@@ -3,6 +3,7 @@
 //! The library fills a table per process, in files in memory. They are [read](read) and given
 //! [names](symbols) here, after the program has ended, or on SIGUSR1.
 
+mod alarm;
 mod debug;
 mod folded;
 mod folder;
@@ -37,6 +38,7 @@ use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use serde::Serialize;
 
+use self::alarm::Watch;
 pub use self::folder::{Folder, for_standby};
 use self::gate::Gate;
 use self::symbols::Frame;
@@ -89,6 +91,8 @@ pub struct Args {
     /// with --order, 'circles > 0'; may be given several times
     #[arg(long, value_name = "LIMIT", requires = "report")]
     fail_if: Vec<Gate>,
+    #[command(flatten)]
+    pub alarms: alarm::Limits,
 }
 
 /// A report for programs. Names are a contract.
@@ -435,6 +439,9 @@ impl<'a> Session<'a> {
     /// Where the report goes is checked before the program runs. `None` if there is to be none.
     pub fn begin(args: &'a Args, command: &'a [OsString]) -> anyhow::Result<Option<Self>> {
         let Some(text) = &args.report else {
+            if args.alarms.are_any() {
+                bail!("alarms need --report");
+            }
             return Ok(None);
         };
         let flags = [
@@ -470,6 +477,12 @@ impl<'a> Session<'a> {
     /// Removes the tables, where no destructor will.
     pub fn close(&self) {
         self.folder.close();
+    }
+
+    /// What watches the program, if alarms are wanted.
+    pub fn watch(&self, pid: u32) -> Option<Watch> {
+        let alarms = self.args.alarms;
+        alarms.are_any().then(|| Watch::new(pid, alarms))
     }
 
     /// Whether the report of the whole run exceeds a limit.

@@ -113,6 +113,11 @@ impl Outside {
         Ok(has_any.then_some(outside))
     }
 
+    /// Takes note of threads that have begun and ended since.
+    pub fn look_for_threads(&mut self) {
+        self.threads = threads(self.pid);
+    }
+
     fn read(&self, address: u64, length: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; length];
         self.memory.read_exact_at(&mut bytes, address).ok()?;

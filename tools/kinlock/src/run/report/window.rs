@@ -30,6 +30,7 @@ use kinlock_cli::report::write_json;
 use kinlock_measure::interrupt;
 use kinlock_report::{MAGIC, PAGE, REPORTS, SWITCH, Switch};
 
+use super::alarm::{self, Watch};
 use super::folder::{Snapshot, TABLES, is_for_standby, is_table, remove_unused};
 use super::openmetrics::Series;
 use super::others::{self, of_process};
@@ -58,6 +59,7 @@ use crate::run::witness;
 ///   kinlock report $(pidof redis-server)               # it hangs: who holds what, who waits?
 ///   kinlock report $(pidof redis-server) --seconds 10  # which lock is slow?
 ///   kinlock report $(pidof redis-server) --follow --openmetrics /var/lib/node_exporter/redis.prom
+///   kinlock report $(pidof redis-server) --alarm-wait 1s --alarm-hold 100ms 2>>alarms.log
 ///   kinlock report $(cat /run/nginx.pid) --all         # the process and its descendants
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -75,6 +77,8 @@ pub struct Args {
     /// Write counters of locks for Prometheus and the like, in the text format of OpenMetrics
     #[arg(long, value_name = "FILE")]
     openmetrics: Option<PathBuf>,
+    #[command(flatten)]
+    alarms: alarm::Limits,
     /// Also the processes that it has started, and those that these have started
     #[arg(long)]
     all: bool,
@@ -114,6 +118,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+    if args.alarms.are_any() {
+        return watch(args);
+    }
     match (args.seconds, args.follow) {
         (Some(seconds), _) => measure(args, seconds),
         (None, true) => follow(args),
@@ -132,6 +139,30 @@ fn at_once(args: &Args) -> anyhow::Result<Outcome> {
     outputs.for_people(move |report, out| now::write(report, max, out));
     outputs.write(&now::report(args.pid, args.all)?)?;
     Ok(Outcome::Done)
+}
+
+/// Tells what takes too long, at the moment, until Ctrl-C or the end of the process.
+fn watch(args: &Args) -> anyhow::Result<Outcome> {
+    if args.seconds.is_some() || args.follow || args.json.is_some() || args.all {
+        bail!("alarms are told of one process, and nothing else is said of it meanwhile");
+    }
+    now::report(args.pid, false)?;
+    interrupt::listen();
+    let mut watch = Watch::new(args.pid, args.alarms);
+    while runs(args.pid) && interrupt::noted().is_none() {
+        // It may end meanwhile.
+        watch
+            .look()
+            .unwrap_or_default()
+            .iter()
+            .for_each(|line| tell(line));
+        std::thread::sleep(watch.period());
+    }
+    Ok(Outcome::Done)
+}
+
+fn runs(pid: u32) -> bool {
+    !matches!(witness::state(pid as libc::pid_t), 0 | b'Z' | b'X')
 }
 
 /// Measures what locks do, and writes that again and again.
@@ -414,9 +445,11 @@ pub(super) fn descendants(of: u32) -> Vec<u32> {
 fn wait(duration: Duration, targets: &BTreeMap<PathBuf, Target>) -> bool {
     const LOOK: Duration = Duration::from_millis(50);
     let begin = Instant::now();
-    let runs = |&pid: &u32| !matches!(witness::state(pid as libc::pid_t), 0 | b'Z' | b'X');
     while let Some(left) = duration.checked_sub(begin.elapsed()) {
-        let any_runs = targets.values().flat_map(|target| &target.pids).any(runs);
+        let any_runs = targets
+            .values()
+            .flat_map(|target| &target.pids)
+            .any(|&pid| runs(pid));
         if !any_runs || interrupt::noted().is_some() {
             return false;
         }
