@@ -26,10 +26,32 @@ pub(crate) fn here() -> Place {
     Place
 }
 
+/// A probe with the name that the C library has for what happens: with the feature `probes`.
+macro_rules! probing {
+    (entry Mutex, $lock:expr) => { crate::report::probing!("mutex_entry", $lock) };
+    (acquired Mutex, $lock:expr) => { crate::report::probing!("mutex_acquired", $lock) };
+    (release Mutex, $lock:expr) => { crate::report::probing!("mutex_release", $lock) };
+    (entry Read, $lock:expr) => { crate::report::probing!("rdlock_entry", $lock) };
+    (acquired Read, $lock:expr) => { crate::report::probing!("rdlock_acquire_read", $lock) };
+    (entry ReadAgain, $lock:expr) => { crate::report::probing!("rdlock_entry", $lock) };
+    (acquired ReadAgain, $lock:expr) => { crate::report::probing!("rdlock_acquire_read", $lock) };
+    (entry $access:ident, $lock:expr) => { crate::report::probing!("wrlock_entry", $lock) };
+    (acquired $access:ident, $lock:expr) => {
+        crate::report::probing!("wrlock_acquire_write", $lock)
+    };
+    (release $access:ident, $lock:expr) => { crate::report::probing!("rwlock_unlock", $lock) };
+    ($name:literal, $lock:expr $(, $other:expr)?) => {
+        #[cfg(feature = "probes")]
+        kinlock_linux::probe!($name, $lock $(, $other)?);
+    };
+}
+pub(crate) use probing;
+
 /// Takes a lock: by `$attempt` or, if that fails and the call waits, by `$wait`. Without a report
 /// that is `$wait` alone.
 macro_rules! taking {
     ($lock:expr, $access:ident, $waits:ident, $attempt:expr, $wait:expr) => {{
+        crate::report::probing!(entry $access, $lock);
         #[cfg(feature = "report")]
         let taken = match crate::report::is_on() {
             true => {
@@ -46,6 +68,10 @@ macro_rules! taking {
         };
         #[cfg(not(feature = "report"))]
         let taken = $wait;
+        #[cfg(feature = "probes")]
+        if taken {
+            crate::report::probing!(acquired $access, $lock);
+        }
         taken
     }};
 }
@@ -54,6 +80,7 @@ pub(crate) use taking;
 /// The calling thread is about to release a lock.
 macro_rules! releasing {
     ($lock:expr, $access:ident) => {
+        crate::report::probing!(release $access, $lock);
         #[cfg(feature = "report")]
         if crate::report::is_on() {
             crate::report::release($lock, crate::report::Access::$access);
