@@ -47,22 +47,26 @@ macro_rules! probing {
 }
 pub(crate) use probing;
 
-/// Takes a lock: by `$attempt` or, if that fails and the call waits, by `$wait`. Without a report
-/// that is `$wait` alone.
+/// Takes a lock: by `$attempt` or, if that fails and the call waits, by `$wait`. While nobody
+/// listens, `$first` is in the place of `$attempt`: the first step of `$wait`, which may fail on a
+/// lock that is free. Without the feature that is `$wait` alone.
 macro_rules! taking {
-    ($lock:expr, $access:ident, $waits:ident, $attempt:expr, $wait:expr) => {{
+    ($lock:expr, $access:ident, $waits:ident, $attempt:expr, $wait:expr) => {
+        crate::report::taking!($lock, $access, $waits, $attempt, $attempt, $wait)
+    };
+    ($lock:expr, $access:ident, $waits:ident, $first:expr, $attempt:expr, $wait:expr) => {{
         crate::report::probing!(entry $access, $lock);
         #[cfg(feature = "report")]
         let taken = match crate::report::is_on() {
             true => {
                 use crate::report::{Access, Waits, here, take};
                 let (access, waits) = (Access::$access, Waits::$waits);
-                take($lock, access, waits, here(), || $attempt, || $wait)
+                take($lock, access, waits, here(), || $first, || $attempt, || $wait)
             }
             false => {
                 use crate::report::{Access, Waits, waiting};
                 let (access, waits) = (Access::$access, Waits::$waits);
-                let is_taken = $attempt;
+                let is_taken = $first;
                 is_taken || waits != Waits::Not && waiting($lock, access, waits, || $wait)
             }
         };
@@ -259,7 +263,8 @@ mod notes {
         }
     }
 
-    /// Takes a lock, and notes how that went. Returns whether the calling thread has it.
+    /// Takes a lock, and notes how that went; see [`taking`](super::taking). Returns whether the
+    /// calling thread has it.
     #[cold]
     #[inline(never)]
     pub(crate) fn take<L: Reported>(
@@ -267,11 +272,12 @@ mod notes {
         access: Access,
         waits: Waits,
         place: Place,
+        first: impl FnOnce() -> bool,
         attempt: impl FnOnce() -> bool,
         wait: impl FnOnce() -> bool,
     ) -> bool {
         if !reports() {
-            let is_taken = attempt() || waits != Waits::Not && waiting(lock, access, waits, wait);
+            let is_taken = first() || waits != Waits::Not && waiting(lock, access, waits, wait);
             if is_taken && access != Access::Upgrade {
                 note_hold(lock, access);
             }
@@ -427,7 +433,7 @@ mod notes {
                 true
             };
             let (access, waits) = (Access::Mutex, Waits::Endless);
-            take(self.raw, access, waits, self.place, attempt, wait);
+            take(self.raw, access, waits, self.place, attempt, attempt, wait);
         }
     }
 
