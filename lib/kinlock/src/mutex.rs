@@ -250,7 +250,14 @@ macro_rules! raw_mutex {
             #[inline]
             #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
             fn lock(&self) {
-                taking!(self, Mutex, Endless, self.take_at_once(), self.take_if_free(), self.take());
+                taking!(
+                    self,
+                    Mutex,
+                    Endless,
+                    self.take_at_once(),
+                    self.take_if_free(),
+                    self.take()
+                );
             }
 
             #[inline]

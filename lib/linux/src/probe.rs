@@ -23,15 +23,21 @@ macro_rules! probe {
         $crate::probe!(@ $name, "8@{0} 8@{1}", object, other)
     }};
     (@ $name:literal, $arguments:literal, $($object:ident),*) => {{
-        #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+        // Tools know the names that registers have in this syntax.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: invariant 1.
         unsafe {
-            $crate::probe!(% $name, $arguments, $($object),*)
+            $crate::probe!(% (nostack, att_syntax) $name, $arguments, $($object),*)
+        }
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
+        // SAFETY: invariant 1.
+        unsafe {
+            $crate::probe!(% (nostack) $name, $arguments, $($object),*)
         }
         #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
         let _ = ($($object),*);
     }};
-    (% $name:literal, $arguments:literal, $($object:ident),*) => {
+    (% ($($option:ident),*) $name:literal, $arguments:literal, $($object:ident),*) => {
         ::core::arch::asm!(
             "990: nop",
             ".pushsection .note.stapsdt, \"\", %note",
@@ -55,7 +61,7 @@ macro_rules! probe {
             ".popsection",
             ".endif",
             $(in(reg) $object,)*
-            options(nomem, nostack, preserves_flags, att_syntax),
+            options(nomem, preserves_flags), options($($option),*),
         )
     };
 }
