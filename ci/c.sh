@@ -73,6 +73,12 @@ for name in $(cat symbols.txt); do
     [ -s "$tree/usr/share/man/man3/$name.3" ] || fail "$name has no man page"
 done
 # The linker would take a group of another archive in place of one of the same name.
+# Tools find the same probes as in the C library.
+probes=$(readelf -n "$shared" | grep -A1 'Provider: libpthread' | sed -n 's/.*Name: //p' | sort -u |
+    tr '\n' ' ')
+[ "$(uname -m)" != x86_64 ] || [ "$probes" = "cond_broadcast cond_signal cond_wait mutex_acquired \
+mutex_entry mutex_release mutex_timedlock_acquired mutex_timedlock_entry rdlock_acquire_read \
+rdlock_entry rwlock_unlock wrlock_acquire_write wrlock_entry " ] || fail "probes: $probes"
 groups=$(readelf -g "$static")
 [ "$(grep -c 'no section groups' <<<"$groups")" = 1 ] || fail "the static library: $groups"
 dynamic=$(readelf -d "$shared")

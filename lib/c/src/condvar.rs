@@ -7,6 +7,7 @@ use core::ffi::c_int;
 use kinlock_core::platform::NEVER;
 use kinlock_core::raw::QueuedCondvar;
 use kinlock_linux::Native;
+use kinlock_linux::probe;
 
 type Condvar = QueuedCondvar<Native>;
 
@@ -45,6 +46,7 @@ unsafe extern "C" fn kinlock_cond_wait_until(
 ///
 /// Invariants 1 and 2.
 unsafe fn wait(cond: *const Condvar, mutex: *const Mutex, deadline: u64) -> bool {
+    probe!("cond_wait", cond, mutex);
     check_alignment(cond, "kinlock_cond_wait");
     check_alignment(mutex, "kinlock_cond_wait");
     // SAFETY: invariants 1 and 2.
@@ -53,6 +55,7 @@ unsafe fn wait(cond: *const Condvar, mutex: *const Mutex, deadline: u64) -> bool
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn kinlock_cond_signal(cond: *const Condvar) -> c_int {
+    probe!("cond_signal", cond);
     // SAFETY: invariant 1.
     unsafe { (*cond).notify_one() };
     0
@@ -60,6 +63,7 @@ unsafe extern "C" fn kinlock_cond_signal(cond: *const Condvar) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn kinlock_cond_broadcast(cond: *const Condvar) -> c_int {
+    probe!("cond_broadcast", cond);
     // SAFETY: invariant 1.
     unsafe { (*cond).notify_all() };
     0

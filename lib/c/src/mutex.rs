@@ -8,6 +8,7 @@ use kinlock_core::platform::NEVER;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use kinlock_linux::Native;
 use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::probe;
 
 pub(crate) type Mutex = QueuedMutex<Native, AsConfigured, Joined<Native>>;
 
@@ -15,9 +16,10 @@ const _: () = assert!(size_of::<Mutex>() == 4 && align_of::<Mutex>() == 4);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn kinlock_mutex_lock(mutex: *const Mutex) -> c_int {
+    probe!("mutex_entry", mutex);
     // SAFETY: invariant 1.
     match unsafe { (*mutex).lock_at_once() } {
-        true => 0,
+        true => acquired(mutex),
         // SAFETY: invariant 1.
         false => unsafe { wait(mutex) },
     }
@@ -32,20 +34,36 @@ unsafe extern "C" fn wait(mutex: *const Mutex) -> c_int {
     check_alignment(mutex, "kinlock_mutex_lock");
     // SAFETY: invariant 1.
     unsafe { (*mutex).queue_until(NEVER) };
+    acquired(mutex)
+}
+
+#[inline]
+fn acquired(mutex: *const Mutex) -> c_int {
+    probe!("mutex_acquired", mutex);
+    0
+}
+
+#[inline]
+fn timed_acquired(mutex: *const Mutex) -> c_int {
+    probe!("mutex_timedlock_acquired", mutex);
     0
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn kinlock_mutex_trylock(mutex: *const Mutex) -> c_int {
     // SAFETY: invariant 1.
-    tried(unsafe { (*mutex).try_lock() })
+    match unsafe { (*mutex).try_lock() } {
+        true => acquired(mutex),
+        false => tried(false),
+    }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn kinlock_mutex_lock_for(mutex: *const Mutex, nanos: u64) -> c_int {
+    probe!("mutex_timedlock_entry", mutex);
     // SAFETY: invariant 1.
     match unsafe { (*mutex).lock_at_once() } {
-        true => 0,
+        true => timed_acquired(mutex),
         // SAFETY: invariant 1.
         false => unsafe { wait_until(mutex, after(nanos)) },
     }
@@ -53,9 +71,10 @@ unsafe extern "C" fn kinlock_mutex_lock_for(mutex: *const Mutex, nanos: u64) -> 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn kinlock_mutex_lock_until(mutex: *const Mutex, deadline: u64) -> c_int {
+    probe!("mutex_timedlock_entry", mutex);
     // SAFETY: invariant 1.
     match unsafe { (*mutex).lock_at_once() } {
-        true => 0,
+        true => timed_acquired(mutex),
         // SAFETY: invariant 1.
         false => unsafe { wait_until(mutex, deadline) },
     }
@@ -69,11 +88,15 @@ unsafe extern "C" fn kinlock_mutex_lock_until(mutex: *const Mutex, deadline: u64
 unsafe extern "C" fn wait_until(mutex: *const Mutex, deadline: u64) -> c_int {
     check_alignment(mutex, "kinlock_mutex_lock");
     // SAFETY: invariant 1.
-    timed(unsafe { (*mutex).queue_until(deadline) })
+    match unsafe { (*mutex).queue_until(deadline) } {
+        true => timed_acquired(mutex),
+        false => timed(false),
+    }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn kinlock_mutex_unlock(mutex: *const Mutex) -> c_int {
+    probe!("mutex_release", mutex);
     // SAFETY: invariants 1 and 2.
     unsafe { (*mutex).unlock() };
     0
@@ -81,6 +104,7 @@ unsafe extern "C" fn kinlock_mutex_unlock(mutex: *const Mutex) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn kinlock_mutex_unlock_fair(mutex: *const Mutex) -> c_int {
+    probe!("mutex_release", mutex);
     // SAFETY: invariants 1 and 2.
     unsafe { (*mutex).unlock_fair() };
     0

@@ -7,6 +7,7 @@ use kinlock_core::platform::NEVER;
 use kinlock_core::raw::QueuedRwLock;
 use kinlock_linux::Native;
 use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::probe;
 
 type RwLock = QueuedRwLock<Native, AsConfigured>;
 
@@ -24,7 +25,7 @@ fn counted(lock: &RwLock, deadline: u64, taken: bool) -> c_int {
 /// A function that takes the lock in one attempt or waits without a limit, the same with a time
 /// limit from now, and with a deadline.
 macro_rules! acquire {
-    ($lock:ident, $lock_for:ident, $lock_until:ident,
+    ($lock:ident, $lock_for:ident, $lock_until:ident, $entry:literal, $acquired:literal,
      |$this:ident, $deadline:ident| $at_once:expr, $wait:expr) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $lock(lock: *const RwLock) -> c_int {
@@ -37,6 +38,9 @@ macro_rules! acquire {
             // SAFETY: invariant 1.
             let $this = unsafe { &*lock };
             if $at_once {
+                // Both at once: the other function has them apart.
+                probe!($entry, lock);
+                probe!($acquired, lock);
                 return 0;
             }
             // SAFETY: as this function demands.
@@ -51,12 +55,20 @@ macro_rules! acquire {
                 check_alignment(lock, stringify!($lock));
                 // SAFETY: invariant 1.
                 let $this = unsafe { &*lock };
-                $wait
+                let error = $wait;
+                if error == 0 {
+                    probe!($acquired, lock);
+                }
+                error
             }
+            probe!($entry, lock);
             // SAFETY: invariant 1.
             let $this = unsafe { &*lock };
             match $at_once {
-                true => 0,
+                true => {
+                    probe!($acquired, lock);
+                    0
+                }
                 // SAFETY: as this function demands.
                 false => unsafe { wait(lock, deadline) },
             }
@@ -66,21 +78,38 @@ macro_rules! acquire {
 
 /// A function that tries once.
 macro_rules! attempt {
-    ($try_lock:ident, |$this:ident| $attempt:expr) => {
+    ($try_lock:ident, $acquired:literal, |$this:ident| $attempt:expr) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $try_lock(lock: *const RwLock) -> c_int {
             // SAFETY: invariant 1.
             let $this = unsafe { &*lock };
-            tried($attempt)
+            let taken = $attempt;
+            if taken {
+                probe!($acquired, lock);
+            }
+            tried(taken)
         }
     };
 }
 
-/// A function that releases the lock, or changes how it is held.
+/// A function that releases the lock.
 macro_rules! release {
     ($unlock:ident, $method:ident) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $unlock(lock: *const RwLock) -> c_int {
+            probe!("rwlock_unlock", lock);
+            // SAFETY: invariants 1 and 2.
+            unsafe { (*lock).$method() };
+            0
+        }
+    };
+}
+
+/// A function that changes how the lock is held.
+macro_rules! change {
+    ($change:ident, $method:ident) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $change(lock: *const RwLock) -> c_int {
             // SAFETY: invariants 1 and 2.
             unsafe { (*lock).$method() };
             0
@@ -92,6 +121,8 @@ acquire!(
     kinlock_rwlock_read_lock,
     kinlock_rwlock_read_lock_for,
     kinlock_rwlock_read_lock_until,
+    "rdlock_entry",
+    "rdlock_acquire_read",
     |lock, deadline| lock.read_at_once(),
     counted(lock, deadline, lock.read_until(deadline, false))
 );
@@ -99,12 +130,19 @@ acquire!(
     kinlock_rwlock_read_lock_recursive,
     kinlock_rwlock_read_lock_recursive_for,
     kinlock_rwlock_read_lock_recursive_until,
+    "rdlock_entry",
+    "rdlock_acquire_read",
     |lock, deadline| lock.read_at_once(),
     counted(lock, deadline, lock.read_until(deadline, true))
 );
-attempt!(kinlock_rwlock_read_trylock, |lock| lock.try_read(false));
-attempt!(kinlock_rwlock_read_trylock_recursive, |lock| lock
-    .try_read(true));
+attempt!(kinlock_rwlock_read_trylock, "rdlock_acquire_read", |lock| {
+    lock.try_read(false)
+});
+attempt!(
+    kinlock_rwlock_read_trylock_recursive,
+    "rdlock_acquire_read",
+    |lock| lock.try_read(true)
+);
 release!(kinlock_rwlock_read_unlock, unlock_read);
 release!(kinlock_rwlock_read_unlock_fair, unlock_read_fair);
 
@@ -112,14 +150,20 @@ acquire!(
     kinlock_rwlock_write_lock,
     kinlock_rwlock_write_lock_for,
     kinlock_rwlock_write_lock_until,
+    "wrlock_entry",
+    "wrlock_acquire_write",
     |lock, deadline| lock.write_at_once(),
     timed(lock.write_until(deadline))
 );
-attempt!(kinlock_rwlock_write_trylock, |lock| lock.try_write());
+attempt!(
+    kinlock_rwlock_write_trylock,
+    "wrlock_acquire_write",
+    |lock| lock.try_write()
+);
 release!(kinlock_rwlock_write_unlock, unlock_write);
 release!(kinlock_rwlock_write_unlock_fair, unlock_write_fair);
-release!(kinlock_rwlock_downgrade, downgrade);
-release!(
+change!(kinlock_rwlock_downgrade, downgrade);
+change!(
     kinlock_rwlock_downgrade_to_upgradable,
     downgrade_to_upgradable
 );
@@ -128,22 +172,29 @@ acquire!(
     kinlock_rwlock_upgradable_lock,
     kinlock_rwlock_upgradable_lock_for,
     kinlock_rwlock_upgradable_lock_until,
+    "rdlock_entry",
+    "rdlock_acquire_read",
     |lock, deadline| lock.try_upgradable(),
     counted(lock, deadline, lock.upgradable_until(deadline))
 );
-attempt!(kinlock_rwlock_upgradable_trylock, |lock| lock
-    .try_upgradable());
+attempt!(
+    kinlock_rwlock_upgradable_trylock,
+    "rdlock_acquire_read",
+    |lock| lock.try_upgradable()
+);
 release!(kinlock_rwlock_upgradable_unlock, unlock_upgradable);
 release!(
     kinlock_rwlock_upgradable_unlock_fair,
     unlock_upgradable_fair
 );
-release!(kinlock_rwlock_upgradable_downgrade, downgrade_upgradable);
+change!(kinlock_rwlock_upgradable_downgrade, downgrade_upgradable);
 
 acquire!(
     kinlock_rwlock_upgrade,
     kinlock_rwlock_upgrade_for,
     kinlock_rwlock_upgrade_until,
+    "wrlock_entry",
+    "wrlock_acquire_write",
     // SAFETY: invariant 2.
     |lock, deadline| unsafe { lock.try_upgrade() },
     // SAFETY: invariant 2.
@@ -151,6 +202,7 @@ acquire!(
 );
 attempt!(
     kinlock_rwlock_tryupgrade,
+    "wrlock_acquire_write",
     // SAFETY: invariant 2.
     |lock| unsafe { lock.try_upgrade() }
 );

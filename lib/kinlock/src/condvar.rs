@@ -85,7 +85,7 @@
 //!    so no code of this thread reaches the data through it.
 
 use crate::mutex::MutexGuard;
-use crate::report::{Place, here};
+use crate::report::{Place, here, probing};
 use kinlock_core::platform::{NEVER, Parked, Platform};
 use kinlock_core::raw::condvar::{Partner, QueuedCondvar};
 use kinlock_linux::Native;
@@ -133,6 +133,7 @@ impl Condvar {
     /// ```
     #[inline]
     pub fn notify_one(&self) -> bool {
+        probing!("cond_signal", self);
         self.0.notify_one()
     }
 
@@ -164,6 +165,7 @@ impl Condvar {
     /// ```
     #[inline]
     pub fn notify_all(&self) -> usize {
+        probing!("cond_broadcast", self);
         self.0.notify_all() as usize
     }
 
@@ -288,6 +290,7 @@ impl Condvar {
     ) -> WaitTimeoutResult {
         // SAFETY: invariant 2: only the wait below uses the raw mutex.
         let raw = unsafe { MutexGuard::mutex(guard).raw() };
+        probing!("cond_wait", self, raw);
         let mutex = &raw.0;
         #[cfg(feature = "deadlock_detection")]
         let mutex = &crate::deadlock::Noted(mutex);
@@ -313,6 +316,7 @@ impl Condvar {
     ) -> WaitTimeoutResult {
         // SAFETY: invariant 2: only the wait below uses the raw mutex.
         let raw = unsafe { MutexGuard::mutex(guard).raw() };
+        probing!("cond_wait", self, raw);
         let mutex = &raw.0;
         #[cfg(feature = "deadlock_detection")]
         let mutex = &crate::deadlock::Noted(mutex);

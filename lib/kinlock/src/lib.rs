@@ -40,6 +40,8 @@
 //!   programs, too. A [`Mutex`], [`FairMutex`], `ReentrantMutex`, [`RwLock`] and `Condvar` is named
 //!   by the variable or the address, and the line, at which it was first taken; not reported are
 //!   [`SpinLock`] and [`Once`]. A function of a lock tests one word more while nobody listens.
+//! * `probes`: the C library's probes (USDT) for bpftrace and the like, in the program's file. Each
+//!   is one instruction that does nothing.
 //! * `deadlock_detection`: `deadlock::check_deadlock` finds threads that wait for each other.
 //!
 //! # Several copies in one process

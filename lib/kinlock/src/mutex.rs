@@ -196,7 +196,7 @@ macro_rules! raw_mutex {
                 self.noted(self.0.try_lock())
             }
 
-            /// The same in one step less, for a caller that waits if it fails.
+            /// The first step of a wait.
             #[cfg(feature = "report")]
             #[inline]
             fn take_at_once(&self) -> bool {
@@ -250,7 +250,14 @@ macro_rules! raw_mutex {
             #[inline]
             #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
             fn lock(&self) {
-                taking!(self, Mutex, Endless, self.take_at_once(), self.take());
+                taking!(
+                    self,
+                    Mutex,
+                    Endless,
+                    self.take_at_once(),
+                    self.take_if_free(),
+                    self.take()
+                );
             }
 
             #[inline]
@@ -309,7 +316,7 @@ macro_rules! raw_mutex {
             /// Gives up after `timeout`. A zero timeout tries once.
             #[cfg_attr(feature = "report", track_caller)]
             fn try_lock_for(&self, timeout: Self::Duration) -> bool {
-                taking!(self, Mutex, Limited, self.take_if_free(), {
+                taking!(self, Mutex, Limited, self.take_at_once(), self.take_if_free(), {
                     let until = kinlock_linux::native::deadline(timeout);
                     self.noted(self.0.lock_until(until))
                 })

@@ -26,26 +26,56 @@ pub(crate) fn here() -> Place {
     Place
 }
 
-/// Takes a lock: by `$attempt` or, if that fails and the call waits, by `$wait`. Without a report
-/// that is `$wait` alone.
+/// A probe with the name that the C library has for what happens: with the feature `probes`.
+macro_rules! probing {
+    (entry Mutex, $lock:expr) => { crate::report::probing!("mutex_entry", $lock) };
+    (acquired Mutex, $lock:expr) => { crate::report::probing!("mutex_acquired", $lock) };
+    (release Mutex, $lock:expr) => { crate::report::probing!("mutex_release", $lock) };
+    (entry Read, $lock:expr) => { crate::report::probing!("rdlock_entry", $lock) };
+    (acquired Read, $lock:expr) => { crate::report::probing!("rdlock_acquire_read", $lock) };
+    (entry ReadAgain, $lock:expr) => { crate::report::probing!("rdlock_entry", $lock) };
+    (acquired ReadAgain, $lock:expr) => { crate::report::probing!("rdlock_acquire_read", $lock) };
+    (entry $access:ident, $lock:expr) => { crate::report::probing!("wrlock_entry", $lock) };
+    (acquired $access:ident, $lock:expr) => {
+        crate::report::probing!("wrlock_acquire_write", $lock)
+    };
+    (release $access:ident, $lock:expr) => { crate::report::probing!("rwlock_unlock", $lock) };
+    ($name:literal, $lock:expr $(, $other:expr)?) => {
+        #[cfg(feature = "probes")]
+        kinlock_linux::probe!($name, $lock $(, $other)?);
+    };
+}
+pub(crate) use probing;
+
+/// Takes a lock: by `$attempt` or, if that fails and the call waits, by `$wait`. While nobody
+/// listens, `$first` is in the place of `$attempt`: the first step of `$wait`, which may fail on a
+/// lock that is free. Without the feature that is `$wait` alone.
 macro_rules! taking {
-    ($lock:expr, $access:ident, $waits:ident, $attempt:expr, $wait:expr) => {{
+    ($lock:expr, $access:ident, $waits:ident, $attempt:expr, $wait:expr) => {
+        crate::report::taking!($lock, $access, $waits, $attempt, $attempt, $wait)
+    };
+    ($lock:expr, $access:ident, $waits:ident, $first:expr, $attempt:expr, $wait:expr) => {{
+        crate::report::probing!(entry $access, $lock);
         #[cfg(feature = "report")]
         let taken = match crate::report::is_on() {
             true => {
                 use crate::report::{Access, Waits, here, take};
                 let (access, waits) = (Access::$access, Waits::$waits);
-                take($lock, access, waits, here(), || $attempt, || $wait)
+                take($lock, access, waits, here(), || $first, || $attempt, || $wait)
             }
             false => {
                 use crate::report::{Access, Waits, waiting};
                 let (access, waits) = (Access::$access, Waits::$waits);
-                let is_taken = $attempt;
+                let is_taken = $first;
                 is_taken || waits != Waits::Not && waiting($lock, access, waits, || $wait)
             }
         };
         #[cfg(not(feature = "report"))]
         let taken = $wait;
+        #[cfg(feature = "probes")]
+        if taken {
+            crate::report::probing!(acquired $access, $lock);
+        }
         taken
     }};
 }
@@ -54,6 +84,7 @@ pub(crate) use taking;
 /// The calling thread is about to release a lock.
 macro_rules! releasing {
     ($lock:expr, $access:ident) => {
+        crate::report::probing!(release $access, $lock);
         #[cfg(feature = "report")]
         if crate::report::is_on() {
             crate::report::release($lock, crate::report::Access::$access);
@@ -232,7 +263,8 @@ mod notes {
         }
     }
 
-    /// Takes a lock, and notes how that went. Returns whether the calling thread has it.
+    /// Takes a lock, and notes how that went; see [`taking`](super::taking). Returns whether the
+    /// calling thread has it.
     #[cold]
     #[inline(never)]
     pub(crate) fn take<L: Reported>(
@@ -240,11 +272,12 @@ mod notes {
         access: Access,
         waits: Waits,
         place: Place,
+        first: impl FnOnce() -> bool,
         attempt: impl FnOnce() -> bool,
         wait: impl FnOnce() -> bool,
     ) -> bool {
         if !reports() {
-            let is_taken = attempt() || waits != Waits::Not && waiting(lock, access, waits, wait);
+            let is_taken = first() || waits != Waits::Not && waiting(lock, access, waits, wait);
             if is_taken && access != Access::Upgrade {
                 note_hold(lock, access);
             }
@@ -400,7 +433,7 @@ mod notes {
                 true
             };
             let (access, waits) = (Access::Mutex, Waits::Endless);
-            take(self.raw, access, waits, self.place, attempt, wait);
+            take(self.raw, access, waits, self.place, attempt, attempt, wait);
         }
     }
 

@@ -188,7 +188,13 @@ impl RawRwLock {
         deadlock::tried(&self.0, Kind::Exclusive, self.0.try_write())
     }
 
-    /// The same in one step less, for a caller that waits if it fails.
+    /// The first step of a wait.
+    #[cfg(feature = "report")]
+    #[inline]
+    fn read_at_once(&self) -> bool {
+        deadlock::tried(&self.0, Kind::Shared, self.0.read_at_once())
+    }
+
     #[cfg(feature = "report")]
     #[inline]
     fn write_at_once(&self) -> bool {
@@ -267,17 +273,24 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     #[inline]
     #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
     fn lock_shared(&self) {
-        taking!(self, Read, Endless, self.try_read(false), {
-            acquire!(
-                Acquiring::begin(&self.0, Kind::Shared),
-                until,
-                self.counted(self.0.read_until(until, false)),
-                if !self.0.read_at_once() {
-                    self.wait_to_read(false);
-                }
-            );
-            true
-        });
+        taking!(
+            self,
+            Read,
+            Endless,
+            self.read_at_once(),
+            self.try_read(false),
+            {
+                acquire!(
+                    Acquiring::begin(&self.0, Kind::Shared),
+                    until,
+                    self.counted(self.0.read_until(until, false)),
+                    if !self.0.read_at_once() {
+                        self.wait_to_read(false);
+                    }
+                );
+                true
+            }
+        );
     }
 
     #[inline]
@@ -297,15 +310,22 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     #[inline]
     #[cfg_attr(feature = "report", track_caller)]
     fn lock_exclusive(&self) {
-        taking!(self, Write, Endless, self.write_at_once(), {
-            acquire!(
-                Acquiring::begin(&self.0, Kind::Exclusive),
-                until,
-                self.0.write_until(until),
-                self.0.write()
-            );
-            true
-        });
+        taking!(
+            self,
+            Write,
+            Endless,
+            self.write_at_once(),
+            self.try_write(),
+            {
+                acquire!(
+                    Acquiring::begin(&self.0, Kind::Exclusive),
+                    until,
+                    self.0.write_until(until),
+                    self.0.write()
+                );
+                true
+            }
+        );
     }
 
     #[inline]
@@ -370,17 +390,24 @@ unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
     #[inline]
     #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
     fn lock_shared_recursive(&self) {
-        taking!(self, ReadAgain, Endless, self.try_read(true), {
-            acquire!(
-                Acquiring::begin(&self.0, Kind::Shared),
-                until,
-                self.counted(self.0.read_until(until, true)),
-                if !self.0.read_at_once() {
-                    self.wait_to_read(true);
-                }
-            );
-            true
-        });
+        taking!(
+            self,
+            ReadAgain,
+            Endless,
+            self.read_at_once(),
+            self.try_read(true),
+            {
+                acquire!(
+                    Acquiring::begin(&self.0, Kind::Shared),
+                    until,
+                    self.counted(self.0.read_until(until, true)),
+                    if !self.0.read_at_once() {
+                        self.wait_to_read(true);
+                    }
+                );
+                true
+            }
+        );
     }
 
     #[inline]
@@ -498,10 +525,17 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
     /// Gives up after `timeout`. A zero timeout tries once.
     #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_shared_for(&self, timeout: Duration) -> bool {
-        taking!(self, Read, Limited, self.try_read(false), {
-            let taken = self.0.read_until(deadline(timeout), false);
-            deadlock::tried(&self.0, Kind::Shared, taken)
-        })
+        taking!(
+            self,
+            Read,
+            Limited,
+            self.read_at_once(),
+            self.try_read(false),
+            {
+                let taken = self.0.read_until(deadline(timeout), false);
+                deadlock::tried(&self.0, Kind::Shared, taken)
+            }
+        )
     }
 
     /// Gives up at the moment `timeout`. A moment in the past tries once.
@@ -513,10 +547,17 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
     /// Gives up after `timeout`. A zero timeout tries once.
     #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_exclusive_for(&self, timeout: Duration) -> bool {
-        taking!(self, Write, Limited, self.try_write(), {
-            let taken = self.0.write_until(deadline(timeout));
-            deadlock::tried(&self.0, Kind::Exclusive, taken)
-        })
+        taking!(
+            self,
+            Write,
+            Limited,
+            self.write_at_once(),
+            self.try_write(),
+            {
+                let taken = self.0.write_until(deadline(timeout));
+                deadlock::tried(&self.0, Kind::Exclusive, taken)
+            }
+        )
     }
 
     /// Gives up at the moment `timeout`. A moment in the past tries once.
@@ -531,10 +572,17 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
 unsafe impl lock_api::RawRwLockRecursiveTimed for RawRwLock {
     #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_shared_recursive_for(&self, timeout: Duration) -> bool {
-        taking!(self, ReadAgain, Limited, self.try_read(true), {
-            let taken = self.0.read_until(deadline(timeout), true);
-            deadlock::tried(&self.0, Kind::Shared, taken)
-        })
+        taking!(
+            self,
+            ReadAgain,
+            Limited,
+            self.read_at_once(),
+            self.try_read(true),
+            {
+                let taken = self.0.read_until(deadline(timeout), true);
+                deadlock::tried(&self.0, Kind::Shared, taken)
+            }
+        )
     }
 
     #[cfg_attr(feature = "report", track_caller)]

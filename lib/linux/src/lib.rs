@@ -10,6 +10,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
+//! | `probe` | a probe for tools such as bpftrace |
 //! | [`sys`], [`rseq`], [`fork`] | system calls; the thread's CPU; resetting in a forked child |
 //! | `environment` | reading the `KINLOCK_*` variables |
 //! | [`topology`] | CPUs and locality domains |
@@ -27,6 +28,7 @@ mod environment;
 pub mod fork;
 pub mod list;
 pub mod native;
+pub mod probe;
 pub mod rseq;
 pub mod sys;
 pub mod topology;

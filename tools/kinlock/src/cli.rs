@@ -21,7 +21,7 @@ use crate::{compare, laboratory, record, run, topology};
 /// Exit status: 0 done, 1 a check failed, 2 bad input (with one line on stderr that says what is
 /// wrong), 126 and 127 `run` or `compare` cannot run the program or find it, 130 and 143 `bench` or
 /// `compare` was interrupted by SIGINT (Ctrl-C) or SIGTERM, and has reported the rounds that were
-/// complete. After `run` the status is the program's.
+/// complete. After `run` the status is the program's, but 1 if a limit of --fail-if is exceeded.
 #[derive(Parser)]
 #[command(name = "kinlock", version, arg_required_else_help = true)]
 struct Cli {

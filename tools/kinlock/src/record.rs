@@ -68,6 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     variables.push(("KINLOCK_RECORD", "1".into()));
     let about = about(&args.command);
     let duties = Duties {
+        on_start: None,
         on_request: None,
         notes: false,
         keeps: descriptor(&args.output).into_iter().collect(),

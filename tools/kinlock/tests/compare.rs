@@ -144,6 +144,32 @@ fn numbers_that_a_program_prints_are_compared_within_rounds() {
 }
 
 #[test]
+fn a_lock_below_a_ratio_is_told_by_the_status() {
+    let place = Place::new(SPEEDS);
+    let run = |least: &str, rounds: &str| {
+        let words = ["--locks", "kinlock-spin,kinlock-mutex", "--rounds", rounds];
+        let gate = ["--fail-below", least];
+        let output = place.run(&[&SPEED[..], &words, &gate, &["./program"]].concat());
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(message.lines().count() <= 1, "{message}");
+        // The report is there in either case.
+        assert!(!output.stdout.is_empty());
+        (output.status.code(), message)
+    };
+    assert_eq!(run("0.8", "6"), (Some(0), String::new()));
+    let one = "kinlock: --fail-below 0.97: kinlock-spin is 0.80x [0.80, 0.80] of pthread\n";
+    assert_eq!(run("0.97", "6"), (Some(1), one.to_owned()));
+    let (status, both) = run("1.3", "6");
+    assert_eq!(status, Some(1));
+    contains(
+        &both,
+        "kinlock-mutex is 1.21x [1.21, 1.21] of pthread; kinlock-spin is 0.80x",
+    );
+    // Few rounds claim nothing, but may end below all the same.
+    assert_eq!(run("0.97", "1").0, Some(1));
+}
+
+#[test]
 fn every_form_of_the_report_says_the_same() {
     let place = Place::new(SPEEDS);
     let files = "--csv r.csv --markdown r.md --plot r.svg --json r.json --html r.html --rounds 5 \
@@ -670,6 +696,8 @@ const BAD: &str = "\
 --locks pthread ./program | nothing to compare pthread with
 --metric ( ./program | found open group without closing
 --lower-is-better ./program | --metric
+--fail-below 0 ./program | it has to be a ratio
+--fail-below 97% ./program | it has to be a ratio
 --rounds 0 ./program | 0 is not in 1..=1000
 --preload x ./program | write NAME=FILE
 --preload x=none ./program | none: No such file

@@ -430,6 +430,72 @@ fn threads_of_cxx() {
     }
 }
 
+/// The lines of a command that tells alarms, until it has told as many.
+fn alarms(command: &mut Command, count: usize) -> (Child, Vec<String>) {
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let lines = lines.take(count).map(|line| line.unwrap()).collect();
+    (child, lines)
+}
+
+#[test]
+fn what_takes_too_long_is_told_once() {
+    let place = Place::new();
+    let threads = [
+        "teller=lock:accounts meet idle",
+        "auditor=meet lock:accounts",
+    ];
+    let expected = |lines: &[String]| {
+        let is_held = |line: &&String| line.contains(" has held ");
+        let (held, waited): (Vec<_>, Vec<_>) = lines.iter().partition(is_held);
+        let ([hold], [wait]) = (&held[..], &waited[..]) else {
+            panic!("{lines:?}");
+        };
+        for (line, parts) in [
+            (
+                wait,
+                [
+                    " (auditor) has waited ",
+                    " for accounts: take (hung.c:",
+                    "; held by thread ",
+                ],
+            ),
+            (
+                hold,
+                [
+                    " (teller) has held accounts for ",
+                    "wait_for_input",
+                    " (auditor) has waited ",
+                ],
+            ),
+        ] {
+            assert!(line.starts_with("kinlock: alarm: thread "), "{line}");
+            for part in parts {
+                assert!(line.contains(part), "{part}: {line}");
+            }
+        }
+    };
+    let flags = ["--alarm-wait", "300ms", "--alarm-hold", "0.2s"];
+    for start in [&[][..], &["--standby"], &["--lock", "pthread", "--standby"]] {
+        let hung = place.start(start, &threads);
+        let mut command = kinlock();
+        let command = command.arg("report").arg(hung.pid.to_string()).args(flags);
+        let (mut child, lines) = alarms(command.stdout(Stdio::null()), 2);
+        expected(&lines);
+        // It ends with the process.
+        drop(hung);
+        assert!(child.wait().unwrap().success());
+    }
+    let mut command = kinlock();
+    command.args(["run", "--report=/dev/null"]).args(flags);
+    let command = command.arg(&place.program).args(threads);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::null());
+    let (mut child, lines) = alarms(command, 2);
+    expected(&lines);
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
 #[test]
 fn bad_input_is_refused() {
     let place = Place::new();
@@ -455,6 +521,18 @@ fn bad_input_is_refused() {
     for flag in ["--folded=-", "--html=-", "--by=caller", "--min-contended=1"] {
         refused(hung.report(&[flag]), "--seconds");
     }
+    refused(
+        hung.report(&["--alarm-wait", "1"]),
+        "with its unit, as 100ms",
+    );
+    refused(hung.report(&["--alarm-hold", "0ms"]), "from 1ms");
+    refused(
+        hung.report(&["--alarm-hold", "1s", "--seconds", "1"]),
+        "alarms are told",
+    );
+    let mut without = kinlock();
+    let without = without.args(["run", "--alarm-wait", "1s", "true"]).output();
+    refused(without.unwrap(), "alarms need --report");
     let mut none = kinlock();
     let none = none.args(["report", &u32::MAX.to_string()]).output();
     refused(none.unwrap(), "there is no process");

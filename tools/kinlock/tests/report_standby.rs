@@ -361,6 +361,73 @@ fn a_descendant_that_ends_is_none_to_be_measured() {
     shell.end();
 }
 
+/// The numbers of a file of counters, by family and lock.
+fn counters(file: &Path) -> Vec<(String, String, String)> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    assert!(text.is_empty() || text.ends_with("# EOF\n"), "{text}");
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let parts = samples.map(|line| {
+        let (family, rest) = line.split_once('{').unwrap();
+        let (labels, value) = rest.split_once("} ").unwrap();
+        let name = labels
+            .split(',')
+            .find(|label| label.starts_with("lock_name="));
+        let name = name
+            .unwrap()
+            .trim_start_matches("lock_name=")
+            .trim_matches('"');
+        (family.to_owned(), name.to_owned(), value.to_owned())
+    });
+    parts.collect()
+}
+
+#[test]
+fn counters_are_replaced_while_a_process_is_followed() {
+    let place = Place::new();
+    let mut server = place.start(&["--standby"], "obeys");
+    let file = place.0.path().join("server.prom");
+    let flags = ["--follow", "--openmetrics", file.to_str().unwrap()];
+    let mut command = kinlock();
+    command.arg("report").arg(server.child.id().to_string());
+    let mut follower = command.args(flags).stdout(Stdio::null()).spawn().unwrap();
+    let switch = server.switch();
+    until("measuring is on", || is_on(&switch));
+    let says = |family: &str, value: &str| {
+        let expected = (family.to_owned(), "accounts".to_owned(), value.to_owned());
+        counters(&file).contains(&expected)
+    };
+    for (times, sum) in [("5", "5"), ("7", "12")] {
+        server.does(times);
+        until("the number is there", || {
+            says("kinlock_lock_acquisitions_total", sum)
+        });
+    }
+    assert!(says("kinlock_lock_contended_total", "0"));
+    assert!(says("kinlock_lock_wait_seconds_total", "0.0"));
+    assert!(says("kinlock_lock_waiting_threads", "0"));
+    // It ends with the process.
+    server.end();
+    assert!(follower.wait().unwrap().success());
+    let left = fs::read_dir(place.0.path()).unwrap().flatten();
+    let hidden = left.filter(|file| file.file_name().as_bytes().starts_with(b"."));
+    assert_eq!(hidden.count(), 0);
+}
+
+#[test]
+fn counters_of_a_measurement() {
+    let place = Place::new();
+    let mut server = place.start(&["--standby"], "obeys");
+    let file = place.0.path().join("server.prom");
+    let measurement = server.measure_with(&["--openmetrics", file.to_str().unwrap()]);
+    server.does("5");
+    measurement.end();
+    let taken = counters(&file).into_iter();
+    let mut taken = taken.filter(|(family, ..)| family == "kinlock_lock_acquisitions_total");
+    let (_, name, value) = taken.next().unwrap();
+    assert_eq!((name.as_str(), value.as_str()), ("accounts", "5"));
+    server.end();
+}
+
 /// Its owner may shorten a file that this command has open.
 #[test]
 fn a_switch_may_become_shorter() {
@@ -403,6 +470,24 @@ fn bad_input_is_refused() {
     }
     let server = place.start(&["--standby"], "obeys");
     let measurement = server.measure();
+    let follow = |flags: &[&str]| {
+        let mut command = kinlock();
+        command.arg("report").arg(server.child.id().to_string());
+        command.args(flags).output().unwrap()
+    };
+    refused(
+        follow(&["--openmetrics", "x"]),
+        "needs --follow or --seconds",
+    );
+    refused(follow(&["--follow"]), "--openmetrics");
+    refused(
+        follow(&["--follow", "--openmetrics", "-"]),
+        "stdout is none",
+    );
+    refused(
+        follow(&["--follow", "--openmetrics", "/nowhere/x"]),
+        "cannot write /nowhere/x",
+    );
     refused(
         measured(server.child.id(), &[]),
         "another `kinlock report` measures this process",

@@ -127,6 +127,42 @@ fn a_page_that_cannot_be_written_is_an_error_before_the_program_runs() {
 }
 
 #[test]
+fn limits_are_told_by_the_status() {
+    let place = Place::new();
+    let watched = place.file("watched").display().to_string();
+    // Under a shell that ends with this status.
+    let run = |limits: &[&str], status: i32| {
+        let mut command = kinlock();
+        command.args(["run", "--report=/dev/null"]);
+        for limit in limits {
+            command.args(["--fail-if", limit]);
+        }
+        let line = format!("{watched} >/dev/null; exit {status}");
+        let output = command.args(["--", "sh", "-c", &line]).output().unwrap();
+        let lines = text(&output.stderr).lines().map(str::to_owned);
+        (output.status.code(), lines.collect::<Vec<_>>())
+    };
+    let kept = [
+        "contended > 100 %",
+        "wait > 100 %",
+        "wait > 1000 s",
+        "hold > 1000 s",
+    ];
+    assert_eq!(run(&kept, 0), (Some(0), Vec::new()));
+    let exceeded = ["contended > 0 %", "wait > 0%", "wait > 1 us", "hold > 1 us"];
+    let (status, lines) = run(&exceeded, 0);
+    assert_eq!(status, Some(1), "{lines:?}");
+    assert_eq!(lines.len(), exceeded.len(), "{lines:?}");
+    for (limit, line) in exceeded.iter().zip(&lines) {
+        let begin = format!("kinlock: --fail-if '{limit}': it is ");
+        assert!(line.starts_with(&begin), "{line}");
+    }
+    // What the program says of itself goes before.
+    let (status, lines) = run(&exceeded[..1], 7);
+    assert_eq!((status, lines.len()), (Some(7), 1), "{lines:?}");
+}
+
+#[test]
 fn numbers_are_those_on_paper() {
     let place = Place::new();
     for name in ALL {
@@ -667,6 +703,17 @@ fn bad_input_is_one_line() {
         "cannot write no/file",
     );
     refuses(&["--json", "x", "true"], "--report");
+    refuses(&["--fail-if", "hold > 1 ms", "true"], "--report");
+    for limit in ["hold > 1", "speed > 1 %"] {
+        refuses(
+            &["--report", "--fail-if", limit, "true"],
+            "write 'contended > 5 %'",
+        );
+    }
+    refuses(
+        &["--report", "--fail-if", "circles > 0", "true"],
+        "needs --order",
+    );
     refuses(
         &["--report", "--by", "what", "true"],
         "known: lock, caller, thread",

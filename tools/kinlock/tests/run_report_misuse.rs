@@ -304,6 +304,22 @@ fn circles(chosen: &[&str]) {
     }
 }
 
+#[test]
+fn circles_are_told_by_the_status() {
+    let place = Place::new();
+    for (mode, expected) in [("circle", 1), ("gate", 0)] {
+        let mut command = kinlock();
+        let limits = ["--order", "--fail-if", "circles > 0"];
+        command.args(["run", "--report=/dev/null"]).args(limits);
+        let output = command.arg(place.file("misused")).arg(mode).output();
+        let output = output.unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(expected), "{mode}: {told}");
+        let line = "kinlock: --fail-if 'circles > 0': it is 1\n";
+        assert_eq!(told, line.repeat(expected as usize), "{mode}");
+    }
+}
+
 fn correct_programs(chosen: &[&str]) {
     let place = Place::new();
     for lock in chosen {

@@ -37,6 +37,7 @@ use self::counting::Counting;
 use self::report::{Measured, Parameters, Point, Report};
 use self::scan::{At, Scan};
 use self::until::Until;
+use self::verdict::Verdict;
 use crate::run::library;
 use crate::run::program::Program;
 use crate::run::variables::{Knobs, Variable};
@@ -57,13 +58,14 @@ use crate::run::variables::{Knobs, Variable};
 /// fails. What it writes is not shown; if it fails, a file has it. SIGINT (Ctrl-C) and SIGTERM end
 /// the program, and the complete rounds are reported.
 ///
-/// Exit status: 0 done, 1 the program failed, 2 bad input, 126 the program cannot be run, 127 it
-/// was not found, 130 SIGINT, 143 SIGTERM.
+/// Exit status: 0 done, 1 the program failed, or a lock is worse than --fail-below says, 2 bad
+/// input, 126 the program cannot be run, 127 it was not found, 130 SIGINT, 143 SIGTERM.
 ///
 /// Examples:
 ///   kinlock compare -- kccachetest order -th 16 100000
 ///   kinlock compare --metric 'readrandom.* ([0-9]+) ops/sec' --rounds 12 -- db_bench --threads=16
 ///   kinlock compare --scan threads=1,2,4,8 --plot scan.svg -- db_bench --threads={threads}
+///   kinlock compare --fail-below 0.97 -- kccachetest order -th 16 100000    # in CI
 ///   kinlock compare --until 2% --html report.html -- kccachetest order -th 16 100000
 ///   kinlock compare --preload other=/opt/other.so --hogs 1 --shell 'xz -T2 <f >/dev/null'
 #[derive(clap::Args)]
@@ -122,6 +124,10 @@ pub struct Args {
     /// Less is better
     #[arg(long, requires = "metric")]
     lower_is_better: bool,
+    /// End with status 1 if a lock is below that many times as good as the reference, as 0.97: if
+    /// its interval ends below, or if all its runs failed
+    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    fail_below: Option<f64>,
     /// Go on if the program fails. A lock under which every run failed is not compared, unless the
     /// reference's runs ended in the same way
     #[arg(long)]
@@ -150,6 +156,13 @@ pub struct Args {
     /// The program and its arguments
     #[arg(value_name = "PROG", trailing_var_arg = true, required = true)]
     command: Vec<OsString>,
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(ratio) if (0.001..=1000.0).contains(&ratio) => Ok(ratio),
+        _ => Err("it has to be a ratio from 0.001 to 1000, as 0.97".to_owned()),
+    }
 }
 
 /// A note if the command was given something to read: programs do not get it.
@@ -250,6 +263,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 
     let extent = rounds.extent();
     let nothing = extent.rounds_done == 0;
+    let failed = args.fail_below.and_then(|least| below(least, &results));
     let written = match nothing {
         true => Ok(()),
         false => outputs.write(&Report::new(
@@ -260,11 +274,33 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         let rest = if nothing { ": nothing to report" } else { "" };
         tell(&format!("kinlock: {what}{rest}"));
     }
+    if let Some(what) = &failed {
+        tell(&format!("kinlock: {what}"));
+    }
     written?;
     Ok(match extent.interrupted_by {
         Some(signal) => Outcome::Interrupted(signal),
+        None if failed.is_some() => Outcome::CheckFailed,
         None => Outcome::Done,
     })
+}
+
+/// Which locks are certainly below that ratio, in one line.
+fn below(least: f64, entries: &[report::Entry]) -> Option<String> {
+    let is_below = |entry: &&report::Entry| match entry.verdict {
+        Verdict::Reference => false,
+        Verdict::Failed => true,
+        _ => entry.ratio.high < least,
+    };
+    let words = |entry: &report::Entry| match entry.verdict {
+        Verdict::Failed => entry.at.about(format!("{} failed", entry.lock)),
+        _ => {
+            let (ratio, to) = (entry.ratio.words(), &entry.ratio.to);
+            entry.at.about(format!("{} is {ratio} of {to}", entry.lock))
+        }
+    };
+    let all: Vec<_> = entries.iter().filter(is_below).map(words).collect();
+    (!all.is_empty()).then(|| format!("--fail-below {least}: {}", all.join("; ")))
 }
 
 impl Args {

@@ -20,6 +20,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf, absolute};
 use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 
 use anyhow::{Context, bail};
@@ -46,13 +47,16 @@ use self::variables::{Knobs, Lock, RwLocks, Variable, quoted};
 /// With --report the command stays behind, passes signals on, and says at the end what each lock
 /// did; SIGUSR1 to it shows that at once. The program runs a few percent slower meanwhile.
 ///
-/// Exit status: the program's; 2 bad input, 126 the program cannot be run, 127 it was not found.
+/// Exit status: the program's; 1 if that is 0 and a limit of --fail-if is exceeded; 2 bad input,
+/// 126 the program cannot be run, 127 it was not found.
 ///
 /// Examples:
 ///   kinlock run -- xz -T4 --keep file
 ///   kinlock run --report -- program            # where do threads wait, and for which locks?
 ///   kinlock run --report --lock pthread -- program     # the same of the C library's own locks
 ///   kinlock run --report --html report.html -- program    # ... as a page, with pictures
+///   kinlock run --report --fail-if 'contended > 5 %' --fail-if 'hold > 10 ms' -- program   # in CI
+///   kinlock run --report --alarm-wait 1s --alarm-hold 100ms -- program # a line at that moment
 ///   kinlock run --report --folded waits.txt -- program # then: flamegraph.pl waits.txt > waits.svg
 ///   kinlock run --standby -- redis-server --io-threads 4     # then: kinlock report PID
 ///   kinlock run --lock pthread --counts counts.json -- redis-server --io-threads 4
@@ -168,6 +172,7 @@ fn reported(
             tell(&format!("kinlock: {error:#}"));
         }
     };
+    let is_over = &AtomicBool::new(false);
     let status = std::thread::scope(|scope| {
         // Reports are made by a thread of their own, one after the other: an output that nobody
         // reads does not keep signals from the program. It begins when all signals are blocked.
@@ -186,12 +191,37 @@ fn reported(
                 None => report(status),
             }
         };
+        // Signals are blocked by then, and no thread of this scope gets them.
+        let mut watcher = None;
+        let mut watch = |pid| {
+            let Some(mut watch) = session.watch(pid) else {
+                return;
+            };
+            let look = move || {
+                while !is_over.load(Relaxed) {
+                    watch
+                        .look()
+                        .unwrap_or_default()
+                        .iter()
+                        .for_each(|line| tell(line));
+                    std::thread::park_timeout(watch.period());
+                }
+            };
+            let maker = std::thread::Builder::new().name("alarms".to_owned());
+            watcher = maker.spawn_scoped(scope, look).ok();
+        };
         let duties = Duties {
+            on_start: Some(&mut watch),
             on_request: Some(&mut || ask(None)),
             notes: session.is_on_stderr(),
             keeps: session.descriptors(),
         };
-        let status = supervise::run(&mut image, duties)?;
+        let status = supervise::run(&mut image, duties);
+        is_over.store(true, Relaxed);
+        if let Some(watcher) = watcher {
+            watcher.thread().unpark();
+        }
+        let status = status?;
         supervise::may_be_ended(session.folder().to_owned());
         ask(Some(status));
         Ok(status)
@@ -203,7 +233,10 @@ fn reported(
         }
         cannot_run(program, &error)
     })?;
-    Ok(supervise::end_like(status))
+    match status.success() && session.has_failed() {
+        true => Ok(Outcome::CheckFailed),
+        false => Ok(supervise::end_like(status)),
+    }
 }
 
 pub fn cannot_run(program: &Program, error: &io::Error) -> Failure {

@@ -43,6 +43,8 @@ const BOTH: Duration = Duration::from_millis(500);
 pub struct Duties<'a> {
     /// For each SIGUSR1 that is not the program's, and a note that it can be sent.
     pub on_request: Option<&'a mut dyn FnMut()>,
+    /// Called with the number of the program when that has begun.
+    pub on_start: Option<&'a mut dyn FnMut(u32)>,
     /// The note is written to stderr after some seconds.
     pub notes: bool,
     /// Descriptors that are needed at the end, besides stderr.
@@ -77,6 +79,9 @@ pub fn run(image: &mut Image, mut duties: Duties) -> io::Result<ExitStatus> {
     let witness = Witness::start().ok();
     let child = start(image, signals.pending)?;
     let_go(&duties.keeps);
+    if let Some(on_start) = &mut duties.on_start {
+        on_start(child as u32);
+    }
     let mut command = Waiting {
         child,
         signals,

@@ -41,12 +41,17 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use kinlock_core::platform::{NEVER, Parked};
 use kinlock_core::raw::condvar::Partner;
 use kinlock_linux::Native;
+use kinlock_linux::probe;
 use kinlock_report::{CONDVAR, DESTROYED_AWAITED};
 
 // ---- notifying ------------------------------------------
 
 #[inline]
 fn notify(condvar: &Condvar, all: bool) -> c_int {
+    match all {
+        false => probe!("cond_signal", condvar),
+        true => probe!("cond_broadcast", condvar),
+    }
     let is_usual = MODE.load(Relaxed) == 0 && !condvar.is_shared();
     if is_usual && !condvar.inner.is_waited_for() {
         return 0;
@@ -116,6 +121,7 @@ pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: R
     let mode = mode();
     // SAFETY: invariant 1.
     let (condvar, mutex) = unsafe { (&*condvar, &*mutex) };
+    probe!("cond_wait", condvar, mutex);
     let is_delegated = condvar.is_delegated(mode);
     let is_mutex_delegated = mutex.is_delegated(mode);
     if is_delegated && is_mutex_delegated {
@@ -385,6 +391,7 @@ pub(super) unsafe extern "C" fn pthread_cond_init(
     attributes: *const c_void,
 ) -> c_int {
     let mode = mode();
+    probe!("cond_init", condvar);
     counts::call(mode, || 0);
     if mode.reports() {
         report::lock_ended(condvar as u64);
@@ -413,6 +420,7 @@ pub(super) unsafe extern "C" fn pthread_cond_destroy(condvar: *mut Condvar) -> c
     counts::call(mode, || 0);
     // SAFETY: invariant 1.
     let condvar = unsafe { &*condvar };
+    probe!("cond_destroy", condvar);
     if mode.reports() {
         report_destroyed(condvar);
     }

@@ -16,6 +16,7 @@ use crate::traced::counts;
 use crate::traced::report::{self, Marks, Object, Wait};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
+use kinlock_linux::probe;
 use kinlock_report::{DESTROYED_AWAITED, FOREIGN, NOT_HELD};
 
 /// Which path a call takes. 0: the usual one, a normal mutex of ours, untraced. A kind: the usual
@@ -296,6 +297,7 @@ fn end_reported(mutex: *const Mutex) {
 
 /// Makes a mutex of ours, normal or recursive.
 pub(super) fn initialise(mutex: *mut Mutex, recursive: bool) {
+    probe!("mutex_init", mutex);
     counts::call(mode(), || 0);
     end_reported(mutex);
     // SAFETY: invariant 1. The object is the caller's alone. The C library writes as many bytes.
@@ -312,6 +314,7 @@ unsafe extern "C" fn pthread_mutex_init(mutex: *mut Mutex, attributes: *const c_
         initialise(mutex, false);
         return 0;
     }
+    probe!("mutex_init", mutex);
     counts::call(mode(), || 0);
     end_reported(mutex);
     // SAFETY: invariant 1. The object is the caller's alone. The C library writes as many bytes.
@@ -351,6 +354,7 @@ pub(super) unsafe extern "C" fn pthread_mutex_destroy(pointer: *mut Mutex) -> c_
 pub(super) unsafe extern "C-unwind" fn pthread_mutex_lock(pointer: *mut Mutex) -> c_int {
     // SAFETY: invariant 1.
     let mutex = unsafe { mutex(pointer) };
+    probe!("mutex_entry", mutex);
     match path(mutex) {
         0 if mutex.word.lock_at_once() => mutex.note_owner(),
         0 => wait(mutex),
@@ -379,7 +383,10 @@ pub(super) unsafe extern "C-unwind" fn pthread_mutex_timedlock(
     until: *const libc::timespec,
 ) -> c_int {
     // SAFETY: invariants 1 and 3.
-    unsafe { cold_lock(mutex(pointer), Limit::at(libc::CLOCK_REALTIME, until)) }
+    unsafe {
+        probe!("mutex_timedlock_entry", mutex(pointer));
+        timed_lock(mutex(pointer), Limit::at(libc::CLOCK_REALTIME, until))
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -392,7 +399,18 @@ unsafe extern "C-unwind" fn pthread_mutex_clocklock(
         return libc::EINVAL;
     }
     // SAFETY: invariants 1 and 3.
-    unsafe { cold_lock(mutex(pointer), Limit::at(clock, until)) }
+    unsafe {
+        probe!("mutex_clocklock_entry", mutex(pointer));
+        timed_lock(mutex(pointer), Limit::at(clock, until))
+    }
+}
+
+fn timed_lock(mutex: &Mutex, limit: Limit) -> c_int {
+    let result = cold_lock(mutex, limit);
+    if result == 0 {
+        probe!("mutex_timedlock_acquired", mutex);
+    }
+    result
 }
 
 #[unsafe(no_mangle)]

@@ -14,6 +14,7 @@ use crate::traced::counts::{self, Access};
 use crate::traced::report::{self, Behind};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
+use kinlock_linux::probe;
 use kinlock_report::{DESTROYED_HELD, RWLOCK};
 
 /// Which path a call takes. 0: the usual one, a lock of ours, untraced. [`HOLDS`]: the same, but it
@@ -168,7 +169,10 @@ unsafe extern "C" fn pthread_rwlock_destroy(pointer: *mut RwLock) -> c_int {
     match lock.is_delegated(rwlock_mode()) {
         // SAFETY: invariant 3.
         true => unsafe { real::pthread_rwlock_destroy(pointer.cast()) },
-        false => 0,
+        false => {
+            probe!("rwlock_destroy", lock);
+            0
+        }
     }
 }
 
@@ -176,6 +180,7 @@ unsafe extern "C" fn pthread_rwlock_destroy(pointer: *mut RwLock) -> c_int {
 unsafe extern "C-unwind" fn pthread_rwlock_rdlock(pointer: *mut RwLock) -> c_int {
     // SAFETY: invariant 1.
     let lock = unsafe { rwlock(pointer) };
+    probe!("rdlock_entry", lock);
     match path(lock) {
         0 if lock.word.read_at_once() => lock.count_read(),
         HOLDS if lock.word.read_at_once() => lock.note_read(Mode(HOLDS)),
@@ -187,6 +192,7 @@ unsafe extern "C-unwind" fn pthread_rwlock_rdlock(pointer: *mut RwLock) -> c_int
 unsafe extern "C-unwind" fn pthread_rwlock_wrlock(pointer: *mut RwLock) -> c_int {
     // SAFETY: invariant 1.
     let lock = unsafe { rwlock(pointer) };
+    probe!("wrlock_entry", lock);
     match path(lock) {
         0 | HOLDS if lock.word.write_at_once() => lock.note_writer(),
         _ => cold_lock(lock, Access::Write, Limit::Never),

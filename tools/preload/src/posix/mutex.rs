@@ -14,6 +14,7 @@ use kinlock_core::raw::QueuedSpinLock;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use kinlock_linux::Native;
 use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::probe;
 use kinlock_recorder::now;
 
 type Blocking = QueuedMutex<Native, AsConfigured, Joined<Native>>;
@@ -129,14 +130,15 @@ impl Mutex {
 
     /// Takes a mutex of ours. Returns what POSIX says.
     pub(crate) fn posix_lock(&self, mode: Mode, kind: Kind, limit: Limit) -> c_int {
-        let thread = thread_id();
         if kind == Kind::Normal {
             let result = self.take(mode, limit);
-            if result == 0 {
-                self.owner.store(thread, Relaxed);
-            }
-            return result;
+            return if result == 0 {
+                self.note_owner()
+            } else {
+                result
+            };
         }
+        let thread = thread_id();
         // Relaxed: only this thread stores its own number, and only while it holds the mutex.
         if self.owner.load(Relaxed) == thread {
             return match (kind, limit) {
@@ -173,6 +175,7 @@ impl Mutex {
     /// The calling thread has taken the lock word of a normal mutex. Returns 0.
     #[inline]
     pub(crate) fn note_owner(&self) -> c_int {
+        probe!("mutex_acquired", self);
         match known_thread_id() {
             Some(thread) => self.owner.store(thread, Relaxed),
             None => return self.note_asked_owner(),
@@ -189,6 +192,7 @@ impl Mutex {
 
     #[inline]
     fn own(&self, thread: u32) {
+        probe!("mutex_acquired", self);
         self.owner.store(thread, Relaxed);
         self.depth.store(1, Relaxed);
     }
@@ -198,6 +202,7 @@ impl Mutex {
             Some(depth) => self.depth.store(depth, Relaxed),
             None => return libc::EAGAIN,
         }
+        probe!("mutex_acquired", self);
         0
     }
 
@@ -262,6 +267,7 @@ impl Mutex {
         match mode.spins() {
             false => self.release(),
             true => {
+                probe!("mutex_release", self);
                 self.owner.store(0, Relaxed);
                 // SAFETY: invariant 2.
                 unsafe { self.spinning().unlock() };
@@ -273,6 +279,7 @@ impl Mutex {
     /// Releases a mutex of ours that the calling thread holds once, in a mode without spinlocks.
     #[inline]
     pub(crate) fn release(&self) {
+        probe!("mutex_release", self);
         self.owner.store(0, Relaxed);
         // SAFETY: invariant 2.
         unsafe { self.word.unlock() };
@@ -283,6 +290,7 @@ impl Mutex {
         if self.is_held(mode) || self.waits.load(Relaxed) != 0 {
             return libc::EBUSY;
         }
+        probe!("mutex_destroy", self);
         self.kind.store(DESTROYED, Relaxed);
         0
     }

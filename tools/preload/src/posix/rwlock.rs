@@ -11,6 +11,7 @@ use kinlock_core::platform::Platform;
 use kinlock_core::raw::QueuedRwLock;
 use kinlock_linux::Native;
 use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::probe;
 use kinlock_recorder::now;
 use kinlock_report::{READING, RWLOCK};
 
@@ -130,6 +131,7 @@ impl RwLock {
     /// The calling thread has taken the lock for reading: counts that for the thread.
     #[inline]
     pub(crate) fn count_read(&self) -> c_int {
+        probe!("rdlock_acquire_read", self);
         let held = read_locks();
         // SAFETY: invariant 5.
         unsafe { *held += 1 };
@@ -220,6 +222,7 @@ impl RwLock {
     /// The calling thread has taken the lock for writing.
     #[inline]
     pub(crate) fn note_writer(&self) -> c_int {
+        probe!("wrlock_acquire_write", self);
         self.writer.store(thread_id(), Relaxed);
         0
     }
@@ -227,6 +230,7 @@ impl RwLock {
     /// Releases a lock of ours, whichever way the calling thread holds it.
     #[inline]
     pub(crate) fn posix_unlock(&self) {
+        probe!("rwlock_unlock", self);
         // Relaxed: a reader finds 0, since the last writer stored that before it released the lock.
         if self.writer.load(Relaxed) != 0 {
             self.writer.store(0, Relaxed);

@@ -82,8 +82,13 @@ pub struct Step {
 }
 
 impl LockOrder {
+    /// How many circles there are.
+    pub fn cycles(&self) -> usize {
+        self.cycles.len()
+    }
+
     pub fn has_cycles(&self) -> bool {
-        !self.cycles.is_empty()
+        self.cycles() > 0
     }
 }
 

@@ -3,11 +3,14 @@
 //! The library fills a table per process, in files in memory. They are [read](read) and given
 //! [names](symbols) here, after the program has ended, or on SIGUSR1.
 
+mod alarm;
 mod debug;
 mod folded;
 mod folder;
+mod gate;
 mod misuse;
 mod now;
+mod openmetrics;
 mod order;
 mod others;
 mod outside;
@@ -23,6 +26,7 @@ pub mod window;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf, absolute};
 use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::bail;
 use kinlock_cli::args::named;
@@ -34,7 +38,9 @@ use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use serde::Serialize;
 
+use self::alarm::Watch;
 pub use self::folder::{Folder, for_standby};
+use self::gate::Gate;
 use self::symbols::Frame;
 use super::variables::Variable;
 
@@ -80,6 +86,13 @@ pub struct Args {
     /// Leave out locks that were found taken less often, and what else was waited for less often
     #[arg(long, value_name = "N", default_value_t = 0, requires = "report")]
     min_contended: u64,
+    /// End with status 1 if the report exceeds this limit: 'contended > 5 %' of acquisitions,
+    /// 'wait > 10 %' of the lives of threads, 'wait > 100 ms' or 'hold > 10 ms' at the longest, or,
+    /// with --order, 'circles > 0'; may be given several times
+    #[arg(long, value_name = "LIMIT", requires = "report")]
+    fail_if: Vec<Gate>,
+    #[command(flatten)]
+    pub alarms: alarm::Limits,
 }
 
 /// A report for programs. Names are a contract.
@@ -418,12 +431,17 @@ pub struct Session<'a> {
     /// Open from the beginning to the end: a reader of a named pipe would take closing it for the
     /// end.
     outputs: Outputs<Report>,
+    /// The report of the whole run exceeds a limit.
+    has_failed: AtomicBool,
 }
 
 impl<'a> Session<'a> {
     /// Where the report goes is checked before the program runs. `None` if there is to be none.
     pub fn begin(args: &'a Args, command: &'a [OsString]) -> anyhow::Result<Option<Self>> {
         let Some(text) = &args.report else {
+            if args.alarms.are_any() {
+                bail!("alarms need --report");
+            }
             return Ok(None);
         };
         let flags = [
@@ -437,6 +455,9 @@ impl<'a> Session<'a> {
                 bail!("{flag} -: stdout is the program's; name a file");
             }
         }
+        if args.fail_if.iter().any(Gate::needs_order) && !args.order {
+            bail!("--fail-if 'circles > ...' needs --order");
+        }
         let text = text.as_deref().map(absolute).transpose()?;
         Ok(Some(Session {
             args,
@@ -444,6 +465,7 @@ impl<'a> Session<'a> {
             outputs: outputs(args, text.as_deref())?,
             folder: Folder::new()?,
             text,
+            has_failed: AtomicBool::new(false),
         }))
     }
 
@@ -455,6 +477,17 @@ impl<'a> Session<'a> {
     /// Removes the tables, where no destructor will.
     pub fn close(&self) {
         self.folder.close();
+    }
+
+    /// What watches the program, if alarms are wanted.
+    pub fn watch(&self, pid: u32) -> Option<Watch> {
+        let alarms = self.args.alarms;
+        alarms.are_any().then(|| Watch::new(pid, alarms))
+    }
+
+    /// Whether the report of the whole run exceeds a limit.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Relaxed)
     }
 
     /// Whether the report goes to stderr, to which more may be written then.
@@ -518,7 +551,24 @@ impl<'a> Session<'a> {
             view::Options { by, max, least }.write(&report, &mut text)?;
             tell(String::from_utf8_lossy(&text).trim_end());
         }
+        if status.is_some() {
+            self.judge(&report);
+        }
         self.outputs.write(&report)
+    }
+
+    /// Says which limits the report exceeds. What has not been measured exceeds each of them.
+    fn judge(&self, report: &Report) {
+        for gate in &self.args.fail_if {
+            let exceeded = match report.without_table {
+                0 => gate.exceeded(report),
+                _ => Some("--fail-if: not all processes could be measured".to_owned()),
+            };
+            if let Some(line) = exceeded {
+                self.has_failed.store(true, Relaxed);
+                tell(&format!("kinlock: {line}"));
+            }
+        }
     }
 }
 

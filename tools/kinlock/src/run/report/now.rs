@@ -52,30 +52,30 @@ struct Process {
 }
 
 #[derive(Serialize)]
-struct Lock {
-    name: String,
+pub struct Lock {
+    pub name: String,
     address: u64,
     kind: &'static str,
-    held_by: Option<u32>,
+    pub held_by: Option<u32>,
     holders: Vec<u32>,
-    waiting: Vec<u32>,
+    pub waiting: Vec<u32>,
 }
 
 #[derive(Serialize)]
-struct Thread {
-    id: u32,
-    name: String,
+pub struct Thread {
+    pub id: u32,
+    pub name: String,
     /// It waits for that, or 0.
-    waits_for: u64,
-    waits_for_ns: u64,
+    pub waits_for: u64,
+    pub waits_for_ns: u64,
     /// Of a reader-writer lock, `read` or `write`.
     side: Option<&'static str>,
     /// The wait ends by itself, at its time limit.
     limited: bool,
     /// It has ended.
-    ended: bool,
+    pub ended: bool,
     /// What it calls, innermost first.
-    stack: Vec<Frame>,
+    pub stack: Vec<Frame>,
 }
 
 /// What those processes do now.
@@ -101,15 +101,7 @@ fn process(pid: u32) -> anyhow::Result<Option<Process>> {
     let Some(outside) = Outside::look(pid)? else {
         return Ok(None);
     };
-    let first = outside.known();
-    let mut found = Found::default();
-    for known in &first {
-        found.add(known, &outside);
-    }
-    found.add_recorded(pid, &outside);
-    let again = outside.known();
-    let again: HashSet<&Fact> = again.iter().flat_map(|known| &known.facts).collect();
-    found.waits.retain(|_, fact| again.contains(fact));
+    let found = Found::of(&outside, pid);
     let mut symbols = outside.symbols();
     let (locks, waits) = found.report(&outside, &mut symbols);
     let name = of_process(pid, "comm").unwrap_or_default();
@@ -121,17 +113,18 @@ fn process(pid: u32) -> anyhow::Result<Option<Process>> {
         threads: found.threads(&outside, &mut symbols),
         locks,
         waits,
-        dropped: first.iter().map(|known| known.dropped).sum(),
+        dropped: found.dropped,
     }))
 }
 
 /// What the facts say. Threads have the numbers that they have here.
 #[derive(Default)]
-struct Found {
+pub struct Found {
     /// The wait of each thread: the innermost, if a signal handler waits in a wait.
-    waits: BTreeMap<u32, Fact>,
+    pub waits: BTreeMap<u32, Fact>,
     /// By address: what it is, as people call it, and who holds it.
     locks: BTreeMap<u64, (&'static str, BTreeSet<u32>)>,
+    dropped: u64,
 }
 
 /// The address of what a thread waits for.
@@ -140,6 +133,34 @@ fn address(wait: &Fact) -> u64 {
 }
 
 impl Found {
+    /// What is so now in a process.
+    pub fn of(outside: &Outside, pid: u32) -> Self {
+        let first = outside.known();
+        let mut found = Found {
+            dropped: first.iter().map(|known| known.dropped).sum(),
+            ..Found::default()
+        };
+        for known in &first {
+            found.add(known, outside);
+        }
+        found.add_recorded(pid, outside);
+        let again = outside.known();
+        let again: HashSet<&Fact> = again.iter().flat_map(|known| &known.facts).collect();
+        found.waits.retain(|_, fact| again.contains(fact));
+        found
+    }
+
+    /// The address of what a thread waits for; 0: it does not wait.
+    pub fn awaited(&self, thread: u32) -> u64 {
+        self.waits.get(&thread).map_or(0, address)
+    }
+
+    /// Whether a thread waits for a lock.
+    pub fn is_for_lock(&self, thread: u32) -> bool {
+        let lock = self.locks.get(&self.awaited(thread));
+        lock.is_some_and(|(kind, _)| is_lock(kind))
+    }
+
     fn add(&mut self, known: &Known, outside: &Outside) {
         let is_held = |fact: &&Fact| fact.what & IS_HELD != 0;
         let (holds, waits): (Vec<&Fact>, Vec<&Fact>) = known.facts.iter().partition(is_held);
@@ -179,7 +200,7 @@ impl Found {
     }
 
     /// Of a thread that waits: whom it waits for.
-    fn holders(&self, thread: u32) -> impl Iterator<Item = u32> {
+    pub fn holders(&self, thread: u32) -> impl Iterator<Item = u32> {
         let wait = self.waits.get(&thread);
         let lock = wait.and_then(|wait| self.locks.get(&address(wait)));
         lock.into_iter()
@@ -226,7 +247,7 @@ impl Found {
     }
 
     /// Locks, and what else threads wait for: the longest wait first.
-    fn report(&self, outside: &Outside, symbols: &mut Symbols) -> (Vec<Lock>, Vec<Lock>) {
+    pub fn report(&self, outside: &Outside, symbols: &mut Symbols) -> (Vec<Lock>, Vec<Lock>) {
         let mut waiting: BTreeMap<u64, Vec<(u64, u32)>> = BTreeMap::new();
         for (&thread, wait) in &self.waits {
             let all = waiting.entry(address(wait)).or_default();
@@ -260,7 +281,7 @@ impl Found {
     }
 
     /// Threads that wait, and those for which others do.
-    fn threads(&self, outside: &Outside, symbols: &mut Symbols) -> Vec<Thread> {
+    pub fn threads(&self, outside: &Outside, symbols: &mut Symbols) -> Vec<Thread> {
         let holders = self.waits.keys().flat_map(|&thread| self.holders(thread));
         let all: BTreeSet<u32> = holders.chain(self.waits.keys().copied()).collect();
         let now = Native::now();
@@ -341,13 +362,18 @@ pub fn write(report: &Now, max: usize, out: &mut dyn Write) -> anyhow::Result<()
     Ok(())
 }
 
-fn called(id: u32, name: &str) -> String {
+pub fn called(id: u32, name: &str) -> String {
     format!("thread {id} ({name})")
+}
+
+/// Whether what is called so is a lock.
+fn is_lock(kind: &str) -> bool {
+    !matches!(kind, "join" | "condition variable")
 }
 
 impl Lock {
     fn is_lock(&self) -> bool {
-        !matches!(self.kind, "join" | "condition variable")
+        is_lock(self.kind)
     }
 }
 
@@ -386,8 +412,8 @@ impl Process {
         // Other locks tell it themselves.
         let is_noted = |lock: &Lock| lock.holders.is_empty() && lock.kind != "spin";
         if self.locks.iter().any(is_noted) {
-            let note = "who reads, and who holds a lock of Rust, is known of programs under `kinlock \
-                        run --standby` or `--report`";
+            let note = "who reads, and who holds a lock of Rust, is known of programs under \
+                        `kinlock run --standby` or `--report`";
             writeln!(out, "\n{}", wrapped(note, "    "))?;
         }
         if self.dropped > 0 {

@@ -51,8 +51,8 @@ struct Object {
     build_id: Vec<u8>,
     /// Where the index of its call frame information lies.
     index: Option<u64>,
-    /// The mapping in which that lies, and its bytes.
-    description: (u64, u64),
+    /// Where the mapping ends in which that lies. The information itself lies between.
+    end_of_index: u64,
     bytes: OnceCell<Option<Vec<u8>>>,
     /// Where it keeps what threads wait for and hold now.
     now: Option<u64>,
@@ -113,6 +113,11 @@ impl Outside {
         Ok(has_any.then_some(outside))
     }
 
+    /// Takes note of threads that have begun and ended since.
+    pub fn look_for_threads(&mut self) {
+        self.threads = threads(self.pid);
+    }
+
     fn read(&self, address: u64, length: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; length];
         self.memory.read_exact_at(&mut bytes, address).ok()?;
@@ -156,7 +161,7 @@ impl Outside {
             path: mapping.path.clone(),
             build_id: Vec::new(),
             index: None,
-            description: (0, 0),
+            end_of_index: 0,
             bytes: OnceCell::new(),
             now: None,
             is_left_out: false,
@@ -188,7 +193,7 @@ impl Outside {
                 PT_GNU_EH_FRAME => {
                     object.index = Some(address);
                     let mapping = all.iter().find(|m| (m.start..m.end).contains(&address));
-                    object.description = mapping.map_or((0, 0), |m| (m.start, m.end));
+                    object.end_of_index = mapping.map_or(address, |mapping| mapping.end);
                 }
                 _ => {}
             }
@@ -296,10 +301,10 @@ impl Outside {
                 return Rule::End;
             };
             let described = object.index.and_then(|index| {
-                let (start, end) = object.description;
-                let read = || self.read(start, end.checked_sub(start)? as usize);
+                let length = object.end_of_index.checked_sub(index)? as usize;
+                let read = || self.read(index, length);
                 let bytes = object.bytes.get_or_init(read).as_deref()?;
-                let to_end = |from: u64| bytes.get(from.checked_sub(start)? as usize..);
+                let to_end = |from: u64| bytes.get(from.checked_sub(index)? as usize..);
                 Rule::described(pc - 1, index, to_end)
             });
             described.unwrap_or(Rule::FRAME_POINTER)

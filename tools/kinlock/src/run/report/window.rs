@@ -17,7 +17,7 @@ use std::io::{self, ErrorKind};
 use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -30,7 +30,9 @@ use kinlock_cli::report::write_json;
 use kinlock_measure::interrupt;
 use kinlock_report::{MAGIC, PAGE, REPORTS, SWITCH, Switch};
 
+use super::alarm::{self, Watch};
 use super::folder::{Snapshot, TABLES, is_for_standby, is_table, remove_unused};
+use super::openmetrics::Series;
 use super::others::{self, of_process};
 use super::{Process, Report, View, folded, name_packages, now, page, read, view};
 use crate::run::witness;
@@ -56,6 +58,8 @@ use crate::run::witness;
 ///   kinlock run --standby -- redis-server --io-threads 4 &
 ///   kinlock report $(pidof redis-server)               # it hangs: who holds what, who waits?
 ///   kinlock report $(pidof redis-server) --seconds 10  # which lock is slow?
+///   kinlock report $(pidof redis-server) --follow --openmetrics /var/lib/node_exporter/redis.prom
+///   kinlock report $(pidof redis-server) --alarm-wait 1s --alarm-hold 100ms 2>>alarms.log
 ///   kinlock report $(cat /run/nginx.pid) --all         # the process and its descendants
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -66,6 +70,15 @@ pub struct Args {
     /// Measure for so long what locks do, and say that
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
+    /// Measure until Ctrl-C, or until the process has ended, and replace the file of --openmetrics
+    /// every five seconds
+    #[arg(long, requires = "openmetrics", conflicts_with_all = ["seconds", "json"])]
+    follow: bool,
+    /// Write counters of locks for Prometheus and the like, in the text format of OpenMetrics
+    #[arg(long, value_name = "FILE")]
+    openmetrics: Option<PathBuf>,
+    #[command(flatten)]
+    alarms: alarm::Limits,
     /// Also the processes that it has started, and those that these have started
     #[arg(long)]
     all: bool,
@@ -105,9 +118,16 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
-    match args.seconds {
-        None => at_once(args),
-        Some(seconds) => measure(args, seconds),
+    if args.alarms.are_any() {
+        return watch(args);
+    }
+    match (args.seconds, args.follow) {
+        (Some(seconds), _) => measure(args, seconds),
+        (None, true) => follow(args),
+        (None, false) if args.openmetrics.is_some() => {
+            bail!("--openmetrics needs --follow or --seconds")
+        }
+        (None, false) => at_once(args),
     }
 }
 
@@ -121,16 +141,82 @@ fn at_once(args: &Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Measures what locks do.
-fn measure(args: &Args, seconds: Duration) -> anyhow::Result<Outcome> {
-    let mut outputs = Outputs::private();
-    outputs.add(args.json.as_deref(), |report, out| write_json(report, out))?;
-    outputs.add(args.folded.as_deref(), folded::write)?;
-    let (by, max, least) = (args.by, args.max, args.min_contended);
-    outputs.add(args.html.as_deref(), move |report, out| {
-        page::write(report, &view::Options { by, max, least }, out)
-    })?;
-    outputs.for_people(move |report, out| view::Options { by, max, least }.write(report, out));
+/// Tells what takes too long, at the moment, until Ctrl-C or the end of the process.
+fn watch(args: &Args) -> anyhow::Result<Outcome> {
+    if args.seconds.is_some() || args.follow || args.json.is_some() || args.all {
+        bail!("alarms are told of one process, and nothing else is said of it meanwhile");
+    }
+    now::report(args.pid, false)?;
+    interrupt::listen();
+    let mut watch = Watch::new(args.pid, args.alarms);
+    while runs(args.pid) && interrupt::noted().is_none() {
+        // It may end meanwhile.
+        watch
+            .look()
+            .unwrap_or_default()
+            .iter()
+            .for_each(|line| tell(line));
+        std::thread::sleep(watch.period());
+    }
+    Ok(Outcome::Done)
+}
+
+fn runs(pid: u32) -> bool {
+    !matches!(witness::state(pid as libc::pid_t), 0 | b'Z' | b'X')
+}
+
+/// Measures what locks do, and writes that again and again.
+fn follow(args: &Args) -> anyhow::Result<Outcome> {
+    const PERIOD: Duration = Duration::from_secs(5);
+    let file = args.openmetrics.as_deref().unwrap_or(Path::new("-"));
+    if file == Path::new("-") {
+        bail!("--follow replaces a file: stdout is none");
+    }
+    let mut series = Series::default();
+    // Where it goes is checked before anything is measured.
+    replace(file, |out| series.write(&nothing(), out))?;
+    let mut targets = begin(args)?;
+    loop {
+        let goes_on = wait(PERIOD, &targets);
+        for target in targets.values_mut() {
+            target.read();
+        }
+        let report = report_of(&targets);
+        replace(file, |out| series.write(&report, out))?;
+        if !goes_on {
+            break;
+        }
+    }
+    for target in targets.into_values() {
+        target.close();
+    }
+    Ok(Outcome::Done)
+}
+
+/// Writes a file that has its old contents or its new ones at each moment. All may read it, since
+/// what collects such files is another user.
+fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut dyn io::Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let cannot = || format!("cannot write {}", path.display());
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let file = tempfile::Builder::new()
+        .prefix(".kinlock-")
+        .tempfile_in(folder);
+    let mut file = file.with_context(cannot)?;
+    write(&mut file)?;
+    let all = fs::Permissions::from_mode(0o644);
+    file.as_file().set_permissions(all).with_context(cannot)?;
+    file.persist(path).with_context(cannot)?;
+    Ok(())
+}
+
+/// Begins to measure.
+fn begin(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
     let mut targets = targets(args)?;
     interrupt::listen();
     targets.retain(|_, target| match target.switch.begin_window() {
@@ -143,25 +229,23 @@ fn measure(args: &Args, seconds: Duration) -> anyhow::Result<Outcome> {
             false
         }
     });
-    wait(seconds, &targets);
-    let mut report = Report {
+    Ok(targets)
+}
+
+fn nothing() -> Report {
+    Report {
         command: Vec::new(),
         status: None,
         without_table: 0,
         without_table_reason: None,
         still_running: Vec::new(),
         processes: Vec::new(),
-    };
-    // They are read before measuring ends, since a release after that would not be seen, and given
-    // names after it, since that takes time.
-    for target in targets.values_mut() {
-        target.read();
-        target.switch.end_window();
     }
-    // Whoever has ended the measurement early waits for the report; but an output may hold it up.
-    if interrupt::noted().is_none() {
-        interrupt::listen_no_more();
-    }
+}
+
+/// What the processes did, as they were read last.
+fn report_of(targets: &BTreeMap<PathBuf, Target>) -> Report {
+    let mut report = nothing();
     for target in targets.values() {
         // A process with two switches has two tables, and each of its targets has both.
         for process in target.processes() {
@@ -175,6 +259,35 @@ fn measure(args: &Args, seconds: Duration) -> anyhow::Result<Outcome> {
             report.without_table_reason = Some(error.to_string());
         }
     }
+    report
+}
+
+/// Measures what locks do.
+fn measure(args: &Args, seconds: Duration) -> anyhow::Result<Outcome> {
+    let mut outputs = Outputs::private();
+    outputs.add(args.json.as_deref(), |report, out| write_json(report, out))?;
+    outputs.add(args.folded.as_deref(), folded::write)?;
+    let (by, max, least) = (args.by, args.max, args.min_contended);
+    outputs.add(args.html.as_deref(), move |report, out| {
+        page::write(report, &view::Options { by, max, least }, out)
+    })?;
+    outputs.for_people(move |report, out| view::Options { by, max, least }.write(report, out));
+    outputs.add(args.openmetrics.as_deref(), |report, out| {
+        Series::default().write(report, out)
+    })?;
+    let mut targets = begin(args)?;
+    wait(seconds, &targets);
+    // They are read before measuring ends, since a release after that would not be seen, and given
+    // names after it, since that takes time.
+    for target in targets.values_mut() {
+        target.read();
+        target.switch.end_window();
+    }
+    // Whoever has ended the measurement early waits for the report; but an output may hold it up.
+    if interrupt::noted().is_none() {
+        interrupt::listen_no_more();
+    }
+    let mut report = report_of(&targets);
     name_packages(&mut report.processes);
     let waited = |process: &Process| std::cmp::Reverse(process.wait_ns());
     report
@@ -327,23 +440,28 @@ pub(super) fn descendants(of: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// Waits for this time, or until a signal comes or all processes have ended.
-fn wait(duration: Duration, targets: &BTreeMap<PathBuf, Target>) {
+/// Waits for this time, or until a signal comes or all processes have ended. Returns whether it was
+/// the time.
+fn wait(duration: Duration, targets: &BTreeMap<PathBuf, Target>) -> bool {
     const LOOK: Duration = Duration::from_millis(50);
     let begin = Instant::now();
-    let runs = |&pid: &u32| !matches!(witness::state(pid as libc::pid_t), 0 | b'Z' | b'X');
     while let Some(left) = duration.checked_sub(begin.elapsed()) {
-        let any_runs = targets.values().flat_map(|target| &target.pids).any(runs);
-        if left.is_zero() || !any_runs || interrupt::noted().is_some() {
-            break;
+        let any_runs = targets
+            .values()
+            .flat_map(|target| &target.pids)
+            .any(|&pid| runs(pid));
+        if !any_runs || interrupt::noted().is_some() {
+            return false;
         }
         std::thread::sleep(left.min(LOOK));
     }
+    true
 }
 
 impl Target {
     /// Reads the tables.
     fn read(&mut self) {
+        self.snapshot = Snapshot::default();
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let files = fs::read_dir(folder).into_iter().flatten().flatten();
         let tables = files.filter(|file| is_table(&file.file_name()));

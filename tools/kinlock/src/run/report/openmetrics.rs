@@ -1,0 +1,192 @@
+//! Counters for dashboards, in the text format of OpenMetrics.
+//!
+//! Locks are told apart by name, not by address: a variable's name, or for memory without one the
+//! function that took the lock first. So the number of series does not grow with the program's
+//! objects, and it is [bounded](MOST): further names are counted together. A name that has its own
+//! series keeps it, and a number never falls, as long as the command runs.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use super::view::place;
+use super::{Lock, Process, Report};
+
+/// How many names of locks have series of their own. Further ones share one.
+const MOST: usize = 100;
+/// What these are called.
+const OTHERS: &str = "(others)";
+
+/// A kind of series: its name, its unit, what it is, and its value.
+struct Family {
+    name: &'static str,
+    unit: Unit,
+    help: &'static str,
+    of: fn(&Lock) -> u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    /// A counter.
+    Times,
+    /// A counter of nanoseconds, shown in seconds.
+    Seconds,
+    /// The largest of some nanoseconds, shown in seconds.
+    Longest,
+    /// A number that may fall.
+    Now,
+}
+
+const FAMILIES: [Family; 8] = [
+    Family {
+        name: "kinlock_lock_acquisitions",
+        unit: Unit::Times,
+        help: "How often locks of that name were taken",
+        of: |lock| lock.locked,
+    },
+    Family {
+        name: "kinlock_lock_contended",
+        unit: Unit::Times,
+        help: "How often one was found taken and waited for",
+        of: |lock| lock.contended,
+    },
+    Family {
+        name: "kinlock_lock_failed_tries",
+        unit: Unit::Times,
+        help: "How often a try found one taken",
+        of: |lock| lock.failed_tries,
+    },
+    Family {
+        name: "kinlock_lock_wait_seconds",
+        unit: Unit::Seconds,
+        help: "How long all threads together waited",
+        of: |lock| lock.wait.total_ns,
+    },
+    Family {
+        name: "kinlock_lock_hold_seconds",
+        unit: Unit::Seconds,
+        help: "How long they were held, an estimate",
+        of: |lock| lock.hold.total_ns,
+    },
+    Family {
+        name: "kinlock_lock_longest_wait_seconds",
+        unit: Unit::Longest,
+        help: "The longest wait since measuring began",
+        of: |lock| lock.wait.max_ns,
+    },
+    Family {
+        name: "kinlock_lock_longest_hold_seconds",
+        unit: Unit::Longest,
+        help: "The longest measured hold since measuring began",
+        of: |lock| lock.hold.max_ns,
+    },
+    Family {
+        name: "kinlock_lock_waiting_threads",
+        unit: Unit::Now,
+        help: "Threads that wait now",
+        of: |lock| lock.waiting.len() as u64,
+    },
+];
+
+/// The labels of a series, as OpenTelemetry names them: `process.pid`,
+/// `process.executable.name`. It knows no locks.
+type Labels = String;
+type Values = [u64; FAMILIES.len()];
+
+/// All series, as they were written last.
+#[derive(Default)]
+pub struct Series(BTreeMap<Labels, Values>);
+
+impl Series {
+    /// Writes what the report says, or what was said before where that is more.
+    pub fn write(&mut self, report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+        let mut now: BTreeMap<Labels, Values> = BTreeMap::new();
+        for process in &report.processes {
+            let mut locks: Vec<&Lock> = process.locks.iter().collect();
+            locks.sort_by_key(|lock| std::cmp::Reverse((lock.kept_off(), lock.locked)));
+            for lock in locks {
+                let named = labels(process, &name(lock), lock);
+                let has_own = self.0.contains_key(&named) || now.contains_key(&named);
+                let rest = labels(process, OTHERS, lock);
+                let is_room = has_own || self.own(&now) < MOST;
+                let sums = now.entry(if is_room { named } else { rest }).or_default();
+                for (sum, family) in sums.iter_mut().zip(&FAMILIES) {
+                    let value = (family.of)(lock);
+                    *sum = match family.unit {
+                        Unit::Longest => (*sum).max(value),
+                        _ => *sum + value,
+                    };
+                }
+            }
+        }
+        for (labels, before) in &mut self.0 {
+            let new = now.remove(labels).unwrap_or_default();
+            for ((value, new), family) in before.iter_mut().zip(new).zip(&FAMILIES) {
+                *value = match family.unit {
+                    Unit::Now => new,
+                    _ => new.max(*value),
+                };
+            }
+        }
+        self.0.append(&mut now);
+        for (at, family) in FAMILIES.iter().enumerate() {
+            let name = family.name;
+            let (kind, end, is_time) = match family.unit {
+                Unit::Times => ("counter", "_total", false),
+                Unit::Seconds => ("counter", "_total", true),
+                Unit::Longest => ("gauge", "", true),
+                Unit::Now => ("gauge", "", false),
+            };
+            writeln!(out, "# TYPE {name} {kind}")?;
+            if is_time {
+                writeln!(out, "# UNIT {name} seconds")?;
+            }
+            writeln!(out, "# HELP {name} {}.", family.help)?;
+            for (labels, values) in &self.0 {
+                match is_time {
+                    true => {
+                        let seconds = values[at] as f64 / 1e9;
+                        writeln!(out, "{name}{end}{{{labels}}} {seconds:?}")?;
+                    }
+                    false => writeln!(out, "{name}{end}{{{labels}}} {}", values[at])?,
+                }
+            }
+        }
+        writeln!(out, "# EOF")?;
+        Ok(())
+    }
+
+    /// How many names have series of their own.
+    fn own(&self, now: &BTreeMap<Labels, Values>) -> usize {
+        let new = now.keys().filter(|labels| !self.0.contains_key(*labels));
+        self.0.len() + new.count()
+    }
+}
+
+/// What locks are called that are the same to a reader.
+fn name(lock: &Lock) -> String {
+    let is_variable = !lock.name.starts_with("0x") && !lock.name.contains("+0x");
+    match is_variable && lock.others == 0 && lock.address != 0 {
+        true => lock.name.clone(),
+        false => place(&lock.first),
+    }
+}
+
+fn labels(process: &Process, name: &str, lock: &Lock) -> Labels {
+    let mut all = vec![
+        ("process_pid", process.pid.to_string()),
+        ("process_executable_name", process.program.clone()),
+        ("lock_name", name.to_owned()),
+    ];
+    if name != OTHERS {
+        all.push(("lock_type", lock.kind.to_owned()));
+        all.extend(lock.side.map(|side| ("lock_side", side.to_owned())));
+    }
+    let escaped = |text: &str| {
+        let text = text.replace('\\', r"\\").replace('"', "\\\"");
+        text.replace('\n', r"\n")
+    };
+    let all = all
+        .iter()
+        .map(|(label, text)| format!("{label}=\"{}\"", escaped(text)));
+    all.collect::<Vec<_>>().join(",")
+}
