@@ -57,8 +57,8 @@ def modules(name, folder):
     files = {path: () if parts[-1] in ("lib", "main") else parts for path, parts in files.items()}
     files = {p: parts[:-1] if parts[-1:] == ("mod",) else parts for p, parts in files.items()}
     parents = {parts[:-1] for parts in files.values() if parts}
-    # In the laboratory only the top level counts: no program links it.
-    for parent in sorted(parents if folder.parts[0] != "lab" else [()]):
+    # In tools and the laboratory only the top level counts: no program links them.
+    for parent in sorted(parents if folder.parts[0] == "lib" else [()]):
         siblings(name, parent, files)
 
 

@@ -20,13 +20,12 @@ use kinlock_report::{JOIN, READING, RWLOCK};
 use serde::Serialize;
 
 use super::folder::{Snapshot, is_of_report};
-use super::others::{self, of_process};
+use super::others::{self, descendants, of_process, paths};
 use super::outside::{Fact, Known, Outside};
 use super::read;
 use super::rust;
 use super::symbols::{Frame, Symbols};
 use super::view::{counted, path};
-use super::window::{descendants, paths};
 
 /// The report for programs. Names are a contract, and those of the measured report mean the same.
 #[derive(Serialize)]

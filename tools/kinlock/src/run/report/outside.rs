@@ -21,9 +21,8 @@ use object::elf::{
 use object::pod::{from_bytes, slice_from_bytes};
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader};
 
-use super::others::of_process;
+use super::others::{maps, of_process, seen_from_here};
 use super::symbols::{Module, Symbols};
-use super::window::{maps, seen_from_here};
 
 pub struct Outside {
     pid: u32,

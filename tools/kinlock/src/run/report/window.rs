@@ -33,7 +33,7 @@ use kinlock_report::{MAGIC, PAGE, REPORTS, SWITCH, Switch};
 use super::alarm::{self, Watch};
 use super::folder::{Snapshot, TABLES, is_for_standby, is_table, remove_unused};
 use super::openmetrics::Series;
-use super::others::{self, of_process};
+use super::others::{self, descendants, paths};
 use super::{Process, Report, View, folded, name_packages, now, page, read, view};
 use crate::run::witness;
 
@@ -383,61 +383,6 @@ fn mapped(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
         .into_iter()
         .filter(|path| is_for_standby(path))
         .collect())
-}
-
-/// All files that a process has mapped, as they are called here.
-pub(super) fn paths(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
-    let maps = maps(pid)?;
-    let paths = maps.split(|&byte| byte == b'\n').filter_map(|line| {
-        let path = line.iter().position(|&byte| byte == b'/')?;
-        let path = Path::new(OsStr::from_bytes(&line[path..]));
-        Some(seen_from_here(pid, path))
-    });
-    let mut paths: Vec<_> = paths.collect();
-    paths.dedup();
-    Ok(paths)
-}
-
-/// What a process has mapped, as the kernel lists it.
-pub(super) fn maps(pid: u32) -> anyhow::Result<Vec<u8>> {
-    match of_process(pid, "maps") {
-        Err(error) if error.kind() == ErrorKind::NotFound => match Path::new("/proc/self").exists()
-        {
-            true => bail!("there is no process {pid}"),
-            false => bail!("cannot look at process {pid}: there is no /proc"),
-        },
-        other => other.with_context(|| format!("cannot look at process {pid}")),
-    }
-}
-
-/// A path of another process. In a container its root is another one.
-pub(super) fn seen_from_here(pid: u32, path: &Path) -> PathBuf {
-    let root = PathBuf::from(format!("/proc/{pid}/root"));
-    let is_other = fs::read_link(&root).is_ok_and(|root| root != Path::new("/"));
-    match path.exists() && !is_other {
-        true => path.to_owned(),
-        false => root.join(path.strip_prefix("/").unwrap_or(path)),
-    }
-}
-
-/// The processes that a process has started, and that these have started.
-pub(super) fn descendants(of: u32) -> Vec<u32> {
-    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let parents: Vec<(u32, u32)> = all
-        .filter_map(|entry| {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            Some((pid, others::parent(pid)?))
-        })
-        .collect();
-    let mut found = vec![of];
-    let mut at = 0;
-    while let Some(&parent) = found.get(at) {
-        let children = parents.iter().filter(|(_, of)| *of == parent);
-        let new: Vec<u32> = children.map(|(pid, _)| *pid).collect();
-        found.extend(new.into_iter().filter(|pid| *pid != of));
-        at += 1;
-    }
-    found.split_off(1)
 }
 
 /// Waits for this time, or until a signal comes or all processes have ended. Returns whether it was
