@@ -8,8 +8,7 @@
 //! * CNA: Dice and Kogan, "Compact NUMA-aware locks", EuroSys 2019. Priority waiters are in its
 //!   Linux patches of 2020, the time limit and the incremental scan in later ones (up to 2021).
 //!
-//! `docs/guide/spin.md` introduces the queue; decisions 0012, 0013, 0020 and 0023 explain its
-//! parameters.
+//! `docs/guide/spin.md` introduces the queue, and has the reasons for its parameters.
 //!
 //! # Two queues
 //!

@@ -20,7 +20,7 @@
 //! | `Take` after n pauses | held | `Take` after n + [`STEP`] pauses, at most [`LONGEST`] |
 //! | `Take` after [`LONGEST`] pauses | held | `Look` |
 //!
-//! Decision 0018 has the measurements.
+//! `docs/guide/spin.md` says what other rules cost.
 
 use crate::raw::waiter::APPROACH;
 
