@@ -225,8 +225,8 @@ pub trait Spinning {
 }
 
 /// The usual [patience](Parking::patience), in nanoseconds: half of the
-/// default [quantum](crate::tuning::Quantum). At its second look, after five times as long, a waiter
-/// has waited for more than a quantum for each waiter ahead, so that its queue does not move as it
+/// default [quantum](crate::tuning::Quantum). At its second look, after five times as long, a
+/// waiter has waited for more than a quantum for each waiter ahead: its queue does not move as it
 /// should.
 pub const PATIENCE_NS: u64 = 500_000;
 

@@ -58,8 +58,8 @@ const ALWAYS: u32 = 2;
 /// An average of one contender.
 const ONE: u32 = 16;
 
-/// See [`Platform::oversubscribed`](kinlock_core::platform::Platform::oversubscribed). `waiters` has
-/// those that wait.
+/// See [`Platform::oversubscribed`](kinlock_core::platform::Platform::oversubscribed). `waiters`
+/// has those that wait.
 pub(super) fn oversubscribed(waiters: impl FnOnce() -> &'static Waiters<Native>) -> bool {
     let now = thread::coarse_now();
     let seen = ANSWER.load(Relaxed);
