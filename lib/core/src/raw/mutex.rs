@@ -43,7 +43,7 @@
 //! | front has taken an idle lock | (f + KEPT + WATCHED, 1) | (f, 1) | fetch-and, as holder |
 //! | front ends a trial: held long, or no verdict | (f + KEPT + WATCHED, *) | (f, *) | fetch-and |
 //! | hand-off is requested | (f, *) | (f + HANDOFF, *) | compare-and-swap (b) |
-//! | requester falls asleep | (HANDOFF, *) | (REQUESTER_SLEEPS, *) | compare-and-swap, see below |
+//! | requester falls asleep | (HANDOFF, *) | (REQUESTER_SLEEPS, too) | compare-and-swap, 4. |
 //! | request is withdrawn | (f + HANDOFF, *) | (f, *) | compare-and-swap (c) |
 //! | requester picks up | (f + PICKUP, 1) | (f, 1) | compare-and-swap, and wake a sleeper (d) |
 //! | ... or another at the front | (f + PICKUP, 1) | (f, 1) | the same, after its patience (i) |

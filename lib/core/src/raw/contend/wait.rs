@@ -190,10 +190,10 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
 /// front.
 ///
 /// The lock stays free: between two sections it is free for a moment, too. A waiter that has
-/// `looked` before also goes on if the lock was handed over, since the waiter that it is meant for
-/// was perhaps under way the first time, or if no waiter has asked to go next. In the latter case
-/// newcomers may take the lock each time that a waiter looks, and the front may still not run. A
-/// front that has asked is served by the next release.
+/// `looked` before also goes on in three more cases. The lock is free at this moment. It was handed
+/// over: the first time, the waiter that it is meant for was perhaps under way. Or no waiter has
+/// asked to go next: newcomers may take the lock each time that a waiter looks, and the front may
+/// still not run. A front that has asked is served by the next release.
 pub(super) fn is_stuck<P: Platform, T: Target<P>>(target: &T, looked: bool) -> bool {
     let until = P::now().saturating_add(BARGE_NS);
     loop {

@@ -79,7 +79,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         true
     }
 
-    /// A request has ended without a pickup. That leaves the flags `before`.
+    /// A request has ended, which found the flags `before`.
     ///
     /// A waiter that was too late for its pickup may stand beside one that has made another request
     /// since, and take that for its own. So the thread that ends it wakes both.
@@ -384,7 +384,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, 
         };
         if mutex.word.wait_until_free(polled) {
             self.timed_sleep(spin);
-            // It has not come for it, and this waiter's unlock will hand the lock over.
+            // If the requester has not come for it, this waiter's unlock will hand the lock over.
             return match mutex.try_lock() {
                 true => Next::End(Some(())),
                 false => Next::Look,

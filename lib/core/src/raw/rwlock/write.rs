@@ -95,6 +95,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             let done = |seen| free(seen) || !is_requested::<P>(seen);
             if !self.state.wait_for(spin_ns, done) {
                 self.sleep_in_turn(want, patience.or(deadline));
+                // Only the next look is put off: here patience is no more than a timer.
                 patience.is_lost::<P>(|_| false);
             }
         }
