@@ -171,7 +171,7 @@ pub(crate) struct World {
     /// Threads in the queues of CPUs that may run on any CPU.
     movable: usize,
     events: Events,
-    pub(crate) current: usize,
+    current: usize,
     in_one_step: bool,
     /// The next access has been made already.
     read_already: bool,

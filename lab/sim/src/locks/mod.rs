@@ -3,7 +3,6 @@
 //! To add a lock: write a file with a function that places it, and add a line to `SPINLOCKS`, or
 //! for a mutex in `mutex.rs` or `polled.rs`.
 
-mod combining;
 mod futex;
 pub mod invalidation;
 mod mcs;
@@ -25,14 +24,6 @@ pub trait Lock {
     fn lock(&self, me: usize);
     /// Releases it; only the thread that took it may call this.
     fn unlock(&self, me: usize);
-
-    /// Executes a section under the lock, on the calling thread or another. A section may use what
-    /// belongs to the thread that executes it.
-    fn with(&self, me: usize, section: &dyn Fn()) {
-        self.lock(me);
-        section();
-        self.unlock(me);
-    }
 
     /// Takes it for reading. A lock without readers is taken as by [`lock`](Self::lock).
     fn read(&self, me: usize) {
@@ -173,8 +164,7 @@ const SPINLOCKS: &[Kind] = &[
 /// How many there are of the spinlocks, of these and the mutexes, and of all.
 const SPIN: usize = SPINLOCKS.len();
 const QUEUED: usize = SPIN + mutex::ALL.len();
-const POLLED: usize = QUEUED + polled::ALL.len();
-const COUNT: usize = POLLED + combining::ALL.len();
+const COUNT: usize = QUEUED + polled::ALL.len();
 
 /// The spinlocks, then the mutexes, then those of the published tables.
 const fn join() -> [Kind; COUNT] {
@@ -184,8 +174,7 @@ const fn join() -> [Kind; COUNT] {
         all[i] = match i {
             0..SPIN => SPINLOCKS[i],
             SPIN..QUEUED => mutex::ALL[i - SPIN],
-            QUEUED..POLLED => polled::ALL[i - QUEUED],
-            _ => combining::ALL[i - POLLED],
+            _ => polled::ALL[i - QUEUED],
         };
         i += 1;
     }

@@ -58,7 +58,7 @@ impl<C: MutexConfig> Lock for Mutex<C> {
 macro_rules! configuration {
     ($name:ident, $queue:expr) => {
         #[derive(Clone, Copy, Debug)]
-        pub(super) struct $name;
+        struct $name;
 
         impl MutexConfig for $name {
             fn tuning() -> Tuning {

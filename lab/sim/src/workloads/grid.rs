@@ -65,21 +65,21 @@ pub(crate) fn prepare(cell: Cell, locks: usize, place: impl Fn() -> Metered) -> 
         let (lock, lines) = &all[chosen];
         half_to_one_and_a_half(cell.private_ns);
         let section = section(cell);
-        lock.with(me, &|| {
-            match cell.length {
-                Length::Asleep => sleep_until(Sim::now() + (section + SLACK.value()) as u64),
-                Length::Constant => work(section),
-                Length::Exponential => compute(section),
+        lock.lock(me);
+        match cell.length {
+            Length::Asleep => sleep_until(Sim::now() + (section + SLACK.value()) as u64),
+            Length::Constant => work(section),
+            Length::Exponential => compute(section),
+        }
+        let at_a_time = with(|w| w.costs().lines_at_a_time());
+        for group in lines.chunks(at_a_time.unwrap_or(OVERLAP.ns as usize)) {
+            group.iter().for_each(|Line(line)| line.increment());
+            // The core has no more requests under way than these.
+            if lines.len() > group.len() {
+                world::compute(with(|w| w.undrained()));
             }
-            let at_a_time = with(|w| w.costs().lines_at_a_time());
-            for group in lines.chunks(at_a_time.unwrap_or(OVERLAP.ns as usize)) {
-                group.iter().for_each(|Line(line)| line.increment());
-                // The core has no more requests under way than these.
-                if lines.len() > group.len() {
-                    world::compute(with(|w| w.undrained()));
-                }
-            }
-        });
+        }
+        lock.unlock(me);
         1
     })
 }

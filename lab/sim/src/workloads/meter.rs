@@ -41,17 +41,6 @@ impl Metered {
         self.acquired(me, since, false);
     }
 
-    /// Executes a section under it. The wait ends when that begins, on whichever thread.
-    pub(super) fn with(&self, me: usize, section: &dyn Fn()) {
-        let since = with(|w| w.now());
-        self.lock.with(me, &|| {
-            with(|w| w.trace_acquired(since));
-            self.acquired(with(|w| w.current), since, false);
-            section();
-            with(World::trace_released);
-        });
-    }
-
     /// Words in the lock's own line, or in one of their own if the lock has none.
     pub(super) fn beside(&self) -> &'static [SimU64; 2] {
         let place = || crate::place([SimU64::new(0), SimU64::new(0)]);
