@@ -101,7 +101,7 @@ use crate::atomic::{Atomic, Atomics, ConstAtomics, Ordering::*};
 /// different numbers use tables of their own.
 ///
 /// Two builds of one version may come from different commits. Sizes alone do not tell them apart.
-pub const MEANING: u64 = 3;
+pub const MEANING: u64 = 4;
 
 /// Nodes per slot.
 pub(crate) const NESTING: usize = 4;

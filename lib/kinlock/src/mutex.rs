@@ -25,10 +25,12 @@
 //!   quanta, or `n` times 20 us if that is more, and stays there for one quantum at most. To this
 //!   `2 (n + 1)` critical sections are added, and the time that `n + 1` threads take to wake up.
 //!   Before it queues it spins for 20 us at most. This holds as long as the scheduler runs the
-//!   holder and the waiters whose turn it is, for a wait of less than 70 ms, and if no more than
-//!   16,383 threads that live have ever queued for a lock: a thread keeps its place in the table
-//!   until it ends. A waiter that has waited for longer leaves the queue if it finds that nobody
-//!   has asked to go next, and then waits beside it, as further threads do, without a bound.
+//!   holder and the waiters whose turn it is, for a wait of less than 2.5 ms for each waiter before
+//!   it, and if no more than 16,383 threads that live have ever queued for a lock: a thread keeps
+//!   its place in the table until it ends. If more than eight are before it, or with NUMA
+//!   reordering, these are the living threads that have ever queued, 256 at most. A waiter that has
+//!   waited for longer leaves the queue if it finds the lock free or not picked up, or that no
+//!   waiter has asked to go next, and then waits beside it, as further threads do, without a bound.
 //! * **NUMA**: with [reordering](crate::config::set_numa) on, waiters of the holder's locality
 //!   domain go first, for at most the [local limit](crate::config::set_local_limit). This is
 //!   decided once for all mutexes of the process, within its first seventeen contended waits.

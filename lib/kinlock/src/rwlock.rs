@@ -19,9 +19,10 @@
 //!   time limit an eighth of what is left of it takes the place of the quantum, if that is less. A
 //!   writer with `n` writers before it waits `n + 1` times as long as the one at the front. This
 //!   holds as long as the scheduler runs the holders and the waiters whose turn it is, for a wait
-//!   of less than 70 ms, and up to 16,383 waiters in the process. A writer that has waited for
-//!   longer leaves the queue if it finds that nobody has asked to go next. It has no bound then,
-//!   nor has one that goes on in place of another that does not run.
+//!   of less than 2.5 ms for each waiter before it, counted as by the [mutex](crate::mutex), and up
+//!   to 16,383 waiters in the process. A writer that has waited for longer leaves the queue if it
+//!   finds the lock free, or that no waiter has asked to go next. It has no bound then, nor has one
+//!   that goes on in place of another that does not run.
 //! * **Read bias**: readers that get into each other's way make the lock *read-biased*. From then
 //!   on they announce themselves in a table, and write no shared cache line. The next writer ends
 //!   that: it reads a table entry per thread that ever read (256 at most), and waits for the

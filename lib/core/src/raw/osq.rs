@@ -126,7 +126,7 @@ impl<P: Platform> Osq<P> {
         P::count(Event::Queued);
         let is_head = match sleeps && P::CAN_PARK {
             true => {
-                patience.count_ahead::<P>(|limit| queue.count_ahead(node, limit));
+                patience.count_ahead(|limit| queue.count_ahead(node, limit));
                 sleep(node, until, patience, stuck)
             }
             false => {

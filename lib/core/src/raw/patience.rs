@@ -2,7 +2,8 @@
 //!
 //! A waiter behind others looks at the lock when its place in the queue would have come long ago,
 //! if all ran: after [`Parking::patience`](crate::platform::Parking::patience) for each waiter
-//! ahead. The queue of a lock with short sections moves faster, so there nobody looks.
+//! ahead. If sections are short and the queue moves, its turn comes before its second look, and
+//! mostly before the first.
 
 use crate::platform::{NEVER, Platform};
 
@@ -18,6 +19,8 @@ const GROWTH: u64 = 4;
 /// When a waiter looks next whether another one runs.
 #[derive(Debug)]
 pub(in crate::raw) struct Patience {
+    /// How long it is for each waiter ahead.
+    each: u64,
     /// The time from the look before, or from the beginning, to the next one; [`NEVER`]: there is
     /// none.
     length: u64,
@@ -29,6 +32,7 @@ pub(in crate::raw) struct Patience {
 impl Patience {
     /// As long as the waiter waits.
     pub(in crate::raw) const ENDLESS: Self = Patience {
+        each: NEVER,
         length: NEVER,
         next: NEVER,
         looked: false,
@@ -39,8 +43,10 @@ impl Patience {
         match P::patience() {
             NEVER => Self::ENDLESS,
             each => {
-                let length = each * u64::from(P::waiters().in_use().clamp(1, MOST_AHEAD));
+                let threads = P::waiters().in_use().clamp(1, MOST_AHEAD);
+                let length = each.max(1).saturating_mul(u64::from(threads));
                 Patience {
+                    each,
                     length,
                     next: P::now().saturating_add(length),
                     looked: false,
@@ -51,16 +57,13 @@ impl Patience {
 
     /// Shortens it for a waiter with few others ahead. `ahead` counts these, up to a limit that it
     /// is given; `None`: there are more.
-    pub(in crate::raw) fn count_ahead<P: Platform>(
-        &mut self,
-        ahead: impl FnOnce(u64) -> Option<u64>,
-    ) {
+    pub(in crate::raw) fn count_ahead(&mut self, ahead: impl FnOnce(u64) -> Option<u64>) {
         if self.length == NEVER {
             return;
         }
         if let Some(ahead) = ahead(COUNTED) {
             let begun = self.next - self.length;
-            self.length = P::patience() * ahead.max(1);
+            self.length = self.each.max(1).saturating_mul(ahead.max(1));
             self.next = begun.saturating_add(self.length);
         }
     }

@@ -8,7 +8,8 @@
 use super::constants::SPIN_NS;
 use crate::platform::{Atomic, Ordering::Relaxed, Platform};
 
-/// Spins are halved up to this number of times, to 0.3 us: a few looks.
+/// Spins are halved up to this number of times, to 0.3 us: on hardware to the shortest, which is
+/// some 64 pauses.
 const MOST_HALVINGS: u8 = 6;
 /// One wait in this many spins for the whole time, whatever the last ones brought: short spins do
 /// not find out that longer ones would pay again.
@@ -29,7 +30,7 @@ pub(in crate::raw) fn limit<P: Platform>() -> u64 {
 }
 
 /// The calling thread has spun for a lock. It has the lock, or has never seen it free.
-pub(super) fn record<P: Platform>(has_lock: bool) {
+pub(in crate::raw) fn record<P: Platform>(has_lock: bool) {
     let Some(halvings) = P::waiters().halvings(P::kept_slot()) else {
         return;
     };

@@ -2,6 +2,7 @@
 
 mod newcomer;
 mod patience;
+mod spin;
 mod timed;
 
 use super::constants::{

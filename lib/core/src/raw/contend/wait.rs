@@ -130,7 +130,8 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
     let mut until = begun
         .saturating_add(section.min(wait.spin))
         .min(wait.deadline);
-    let mut seen_free = false;
+    // A spin that something else ends does not show whether it would have paid.
+    let mut is_whole = T::PARKS && until == begun.saturating_add(wait.spin);
     loop {
         let reserved = target.sight(target.look()).reserved;
         let left = until.saturating_sub(P::now());
@@ -139,7 +140,7 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
             return None;
         }
         if left == 0 {
-            if !seen_free {
+            if is_whole {
                 spin::record::<P>(false);
             }
             return None;
@@ -151,7 +152,7 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
                 spin::record::<P>(true);
                 return Some(taken);
             }
-            seen_free = true;
+            is_whole = false;
             until = until.min(begun.saturating_add(BARGE_NS));
         }
     }
@@ -265,7 +266,7 @@ pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
             Step::Pause(pause) => P::back_off(pause.min(left)),
             Step::Poll(nanos) => {
                 spun = true;
-                target.wait_until_free(nanos.min(left));
+                seen_free |= target.wait_until_free(nanos.min(left));
             }
             Step::TimedSleep(nanos) => target.timed_sleep(nanos.min(left)),
             Step::Sleep(nanos) => {

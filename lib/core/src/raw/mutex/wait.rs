@@ -3,7 +3,7 @@
 use super::word::*;
 use super::*;
 use crate::raw::contend::constants::FIRST_PAUSE_NS;
-use crate::raw::contend::{self, Headship, Next, Sight, Target, Wait};
+use crate::raw::contend::{self, Headship, Next, Sight, Target, Wait, spin};
 use crate::raw::patience::Patience;
 use crate::raw::waiter::{UNNOTICED_SLEEP_NS, expired, sleep_limit};
 
@@ -277,10 +277,14 @@ impl<'a, P: Platform, C: MutexConfig, L: Layout<P>> Waiting<'a, P, C, L> {
     pub(super) fn await_handoff(&mut self, wait: &Wait) -> Next<()> {
         let mutex = self.mutex;
         let start = P::now();
+        let mut spins = Self::PARKS;
         loop {
             let flags = mutex.word.flags(Relaxed);
             if flags & PICKUP != 0 {
                 if mutex.pick_up() {
+                    if spins {
+                        spin::record::<P>(true);
+                    }
                     return Next::End(Some(()));
                 }
                 continue;
@@ -298,6 +302,10 @@ impl<'a, P: Platform, C: MutexConfig, L: Layout<P>> Waiting<'a, P, C, L> {
                     return Next::End(None);
                 }
             } else if Self::PARKS && now.saturating_sub(start) >= wait.spin {
+                if spins {
+                    spin::record::<P>(false);
+                    spins = false;
+                }
                 let requester = (REQUESTER_SLEEPS, REQUESTER);
                 mutex.sleep(&mut self.slept, requester, wait.deadline);
             } else {
@@ -393,6 +401,10 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, 
         // Was it there before this sleep?
         let pickup = || mutex.word.flags(Relaxed) & PICKUP != 0;
         let due = pickup();
+        if !due {
+            // Only the time for which the hand-over stands counts.
+            patience = Patience::begin::<P>();
+        }
         let until = patience.or(wait.deadline);
         mutex.sleep(&mut self.slept, (SLEEPERS, FRONT), until);
         if patience.is_lost::<P>(|_| due && pickup()) && due && mutex.pick_up() {

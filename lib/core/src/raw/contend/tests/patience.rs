@@ -17,7 +17,7 @@ const EACH: u64 = PATIENCE_NS;
 fn looks(ahead: Option<u64>, late: u64) -> Vec<(u64, bool)> {
     NOW.set(BEGUN);
     let mut patience = Patience::begin::<Timed>();
-    patience.count_ahead::<Timed>(|limit| ahead.filter(|&ahead| ahead <= limit));
+    patience.count_ahead(|limit| ahead.filter(|&ahead| ahead <= limit));
     let mut looks = Vec::new();
     while looks.len() < 3 {
         NOW.set(patience.or(NEVER) - 1);
@@ -71,7 +71,7 @@ fn a_look_that_finds_no_thread_coming_ends_the_patience() {
 fn patience_without_end_stays_so() {
     NOW.set(BEGUN);
     let mut patience = Patience::ENDLESS;
-    patience.count_ahead::<Timed>(|_| unreachable!("it does not matter"));
+    patience.count_ahead(|_| unreachable!("it does not matter"));
     assert_eq!(patience.or(NEVER), NEVER);
     assert_eq!(patience.or(7), 7);
 }

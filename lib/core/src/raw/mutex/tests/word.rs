@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::raw::contend;
+use crate::raw::contend::spin;
 use std::thread;
 
 fn unlocked<C: Model, L: AnyLayout>(flags: u8) -> (bool, u8) {
@@ -88,6 +89,15 @@ both_layouts! {
             assert!(matches!(Waiting::new(&mutex).await_handoff(&at_front()), Next::End(Some(()))));
             assert_eq!(state(&mutex), (HELD, 0));
         }
+    }
+
+    /// A hand-off that comes while the requester spins is a spin that has paid.
+    fn a_hand_off_without_a_sleep_restores_the_spins<L>() {
+        drop(Native::waiters().take_node().expect("a slot is free"));
+        (0..6).for_each(|_| spin::record::<Native>(false));
+        let mutex = with::<Sound, L>(HELD, PICKUP);
+        assert!(matches!(Waiting::new(&mutex).await_handoff(&at_front()), Next::End(Some(()))));
+        assert!((0..1000).all(|_| spin::limit::<Native>() == SPIN_NS));
     }
 
     /// Another waiter has picked the lock up in its place.
