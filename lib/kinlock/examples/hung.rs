@@ -9,7 +9,8 @@ static ACCOUNTS: Mutex<()> = Mutex::new(());
 static JOURNAL: Mutex<()> = Mutex::new(());
 static CATALOGUE: RwLock<()> = RwLock::new(());
 static READY: Condvar = Condvar::new();
-static BOTH: Barrier = Barrier::new(2);
+/// The teller and the auditor have their first locks.
+static BOTH: Barrier = Barrier::new(3);
 
 fn teller(how: &str) {
     match how {
@@ -36,6 +37,7 @@ fn auditor(how: &str) {
 }
 
 fn clerk(how: &str) {
+    BOTH.wait();
     match how {
         "mutexes" => drop(ACCOUNTS.lock()),
         _ => READY.wait(&mut ACCOUNTS.lock()),
