@@ -35,7 +35,7 @@ for peer in nsync absl; do
     need "lib$peer-dev" "that peer will not be measured" dpkg -s "lib$peer-dev"
 done
 need python3-prometheus-client "ci/openmetrics.sh will fail" \
-    python3 -c 'import prometheus_client'
+    /usr/bin/python3 -c 'import prometheus_client'
 need valgrind "ci/instructions.sh will fail" command -v valgrind
 need g++ "ci/c.sh will fail" command -v g++
 need clang "ci/c.sh will test with gcc only" command -v clang

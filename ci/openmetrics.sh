@@ -4,7 +4,8 @@
 # what the program did is in them; of more than a hundred names the rest has one series.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-python3 -c 'import prometheus_client.openmetrics.parser' 2>/dev/null || {
+# The package is for this one, whatever comes first in PATH.
+/usr/bin/python3 -c 'import prometheus_client.openmetrics.parser' 2>/dev/null || {
     echo "$0: python3-prometheus-client is missing" >&2
     exit 1
 }
@@ -30,7 +31,7 @@ until grep -q process.switch "/proc/$server/maps" 2>/dev/null; do
 done
 "$kinlock" report "$server" --follow --openmetrics "$work/many.prom" &
 follower=$!
-python3 - "$work/many.prom" "$server" "$follower" <<'END'
+/usr/bin/python3 - "$work/many.prom" "$server" "$follower" <<'END'
 import os, sys, time
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
 
