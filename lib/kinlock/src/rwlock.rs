@@ -37,7 +37,7 @@
 //! * **Upgradable readers**: one at a time, beside plain readers. They queue with the writers.
 //! * **Limit**: a lock counts 2^20 - 1 readers, with the writer or the upgradable reader. Those
 //!   that have announced themselves are not counted. A further one panics, as with the lock of std:
-//!   so many have hardly been counted unless guards were leaked. Attempts fail, and those with a
+//!   a count of a million readers means leaked guards. Attempts fail, and those with a
 //!   time limit fail before their time is up.
 //! * **Time limits** are on the monotonic clock. A zero timeout, or a deadline in the past, tries
 //!   once. While a writer whose time is limited waits for announced readers, `try_read` fails.

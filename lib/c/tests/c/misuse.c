@@ -159,7 +159,7 @@ static void copies_are_what_was_copied(void)
     CHECK(kinlock_once_is_done(&other_once) == 1);
 }
 
-/* Readers that are never released stay counted, and one more would wait for ever. */
+/* Readers that are never released stay counted, and the lock refuses one more. */
 static void a_lock_full_of_readers_lets_no_reader_wait(void)
 {
     kinlock_rwlock_t rwlock = KINLOCK_RWLOCK_INIT;
