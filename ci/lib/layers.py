@@ -9,8 +9,6 @@ import tomllib
 BUILDINGS = ["lib", "tools", "lab"]
 TESTS = re.compile(r"^\s*#\[cfg\(.*\btest\b.*\)\]\s*(?:#\[.*\]\s*)*mod \w+ \{", re.MULTILINE)
 EXPORT = re.compile(r"\bpub(?:\([^)]*\))? use (?:crate::|self::)?(\w+)([^;]*);")
-# Circles that stay: a copy of the library tells the others what the calling thread has in it.
-ALLOWED = {"kinlock-linux::native": {"copies", "thread"}}
 bad = []
 
 
@@ -50,15 +48,14 @@ def names(text, at):
 
 
 def modules(name, folder):
-    """Prints the top-level modules of a crate. Circles of them are noted, and of those in a module."""
+    """Prints the top-level modules of a crate. Circles of them are noted, and those at any depth."""
     src = folder / "src"
     files = {path: path.relative_to(src).with_suffix("").parts for path in src.rglob("*.rs")}
     files = {path: parts for path, parts in files.items() if not {"tests", "bin"} & set(parts)}
     files = {path: () if parts[-1] in ("lib", "main") else parts for path, parts in files.items()}
     files = {p: parts[:-1] if parts[-1:] == ("mod",) else parts for p, parts in files.items()}
     parents = {parts[:-1] for parts in files.values() if parts}
-    # In tools and the laboratory only the top level counts: no program links them.
-    for parent in sorted(parents if folder.parts[0] == "lib" else [()]):
+    for parent in sorted(parents):
         siblings(name, parent, files)
 
 
@@ -88,8 +85,6 @@ def siblings(name, parent, files):
     except graphlib.CycleError as circle:
         way = circle.args[1][::-1]
         module = "::".join([name, *parent])
-        if ALLOWED.get(module) == set(way):
-            return
         bad.append(f"{module}: a circle of modules, {' -> '.join(way)}")
         bad.extend(f"    {a} -> {b}: {arrows[a][b]}" for a, b in zip(way, way[1:]))
 

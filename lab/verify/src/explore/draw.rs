@@ -1,11 +1,11 @@
-//! The parameters of one schedule, drawn by lot: the machine, its disruptions, the knobs of the
-//! lock.
+//! Draws the parameters of one schedule by lot: the machine, its disruptions, the knobs of the lock.
 //!
 //! Different defects need different schedules, so the lots are extreme: from no disruption to one
 //! at every other access, from preemptions of some cycles to some that outlast all time limits of
 //! the lock.
 
 use super::locks::{self, Knobs, Specimen};
+use super::parameters::{Order, Plan};
 use super::scenarios::Scenario;
 use kinlock_core::config::{LocalLimit, Scan};
 use kinlock_measure::random::Random;
@@ -14,30 +14,6 @@ use kinlock_sim::{Disturbance, FencesDisturbed, Placement, Schedule};
 
 /// Threads of a schedule unless said otherwise.
 pub(super) const THREADS: std::ops::RangeInclusive<u64> = 2..=8;
-
-/// The parameters of one schedule.
-pub(super) struct Plan {
-    pub(super) schedule: Schedule,
-    pub(super) knobs: Knobs,
-    /// Whether waiters may park.
-    pub(super) park: bool,
-    /// How often each thread takes the lock.
-    pub(super) rounds: u32,
-    /// The longest computation between and within critical sections, in cycles.
-    pub(super) work: u64,
-    pub(super) order: Option<Order>,
-}
-
-/// The order in which waiters are to be served.
-#[derive(Clone, Copy)]
-pub(super) struct Order {
-    /// No later thread comes first.
-    pub(super) fifo: bool,
-    /// No later thread of the same domain comes first.
-    pub(super) fifo_in_domain: bool,
-    /// How many later threads may come before a waiter at most.
-    pub(super) overtakers: u32,
-}
 
 pub(super) fn plan(
     lock: &Specimen,

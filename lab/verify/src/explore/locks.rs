@@ -9,7 +9,6 @@
 mod condvar;
 mod mutex;
 mod once;
-mod playing;
 mod rwlock;
 
 use self::super::locks as spin;

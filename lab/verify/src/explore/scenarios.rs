@@ -5,9 +5,9 @@
 //! 1. A thread releases a lock in the way in which it has just taken it, once, or sends the right
 //!    to do so to another thread, which does.
 
-use super::draw::Plan;
 use super::locks::{Explored, Meeting, Runs, Specimen};
 use super::oracle::Oracle;
+use super::parameters::Plan;
 use super::violation::Failure;
 use crate::test_lock::ReadWrite;
 use kinlock_core::platform::{NEVER, Platform};

@@ -56,6 +56,14 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// A count with what is counted: `1 lock`, `815,796 locks`.
+pub fn counted(count: u64, one: &str, more: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        n => format!("{} {more}", grouped(n)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

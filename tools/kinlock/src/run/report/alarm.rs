@@ -10,9 +10,9 @@ use kinlock_cli::report::units::time;
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 
+use super::calls::path;
 use super::now::{Found, Thread, called};
 use super::outside::Outside;
-use super::view::path;
 
 /// The flags.
 #[derive(clap::Args, Clone, Copy)]

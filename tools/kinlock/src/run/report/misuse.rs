@@ -5,16 +5,16 @@ use std::io::Write;
 use std::sync::atomic::Ordering::Acquire;
 
 use kinlock_cli::report::table::wrapped;
-use kinlock_cli::report::units::grouped;
+use kinlock_cli::report::units::{counted, grouped};
 use kinlock_report::{
     DESTROYED_AWAITED, DESTROYED_HELD, FOREIGN, HELDS, NOT_HELD, READ_AGAIN, RELOCKED, Table,
 };
 use serde::Serialize;
 
+use super::calls::path;
+use super::entry::{self, get, get32, kind, stack, used};
 use super::order::{self, Order};
-use super::read::{get, get32, kind, stack, used};
 use super::symbols::{Frame, Symbols};
-use super::view::{counted, path};
 
 /// A call that misuses a lock.
 #[derive(Serialize)]
@@ -114,7 +114,7 @@ pub type Names = HashMap<u64, String>;
 
 fn name(address: u64, names: &Names, symbols: &mut Symbols) -> String {
     let known = names.get(&address).cloned();
-    known.unwrap_or_else(|| super::read::name(address, None, symbols))
+    known.unwrap_or_else(|| entry::name(address, None, symbols))
 }
 
 pub fn misuses(table: &Table, names: &Names, symbols: &mut Symbols) -> Vec<Misuse> {

@@ -4,7 +4,9 @@
 //! [names](symbols) here, after the program has ended, or on SIGUSR1.
 
 mod alarm;
+mod calls;
 mod debug;
+mod entry;
 mod folded;
 mod folder;
 mod gate;
@@ -42,6 +44,7 @@ use self::alarm::Watch;
 pub use self::folder::{Folder, for_standby};
 use self::gate::Gate;
 use self::symbols::Frame;
+use self::tables::Options;
 use super::variables::Variable;
 
 names! {
@@ -548,7 +551,7 @@ impl<'a> Session<'a> {
                 min_contended: least,
                 ..
             } = *self.args;
-            view::Options { by, max, least }.write(&report, &mut text)?;
+            Options { by, max, least }.write(&report, &mut text)?;
             tell(String::from_utf8_lossy(&text).trim_end());
         }
         if status.is_some() {
@@ -578,10 +581,10 @@ fn outputs(args: &Args, text: Option<&Path>) -> anyhow::Result<Outputs<Report>> 
     outputs.add(args.folded.as_deref(), folded::write)?;
     let (by, max, least) = (args.by, args.max, args.min_contended);
     outputs.add(args.html.as_deref(), move |report, out| {
-        page::write(report, &view::Options { by, max, least }, out)
+        page::write(report, &Options { by, max, least }, out)
     })?;
     outputs.add(text, move |report, out| {
-        view::Options { by, max, least }.write(report, out)
+        Options { by, max, least }.write(report, out)
     })?;
     Ok(outputs)
 }

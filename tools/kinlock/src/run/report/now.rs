@@ -12,20 +12,21 @@ use std::iter::successors;
 use anyhow::bail;
 use kinlock_cli::report::table::wrapped;
 use kinlock_cli::report::text;
-use kinlock_cli::report::units::time;
+use kinlock_cli::report::units::{counted, time};
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use kinlock_report::now::{IS_HELD, LIMITED};
 use kinlock_report::{JOIN, READING, RWLOCK};
 use serde::Serialize;
 
+use super::calls::path;
+use super::entry;
 use super::folder::{Snapshot, is_of_report};
 use super::others::{self, descendants, of_process, paths};
 use super::outside::{Fact, Known, Outside};
 use super::read;
 use super::rust;
 use super::symbols::{Frame, Symbols};
-use super::view::{counted, path};
 
 /// The report for programs. Names are a contract, and those of the measured report mean the same.
 #[derive(Serialize)]
@@ -265,7 +266,7 @@ impl Found {
                     format!("the end of {}", called(thread, &outside.name(thread)))
                 }
                 ("join", None) => "the end of a thread".to_owned(),
-                _ => read::name(address, None, symbols),
+                _ => entry::name(address, None, symbols),
             };
             Lock {
                 name,
@@ -341,7 +342,7 @@ fn look_at(wait: &Fact, known: &Known, outside: &Outside) -> (&'static str, BTre
         0 => holder,
         number => number,
     };
-    (read::kind(kind), holder.map(here).into_iter().collect())
+    (entry::kind(kind), holder.map(here).into_iter().collect())
 }
 
 // ---- as text --------------------------------------------

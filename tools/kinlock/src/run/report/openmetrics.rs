@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use super::view::place;
+use super::calls::place;
 use super::{Lock, Process, Report};
 
 /// How many names of locks have series of their own. Further ones share one.

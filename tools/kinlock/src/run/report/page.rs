@@ -12,8 +12,9 @@ use kinlock_cli::report::plot::spans::{self, Span};
 use kinlock_cli::report::table::Table;
 use kinlock_cli::report::units::grouped;
 
-use super::tables;
-use super::view::{self, Options, place};
+use super::calls::place;
+use super::tables::{self, Options};
+use super::view;
 use super::{Lock, Process, Report, Times};
 
 /// Rows that are shown at once, if `--max` does not ask for more; others are a click away.

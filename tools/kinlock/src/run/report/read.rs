@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
 use kinlock_cli::report::text;
 use kinlock_report::{
-    BARRIER, BUCKETS, CONDVAR, ENDED, FREED, JOIN, JOINS, NO_LOCKS, OTHERS, OUTER, READING, RWLOCK,
-    SEMAPHORE, SPIN, Table, end_of,
+    BUCKETS, ENDED, FREED, JOINS, NO_LOCKS, OTHERS, READING, RWLOCK, Table, end_of,
 };
 
+use super::entry::{file_and_line, get, get32, kind, name, stack, used};
 use super::folder::State;
 use super::others::Shortening;
 use super::symbols::{Frame, Module, Symbols};
@@ -19,14 +19,6 @@ use super::{
     Behind, Caller, Dropped, EndedThreads, Lock, OtherWaits, Process, Stripped, Thread, Times,
     Waited, misuse, recorded, rust,
 };
-
-pub fn get(number: &AtomicU64) -> u64 {
-    number.load(Relaxed)
-}
-
-pub fn get32(number: &AtomicU32) -> u32 {
-    number.load(Relaxed)
-}
 
 fn bytes(from: &[AtomicU8]) -> Vec<u8> {
     from.iter().map(|byte| byte.load(Relaxed)).collect()
@@ -36,11 +28,6 @@ fn text(from: &[AtomicU8]) -> String {
     let bytes = bytes(from);
     let end = bytes.iter().position(|&byte| byte == 0);
     text::name(&bytes[..end.unwrap_or(bytes.len())])
-}
-
-/// The part of an array that is in use.
-pub fn used<'a, T>(all: &'a [T], count: &AtomicU32) -> &'a [T] {
-    &all[..all.len().min(get32(count) as usize)]
 }
 
 /// What a process did until now.
@@ -424,21 +411,6 @@ fn place(table: &Table, lock: &kinlock_report::Lock) -> Option<String> {
     (!path.is_empty()).then(|| format!("{path}:{}", get32(&place.line)))
 }
 
-/// What a lock is called: as its variable is, or by the line that first took it, or by where it is.
-pub fn name(address: u64, place: Option<&str>, symbols: &mut Symbols) -> String {
-    let line = || place.map(|place| file_and_line(place).to_owned());
-    symbols
-        .variable(address)
-        .or_else(line)
-        .or_else(|| symbols.offset(address))
-        .unwrap_or_else(|| format!("{address:#x}"))
-}
-
-/// A place without the folders.
-fn file_and_line(place: &str) -> &str {
-    place.rsplit('/').next().unwrap_or(place)
-}
-
 /// Who holds locks: the address of each, and the number of a thread.
 pub fn holders(table: &Table) -> Vec<(u64, u32)> {
     let threads = || table.threads.iter();
@@ -513,35 +485,6 @@ fn percentile(classes: &[u64], part: f64) -> u64 {
         left -= count;
     }
     end_of(BUCKETS - 1)
-}
-
-/// What the C library's kinds mean.
-pub fn kind(kind: u32) -> &'static str {
-    match kind & !OUTER {
-        kind if kind & RWLOCK != 0 => "rwlock",
-        kind if kind & CONDVAR != 0 => "condition variable",
-        kind if kind & BARRIER != 0 => "barrier",
-        kind if kind & SEMAPHORE != 0 => "semaphore",
-        kind if kind & JOIN != 0 => "join",
-        kind if kind & SPIN != 0 => "spin",
-        kind if kind & 0x10 != 0 => "robust",
-        kind if kind & 0x20 != 0 => "inheriting",
-        kind if kind & 0x40 != 0 => "protected",
-        kind if kind & 0x80 != 0 => "shared",
-        kind => ["mutex", "recursive", "checking", "adaptive"][kind as usize & 3],
-    }
-}
-
-/// The calls of a stack, innermost first.
-pub fn stack(table: &Table, number: u32, symbols: &mut Symbols) -> Vec<Frame> {
-    let stack = (number as usize)
-        .checked_sub(1)
-        .and_then(|at| table.stacks.get(at));
-    let frames = stack.map_or(&[][..], |stack| &stack.frames);
-    let frames = frames.iter().map(get).take_while(|&back| back != 0);
-    frames
-        .flat_map(|back| symbols.calls(back).to_vec())
-        .collect()
 }
 
 /// The uses of a lock, the longest wait first. What they waited is estimated, and what the lock was

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use kinlock_measure::workloads::recorded::{Distribution, RecordedLock, Recording};
 use kinlock_report::{CLASSES, Lock as Entry, RECORDED_THREADS, Table, class_range};
 
-use super::view::place;
+use super::calls::place;
 use super::{Folder, Lock, Process, processes};
 
 /// The distributions of a lock.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use kinlock_cli::report::table::Table;
 use kinlock_cli::report::units::{grouped, time};
 
-use super::view::{Options, place};
-use super::{Caller, Lock, OtherWaits, Process, Times, Waited};
+use super::calls::place;
+use super::{Caller, Lock, OtherWaits, Process, Times, View, Waited};
 
 const HEADINGS_OF_LOCKS: [&str; 12] = [
     "lock",
@@ -54,6 +54,14 @@ const HEADINGS_OF_WAITS: [&str; 9] = [
 
 /// The longest name in the table.
 const NAME: usize = 24;
+
+/// Which rows there are.
+pub struct Options {
+    pub by: View,
+    pub max: usize,
+    /// How often a lock must have been found taken.
+    pub least: u64,
+}
 
 impl Options {
     /// The locks that are shown, with the numbers of their rows.

@@ -4,20 +4,12 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use kinlock_cli::report::table::{Table, wrapped};
-use kinlock_cli::report::units::{grouped, percent, time};
+use kinlock_cli::report::units::{counted, grouped, percent, time};
 
+use super::calls::path;
 use super::misuse::{LockOrder, write_misuses, write_order};
-use super::symbols::{Frame, is_wrapper, short};
-use super::tables::{is_waited_for, lock_table, name, name_of, thread_table, wait_table};
+use super::tables::{Options, is_waited_for, lock_table, name, name_of, thread_table, wait_table};
 use super::{Caller, Lock, OtherWaits, Process, Report, Stripped, View, Waited};
-
-/// Which rows there are.
-pub struct Options {
-    pub by: View,
-    pub max: usize,
-    /// How often a lock must have been found taken.
-    pub least: u64,
-}
 
 /// Processes at most, and callers of a lock.
 const PROCESSES: usize = 4;
@@ -302,13 +294,6 @@ fn other_waits(waits: &OtherWaits) -> String {
     }
 }
 
-pub fn counted(count: u64, one: &str, more: &str) -> String {
-    match count {
-        1 => format!("1 {one}"),
-        n => format!("{} {more}", grouped(n)),
-    }
-}
-
 /// A table, unless it has no rows.
 fn print(table: Table, out: &mut dyn Write) -> anyhow::Result<()> {
     if table.rows.is_empty() {
@@ -317,48 +302,6 @@ fn print(table: Table, out: &mut dyn Write) -> anyhow::Result<()> {
     let text = table.text(1..table.headings.len());
     writeln!(out, "{}", table.fitted(text))?;
     Ok(())
-}
-
-/// The innermost calls that do more than taking a lock: all from the first such on.
-fn beyond_wrappers(frames: &[Frame]) -> &[Frame] {
-    let first = frames.iter().position(|frame| !is_wrapper(&frame.function));
-    &frames[first.unwrap_or(0)..]
-}
-
-/// A function, with the line.
-fn one(frame: &Frame) -> String {
-    let name = short(&frame.function);
-    match (&frame.file, frame.line) {
-        (Some(file), Some(line)) => {
-            let file = file.rsplit('/').next().unwrap_or(file);
-            format!("{name} ({file}:{line})")
-        }
-        _ => name,
-    }
-}
-
-pub fn place(frames: &[Frame]) -> String {
-    let frame = beyond_wrappers(frames).first();
-    frame.map_or_else(|| "unknown".to_owned(), one)
-}
-
-/// Some calls, innermost first.
-pub fn path(frames: &[Frame]) -> String {
-    let frames = beyond_wrappers(frames).iter();
-    let frames = frames.take_while(|frame| !begins_thread(frame)).take(4);
-    let calls: Vec<_> = frames.map(one).collect();
-    match calls.is_empty() {
-        true => "unknown".to_owned(),
-        false => calls.join(" < "),
-    }
-}
-
-/// Whether it is one of the outermost calls, with which threads begin: they tell nothing. The C
-/// library's may have names or not.
-fn begins_thread(frame: &Frame) -> bool {
-    let begins = ["libc.so.6+", "__libc_start_", "__clone", "clone3"];
-    let name = frame.function.as_str();
-    name == "start_thread" || begins.iter().any(|begin| name.starts_with(begin))
 }
 
 /// What else there is to say of a lock.

@@ -34,7 +34,8 @@ use super::alarm::{self, Watch};
 use super::folder::{Snapshot, TABLES, is_for_standby, is_table, remove_unused};
 use super::openmetrics::Series;
 use super::others::{self, descendants, paths};
-use super::{Process, Report, View, folded, name_packages, now, page, read, view};
+use super::tables::Options;
+use super::{Process, Report, View, folded, name_packages, now, page, read};
 use crate::run::witness;
 
 /// Say who holds the locks of a running process and who waits, or measure what they do
@@ -269,9 +270,9 @@ fn measure(args: &Args, seconds: Duration) -> anyhow::Result<Outcome> {
     outputs.add(args.folded.as_deref(), folded::write)?;
     let (by, max, least) = (args.by, args.max, args.min_contended);
     outputs.add(args.html.as_deref(), move |report, out| {
-        page::write(report, &view::Options { by, max, least }, out)
+        page::write(report, &Options { by, max, least }, out)
     })?;
-    outputs.for_people(move |report, out| view::Options { by, max, least }.write(report, out));
+    outputs.for_people(move |report, out| Options { by, max, least }.write(report, out));
     outputs.add(args.openmetrics.as_deref(), |report, out| {
         Series::default().write(report, out)
     })?;

@@ -1,8 +1,8 @@
-//! Schedules of locks.
+//! Plays schedules of locks.
 
-use super::super::scenarios::{self, Scenario, Shared};
-use super::super::{Outcome, Replay, Subject, Tally, draw};
-use super::Specimen;
+use super::locks::Specimen;
+use super::scenarios::{self, Scenario, Shared};
+use super::{Outcome, Replay, Subject, Tally, draw};
 use crate::report::Property;
 use kinlock_core::events::Event;
 
