@@ -1,23 +1,24 @@
 //! Linux as a platform: the processor's atomics, futexes, membarrier, restartable sequences.
 
 mod account;
+mod clock;
 mod copies;
 mod cpus;
 pub mod futex;
+mod kept;
 mod key;
 mod load;
 mod slice;
 mod start;
 mod thread;
 
+pub use clock::coarse_now;
 #[doc(hidden)]
 pub use copies::{are_serials_shared, next_serial, pretend_other_version};
+pub use kept::{give_up_key, keep_no_slot, keeps_slots};
 pub use key::Key;
 pub use slice::{NoExtension, slice_extensions};
-pub use thread::{
-    coarse_now, give_up_key, keep_no_slot, keeps_slots, register_for_fork, set_priority,
-    thread_identity,
-};
+pub use thread::{register_for_fork, set_priority, thread_identity};
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use kinlock_core::events::{self, Event};
@@ -54,7 +55,7 @@ pub(crate) fn kind_of_queue() -> &'static AtomicU8 {
 /// for that clock means [`NEVER`].
 pub fn deadline(timeout: std::time::Duration) -> u64 {
     let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(NEVER);
-    thread::now().saturating_add(nanos)
+    clock::now().saturating_add(nanos)
 }
 
 /// How many CPUs' time the process may use now: on how many CPUs its threads may run, or how many
@@ -94,7 +95,7 @@ impl Atomics for Native {
 
 impl Clock for Native {
     fn now() -> u64 {
-        thread::now()
+        clock::now()
     }
 
     fn random() -> u32 {
@@ -111,7 +112,7 @@ impl Spinning for Native {
         nanos: u64,
         mut done: impl FnMut(A::Value) -> bool,
     ) -> Result<A::Value, A::Value> {
-        let mut now = thread::now();
+        let mut now = clock::now();
         let until = now.saturating_add(nanos);
         loop {
             let value = word.load(order);
@@ -142,8 +143,8 @@ impl Spinning for Native {
     }
 
     fn back_off(nanos: u64) {
-        let until = thread::now().saturating_add(nanos);
-        while thread::now() < until {
+        let until = clock::now().saturating_add(nanos);
+        while clock::now() < until {
             core::hint::spin_loop();
         }
     }
@@ -180,7 +181,7 @@ impl Parking for Native {
         current: impl Fn() -> u32,
     ) -> u32 {
         let (woken, moved) = futex::requeue_but(woken, from, expected, to, current);
-        events::count(Event::Requeue, moved, || thread::kept_slot() as u32);
+        events::count(Event::Requeue, moved, || kept::slot() as u32);
         woken + moved
     }
 }
@@ -234,16 +235,16 @@ impl Platform for Native {
 
     #[inline]
     fn kept_slot() -> u16 {
-        thread::kept_slot()
+        kept::slot()
     }
 
     unsafe fn keep_slot(slot: u16) -> bool {
-        thread::keep_slot(slot)
+        kept::keep_slot(slot)
     }
 
     #[inline]
     fn count(event: Event) {
-        events::count(event, 1, || thread::kept_slot() as u32);
+        events::count(event, 1, || kept::slot() as u32);
     }
 
     #[inline]

@@ -77,8 +77,7 @@
 //!    handler runs, one thread of the child does the same before any uses the tables.
 //! 7. The key was created and is never deleted. Its values are numbers.
 
-use super::thread;
-use super::{ROWS, TABLE};
+use super::{ROWS, TABLE, kept};
 use crate::fork::{self, SignalsBlocked};
 use crate::native::Native;
 use crate::sys::{KeepErrno, Text, nap, system_call_error, write_stderr};
@@ -103,7 +102,7 @@ pub(super) struct Tables {
     pub(super) queue: AtomicU8,
     /// The number of forks when the tables were last reset.
     reset: AtomicU8,
-    /// For each copy that uses these tables the address of its function [`kept`]; 0: a free entry.
+    /// For each copy that uses these tables the address of its function [`place_of_thread`]; 0: a free entry.
     copies: [AtomicUsize; COPIES],
     /// The tables are in use: in this process, or in one that it was forked from.
     is_used: AtomicBool,
@@ -358,7 +357,7 @@ fn choose() -> &'static Tables {
     let same = |card: &&Card| card.kind.load(Relaxed) == CARD.kind.load(Relaxed);
     let offered = offered.filter(same).map(|card| card.tables);
     offered
-        .filter(|tables| tables.enlist(kept))
+        .filter(|tables| tables.enlist(place_of_thread))
         .unwrap_or(&NONE)
 }
 
@@ -691,13 +690,13 @@ impl Place {
     };
 }
 
-/// The type of [`kept`].
+/// The type of [`place_of_thread`].
 type Kept = extern "C" fn(&mut Place);
 
 /// What the calling thread has in this copy.
-extern "C" fn kept(place: &mut Place) {
-    place.slot = thread::kept_slot();
-    place.row = thread::kept_row().map_or(ptr::null(), ptr::from_ref);
+extern "C" fn place_of_thread(place: &mut Place) {
+    place.slot = kept::slot();
+    place.row = kept::row().map_or(ptr::null(), ptr::from_ref);
 }
 
 // ---- a copy that is apart ---------------------------------------------------------------------

@@ -22,7 +22,7 @@ pub use table::{prepare_to_restart_sequences, restart_sequences};
 #[cfg(not(miri))]
 mod kernel {
     use crate::environment::futex_alone;
-    use crate::native::thread::now;
+    use crate::native::clock::now;
     use crate::sys::{KeepErrno, nap, system_call_error};
     use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
     use kinlock_core::fence_calls::FenceCalls;
@@ -346,7 +346,7 @@ mod table {
     ) -> Parked {
         let limit = match until {
             NEVER => NEVER,
-            until => until.saturating_sub(crate::native::thread::now()),
+            until => until.saturating_sub(crate::native::clock::now()),
         };
         wait_for(key, expected, limit, sets, current)
     }

@@ -18,7 +18,7 @@
 //! next look comes after twice the time, up to some ten seconds. Quotas are read every second at
 //! most. Where the kernel does not say how many CPUs there are, there is no crowd.
 
-use super::{Native, cpus, thread};
+use super::{Native, clock, cpus, kept};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use kinlock_core::atomic::Atomics;
 use kinlock_core::slots::{MAX_SLOTS, Waiters};
@@ -61,7 +61,7 @@ const ONE: u32 = 16;
 /// See [`Platform::oversubscribed`](kinlock_core::platform::Platform::oversubscribed). `waiters`
 /// has those that wait.
 pub(super) fn oversubscribed(waiters: impl FnOnce() -> &'static Waiters<Native>) -> bool {
-    let now = thread::coarse_now();
+    let now = clock::coarse_now();
     let seen = ANSWER.load(Relaxed);
     if now.saturating_sub(seen >> 1) < PERIOD {
         return seen & 1 != 0;
@@ -81,7 +81,7 @@ fn sample(now: u64, seen: u64, waiters: impl FnOnce() -> &'static Waiters<Native
         return before != 0;
     }
     let cpus = cpus(now);
-    let own = thread::kept_slot();
+    let own = kept::slot();
     let gap = now.saturating_sub(seen >> 1);
     if gap > FORGOTTEN {
         COUNT.restart();
@@ -214,11 +214,11 @@ fn cpus(now: u64) -> u32 {
 #[cold]
 #[inline(never)]
 fn look_at_cpus() {
-    let begin = thread::now();
+    let begin = clock::now();
     let before = ALLOWED.load(Relaxed);
     let allowed = cpus::allowed(before);
     ALLOWED.store(allowed.count, Relaxed);
-    let end = thread::now();
+    let end = clock::now();
     let in_vain = allowed.asked_all && allowed.count == before;
     let pause = pause_after(PAUSE.load(Relaxed), in_vain, end.saturating_sub(begin));
     PAUSE.store(pause, Relaxed);
@@ -228,12 +228,12 @@ fn look_at_cpus() {
 #[cold]
 #[inline(never)]
 fn look_at_quota() {
-    let begin = thread::now();
+    let begin = clock::now();
     // Where it cannot be read, the last answer stands.
     if let Some(quota) = cpus::quota() {
         QUOTA.store(quota, Relaxed);
     }
-    let end = thread::now();
+    let end = clock::now();
     let pause = end.saturating_sub(begin).saturating_mul(CPUS_SHARE);
     QUOTA_DUE.set(end + pause.max(QUOTA_PERIOD));
 }

@@ -4,37 +4,30 @@
 //! locals, so these can still use locks. The key is created before `main`, so that it is one of the
 //! first 32 keys, whose values are stored without allocation. A thread claims a slot for each
 //! single slow path if it locks before the key exists, after its destructor has run, in its last
-//! destructors, or after the key was given up.
-//!
-//! Everything here may run in a signal handler. The slot is installed by a compare-and-swap, so
-//! that a handler which installs one at the same moment is noticed.
+//! destructors, or after the key was given up. Everything here may run in a signal handler.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. The key's value is the slot that this thread keeps, set once by `keep_slot`. `release_slot`
 //!    forgets it before it gives it back.
 //! 2. `sched_getscheduler` takes and returns numbers only. It is called without the C library's
-//!    function, which says in musl that there is none. `abort` has no preconditions.
-//! 3. The out-pointer refers to a live local of the type and size that the kernel writes.
+//!    function, which says in musl that there is none.
 
 use super::account::Account;
-use super::key::Key;
-use super::{Native, copies, futex};
+use super::clock::{coarse_now, now};
+use super::{Native, copies, futex, kept};
 use crate::environment::futex_alone;
 use crate::fork::{self, Part};
-use crate::sys::{KeepErrno, write_stderr};
+use crate::sys::KeepErrno;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::num::NonZeroUsize;
-use core::sync::atomic::{AtomicU16, Ordering::*};
 use kinlock_core::platform::EVERY_SET;
 use kinlock_core::visible_readers::Row;
 
 thread_local! {
     // Without destructors, so that they are accessible for as long as the thread runs.
-    static SLOT: AtomicU16 = const { AtomicU16::new(0) };
     static RANDOM: Cell<u32> = const { Cell::new(0) };
-    static ROW: Cell<Option<&'static Row<Native>>> = const { Cell::new(None) };
     static LOST_CPU: Cell<u64> = const { Cell::new(0) };
     static PRIORITY: Cell<Priority> = const { Cell::new(Priority::Unknown) };
     static IDENTITY: Cell<Option<NonZeroUsize>> = const { Cell::new(None) };
@@ -74,42 +67,6 @@ pub(super) fn yield_briefly(time: &mut u64) -> bool {
     *time += taken;
     ACCOUNT.charge(*time, taken);
     true
-}
-
-#[inline]
-pub(super) fn now() -> u64 {
-    read_clock(libc::CLOCK_MONOTONIC)
-}
-
-/// Monotonic time in nanoseconds, as it was at the last tick of the kernel's timer. Costs a third.
-#[inline]
-pub fn coarse_now() -> u64 {
-    read_clock(libc::CLOCK_MONOTONIC_COARSE)
-}
-
-#[inline]
-fn read_clock(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: invariant 3.
-    if unsafe { libc::clock_gettime(clock, &mut time) } != 0 {
-        return read_another_clock(clock);
-    }
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// Where the clock source cannot be read without a system call, a filter may refuse that call. The
-/// coarse clock never needs one.
-#[cold]
-fn read_another_clock(clock: libc::clockid_t) -> u64 {
-    if clock != libc::CLOCK_MONOTONIC_COARSE {
-        return coarse_now();
-    }
-    write_stderr(b"kinlock: fatal: the kernel does not tell the time\n");
-    // SAFETY: invariant 2.
-    unsafe { libc::abort() }
 }
 
 /// Marsaglia's xorshift, seeded by the address of the thread's memory.
@@ -211,73 +168,24 @@ pub fn set_priority(on: Option<bool>) {
 /// See [`Platform::row`](kinlock_core::platform::Platform::row).
 #[inline]
 pub(super) fn row() -> Option<&'static Row<Native>> {
-    ROW.get().or_else(assign_row)
+    kept::row().or_else(assign_row)
 }
 
 #[cold]
 fn assign_row() -> Option<&'static Row<Native>> {
     let table = copies::visible_readers()?;
     // A signal handler may get another row in between, and has left it when it returns.
-    ROW.set(Some(table.row(table.assign())));
-    ROW.get()
+    kept::set_row(table.row(table.assign()));
+    kept::row()
 }
-
-/// The row that the thread has already.
-#[inline]
-pub(super) fn kept_row() -> Option<&'static Row<Native>> {
-    ROW.get()
-}
-
-#[inline]
-pub(super) fn kept_slot() -> u16 {
-    match SLOT.with(|s| s.load(Relaxed)) {
-        ENDED => 0,
-        slot => slot,
-    }
-}
-
-pub(super) fn keep_slot(slot: u16) -> bool {
-    let is_first =
-        KEY.exists() && SLOT.with(|s| s.compare_exchange(0, slot, Relaxed, Relaxed).is_ok());
-    let is_kept = is_first && KEY.set(slot.into());
-    if is_first && !is_kept {
-        SLOT.with(|s| s.store(0, Relaxed));
-    }
-    is_kept
-}
-
-/// Tells that the calling thread runs its last destructors. A slot that it installed from now on
-/// would not be given back; one that it already has will be.
-#[cold]
-pub fn keep_no_slot() {
-    SLOT.with(|s| {
-        let _ = s.compare_exchange(0, ENDED, Relaxed, Relaxed);
-    });
-}
-
-/// Whether the calling thread has a slot or may keep one.
-pub fn keeps_slots() -> bool {
-    SLOT.with(|s| s.load(Relaxed)) != ENDED
-}
-
-/// The value of [`SLOT`] in a thread that can no longer keep a slot.
-const ENDED: u16 = u16::MAX;
-
-static KEY: Key = Key::NONE;
 
 /// Runs before `main`, or when the library is loaded.
 pub(super) fn create_key() {
-    KEY.make(release_slot);
-}
-
-/// Gives up the [key](Key::give_up) by which slots are given back. From now on each wait claims a
-/// slot. One that a thread keeps already stays its own, also when that has ended.
-pub fn give_up_key() -> bool {
-    KEY.give_up()
+    kept::make_key(release_slot);
 }
 
 unsafe extern "C" fn release_slot(slot: *mut c_void) {
-    SLOT.with(|s| s.store(ENDED, Relaxed));
+    kept::end();
     // SAFETY: invariant 1.
     unsafe { copies::tables().waiters.release(slot as usize as u16) };
 }
@@ -302,15 +210,6 @@ fn reset_in_child() {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-
-    #[test]
-    #[cfg_attr(miri, ignore = "Miri ends a program that asks for such a clock")]
-    fn a_clock_that_is_refused_is_replaced_by_the_coarse_one() {
-        let refused = 1 << 20;
-        let before = coarse_now();
-        let time = read_clock(refused);
-        assert!(before > 0 && (before..=coarse_now()).contains(&time));
-    }
 
     #[test]
     fn a_thread_that_has_lost_its_cpu_knows_it_for_a_while_and_no_other_does() {

@@ -94,12 +94,12 @@ fn a_copy_is_listed_once_and_the_last_is_refused() {
             .iter()
             .filter(|entry| entry.load(Relaxed) != 0)
     };
-    assert!(TABLES.enlist(kept) && TABLES.enlist(kept));
+    assert!(TABLES.enlist(place_of_thread) && TABLES.enlist(place_of_thread));
     assert_eq!(listed().count(), 1);
     TABLES.copies[1..]
         .iter()
         .for_each(|entry| entry.store(1, Relaxed));
-    assert!(!TABLES.enlist(other) && TABLES.enlist(kept));
+    assert!(!TABLES.enlist(other) && TABLES.enlist(place_of_thread));
     assert_eq!(listed().count(), COPIES);
 }
 
