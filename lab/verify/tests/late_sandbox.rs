@@ -16,8 +16,8 @@ mod support;
 use kinlock::{Condvar, FairMutex, Mutex, Once, RwLock, SpinLock};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering::*};
-use std::thread::{JoinHandle, sleep, spawn};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use std::thread::{sleep, spawn};
 use std::time::Duration;
 
 // ---- filters ----------------------------------------------------------------------------------
@@ -120,12 +120,71 @@ fn count_refusals() {
     }
 }
 
-/// Waits by looking: std's way is a call that may be refused.
-fn join<T>(thread: JoinHandle<T>) -> T {
-    while !thread.is_finished() {
+/// Threads that begin their work when they are told to, and never end: std's and the C library's
+/// ways to begin, to end and to join a thread make calls that may be refused, and repeat them.
+struct Crew {
+    threads: u32,
+    told: &'static AtomicBool,
+    done: &'static AtomicU32,
+}
+
+impl Crew {
+    fn of<const N: usize>(work: [fn(); N]) -> Self {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        static DONE: AtomicU32 = AtomicU32::new(0);
+
+        for work in work {
+            spawn(move || {
+                while !TOLD.load(Acquire) {
+                    sleep(MOMENT);
+                }
+                work();
+                DONE.fetch_add(1, Release);
+                loop {
+                    sleep(1000 * MOMENT);
+                }
+            });
+        }
+        let crew = Crew {
+            threads: N as u32,
+            told: &TOLD,
+            done: &DONE,
+        };
+        wait_until_others_sleep();
+        crew
+    }
+
+    fn begin(&self) {
+        self.told.store(true, Release);
+    }
+
+    fn wait(&self) {
+        while self.done.load(Acquire) < self.threads {
+            sleep(MOMENT);
+        }
+    }
+}
+
+/// Waits until all other threads sleep. One that has just started a thread makes other calls than
+/// `futex`, and the test runner waits in std's way, which repeats a call that is refused.
+fn wait_until_others_sleep() {
+    // SAFETY: it has no preconditions.
+    let own = unsafe { libc::gettid() }.to_string();
+    let sleeps = |task: &std::path::Path| {
+        let stat = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
+        // Behind the name, which may contain anything.
+        stat.rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.starts_with(" S"))
+    };
+    let all_sleep = || {
+        let tasks = std::fs::read_dir("/proc/self/task").expect("there is /proc");
+        let mut others = tasks.flatten().filter(|task| task.file_name() != *own);
+        others.all(|task| sleeps(&task.path()))
+    };
+    while !all_sleep() {
         sleep(MOMENT);
     }
-    thread.join().expect("no panic")
 }
 
 /// Runs `body`, the body of the test `name`, in a process of its own. An alarm ends it if it hangs.
@@ -134,6 +193,9 @@ fn on_its_own(name: &str, body: impl FnOnce()) {
         // SAFETY: `alarm` has no preconditions.
         unsafe { libc::alarm(300) };
         body();
+        // The test's own thread would be joined in a way that may be refused.
+        // SAFETY: it has no preconditions.
+        unsafe { libc::_exit(0) };
     });
 }
 
@@ -150,7 +212,7 @@ static ONCE: Once = Once::new();
 fn sleep_once() {
     let held = MUTEX.lock();
     let other = spawn(|| MUTEX.try_lock_for(5 * MOMENT).is_none());
-    assert!(join(other));
+    assert!(other.join().expect("no panic"));
     drop(held);
 }
 
@@ -158,35 +220,34 @@ fn sleep_once() {
 fn waits_that_are_refused_late_are_no_busy_loops() {
     on_its_own("waits_that_are_refused_late_are_no_busy_loops", || {
         sleep_once();
-        count_refusals();
-        on_operation(libc::FUTEX_WAIT_BITSET, libc::SECCOMP_RET_TRAP);
-        // The program has slept before, and looks at locks of any kind.
-        let held = (MUTEX.lock(), RWLOCK.write(), SPINLOCK.lock(), FAIR.lock());
-        let waiters: [fn(); 6] = [
+        let crew = Crew::of([
+            || {
+                ONCE.call_once(|| {
+                    while REFUSALS.load(Relaxed) == 0 {
+                        sleep(MOMENT);
+                    }
+                    sleep(100 * MOMENT);
+                });
+            },
             || *MUTEX.lock() += 1,
             || *RWLOCK.write() += 1,
             || drop(RWLOCK.read()),
             || *SPINLOCK.lock() += 1,
             || *FAIR.lock() += 1,
             || ONCE.call_once(|| ()),
-        ];
-        let once = spawn(|| {
-            ONCE.call_once(|| {
-                while REFUSALS.load(Relaxed) == 0 {
-                    sleep(MOMENT);
-                }
-                sleep(100 * MOMENT);
-            });
-        });
-        let waiters = waiters.map(spawn);
+        ]);
+        count_refusals();
+        on_operation(libc::FUTEX_WAIT_BITSET, libc::SECCOMP_RET_TRAP);
+        // The program has slept before, and looks at locks of any kind.
+        let held = (MUTEX.lock(), RWLOCK.write(), SPINLOCK.lock(), FAIR.lock());
+        crew.begin();
         while REFUSALS.load(Relaxed) == 0 {
             sleep(MOMENT);
         }
         // Busy loops would be at their thousandth call.
         sleep(100 * MOMENT);
         drop(held);
-        waiters.into_iter().for_each(join);
-        join(once);
+        crew.wait();
         let mut n = MUTEX.lock();
         assert!(CONDVAR.wait_for(&mut n, 5 * MOMENT).timed_out());
         assert_eq!(
@@ -204,7 +265,8 @@ fn sleepers_are_woken_where_one_way_to_wake_is_refused_late() {
     on_its_own(name, || {
         sleep_once();
         let held = MUTEX.lock();
-        let waiters = [(); 3].map(|()| spawn(|| *MUTEX.lock() += 1));
+        let crew = Crew::of([|| *MUTEX.lock() += 1; 3]);
+        crew.begin();
         // They fall asleep. It does not matter if they do not.
         sleep(50 * MOMENT);
         on_operation(
@@ -212,7 +274,7 @@ fn sleepers_are_woken_where_one_way_to_wake_is_refused_late() {
             libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
         );
         drop(held);
-        waiters.into_iter().for_each(join);
+        crew.wait();
         assert_eq!(*MUTEX.lock(), 3);
     });
 }
@@ -270,6 +332,7 @@ fn with_futex_alone(name: &str) {
         while ARRIVED.load(Relaxed) < THREADS {
             sleep(MOMENT);
         }
+        wait_until_others_sleep();
         let mut go = GO.lock();
         allow_only(&[
             libc::SYS_futex,

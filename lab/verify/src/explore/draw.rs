@@ -1,4 +1,4 @@
-//! Draws the parameters of one schedule by lot: the machine, its disruptions, the knobs of the lock.
+//! Draws the parameters of one schedule by lot: machine, disruptions, the knobs of the lock.
 //!
 //! Different defects need different schedules, so the lots are extreme: from no disruption to one
 //! at every other access, from preemptions of some cycles to some that outlast all time limits of
