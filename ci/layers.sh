@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What the compiler does not forbid: an arrow (what uses what) from a building to one above it (lib,
-# tools, lab, lowest first; read from [dependencies] in Cargo.toml), a circle of modules (top-level
-# ones of a crate, and those inside each module), and an algorithm, in a module `raw`, that names std,
-# core::sync or libc instead of its platform. Prints the modules of each crate, lowest first.
+# tools, lab, lowest first; read from [dependencies] in Cargo.toml), a circle of modules at any
+# depth, and an algorithm, in a module `raw`, that names std, core::sync or libc instead of its
+# platform. Prints the modules of each crate, lowest first.
 #
 # Arrows between modules are the paths that begin in the parent of both, by `crate::` or `super::`,
 # also through what the parent re-exports. Left out: comments, and tests, which stand at the end of

@@ -517,6 +517,15 @@ fn bad_input_is_refused() {
         hung.report(&["--all"]),
         "nor any that it started has locks of kinlock",
     );
+    let behind = place.start(
+        &["--report=/dev/null"],
+        &["teller=lock:accounts lock:accounts"],
+    );
+    let command = behind.child.id().to_string();
+    refused(
+        kinlock().args(["report", &command]).output().unwrap(),
+        &format!("but process {}, which it started, has", behind.pid),
+    );
     let hung = place.start(&[], &["teller=lock:accounts lock:accounts"]);
     for flag in ["--folded=-", "--html=-", "--by=caller", "--min-contended=1"] {
         refused(hung.report(&[flag]), "--seconds");

@@ -463,6 +463,10 @@ fn bad_input_is_refused() {
         "does not stand by: start the program with `kinlock run --standby",
     );
     refused(measured(own, &["--all"]), "nor any that it started");
+    let server = place.start(&["--standby"], "obeys");
+    let parent = std::process::id();
+    refused(measured(parent, &[]), "which it started, does");
+    drop(server);
     refused(measured(u32::MAX, &[]), "there is no process");
     for seconds in ["0", "-1", "x", "inf"] {
         let flag = format!("--seconds={seconds}");

@@ -102,7 +102,8 @@ pub(super) struct Tables {
     pub(super) queue: AtomicU8,
     /// The number of forks when the tables were last reset.
     reset: AtomicU8,
-    /// For each copy that uses these tables the address of its function [`place_of_thread`]; 0: a free entry.
+    /// For each copy that uses these tables the address of its function [`place_of_thread`]; 0: a
+    /// free entry.
     copies: [AtomicUsize; COPIES],
     /// The tables are in use: in this process, or in one that it was forked from.
     is_used: AtomicBool,

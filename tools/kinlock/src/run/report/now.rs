@@ -78,6 +78,10 @@ pub struct Thread {
     pub stack: Vec<Frame>,
 }
 
+/// How a program gets locks that can be looked at.
+const HOW: &str = "start the program with `kinlock run -- PROGRAM`, and with --standby, too, if \
+                   its locks are to be the C library's";
+
 /// What those processes do now.
 pub fn report(pid: u32, with_descendants: bool) -> anyhow::Result<Now> {
     let mut processes = Vec::from_iter(process(pid)?);
@@ -87,11 +91,17 @@ pub fn report(pid: u32, with_descendants: bool) -> anyhow::Result<Now> {
         processes.extend(all.filter_map(|pid| process(pid).ok().flatten()));
     }
     if processes.is_empty() {
-        let whom = match with_descendants {
-            true => format!("neither process {pid} nor any that it started has"),
-            false => format!("process {pid} has no"),
-        };
-        bail!("{whom} locks of kinlock: start the program with `kinlock run -- PROGRAM`");
+        let all = || descendants(pid).into_iter();
+        let below = all().find(|&pid| process(pid).is_ok_and(|found| found.is_some()));
+        match (with_descendants, below) {
+            (false, Some(below)) => bail!(
+                "process {pid} has no locks of kinlock, but process {below}, which it started, has"
+            ),
+            (false, None) => bail!("process {pid} has no locks of kinlock: {HOW}"),
+            (true, _) => {
+                bail!("neither process {pid} nor any that it started has locks of kinlock: {HOW}")
+            }
+        }
     }
     Ok(Now { processes })
 }

@@ -311,6 +311,9 @@ struct Target {
     tables: Vec<PathBuf>,
 }
 
+/// How a program comes to stand by.
+const HOW: &str = "start the program with `kinlock run --standby -- PROGRAM`";
+
 /// The processes to be measured, by the path of their switch.
 fn targets(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
     let mut targets: BTreeMap<PathBuf, Target> = BTreeMap::new();
@@ -350,14 +353,16 @@ fn targets(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
         targets.insert(path, target);
     }
     if targets.is_empty() {
-        let who = match args.all {
-            true => format!(
-                "neither process {} nor any that it started stands",
-                args.pid
+        let all = || descendants(args.pid).into_iter();
+        let below = all().find(|&pid| switches_of(pid).is_ok_and(|found| !found.is_empty()));
+        let pid = args.pid;
+        match (args.all, below) {
+            (false, Some(below)) => bail!(
+                "process {pid} does not stand by, but process {below}, which it started, does"
             ),
-            false => format!("process {} does not stand", args.pid),
-        };
-        bail!("{who} by: start the program with `kinlock run --standby -- PROGRAM`");
+            (false, None) => bail!("process {pid} does not stand by: {HOW}"),
+            (true, _) => bail!("neither process {pid} nor any that it started stands by: {HOW}"),
+        }
     }
     Ok(targets)
 }
