@@ -30,29 +30,31 @@
 //! | step | races with | and then |
 //! | --- | --- | --- |
 //! | A | `p` hands headship to `m`, and takes `p.next` too | `m` is head: it stays |
-//! | A | `p` leaves as well | `m.previous` becomes `p`'s predecessor: try again there |
-//! | B | a newcomer has swapped the tail, and links itself next | wait for the link |
-//! | B | `n` leaves: its step A competes with this swap | wait for its step C, or for the tail |
+//! | A | `p` leaves as well | `m.previous` becomes `p`'s predecessor: try again there, or abandon |
+//! | B | a newcomer has swapped the tail, and links itself next | wait for the link, or abandon |
+//! | B | `n` leaves: its step A competes with this swap | wait for its step C, or abandon |
 //! | B, C | `p`, the head, leaves: it does not wait for `m` | `p` is gone; `m` does its work |
-//!
-//! `p` cannot pass its own step B, nor `n` its step A, before `m` is done.
 //!
 //! A thread that takes a `next` away, by swap or compare-and-swap, owns the link. So one thread at
 //! a time changes a link.
 //!
 //! # Progress
 //!
-//! Steps A and B wait for a few instructions of another thread. A kernel disables preemption
-//! meanwhile. Here the other thread may be preempted just there. A thread whose time is up pauses,
-//! and then sleeps, until that one has run. A head, which may hold the lock, does not wait: it
-//! marks its node as *gone*. The thread whose link is late finds the mark, makes its waiter the
-//! head and reaps the node; see [`slots`](crate::slots). If that thread moves the tail back to the
-//! node instead, no link comes: it looks for the mark after that, and the head looks at the tail
-//! after it has set the mark. At least one of the two sees the other, and empties the queue.
+//! Steps A and B need a few instructions of another thread. A kernel disables preemption there.
+//! Here the other thread may be preempted just then, or run a signal handler that waits for a lock
+//! of this one. So no thread waits for it for long: after some pauses it leaves its node behind.
+//!
+//! * A waiter puts itself back behind `p`, if it has done step A, and *abandons* its node. The
+//!   thread that would make it the head hands headship on instead, and reaps the node.
+//! * A head, and who acts for an abandoned one, marks the node as *gone*. The thread whose link is
+//!   late finds the mark, makes its waiter the head and reaps the node; see
+//!   [`slots`](crate::slots). If that thread moves the tail back to the node instead, no link
+//!   comes: it looks for the mark after that, and the head looks at the tail after it has set the
+//!   mark. At least one of the two sees the other, and empties the queue.
 
 use super::patience::Patience;
 use super::waiter::{
-    Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters, expired, left,
+    ABANDONED, Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters, expired, left,
 };
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, Ordering::*, Platform};
@@ -134,7 +136,7 @@ impl<P: Platform> Osq<P> {
                 P::wait_for(&node.state, Acquire, limit, |s| s != WAITING).is_ok()
             }
         };
-        is_head || !queue.unqueue(me)
+        is_head || !queue.unqueue(place)
     }
 
     /// About how many waiters have queued behind the one in `place`, with those that have left
@@ -204,30 +206,64 @@ impl<P: Platform> Links<'_, P> {
     /// Makes the successor of the head the head, if there is one.
     fn hand_on(&self, place: &Waiter<P>) {
         let me = place.id();
+        let mark = || place.leave_behind(|| self.table.mark_gone(me));
+        if let Some(Some(next)) = self.take_out(me, mark) {
+            self.make_head(next);
+        }
+    }
+
+    /// Takes the head out of the queue. Returns its successor, if there is one. `None`: a newcomer
+    /// is late to link itself. It will find itself the head, since `mark` has left the node behind.
+    fn take_out(&self, head: Id, mark: impl Fn() -> bool) -> Option<Option<Id>> {
         let mut backoff = Backoff::NEW;
         loop {
-            if let Some(next) = self.detach_next(me, None) {
-                next.into_iter().for_each(|next| self.make_head(next));
-                return;
+            if let Some(next) = self.detach_next(head, None) {
+                return Some(next);
             }
-            if !backoff.pause::<P>() && place.leave_behind(|| self.table.mark_gone(me)) {
-                self.reap_last(me);
-                return;
+            if !backoff.pause::<P>() && mark() {
+                self.reap_last(head);
+                return None;
             }
         }
     }
 
-    fn make_head(&self, id: Id) {
+    /// Makes this waiter the head, or the first behind it that has not left.
+    fn make_head(&self, mut id: Id) {
+        while !self.grant(id) {
+            let Some(next) = self.take_out(id, || self.table.mark_gone(id)) else {
+                return;
+            };
+            self.table.reap(id);
+            match next {
+                Some(next) => id = next,
+                None => return,
+            }
+        }
+    }
+
+    /// Headship comes to this waiter, which is woken if it sleeps. `false`: it has left.
+    fn grant(&self, id: Id) -> bool {
         let state = &self.node(id).state;
-        // AcqRel pairs with the waiter's load of its state, and with its falling asleep.
-        if state.swap(GO, AcqRel) == PARKED {
-            P::unpark((&raw const *state).cast(), 1);
+        let mut seen = WAITING;
+        loop {
+            // AcqRel pairs with the waiter's load of its state, and with its falling asleep.
+            // Acquire on failure pairs with `abandon`: the reference counted before it must be
+            // visible when the node is reaped.
+            match state.compare_exchange(seen, GO, AcqRel, Acquire) {
+                Ok(PARKED) => {
+                    P::unpark((&raw const *state).cast(), 1);
+                    return true;
+                }
+                Ok(_) => return true,
+                Err(ABANDONED) => return false,
+                Err(now) => seen = now,
+            }
         }
     }
 
     /// Leaves. `false`: headship has come first.
-    fn unqueue(&self, me: Id) -> bool {
-        let node = self.node(me);
+    fn unqueue(&self, place: &Waiter<P>) -> bool {
+        let node = place.node();
         let mut backoff = Backoff::NEW;
         // Step A.
         let before = loop {
@@ -236,7 +272,7 @@ impl<P: Platform> Links<'_, P> {
             };
             let next = &self.node(before).next;
             if next
-                .compare_exchange(link_to(me).encode(), 0, AcqRel, Relaxed)
+                .compare_exchange(link_to(place.id()).encode(), 0, AcqRel, Relaxed)
                 .is_ok()
             {
                 break before;
@@ -244,29 +280,56 @@ impl<P: Platform> Links<'_, P> {
             if node.state.load(Acquire) == GO {
                 return false;
             }
-            backoff.pause_or_sleep::<P>();
+            if !backoff.pause::<P>() {
+                return self.abandon(place);
+            }
         };
-        self.leave_between(me, before);
+        self.leave_between(place, before)
+    }
+
+    /// Steps B and C.
+    fn leave_between(&self, place: &Waiter<P>, before: Id) -> bool {
+        let me = place.id();
+        let mut backoff = Backoff::NEW;
+        let after = loop {
+            match self.detach_next(me, Some(before)) {
+                Some(after) => break after,
+                None if backoff.pause::<P>() => {}
+                None if self.table.link(before, link_to(me)) => {
+                    // It is the head, since the one before is gone.
+                    self.hand_on(place);
+                    break None;
+                }
+                None => return self.abandon(place),
+            }
+        };
+        if let Some(after) = after {
+            // The order matters: once `before.next` is set, `before` may leave and change
+            // `after.previous` itself.
+            self.set_previous(after, before);
+            if self.table.link(before, link_to(after)) {
+                self.make_head(after);
+            }
+        }
         P::count(Event::Unqueue);
         true
     }
 
-    /// Steps B and C.
-    fn leave_between(&self, me: Id, before: Id) {
-        let mut backoff = Backoff::NEW;
-        let after = loop {
-            match self.detach_next(me, Some(before)) {
-                Some(None) => return,
-                Some(Some(after)) => break after,
-                None => backoff.pause_or_sleep::<P>(),
-            }
+    /// Leaves the node behind, in its place. `false`: headship has come first.
+    fn abandon(&self, place: &Waiter<P>) -> bool {
+        let state = &place.node().state;
+        let seen = state.load(Acquire);
+        // Only headship comes in between. Acquire on failure pairs with the one that brings it.
+        let abandon = || {
+            state
+                .compare_exchange(seen, ABANDONED, AcqRel, Acquire)
+                .is_ok()
         };
-        // The order matters: once `before.next` is set, `before` may leave and change
-        // `after.previous` itself.
-        self.set_previous(after, before);
-        if self.table.link(before, link_to(after)) {
-            self.make_head(after);
+        let left = seen != GO && place.leave_behind(abandon);
+        if left {
+            P::count(Event::Unqueue);
         }
+        left
     }
 
     /// Takes the successor's id out of `me.next`, so that the successor cannot leave meanwhile.

@@ -127,8 +127,6 @@ impl Backoff {
     /// sockets. None under a model checker, where each pause runs the other thread, so that no step
     /// would ever be late.
     const PAUSES: u32 = if cfg!(loom) { 0 } else { 64 };
-    /// How long a timed sleep lasts, in nanoseconds.
-    const SLEEP_NS: u64 = 50_000;
 
     pub(crate) const NEW: Self = Backoff(0);
 
@@ -140,18 +138,6 @@ impl Backoff {
             P::relax();
         }
         more
-    }
-
-    /// Pauses, or sleeps: a yield would not let a thread of lower priority run on this CPU.
-    pub(crate) fn pause_or_sleep<P: Platform>(&mut self) {
-        if self.pause::<P>() {
-            return;
-        }
-        if P::CAN_PARK {
-            sleep_until::<P>(P::now().saturating_add(Self::SLEEP_NS));
-        } else {
-            P::relax();
-        }
     }
 }
 

@@ -75,7 +75,7 @@ impl Bench {
 
     fn leave(&mut self, i: usize) {
         let id = self.ids.remove(i);
-        assert!(self.links().unqueue(id));
+        assert!(self.links().unqueue(&self.place(id)));
         assert_eq!(self.queue(), self.ids);
     }
 
@@ -128,8 +128,11 @@ fn headship_that_has_come_wins_over_leaving() {
     let bench = Bench::full(3);
     let links = bench.links();
     links.hand_on(&bench.place(bench.ids[0]));
-    assert!(!links.unqueue(bench.ids[1]), "it is the head now");
-    assert!(links.unqueue(bench.ids[2]));
+    assert!(
+        !links.unqueue(&bench.place(bench.ids[1])),
+        "it is the head now"
+    );
+    assert!(links.unqueue(&bench.place(bench.ids[2])));
     links.hand_on(&bench.place(bench.ids[1]));
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
@@ -174,7 +177,7 @@ fn a_waiter_that_leaves_makes_its_successor_head_if_the_head_is_gone() {
     let links = bench.links();
     links.node(c).state.store(PARKED, Relaxed);
     links.hand_on(&bench.place(a));
-    links.leave_between(b, a);
+    assert!(links.leave_between(&bench.place(b), a));
     assert_eq!(links.node(c).state.load(Relaxed), GO);
     assert_ne!(links.node(a).next.load(Relaxed), link_to(c).encode());
     links.hand_on(&bench.place(c));
@@ -186,7 +189,7 @@ fn the_last_waiter_empties_the_queue_if_the_head_is_gone() {
     let (bench, [a, b, _]) = late_link(2);
     let links = bench.links();
     links.hand_on(&bench.place(a));
-    links.leave_between(b, a);
+    assert!(links.leave_between(&bench.place(b), a));
     assert_eq!(bench.tail.load(Relaxed), 0, "it names a node that is gone");
 }
 
@@ -194,10 +197,99 @@ fn the_last_waiter_empties_the_queue_if_the_head_is_gone() {
 fn a_head_leaves_as_ever_if_the_tail_has_come_back() {
     let (bench, [a, b, _]) = late_link(2);
     let links = bench.links();
-    links.leave_between(b, a);
+    assert!(links.leave_between(&bench.place(b), a));
     let place = bench.place(a);
     links.hand_on(&place);
     assert!(!place.is_left_behind());
+    assert_eq!(bench.tail.load(Relaxed), 0);
+}
+
+/// Threads `a`, the head, `b`, which waits with a node that can be left behind, and `c`, whose link
+/// behind `b` is late.
+fn late_behind_a_waiter() -> (Bench, [Id; 3]) {
+    let bench = Bench::full(3);
+    let ids = [0, 1, 2].map(|i| bench.ids[i]);
+    let next = &bench.table.node(ids[1]).next;
+    assert_eq!(next.swap(0, Relaxed), link_to(ids[2]).encode());
+    (bench, ids)
+}
+
+/// The thread of `c` may run a signal handler that waits for a lock of the thread that leaves.
+#[test]
+fn a_waiter_that_leaves_does_not_wait_for_a_newcomer_that_has_not_linked_itself() {
+    let (bench, [a, b, c]) = late_behind_a_waiter();
+    let links = bench.links();
+    let place = bench.place(b);
+    assert!(links.unqueue(&place));
+    assert!(place.is_left_behind());
+    let node = |id| bench.table.node(id);
+    assert_eq!(node(b).state.load(Relaxed), ABANDONED);
+    assert!(
+        !bench.table.link(b, link_to(c)),
+        "it stands behind one that has left"
+    );
+    node(c).state.store(PARKED, Relaxed);
+    links.hand_on(&bench.place(a));
+    assert_eq!(node(c).state.load(Relaxed), GO);
+    links.hand_on(&bench.place(c));
+    assert_eq!(bench.tail.load(Relaxed), 0);
+}
+
+#[test]
+fn a_head_passes_over_a_waiter_that_has_left_before_the_late_link_comes() {
+    let (bench, [a, b, c]) = late_behind_a_waiter();
+    let links = bench.links();
+    assert!(links.unqueue(&bench.place(b)));
+    let place = bench.place(a);
+    links.hand_on(&place);
+    assert!(!place.is_left_behind());
+    assert_eq!(bench.tail.load(Relaxed), c.encode());
+    assert!(bench.table.link(b, link_to(c)), "the newcomer is head");
+    links.hand_on(&bench.place(c));
+    assert_eq!(bench.tail.load(Relaxed), 0);
+}
+
+#[test]
+fn a_waiter_that_leaves_behind_a_gone_head_is_the_head_and_waits_for_no_link_either() {
+    let (bench, [a, b, c]) = late_behind_a_waiter();
+    let links = bench.links();
+    let next = &bench.table.node(a).next;
+    assert_eq!(next.swap(0, Relaxed), link_to(b).encode());
+    assert!(bench.place(a).leave_behind(|| bench.table.mark_gone(a)));
+    let place = bench.place(b);
+    assert!(links.leave_between(&place, a));
+    assert!(place.is_left_behind());
+    assert!(bench.table.link(b, link_to(c)), "the newcomer is head");
+    links.hand_on(&bench.place(c));
+    assert_eq!(bench.tail.load(Relaxed), 0);
+}
+
+/// The one before is between its steps B and C, and will link this one to another.
+#[test]
+fn a_waiter_that_leaves_does_not_wait_for_its_predecessor() {
+    let (bench, [a, b, c]) = late_behind_a_waiter();
+    let links = bench.links();
+    // Step A of `b`; step B was the late link.
+    let next = &bench.table.node(a).next;
+    assert_eq!(next.swap(0, Relaxed), link_to(b).encode());
+    let place = bench.place(c);
+    assert!(links.unqueue(&place));
+    assert!(place.is_left_behind());
+    // Step C of `b`.
+    links.set_previous(c, a);
+    assert!(!bench.table.link(a, link_to(c)));
+    links.hand_on(&bench.place(a));
+    assert_eq!(bench.tail.load(Relaxed), 0);
+}
+
+#[test]
+fn several_that_have_left_are_passed_over_at_once() {
+    let bench = Bench::full(4);
+    let links = bench.links();
+    for &id in &bench.ids[1..] {
+        assert!(links.abandon(&bench.place(id)));
+    }
+    links.hand_on(&bench.place(bench.ids[0]));
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
