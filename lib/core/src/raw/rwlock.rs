@@ -271,11 +271,9 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// As [`unlock_read`](Self::unlock_read).
     #[inline]
     pub unsafe fn unlock_read_fair(&self) {
-        match self.state.fetch_update(Release, without_reader_fair::<P>) {
-            Ok(before) => self.after_reader(before),
-            // SAFETY: as this function demands.
-            Err(_) => unsafe { self.unlock_read() },
-        }
+        self.call_front();
+        // SAFETY: as this function demands.
+        unsafe { self.unlock_read() };
     }
 
     // ---- writers ------------------------------------------
@@ -334,7 +332,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     #[inline]
     pub unsafe fn unlock_write_fair(&self) {
         if !self.state.leave_idle(release::<P>()) {
-            self.leave_writer(Leave::Fair);
+            self.call_front();
+            self.leave_writer(Leave::Free);
         }
     }
 

@@ -215,11 +215,6 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         // entry now stands for that reader.
     }
 
-    /// The rest of [`leave_counted`](Self::leave_counted), once the word has changed from `before`.
-    pub(super) fn after_reader(&self, before: u32) {
-        Self::wake_after_reader(self.key(), before);
-    }
-
     /// A reader has left and found the word `before`. If it was the last counted one, wakes whoever
     /// waits for that.
     pub(super) fn wake_after_reader(key: *const u32, before: u32) {

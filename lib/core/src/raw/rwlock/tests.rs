@@ -196,20 +196,6 @@ fn an_announced_reader_that_finds_a_count_below_zero_empties_its_entry() {
 }
 
 #[test]
-fn a_fair_release_makes_a_sleeping_waiter_the_next() {
-    let lock = with::<SOUND>(WRITER | FRONT_SLEEPS);
-    end(&lock, Lock::unlock_write_fair);
-    assert!(!lock.try_write() && !lock.try_read(false));
-    assert_eq!(lock.take(Want::Write, true), Ok(REQUEST));
-    let lock = with::<SOUND>(FRONT_SLEEPS | (2 * READER));
-    end(&lock, Lock::unlock_read_fair);
-    assert_eq!(word(&lock), READER | FRONT_SLEEPS | REQUEST);
-    let lock = with::<SOUND>(UPGRADABLE | FRONT_SLEEPS);
-    end(&lock, Lock::unlock_upgradable_fair);
-    assert_eq!(word(&lock), REQUEST);
-}
-
-#[test]
 fn marks_of_another_process_are_void() {
     // As a thread of the parent left them: this process has another generation.
     let other = 1 << 9;

@@ -48,7 +48,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// As [`unlock_upgradable`](Self::unlock_upgradable).
     #[inline]
     pub unsafe fn unlock_upgradable_fair(&self) {
-        self.leave_upgradable(Leave::Fair);
+        self.call_front();
+        self.leave_upgradable(Leave::Free);
     }
 
     /// From upgradable to plain reading.
@@ -106,7 +107,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     fn leave_upgradable(&self, leave: Leave) {
         let key = self.key();
-        let left = |seen| Some(after_upgradable::<P>(seen, leave));
+        let left = |seen| Some(after_upgradable(seen, leave));
         let (Ok(before) | Err(before)) = self.state.fetch_update(Release, left);
         // From here on `self` may be gone.
         Self::wake(key, before & FRONT_SLEEPS, 0);

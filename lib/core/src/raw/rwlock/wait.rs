@@ -37,10 +37,7 @@ impl<P: Platform, C: RwLockConfig> Writer<'_, P, C> {
     /// the time is up, or the lock is full.
     pub(super) fn wait_at_front(&mut self, wait: &Wait, place: &Headship<'_, P>) -> Option<u32> {
         self.front = true;
-        let beside = place.is_beside();
-        if beside {
-            self.lock.hints.come_beside();
-        }
+        let beside = place.is_beside().then(|| self.lock.hints.come_beside());
         let taken = contend::wait_at_front(self, wait, place);
         match taken {
             Some(_) => self.lock.leave_mark(beside),

@@ -199,11 +199,9 @@ pub(super) fn taken<P: Platform>(seen: u32, want: Want, front: bool) -> Option<u
         return None;
     }
     let mut word = seen;
-    if front || !requested {
-        // The request is its own. Or it is another waiter's that has not come, and this one stands
-        // beside the queue. Or it was made in another process and means nothing here.
-        word &= !REQUEST;
-    }
+    // The request is its own. Or it is another waiter's that has not come, and this one stands
+    // beside the queue. Or it was made in another process and means nothing here.
+    word &= !REQUEST;
     if front || is_free(seen) {
         word &= !FRONT_SLEEPS;
     }
@@ -240,8 +238,6 @@ pub(super) fn with_sleeping_front<P: Platform>(seen: u32) -> u32 {
 pub(super) enum Leave {
     /// Nothing.
     Free,
-    /// Nothing, and the waiter at the front goes next if it sleeps.
-    Fair,
     /// It goes on as a reader.
     Reader,
     /// It goes on as an upgradable reader.
@@ -257,8 +253,6 @@ pub(super) fn after_writer<P: Platform>(seen: u32, leave: Leave) -> u32 {
     let word = marked::<P>(seen) & !(WRITER | REVOKING | WATCHED);
     let mut word = match leave {
         Leave::Free => word,
-        Leave::Fair if word & FRONT_SLEEPS != 0 => word | REQUEST,
-        Leave::Fair => word,
         Leave::Reader => word.wrapping_add(READER),
         Leave::Upgradable => word | UPGRADABLE,
         Leave::Biased => word | BIASED,
@@ -284,16 +278,10 @@ pub(super) fn upgraded(seen: u32) -> Option<u32> {
     alone.then_some(if seen & BIASED != 0 { revoking } else { word })
 }
 
-/// The upgradable reader leaves, or goes on as a reader. `Fair`: see [`Leave`].
-pub(super) fn after_upgradable<P: Platform>(seen: u32, leave: Leave) -> u32 {
-    let sleeping = seen & FRONT_SLEEPS != 0 && is_ours::<P>(seen);
-    let request = if sleeping && leave == Leave::Fair {
-        REQUEST
-    } else {
-        0
-    };
+/// The upgradable reader leaves, or goes on as a reader.
+pub(super) fn after_upgradable(seen: u32, leave: Leave) -> u32 {
     let readers = if leave == Leave::Reader { READER } else { 0 };
-    settled((seen & !(UPGRADABLE | FRONT_SLEEPS | WATCHED) | request).wrapping_add(readers))
+    settled((seen & !(UPGRADABLE | FRONT_SLEEPS | WATCHED)).wrapping_add(readers))
 }
 
 /// The last announced reader has left, and no counted one passes the writer.
@@ -311,11 +299,17 @@ pub(super) fn may_be_biased(seen: u32) -> bool {
     seen & others == 0 && count(seen) != LIMIT
 }
 
-/// A counted reader leaves, and the waiter at the front goes next if it sleeps.
-pub(super) fn without_reader_fair<P: Platform>(seen: u32) -> Option<u32> {
-    let sleeping = seen & FRONT_SLEEPS != 0 && is_ours::<P>(seen);
-    (sleeping && counts(seen) && seen & (BIASED | WRITER) == 0)
-        .then(|| (seen | REQUEST).wrapping_sub(READER))
+/// A holder that is about to leave wakes a waiter at the front, if one sleeps, which goes next.
+pub(super) fn with_called_front<P: Platform>(seen: u32) -> Option<u32> {
+    let sleeps = seen & FRONT_SLEEPS != 0 && is_ours::<P>(seen);
+    sleeps.then_some(seen & !FRONT_SLEEPS | REQUEST)
+}
+
+/// No waiter at the front slept. One that sleeps by now has found the request standing, and relies
+/// on it.
+pub(super) fn without_call<P: Platform>(seen: u32) -> Option<u32> {
+    let standing = is_requested::<P>(seen) && seen & FRONT_SLEEPS == 0;
+    standing.then(|| settled(seen & !(REQUEST | READERS_SLEEP)))
 }
 
 /// The word itself.
@@ -410,7 +404,7 @@ impl<P: Platform> State<P> {
 ///
 /// ```text
 ///   bit 0 .. 3   RARITY: one in 2^RARITY of the reads that may set the bias does so
-///       4 .. 12  BESIDE: how many waiters stand beside the queue; 511 stays: more than can count
+///       4 .. 12  BESIDE: how many waiters stand beside the queue, 511 at most
 ///      13 .. 14  the process in which these wait; in another one there are none
 ///      15        KEPT: the lock stays with its holders, as in the mutex
 /// ```
@@ -463,24 +457,22 @@ impl<P: Platform> Hints<P> {
     /// A waiter comes that stands beside the queue. It does so before it marks the word as a
     /// sleeper, by a read-modify-write that releases. Who takes the lock or gives up changes the
     /// word, acquires, and looks here afterwards: one of the two sees the other.
-    pub(super) fn come_beside(&self) {
+    ///
+    /// `false`: there are too many to be counted. This one then relies on its timers, should all
+    /// others leave first.
+    pub(super) fn come_beside(&self) -> bool {
         let come = |seen| {
-            let beside = (Self::beside(seen) + ONE_BESIDE).min(BESIDE);
-            Some(seen & !(BESIDE | BESIDE_IN) | beside | in_process::<P>())
+            let beside = Self::beside(seen);
+            let counted = seen & !(BESIDE | BESIDE_IN) | in_process::<P>() | beside;
+            (beside < BESIDE).then(|| counted + ONE_BESIDE)
         };
-        let _ = self.0.fetch_update(Relaxed, come);
+        self.0.fetch_update(Relaxed, come).is_ok()
     }
 
-    /// It leaves. Returns whether others remain.
-    pub(super) fn leave_beside(&self) -> bool {
-        let leave = |seen| {
-            let beside = Self::beside(seen);
-            (1..BESIDE).contains(&beside).then(|| seen - ONE_BESIDE)
-        };
-        match self.0.fetch_update(Relaxed, leave) {
-            Ok(before) => Self::beside(before) != ONE_BESIDE,
-            Err(before) => Self::beside(before) != 0,
-        }
+    /// One that was counted leaves.
+    pub(super) fn leave_beside(&self) {
+        let leave = |seen| (Self::beside(seen) != 0).then(|| seen - ONE_BESIDE);
+        let _ = self.0.fetch_update(Relaxed, leave);
     }
 
     /// Whether a waiter stands beside the queue.

@@ -115,19 +115,19 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         self.sleep(FRONT, FRONT_SLEEPS, until, with_sleeping_front::<P>, held);
     }
 
-    /// Whether others are at the front, of which one is `beside` the queue now: for a waiter that
-    /// has just changed the word, and leaves the front.
-    fn has_others(&self, beside: bool) -> bool {
-        match beside {
-            true => self.hints.leave_beside() || self.writers.last() != 0,
-            false => self.hints.has_beside(),
+    /// Whether others are at the front: for a waiter that has just changed the word, and leaves the
+    /// front. `beside`: it stands beside the queue, and whether it is counted there.
+    fn has_others(&self, beside: Option<bool>) -> bool {
+        if beside == Some(true) {
+            self.hints.leave_beside();
         }
+        self.hints.has_beside() || beside.is_some() && self.writers.last() != 0
     }
 
     /// A waiter at the front has taken the lock. If others are there, its release wakes the next,
     /// which asks to go next if it comes too late. The request itself does not stand for them: they
     /// may not run, and would keep others out.
-    pub(super) fn leave_mark(&self, beside: bool) {
+    pub(super) fn leave_mark(&self, beside: Option<bool>) {
         if self.has_others(beside) && P::DEFECT != Defect::RwLockSilentTaker {
             let marked = |seen| Some(with_sleeping_front::<P>(seen));
             let _ = self.state.fetch_update(Relaxed, marked);
@@ -136,7 +136,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     /// The waiter at the front gives up. Readers that waited for its turn go on, and another one at
     /// the front asks to go next.
-    pub(super) fn leave_front(&self, beside: bool) {
+    pub(super) fn leave_front(&self, beside: Option<bool>) {
         let left = |seen| match P::DEFECT {
             Defect::RwLockLeakyRequest => None,
             _ => Some(without_front(seen)),
@@ -148,6 +148,23 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             // It may have had the one wake-up of a release, and then the flag is clear.
             let front = if others { FRONT_SLEEPS } else { 0 };
             Self::wake(self.key(), before & READERS_SLEEP | front, 0);
+        }
+    }
+
+    /// A holder is about to leave, and a waiter that sleeps at the front goes next. It is woken
+    /// before: the flag may stand for a waiter that has given up since, and a request that no
+    /// waiter stands behind would keep all others out of a free lock.
+    pub(super) fn call_front(&self) {
+        let called = self.state.fetch_update(Relaxed, with_called_front::<P>);
+        if called.is_err() {
+            return;
+        }
+        P::count(Event::Wake);
+        if P::unpark_in(self.key(), 1, FRONT) != 0 {
+            return;
+        }
+        if let Ok(before) = self.state.fetch_update(Relaxed, without_call::<P>) {
+            Self::wake(self.key(), before & READERS_SLEEP, 0);
         }
     }
 

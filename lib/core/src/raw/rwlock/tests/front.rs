@@ -32,7 +32,7 @@ fn woken_by(event: impl FnOnce()) -> [u32; 2] {
 /// A lock at whose front so many others wait, held as the word says.
 fn crowded<const DEFECT: u8>(others: u32, held: u32) -> Shared<DEFECT> {
     let lock = lock::<Beside, DEFECT>();
-    (0..others).for_each(|_| lock.hints.come_beside());
+    (0..others).for_each(|_| _ = lock.hints.come_beside());
     lock.state.set(held | FRONT_SLEEPS);
     lock
 }
@@ -98,17 +98,40 @@ fn the_number_beside_the_queue_ends_at_its_limit_and_in_a_child() {
     let hints = Hints::<Scripted>::new();
     assert!(!hints.has_beside());
     hints.keep();
-    (0..3).for_each(|_| hints.come_beside());
-    assert!(hints.leave_beside() && hints.leave_beside() && hints.has_beside());
-    assert!(!hints.leave_beside() && !hints.has_beside() && hints.is_kept());
-    hints.come_beside();
+    assert!((0..3).all(|_| hints.come_beside()));
+    for others in [true, true, false] {
+        hints.leave_beside();
+        assert_eq!(hints.has_beside(), others);
+    }
+    assert!(hints.is_kept());
+    assert!(hints.come_beside());
     super::scripted::forked(1);
     assert!(!hints.has_beside(), "they are in another process");
-    assert!(!hints.leave_beside());
-    hints.come_beside();
-    assert!(hints.has_beside() && !hints.leave_beside());
+    hints.leave_beside();
+    assert!(hints.come_beside() && hints.has_beside());
+    hints.leave_beside();
+    assert!(!hints.has_beside());
     super::scripted::forked(0);
-    (0..1000).for_each(|_| hints.come_beside());
-    (0..2000).for_each(|_| assert!(hints.leave_beside(), "they cannot be counted"));
-    assert!(hints.is_kept());
+    let counted = (0..1000).filter(|_| hints.come_beside()).count();
+    assert_eq!(counted, 511);
+    (0..counted).for_each(|_| hints.leave_beside());
+    assert!(!hints.has_beside() && hints.is_kept());
+}
+
+/// A waiter that gives up has been counted among the others at the front until now.
+#[test]
+fn a_fair_release_for_a_waiter_that_has_given_up_leaves_a_lock_for_all() {
+    let ends: [(u32, fn(Shared)); 3] = [
+        (WRITER, |lock| end(lock, ScriptedLock::unlock_write_fair)),
+        (UPGRADABLE, |lock| {
+            end(lock, ScriptedLock::unlock_upgradable_fair)
+        }),
+        (READER, |lock| end(lock, ScriptedLock::unlock_read_fair)),
+    ];
+    for (held, leave) in ends {
+        let lock = crowded(0, held);
+        leave(lock);
+        assert_eq!(word(lock) & (REQUEST | WRITER | UPGRADABLE), 0);
+        assert!(lock.try_read(false), "{held:#x}");
+    }
 }

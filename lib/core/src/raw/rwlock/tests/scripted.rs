@@ -43,6 +43,8 @@ thread_local! {
     static AT_A_LOOK: RefCell<Others> = const { RefCell::new(None) };
     static IN_A_SLEEP: RefCell<Others> = const { RefCell::new(None) };
     static SLEEPS: RefCell<Vec<Sleep>> = const { RefCell::new(Vec::new()) };
+    /// The sets of the thread that sleeps as others do something; 0: it has been woken.
+    static ASLEEP: Cell<u32> = const { Cell::new(0) };
     static WAKES: Cell<[u32; 2]> = const { Cell::new([0; 2]) };
 }
 
@@ -161,16 +163,19 @@ impl Parking for Scripted {
         key: *const u32,
         expected: u32,
         until: u64,
-        _: u32,
+        sets: u32,
         current: impl Fn() -> u32,
     ) -> Parked {
         let word = current();
         if word != expected {
             return Parked::Differed;
         }
+        ASLEEP.set(sets);
         let (key, at) = (key.addr(), NOW.get());
         SLEEPS.with_borrow_mut(|sleeps| sleeps.push(Sleep { key, word, at }));
-        if others(&IN_A_SLEEP) {
+        let are_others = others(&IN_A_SLEEP);
+        ASLEEP.set(0);
+        if are_others {
             return Parked::Woken;
         }
         assert_ne!(until, NEVER, "a thread sleeps for ever");
@@ -183,7 +188,7 @@ impl Parking for Scripted {
             let [wakes, threads] = WAKES.get();
             WAKES.set([wakes + 1, threads.saturating_add(n)]);
         }
-        0
+        u32::from(ASLEEP.get() & sets != 0 && ASLEEP.replace(0) != 0)
     }
 }
 

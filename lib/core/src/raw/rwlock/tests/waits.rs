@@ -14,6 +14,8 @@ impl RwLockConfig for Usual {
     }
 }
 
+type Shared = &'static ScriptedLock<Usual>;
+
 const MICRO: u64 = 1_000;
 
 #[test]
@@ -141,7 +143,7 @@ fn a_writer_that_a_fair_release_makes_the_next_takes_no_timed_sleep() {
     lock.state.set(3 * READER);
     in_a_sleep(0, || {
         end(lock, ScriptedLock::unlock_read_fair);
-        assert_eq!(word(lock), (2 * READER) | FRONT_SLEEPS | REQUEST);
+        assert_eq!(word(lock), (2 * READER) | REQUEST);
         in_a_sleep(0, || {
             end(lock, ScriptedLock::unlock_read);
             end(lock, ScriptedLock::unlock_read);
@@ -151,6 +153,28 @@ fn a_writer_that_a_fair_release_makes_the_next_takes_no_timed_sleep() {
     let keys: Vec<_> = sleeps().iter().map(|sleep| sleep.key).collect();
     // A timed sleep would be at an address of its own.
     assert_eq!(keys, [lock.key().addr(); 2]);
+}
+
+#[test]
+fn a_fair_release_makes_a_sleeping_waiter_the_next() {
+    let ends: [(u32, fn(Shared)); 3] = [
+        (WRITER, |lock| end(lock, ScriptedLock::unlock_write_fair)),
+        (READER, |lock| end(lock, ScriptedLock::unlock_read_fair)),
+        (UPGRADABLE, |lock| {
+            end(lock, ScriptedLock::unlock_upgradable_fair)
+        }),
+    ];
+    for (held, leave) in ends {
+        let lock = lock::<Usual, SOUND>();
+        lock.state.set(held);
+        in_a_sleep(0, move || {
+            leave(lock);
+            assert_eq!(word(lock), REQUEST);
+            assert!(!lock.try_write() && !lock.try_read(false) && !lock.try_upgradable());
+        });
+        lock.write();
+        assert_eq!(word(lock), WRITER);
+    }
 }
 
 #[test]
