@@ -194,8 +194,8 @@ void kinlock_mutex_reset_in_child(kinlock_mutex_t *mutex) KINLOCK_NOEXCEPT;
 
    At one time all its waiters use one mutex; later ones may use another.
    A wait may return without a notification: check the condition in a loop.
-   Freed: once no thread waits and no notification is under way. A waiter that has the mutex again
-   may free it if all that notify hold that mutex while they do.
+   Freed: once all waits have returned and no notification is under way. The last waiter that has
+   the mutex again may free it if all that notify hold that mutex while they do.
    A notifier need not hold the mutex. If it changes the condition under the mutex before it
    notifies, no waiter misses that. */
 typedef struct {

@@ -11,8 +11,9 @@
 //!   for reading acquires what earlier writers released; taking it for writing also acquires what
 //!   earlier readers released.
 //! * **Fairness**: readers and running writers may pass a waiting writer for one
-//!   [quantum](crate::config::Quantum). Then it asks to go next, and nobody enters before
-//!   it. When a writer leaves, all readers that wait hold the lock before the next writer.
+//!   [quantum](crate::config::Quantum). Then it asks to go next, and nobody enters before it but
+//!   readers by `read_recursive`: these have no limit. When a writer leaves, all readers that wait
+//!   hold the lock before the next writer.
 //! * **Bounds**: the writer at the front of the queue waits for one quantum, one writer's section,
 //!   and the sections of one batch of readers, plus the time that it and they take to wake up. A
 //!   reader that has waited for a quantum waits for one batch of readers and one writer. With a
@@ -55,7 +56,7 @@
 //!   read guard has leaked is used for another lock, that one may stay locked, too.
 //! * **Signals**: a handler may take any lock that the interrupted code neither holds nor is
 //!   acquiring.
-//! * **Released by another thread** (feature `send_guard`, or raw): legal forevery kind of guard.
+//! * **Released by another thread** (feature `send_guard`, or raw): legal for every kind of guard.
 //!   A read guard costs a look at the table then, if the lock is read-biased.
 //! * **Released too often** (raw, or `force_unlock_read`): a mistake. It ends a reader if there is
 //!   one, and otherwise nothing, after at most a thousand looks at the table.

@@ -19,7 +19,7 @@
 //!       1      NEWCOMERS  ... and registered after   here to the mutex, and a number of
 //!                         the last notification      waiters, for what notifiers report
 //!       2      SPINNER    ... and spins on the count
-//!       3      VAIN       the last spinner spun in vain
+//!       3      VAIN       the last spinner spun without being notified
 //!       4      MOVED      waiters may sleep on the mutex
 //!       5..31  count: 1 for each notify_one, 1 or 2 for each notify_all
 //! ```
@@ -33,7 +33,7 @@
 //! | --- | --- | --- | --- |
 //! | waiter registers, holding the mutex | (c, s, *, *) | (t = c, s, 1, 1) | compare-and-swap (a) |
 //! | ... and will spin | (c, 0, *, *) | (t = c, 1, 1, 1) | compare-and-swap (b) |
-//! | ... in vain | (t, 1, *, *) | (t, 0, *, *) | compare-and-swap, while the count is t |
+//! | ... unnotified | (t, 1, *, *) | (t, 0, *, *) | compare-and-swap, while the count is t |
 //! | waiter sleeps | (t, *, *, *) | | park while the word is what it last read |
 //! | `notify_one`, no waiter | (c, 0, 0, 0) | | load |
 //! | `notify_one` | (c, 0, *, 1) | (c + 1, 0, 0, 1) | compare-and-swap, then unpark one |
@@ -105,8 +105,8 @@
 //! # Memory
 //!
 //! A notifier reads `sequence` again after it has woken a waiter. So a condition variable must
-//! outlive the calls that notify it. A waiter that has the mutex may free it if all notifiers hold
-//! the mutex.
+//! outlive the calls that notify it, and all waits. A waiter that has the mutex may free it if all
+//! notifiers hold the mutex, and no other thread waits or is returning from a wait.
 
 mod partner;
 mod place;
@@ -117,7 +117,7 @@ use core::marker::PhantomData;
 pub use self::partner::Partner;
 use self::place::{FAR, Place, SEVERAL};
 #[doc(hidden)]
-use super::mutex::{BESIDE, OTHERS};
+use super::mutex::{NOTIFIED, OTHERS};
 use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{

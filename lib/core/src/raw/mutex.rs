@@ -34,8 +34,8 @@
 //! | running thread takes the lock | (f, 0) | (f, 1) | compare-and-swap |
 //! | holder unlocks | (f, 1) | (f, 0) | `Split`: store, light fence, read the flags |
 //! | ... with `HANDOFF` | (f + HANDOFF, 1) | (f + PICKUP, 1) | compare-and-swap instead (a) |
-//! | ... of another process | (f + HANDOFF, 1) | (f, 1) | `Split`: compare-and-swap first |
-//! | ... with `WATCHED` | (f + WATCHED, 1) | (f, 1) | `Split`: compare-and-swap first |
+//! | ... of another process | (f + HANDOFF, 1) | (f, 1) | `Split`: a step before the unlock |
+//! | ... with `WATCHED` | (f + WATCHED, 1) | (f, 1) | `Split`: a step before the unlock |
 //! | ... with sleepers | (f + SLEEPERS, *) | (f, *) | unpark one, and a requester that sleeps (g) |
 //! | ... kept, and nobody queues | (KEPT, 1) | (0, 0) | `Joined`, one unlock in 1024 (h) |
 //! | front watches | (f, *) | (f + WATCHED, *) | fetch-or |
@@ -43,7 +43,7 @@
 //! | front has taken an idle lock | (f + KEPT + WATCHED, 1) | (f, 1) | fetch-and, as holder |
 //! | front ends a trial: held long, or no verdict | (f + KEPT + WATCHED, *) | (f, *) | fetch-and |
 //! | hand-off is requested | (f, *) | (f + HANDOFF, *) | compare-and-swap (b) |
-//! | requester falls asleep | (HANDOFF, *) | (REQUESTER_SLEEPS, too) | compare-and-swap, 4. |
+//! | requester falls asleep | (f + HANDOFF, *) | (f + HANDOFF + REQUESTER_SLEEPS, *) | 4. below |
 //! | request is withdrawn | (f + HANDOFF, *) | (f, *) | compare-and-swap (c) |
 //! | requester picks up | (f + PICKUP, 1) | (f, 1) | compare-and-swap, and wake a sleeper (d) |
 //! | ... or another at the front | (f + PICKUP, 1) | (f, 1) | the same, after its patience (i) |
@@ -58,14 +58,15 @@
 //! * (b) Made by the waiter at the front. It is refused while a request of this process stands, or
 //!   `PICKUP`, which happens since waiters without a node are at the front, too. A waiter that is
 //!   refused polls for a moment. If it sees the lock free, it leaves that to the requester and goes
-//!   to a timed sleep. If not, it sleeps until an unlock wakes it.
-//! * (c) Only at a deadline. If the requester finds `PICKUP`, the lock is its own.
+//!   to a timed sleep. If not, it sleeps until an unlock wakes it, or until its patience ends.
+//! * (c) Only at a deadline. If the requester finds `PICKUP`, it picks the lock up, unless another
+//!   has (i).
 //! * (d) The requester wakes another sleeper, since the hand-off has woken none, unlike a plain
 //!   unlock.
-//! * (e) Also before a timed sleep. Wakes another sleeper if the lock is free. With `Split` the
-//!   holder may miss the flag. So a waiter that gives up wakes another sleeper in any case. One
-//!   that goes to a timed sleep still owes the wake-up afterwards, unless that sleep is long: then
-//!   it does the same.
+//! * (e) A waiter does this when it gives up, and before a timed sleep. It wakes another sleeper if
+//!   the lock is free. With `Split` the holder may miss the flag. So a waiter that gives up wakes
+//!   another sleeper in any case. One that goes to a timed sleep still owes the wake-up afterwards,
+//!   unless that sleep is longer than a millisecond: then it does the same.
 //! * (f) For the other sleepers: this thread's unlock then wakes the next one.
 //! * (g) `Split` only: a request may come between the look at the flags and the store. The
 //!   requester may be giving up, so waking it does not replace waking another sleeper.
@@ -73,19 +74,19 @@
 //!   costs each lock and each unlock a second try, so about one unlock in 1024, by chance, forgets
 //!   it. If others still want the lock, and none of them was in the queue at that unlock, the lock
 //!   is shared until the next trial, although it should be kept.
-//! * (i) A requester that does not run must not keep the lock from others for as long as it does
-//!   not. The waiter whose compare-and-swap clears `PICKUP` has the lock. A requester that comes
-//!   too late finds neither `HANDOFF` nor `PICKUP`, and requests again. Or it finds the request of
-//!   another waiter, and takes that for its own: then two threads wait for one pickup. So a thread
-//!   that ends a request wakes all that sleep as requesters, and so does a hand-off.
+//! * (i) A requester that does not run must not keep the lock from others for as long as it is
+//!   stopped. The waiter whose compare-and-swap clears `PICKUP` has the lock. A requester that
+//!   comes too late finds neither `HANDOFF` nor `PICKUP`, and requests again. Or it finds the
+//!   request of another waiter, and takes that for its own: then two threads wait for one pickup.
+//!   So a thread that ends a request wakes all that sleep as requesters, and so does a hand-off.
 //!
 //! # Why no sleeper is forgotten
 //!
-//! 1. *Falling asleep against unlocking.* With [`Split`] the sleeper sets its flag, executes a
+//! 1. *Falling asleep against unlocking.* With [`Split`] the sleeper sets its flag and asks for a
 //!    heavy fence, and the kernel compares the word before the thread falls asleep. The holder
 //!    clears `locked`, executes a light fence and reads the flags. One of the two sees the other.
-//!    While the heavy fence is refused, a sleep lasts a millisecond at most. With [`Joined`] both
-//!    change one atomic.
+//!    Until a heavy fence has covered the flag, each sleep lasts a millisecond at most. With
+//!    [`Joined`] both change one atomic.
 //! 2. *A wake-up clears the flag for one sleeper.* If that one gets the lock, it sets the flag
 //!    again. If it sleeps again, it sets the flag. If it gives up or goes to a timed sleep, it
 //!    passes the wake-up on, see (e). Until then it owes that wake-up: it may poll, watch, or wait
@@ -119,11 +120,12 @@ use core::marker::PhantomData;
 use word::{ConstLayout, HANDOFF, PICKUP, REQUESTER_SLEEPS, SLEEPERS};
 pub use word::{Joined, Layout, Split};
 
-/// The park sets: that of the requester, that of waiters at the front, and those of threads that
-/// sleep on the word beside the queue. [`OTHERS`]: all but the requester's.
+/// The park sets: of the requester; of waiters that follow the policy, at the front of the queue or
+/// beside it; and of threads that a condition variable has woken or moved here. [`OTHERS`]: all but
+/// the requester's.
 const REQUESTER: u32 = 1 << 31;
 const FRONT: u32 = 1 << 30;
-pub(super) const BESIDE: u32 = OTHERS & !FRONT;
+pub(super) const NOTIFIED: u32 = OTHERS & !FRONT;
 pub(super) const OTHERS: u32 = EVERY_SET & !REQUESTER;
 
 /// What is fixed about a mutex at compile time, and where it finds its knobs.

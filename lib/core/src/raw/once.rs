@@ -207,7 +207,7 @@ impl<P: Platform> RunOnce<P> {
     /// Sleeps while the function runs. May return early. Returns the word, which was `seen`.
     fn sleep(&self, seen: u32) -> u32 {
         let asleep = RUNNING | SLEEPERS;
-        // The last word of a wait in vain may be of a function that has ended meanwhile.
+        // The last word that a wait has seen may be of a function that has ended meanwhile.
         if seen == RUNNING {
             // Relaxed: this publishes nothing, and the caller looks again before it returns.
             let _ = self

@@ -8,18 +8,18 @@
 use crate::platform::{NEVER, Platform};
 
 /// Up to this number a waiter counts those ahead of it, with a cache miss for each. If there are
-/// more, it takes all living threads of the process that have queued before for them, but no more
-/// than [`MOST_AHEAD`].
+/// more, it uses the number of living threads of the process that have ever queued instead, but no
+/// more than [`MOST_AHEAD`].
 const COUNTED: u64 = 8;
 const MOST_AHEAD: u32 = 256;
-/// Each time between two looks is this many times as long as the one before. With long sections all
-/// waiters look in vain.
+/// Each time between two looks is this many times as long as the one before. With long sections no
+/// look finds a free lock.
 const GROWTH: u64 = 4;
 
 /// When a waiter looks next whether another one runs.
 #[derive(Debug)]
 pub(in crate::raw) struct Patience {
-    /// How long it is for each waiter ahead.
+    /// The patience for each waiter ahead.
     each: u64,
     /// The time from the look before, or from the beginning, to the next one; [`NEVER`]: there is
     /// none.
@@ -30,7 +30,7 @@ pub(in crate::raw) struct Patience {
 }
 
 impl Patience {
-    /// As long as the waiter waits.
+    /// A patience that never ends.
     pub(in crate::raw) const ENDLESS: Self = Patience {
         each: NEVER,
         length: NEVER,

@@ -48,7 +48,8 @@
 //! | ... among others at the front | held by it | with `FRONT_SLEEPS` | (h) |
 //! | ... or gives up | (F + REQUEST, n) | (F, n) | unparks readers, and another front |
 //! | ... or does not come | free + REQUEST | (F, 0), by a reader (g) | the same |
-//! | holder leaves fairly | with `FRONT_SLEEPS` | as above, + REQUEST | |
+//! | holder is to leave fairly | (F + FRONT_SLEEPS, n) | (F + REQUEST, n) | unparks a front first |
+//! | ... and none slept | (F + REQUEST, n) | (F, n) | unparks readers |
 //!
 //! Notes:
 //!
@@ -58,9 +59,10 @@
 //! * (b) Who enters a free lock clears `FRONT_SLEEPS`: see (d). On slow paths a reader that has
 //!   found such a word enters, passes or registers by a fetch-and-add, since among many readers a
 //!   compare-and-swap would fail. The word before tells whether it holds the lock, or has
-//!   registered since a writer has come. It may enter although a waiter has just asked to go next:
-//!   that waits for all that are counted. Each reader does that once at most, since it looks
-//!   before. It may leave `FRONT_SLEEPS`, and then the last reader sends a wake-up too many.
+//!   registered, because a writer had come in between. It may enter although a waiter has just
+//!   asked to go next: that waits for all that are counted. Each reader does that once at most,
+//!   since it looks before. It may leave `FRONT_SLEEPS`, and then the last reader sends a wake-up
+//!   too many.
 //! * (c) It holds the lock from the moment in which `W` goes.
 //! * (d) The upgrading reader, or the front. It does not clear the flag, since the lock may be
 //!   gone. The flag on a free lock means that a wake-up has been sent.
@@ -103,7 +105,7 @@
 //!    the next writer may be to go next already, and the reader waits for that one, too. With
 //!    `Quantum::FAIR` that is usual.
 //! 3. *Writers* are first in, first out, apart from those that barge before the front's request,
-//!    and from those that leave the queue since the front does not run.
+//!    and from those that leave the queue because the front does not run.
 //!
 //! # Memory
 //!
@@ -410,8 +412,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         (&raw const self.state).cast()
     }
 
-    /// Sleeps until it is woken, until the word is not `blocked`, or until then. `mark` sets
-    /// `flag`.
+    /// Sleeps until it is woken, until the word is not `blocked`, or until the time `until`. `mark`
+    /// sets `flag`.
     fn sleep(
         &self,
         set: u32,
@@ -444,8 +446,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// Wakes those for which a word was cleared of flags: one at the front, and all readers. `self`
-    /// may be gone.
+    /// Wakes the sleepers whose flags were cleared between the two words: one at the front, and all
+    /// readers. `self` may be gone.
     fn wake(key: *const u32, before: u32, after: u32) {
         let cleared = before & !after;
         if cleared & FRONT_SLEEPS != 0 {

@@ -62,10 +62,10 @@ impl<P: Platform> Waiter<P> {
         self.id
     }
 
-    /// The domain that a queue which reorders knows the waiter by: its locality domain, or that of
-    /// waiters which are never set aside. These are the threads that the platform names, and signal
-    /// handlers that have interrupted a wait: until they are through, nobody passes their thread's
-    /// place in the other queue.
+    /// The domain that a queue which reorders knows the waiter by: its locality domain, or
+    /// [`PRIORITY`], for waiters that are never set aside. These are the threads that the platform
+    /// names, and signal handlers that have interrupted a wait: until they are through, nobody
+    /// passes their thread's place in the other queue.
     pub(crate) fn named(&self, domain: u16) -> u16 {
         match P::is_priority() || self.table.is_nested(self.id) {
             true => PRIORITY,

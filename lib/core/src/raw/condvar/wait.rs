@@ -5,8 +5,8 @@ use super::*;
 /// How long a waiter spins before it sleeps: about what sleeping and waking up cost
 /// two threads in system calls and switches.
 const SPIN_NS: u64 = 50_000;
-/// After a spin in vain, one waiter in this many tries whether spinning pays again. With 16, about
-/// two of 64 threads would yield all the time, at twice the CPU time.
+/// After a spin without a notification, one waiter in this many tries whether spinning pays again.
+/// With 16, about two of 64 threads would yield all the time, at twice the CPU time.
 const WAITS_PER_RETRY: u32 = 256;
 
 /// How often a debug build looks for a waiter that uses another mutex, and the time in between in
@@ -70,7 +70,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         }
     }
 
-    /// Whether a waiter is to spin: no other does, and spinning was not in vain lately.
+    /// Whether a waiter is to spin: no other does, and the last spin brought a notification.
     fn may_spin(&self, seen: u32) -> bool {
         let vain = || seen & VAIN != 0 && P::random() % WAITS_PER_RETRY != 0;
         P::CAN_PARK && seen & SPINNER == 0 && !vain()
@@ -188,7 +188,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         }
         P::count(Event::Park);
         // Never as the mutex's requester or front, if the waiter is requeued onto the mutex.
-        mutex.park(self.key(), seen, until, BESIDE, || {
+        mutex.park(self.key(), seen, until, NOTIFIED, || {
             if P::DEFECT == Defect::CondvarBlindSleep {
                 seen
             } else {

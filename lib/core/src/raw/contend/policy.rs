@@ -82,7 +82,8 @@ pub(in crate::raw) struct Front {
     trial: bool,
     /// It has had its first timed sleep beside a kept lock, the short one.
     rested: bool,
-    /// How long it rests if it is woken in vain the next time, in nanoseconds.
+    /// How long it rests the next time that it is woken and finds the lock taken again, in
+    /// nanoseconds.
     rest: u64,
     /// How many unlocks it has seen while it watched. Never reset: until there are
     /// [`UNLOCKS_SAMPLED`] of them the watch goes on, and any later watch ends with its first
@@ -237,9 +238,9 @@ impl Front {
         self.timed_sleep(left)
     }
 
-    /// It was woken in vain: others are faster, so it leaves the lock to them for a while. Each
-    /// time for longer, but not at once for the whole quantum, since nobody wakes it if the lock is
-    /// free.
+    /// It was woken and finds the lock taken again: others are faster, so it leaves the lock to
+    /// them for a while. Each time for longer, but not at once for the whole quantum, since nobody
+    /// wakes it if the lock is free.
     fn rest(&mut self, left: u64) -> Step {
         let nanos = self.rest.min(left);
         self.rest = self.rest.saturating_mul(2);

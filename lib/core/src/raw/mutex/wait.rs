@@ -113,7 +113,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     ///
     /// With [`SLEEPERS`], `slept` becomes `true` even if the thread does not fall asleep: to pass
     /// on a wake-up that it has not had costs little. `set` is then [`FRONT`] for a waiter at the
-    /// front, or [`BESIDE`].
+    /// front, or [`NOTIFIED`].
     ///
     /// A sleep without a fence has a limit. After it the thread falls asleep again, as the last of
     /// the sleepers: where several sleep on the word, they wake up in another order than they came
@@ -193,10 +193,10 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     pub fn lock_notified(&self) {
         let until = P::now().saturating_add(C::tuning().quantum.nanos());
         let (mut taken, mut slept) = (self.try_lock(), false);
-        // Each unlock of a kept lock would wake it in vain.
+        // Each unlock of a kept lock would wake it, and it would find the lock taken.
         while !taken && Self::PARKS && self.word.flags(Relaxed) & KEPT == 0 {
             // Without a time limit of its own: in a virtual machine each timer costs an exit.
-            self.sleep(&mut slept, (SLEEPERS, BESIDE), NEVER);
+            self.sleep(&mut slept, (SLEEPERS, NOTIFIED), NEVER);
             taken = self.try_lock();
             if P::now() >= until {
                 break;
@@ -225,9 +225,9 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             if !self.try_lock() {
                 // This thread may have to queue behind a sleeping head whose wake-up it has taken.
                 // So it sets the flag at once, and wakes a waiter at the front if the holder may
-                // miss that. One is enough: it takes the lock, and its unlock wakes the next, or
-                // it sets the flag again, with a fence. The others sleep on: their wake-up is this
-                // thread's to send when it has the lock.
+                // miss that. One front waiter is enough: it takes the lock, and its unlock wakes
+                // the next, or it sets the flag again, with a fence. This thread wakes the other
+                // sleepers when it has the lock.
                 if P::DEFECT != Defect::MutexSilentRequeue && !self.pass_wake_up_on() {
                     P::unpark_in(self.key(), 1, FRONT);
                 }
@@ -246,7 +246,7 @@ pub(super) struct Waiting<'a, P: Platform, C: MutexConfig, L: Layout<P>> {
     mutex: &'a QueuedMutex<P, C, L>,
     /// It has slept on the word, or set the flag to do so, and has not passed on a wake-up since.
     pub(super) slept: bool,
-    /// With the requester that stands in its way.
+    /// How long this waiter still waits for the requester whose request stands.
     patience: Option<Patience>,
 }
 
@@ -398,7 +398,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, 
                 false => Next::Look,
             };
         }
-        // Was it there before this sleep?
+        // Did the hand-over stand before this sleep?
         let pickup = || mutex.word.flags(Relaxed) & PICKUP != 0;
         let due = pickup();
         if !due {
@@ -407,7 +407,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, 
         }
         let until = patience.or(wait.deadline);
         mutex.sleep(&mut self.slept, (SLEEPERS, FRONT), until);
-        if patience.is_lost::<P>(|_| due && pickup()) && due && mutex.pick_up() {
+        if patience.is_lost::<P>(|_| due && pickup()) && mutex.pick_up() {
             // The thread that handed it over may not have woken that waiter yet.
             wake::<P>(mutex.key(), REQUESTER);
             return Next::End(Some(()));

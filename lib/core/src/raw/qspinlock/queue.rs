@@ -50,9 +50,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 if matches!(P::DEFECT, Defect::SpinMeddler) {
                     Self::rouse(predecessor);
                 }
-                // Behind a sleeper nothing happens soon, so spinning is in vain. Where each thread
-                // can have a CPU it still pays: otherwise one sleeper makes sleepers of all later
-                // waiters, and every hand-off has to wake one.
+                // Behind a sleeper nothing happens soon, so spinning brings nothing. Where each
+                // thread can have a CPU it still pays: otherwise one sleeper makes sleepers of all
+                // later waiters, and every hand-off has to wake one.
                 let hopeless =
                     terms.oversubscribed && predecessor.state.load(Relaxed) == NODE_PARKED;
                 match self.wait_for_headship(waiter, guarded, hopeless, terms) {
@@ -128,7 +128,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                     }
                 }
             }
-            // Awake. A thread that still reads the old value wakes this one in vain.
+            // Awake. A thread that still reads the old value wakes this one for nothing.
             // A guarded waiter does not pass the rouse on. If it has a deadline, the walk could
             // overrun it. If it sleeps again at once, such waiters would rouse each other for ever;
             // so would those that find a sleeper at the front.

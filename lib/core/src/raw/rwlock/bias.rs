@@ -43,10 +43,10 @@
 //! * (d) The writer then looks at the lock's entries in the table, and waits until all are empty. A
 //!   thread that already reads may pass it meanwhile, and is counted. A reader may have registered
 //!   with the writer before; if another thread has released an announced reader by the count, an
-//!   entry stands for the registered one, which holds the lock since that writer has gone. The next
-//!   writer finds the count 0 and has `REVOKING` until that reader has left, and nobody registers
-//!   for a writer with `REVOKING`. So a registered reader that sees the flag holds the lock, and
-//!   must not wait.
+//!   entry stands for the registered one, which holds the lock now that this writer has gone. The
+//!   next writer finds the count 0 and has `REVOKING` until that reader has left, and nobody
+//!   registers for a writer with `REVOKING`. So a registered reader that sees the flag holds the
+//!   lock, and must not wait.
 //! * (e) A reader looks at the flags before it subtracts itself from the count. If the bias was set
 //!   in between and others have left in its place, the count goes below zero, and this reader is
 //!   announced. Below zero no writer enters, so the subtraction can be taken back, and the entry

@@ -108,7 +108,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 |s| s | READERS_SLEEP,
                 blocked,
             );
-            if patience.is_lost::<P>(|_| idle) && idle {
+            if patience.is_lost::<P>(|_| idle) {
                 self.pass_idle_front();
             }
         }

@@ -39,7 +39,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     #[cold]
     #[inline(never)]
     pub(super) fn try_write_slow(&self) -> bool {
-        // A look first: to end the bias in vain would hold up readers.
+        // A look first: to end the bias and then fail would hold up readers.
         let announced = || self.state.load(Relaxed) & BIASED != 0 && self.is_announced();
         let taken = || self.take(Want::Write, false);
         !announced() && taken().is_ok_and(|before| self.end_bias(Want::Write, before, 0))
@@ -102,13 +102,13 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     }
 
     /// Others would pass a waiter whose request has been ended for as long as it sleeps. So it does
-    /// not fall asleep without one. If another one at the front ends it meanwhile, by taking the
-    /// lock, the release of that one wakes a sleeper, which makes a new request.
+    /// not fall asleep without a standing request. If another one at the front ends it meanwhile,
+    /// by taking the lock, the release of that one wakes a sleeper, which makes a new request.
     pub(super) fn sleep_in_turn(&self, want: Want, until: u64) {
         self.sleep_at_front(want, until, is_requested::<P>);
     }
 
-    /// As long as the lock is held, but not full, and `sleeps` says so.
+    /// Sleeps at the front as long as the lock is held, but not full, and `sleeps` says so.
     pub(super) fn sleep_at_front(&self, want: Want, until: u64, sleeps: impl Fn(u32) -> bool) {
         let held = |seen| taken::<P>(seen, want, true).is_none() && !is_full_for(seen, want);
         let held = |seen| held(seen) && sleeps(seen);
@@ -125,8 +125,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     }
 
     /// A waiter at the front has taken the lock. If others are there, its release wakes the next,
-    /// which asks to go next if it comes too late. The request itself does not stand for them: they
-    /// may not run, and would keep others out.
+    /// which asks to go next if it comes too late. This holder leaves no request for them: they
+    /// may not run, and the request would keep all others out.
     pub(super) fn leave_mark(&self, beside: Option<bool>) {
         if self.has_others(beside) && P::DEFECT != Defect::RwLockSilentTaker {
             let marked = |seen| Some(with_sleeping_front::<P>(seen));

@@ -11,7 +11,11 @@ const MINUTE: u64 = 60_000_000_000;
 
 /// As what a waiter sleeps that sets this flag.
 fn as_sleeper(flag: u8) -> (u8, u32) {
-    let set = if flag == SLEEPERS { BESIDE } else { REQUESTER };
+    let set = if flag == SLEEPERS {
+        NOTIFIED
+    } else {
+        REQUESTER
+    };
     (flag, set)
 }
 
@@ -40,7 +44,7 @@ both_layouts! {
 
     fn a_sleep_ends_in_time<L>() {
         let mutex = with::<Sound, L>(HELD, 0);
-        mutex.sleep(&mut false, (SLEEPERS, BESIDE), Native::now() + 1_000_000);
+        mutex.sleep(&mut false, (SLEEPERS, NOTIFIED), Native::now() + 1_000_000);
         assert_eq!(state(&mutex), (HELD, SLEEPERS));
     }
 
@@ -50,7 +54,7 @@ both_layouts! {
         let mutex = with::<Sound, L>(HELD, 0);
         let until = soon();
         thread::scope(|s| {
-            let sleeper = s.spawn(|| mutex.sleep(&mut false, (SLEEPERS, BESIDE), until));
+            let sleeper = s.spawn(|| mutex.sleep(&mut false, (SLEEPERS, NOTIFIED), until));
             while Native::unpark_in(mutex.key(), 1, OTHERS) == 0 {
                 thread::yield_now();
             }
@@ -134,7 +138,7 @@ both_layouts! {
         let (done, finished) = mpsc::channel();
         thread::scope(|s| {
             s.spawn(|| {
-                mutex.sleep(&mut false, (SLEEPERS, BESIDE), NEVER);
+                mutex.sleep(&mut false, (SLEEPERS, NOTIFIED), NEVER);
                 done.send(()).expect("the test listens");
             });
             while mutex.word.flags(Relaxed) & SLEEPERS == 0 {
@@ -232,7 +236,7 @@ fn a_requeued_waiter_wakes_the_front_alone() {
             let mutex = &mutex;
             s.spawn(move || Native::park_in(mutex.key(), bytes, soon(), set, || bytes))
         };
-        let (front, beside) = (sleeper(FRONT), sleeper(BESIDE));
+        let (front, beside) = (sleeper(FRONT), sleeper(NOTIFIED));
         // Moves them to where they are, and counts them.
         while Native::requeue_but(0, mutex.key(), bytes, mutex.key(), || bytes) < 2 {
             thread::yield_now();
