@@ -39,18 +39,30 @@ macro_rules! probe {
     }};
     (% ($($option:ident),*) $name:literal, $arguments:literal, $($object:ident),*) => {
         ::core::arch::asm!(
-            "990: nop",
-            ".pushsection .note.stapsdt, \"\", %note",
+            // A label of its own, by which the note goes with the code if the linker leaves that
+            // out. Tools warn of notes whose code is gone.
+            ".ifndef kinlock_probes",
+            ".set kinlock_probes, 0",
+            ".endif",
+            ".set kinlock_probes, kinlock_probes + 1",
+            ".altmacro",
+            ".macro kinlock_probe number",
+            ".Lkinlock_probe_\\number: nop",
+            ".pushsection .note.stapsdt, \"o\", %note, .Lkinlock_probe_\\number",
             ".balign 4",
             ".4byte 992f - 991f, 994f - 993f, 3",
             "991: .asciz \"stapsdt\"",
             "992: .balign 4",
-            "993: .8byte 990b, _.stapsdt.base, 0",
+            "993: .8byte .Lkinlock_probe_\\number, _.stapsdt.base, 0",
             ".asciz \"libpthread\"",
             concat!(".asciz \"", $name, "\""),
             concat!(".asciz \"", $arguments, "\""),
             "994: .balign 4",
             ".popsection",
+            ".endm",
+            "kinlock_probe %kinlock_probes",
+            ".purgem kinlock_probe",
+            ".noaltmacro",
             // By its address a tool sees how far a file was moved after it was linked.
             ".ifndef _.stapsdt.base",
             ".pushsection .stapsdt.base, \"aGR\", %progbits, .stapsdt.base, comdat",
