@@ -51,7 +51,7 @@ $(MANUAL)/kinlock.7: $(RELEASE)/kinlock tools/kinlock/man7.awk $(GUIDE)
 	rm -rf $(MANUAL)
 	command=$(RELEASE)/kinlock; \
 	if ! $$command --version >/dev/null 2>&1; then \
-		env -u CARGO_BUILD_TARGET $(CARGO) build --release --locked -p kinlock-cli \
+		env -u CARGO_BUILD_TARGET $(CARGO) build --release --locked -p kinlock-command \
 			--features manual && command=$(TARGET)/release/kinlock; \
 	fi; \
 	$$command manual $(MANUAL)

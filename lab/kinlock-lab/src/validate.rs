@@ -253,7 +253,7 @@ fn verb(words: &[&str]) -> anyhow::Result<Value> {
     let output = output.with_context(|| {
         format!(
             "{name} measures, and cannot be started beside this command: \
-             cargo build --release -p kinlock-cli -p kinlock-lab"
+             cargo build --release -p kinlock-command -p kinlock-lab"
         )
     })?;
     let told = String::from_utf8_lossy(&output.stderr);

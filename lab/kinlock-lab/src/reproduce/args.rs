@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE")]
     pub machine: Option<String>,
     /// Simulated seconds of each run, after a warm-up of a tenth of that [default: as the table
-    /// needs; 0.1 gives each of four sockets its quantum of 2^16 hand-offs]
+    /// needs; 0.1 gives each of four sockets its local limit of 2^16 hand-offs]
     #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
     #[command(flatten)]

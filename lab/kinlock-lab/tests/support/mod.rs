@@ -41,7 +41,7 @@ pub fn beside() -> &'static Path {
                 "bench"
             };
             cargo.args(["build", "--quiet", "--profile", profile]);
-            cargo.args(["-p", "kinlock-cli", "--bin", "kinlock"]);
+            cargo.args(["-p", "kinlock-command", "--bin", "kinlock"]);
             assert!(cargo.status().unwrap().success());
         }
         path

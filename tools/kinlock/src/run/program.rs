@@ -1,13 +1,11 @@
 //! Finding a program as a shell does, and telling whether a preloaded library reaches it.
 //!
-//! # Invariants cited by `SAFETY` comments
+//! # Invariant cited by `SAFETY` comments
 //!
-//! 1. The C library only reads the zero-terminated strings that it is given, which live until it
-//!    returns; a null buffer of length 0 is not written.
-//! 2. `memmem` only reads the two slices whose addresses and lengths it gets.
+//! 1. `memmem` only reads the two slices whose addresses and lengths it gets.
 
 use std::env;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -25,6 +23,8 @@ use object::elf::{FileHeader32, FileHeader64, PT_INTERP, SHT_DYNSYM, SHT_SYMTAB}
 use object::read::SectionIndex;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{Endianness, ReadCache};
+use rustix::fs::{Access, AtFlags, CWD, accessat, getxattr};
+use rustix::process::{getgid, getuid};
 
 use super::handlers;
 use super::image::Image;
@@ -212,12 +212,7 @@ fn is_executable(path: &Path) -> Result<(), Failure> {
 }
 
 fn may_execute(path: &Path) -> bool {
-    let path = CString::new(path.as_os_str().as_bytes());
-    path.is_ok_and(|path| {
-        let flags = libc::AT_EACCESS;
-        // SAFETY: invariant 1.
-        unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, flags) == 0 }
-    })
+    accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
 }
 
 /// Why a program should not run with the library.
@@ -499,7 +494,7 @@ impl Parts {
 fn has_end(names: &[u8], end: &[u8]) -> bool {
     let needle = [end, &[0]].concat();
     let (all, part) = (names.as_ptr().cast(), needle.as_ptr().cast());
-    // SAFETY: invariant 2.
+    // SAFETY: invariant 1.
     unsafe { !libc::memmem(all, names.len(), part, needle.len()).is_null() }
 }
 
@@ -507,8 +502,7 @@ fn has_end(names: &[u8], end: &[u8]) -> bool {
 fn privilege(path: &Path) -> Option<&'static str> {
     let data = fs::metadata(path).ok()?;
     let mode = data.mode();
-    // SAFETY: they have no preconditions.
-    let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+    let (user, group) = (getuid().as_raw(), getgid().as_raw());
     if mode & libc::S_ISUID != 0 && data.uid() != user {
         Some("is set-uid")
     } else if mode & libc::S_ISGID != 0 && mode & libc::S_IXGRP != 0 && data.gid() != group {
@@ -521,10 +515,6 @@ fn privilege(path: &Path) -> Option<&'static str> {
 }
 
 fn has_capabilities(path: &Path) -> bool {
-    let name = c"security.capability".as_ptr();
-    let path = CString::new(path.as_os_str().as_bytes());
-    path.is_ok_and(|path| {
-        // SAFETY: invariant 1.
-        unsafe { libc::getxattr(path.as_ptr(), name, std::ptr::null_mut(), 0) > 0 }
-    })
+    let no_buffer: &mut [u8] = &mut [];
+    getxattr(path, "security.capability", no_buffer).is_ok_and(|length| length > 0)
 }

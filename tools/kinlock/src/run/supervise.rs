@@ -17,16 +17,18 @@
 //!    in it owns them.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{ExitStatusExt, parent_id};
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::ptr;
 use std::time::{Duration, Instant};
 
 use kinlock_cli::outcome::{Outcome, tell};
+use rustix::process::{Pid, getpgid, getpgrp};
+use rustix::termios::{LocalModes, Termios, tcgetattr};
 
 use super::image::Image;
 use super::witness::{self, REAL_TIME, STOPS, Witness, pending};
@@ -190,8 +192,7 @@ impl Waiting {
     fn got(&mut self, signal: Signal, duties: &mut Duties) {
         // From the program to its parent, which would be the command's.
         if signal.sender == Some(self.child) {
-            // SAFETY: no preconditions.
-            let parent = unsafe { libc::getppid() };
+            let parent = parent_id() as libc::pid_t;
             if !self.is_of_group(&signal) && parent > 0 {
                 signal.send(parent);
             }
@@ -274,8 +275,7 @@ fn start(image: &mut Image, pending: u64) -> io::Result<libc::pid_t> {
             own.assume_init()
         }
     });
-    // SAFETY: no preconditions.
-    let command = unsafe { libc::getpid() };
+    let command = std::process::id() as libc::pid_t;
     // SAFETY: invariant 2.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -355,16 +355,8 @@ fn is_full_screen() -> bool {
     let Ok(terminal) = File::open("/dev/tty") else {
         return false;
     };
-    let mut settings = MaybeUninit::<libc::termios>::zeroed();
-    // SAFETY: invariant 1.
-    let settings = unsafe {
-        if libc::isatty(2) == 0 || libc::tcgetattr(terminal.as_raw_fd(), settings.as_mut_ptr()) != 0
-        {
-            return false;
-        }
-        settings.assume_init()
-    };
-    settings.c_lflag & libc::ICANON == 0
+    let reads_keys = |terminal: Termios| !terminal.local_modes.contains(LocalModes::ICANON);
+    io::stderr().is_terminal() && tcgetattr(&terminal).is_ok_and(reads_keys)
 }
 
 /// Ends the command as the program ended, if a signal did that; else what its status is. The first
@@ -463,10 +455,8 @@ impl Signal {
         let Some(sender) = self.sender.filter(|&sender| sender > 0) else {
             return false;
         };
-        // SAFETY: no preconditions.
-        let group = unsafe { libc::getpgid(sender) };
-        // SAFETY: no preconditions.
-        self.number < REAL_TIME && (group == -1 || group == unsafe { libc::getpgrp() })
+        let group = getpgid(Pid::from_raw(sender));
+        self.number < REAL_TIME && group.map_or(true, |group| group == getpgrp())
     }
 }
 

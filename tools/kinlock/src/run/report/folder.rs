@@ -17,7 +17,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,9 @@ use kinlock_cli::report::text;
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use kinlock_report::{MAGIC, PAGE, SHARED, SWITCH, Shared, Table};
+use rustix::fs::{FlockOperation, SeekFrom, flock, fstatfs, inotify, seek};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use tempfile::TempDir;
 
 use super::others;
@@ -328,19 +331,12 @@ fn remove_left(parent: &Path) {
 
 /// Whether the file was not locked, and is now.
 fn lock_at_once(file: &File) -> bool {
-    // SAFETY: numbers only.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+    flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
 /// The largest size of a file: writing beyond it ends in a signal.
 fn largest_file() -> u64 {
-    let mut limit = libc::rlimit {
-        rlim_cur: libc::RLIM_INFINITY,
-        rlim_max: libc::RLIM_INFINITY,
-    };
-    // SAFETY: invariant 1.
-    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
-    limit.rlim_cur
+    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
 fn block_signals() -> libc::sigset_t {
@@ -359,48 +355,31 @@ fn set_signals(signals: &libc::sigset_t) {
 }
 
 /// Names of files in a folder that are no longer open for writing.
-struct Events(File);
+struct Events(OwnedFd);
 
 impl Events {
     fn of(folder: &Path) -> Option<Self> {
-        let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).ok()?;
-        // SAFETY: invariant 1; the descriptor is a new one.
-        unsafe {
-            let events = libc::inotify_init1(libc::IN_CLOEXEC);
-            if events < 0 {
-                return None;
-            }
-            let events = OwnedFd::from_raw_fd(events);
-            let mask = libc::IN_CLOSE_WRITE;
-            let watch = libc::inotify_add_watch(events.as_raw_fd(), path.as_ptr(), mask);
-            (watch >= 0).then(|| Events(events.into()))
-        }
+        let events = inotify::init(inotify::CreateFlags::CLOEXEC).ok()?;
+        inotify::add_watch(&events, folder, inotify::WatchFlags::CLOSE_WRITE).ok()?;
+        Some(Events(events))
     }
 
     /// Waits for some. `None` if there will be no more.
     fn next(&self) -> Option<Vec<std::ffi::OsString>> {
-        const HEADER: usize = 16;
-        let mut buffer = [0; 4096];
-        let filled = loop {
-            match io::Read::read(&mut &self.0, &mut buffer) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => break other.ok()?,
-            }
-        };
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&self.0, &mut buffer);
         let mut names = Vec::new();
-        let mut rest = &buffer[..filled];
-        while rest.len() >= HEADER {
-            let word =
-                |at: usize| u32::from_ne_bytes(rest[at..at + 4].try_into().unwrap_or([0; 4]));
-            let (mask, length) = (word(4), word(12) as usize);
+        while names.is_empty() || !events.is_buffer_empty() {
+            let event = match events.next() {
+                Err(Errno::INTR) => continue,
+                event => event.ok()?,
+            };
             // The folder is gone.
-            if mask & libc::IN_IGNORED != 0 {
+            if event.events().contains(inotify::ReadFlags::IGNORED) {
                 return None;
             }
-            let name = rest.get(HEADER..HEADER + length)?;
-            let end = name.iter().position(|&byte| byte == 0);
-            names.push(OsStr::from_bytes(&name[..end.unwrap_or(length)]).to_owned());
-            rest = &rest[HEADER + length..];
+            let name = event.file_name().unwrap_or_default();
+            names.push(OsStr::from_bytes(name.to_bytes()).to_owned());
         }
         Some(names)
     }
@@ -471,13 +450,10 @@ impl Image {
 
 /// The next part of a sparse file that has contents.
 fn data_from(file: &File, at: usize) -> Option<(usize, usize)> {
-    let seek = |from: usize, what| {
-        // SAFETY: numbers only.
-        let found = unsafe { libc::lseek(file.as_raw_fd(), from as libc::off_t, what) };
-        usize::try_from(found).ok()
-    };
-    let from = seek(at, libc::SEEK_DATA)?.min(size_of::<Table>());
-    let to = seek(from, libc::SEEK_HOLE)?.min(size_of::<Table>());
+    let found = |from| Some(seek(file, from).ok()?.min(size_of::<Table>() as u64));
+    let from = found(SeekFrom::Data(at as u64))?;
+    let to = found(SeekFrom::Hole(from))?;
+    let (from, to) = (from as usize, to as usize);
     (from < to).then_some((from, to))
 }
 
@@ -506,13 +482,7 @@ fn is_lent(file: &File) -> bool {
 /// Whether the kernel counts a mapping as a use of the file. In an overlay it counts as one of the
 /// file below.
 fn knows_mappings(file: &File) -> bool {
-    let mut about = MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: invariant 1; all zeros is a valid value.
-    let about = unsafe {
-        libc::fstatfs(file.as_raw_fd(), about.as_mut_ptr());
-        about.assume_init()
-    };
-    about.f_type != libc::OVERLAYFS_SUPER_MAGIC
+    fstatfs(file).map_or(true, |about| about.f_type != libc::OVERLAYFS_SUPER_MAGIC)
 }
 
 /// A table of zeros, which each image is laid into.

@@ -69,8 +69,7 @@ pub fn own_folder(path: &Path) -> Option<(File, fs::Metadata)> {
         .open(path)
         .ok()?;
     let data = folder.metadata().ok()?;
-    // SAFETY: it has no preconditions.
-    let is_own = data.uid() == unsafe { libc::geteuid() };
+    let is_own = data.uid() == rustix::process::geteuid().as_raw();
     (is_own && data.mode() & 0o022 == 0).then_some((folder, data))
 }
 

@@ -5,17 +5,12 @@
 //! its mode is a file, which this command finds among the process's mappings. It sets a bit in it,
 //! waits, reads the table, and clears the bit: nothing is sent to the process, and nothing in it is
 //! stopped.
-//!
-//! # Invariants cited by `SAFETY` comments
-//!
-//! 1. Numbers only.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::mem::offset_of;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -29,6 +24,7 @@ use kinlock_cli::report::write::Outputs;
 use kinlock_cli::report::write_json;
 use kinlock_measure::interrupt;
 use kinlock_report::{MAGIC, PAGE, REPORTS, SWITCH, Switch};
+use rustix::fs::{FlockOperation, flock};
 
 use super::alarm::{self, Watch};
 use super::folder::{Snapshot, TABLES, is_for_standby, is_table, remove_unused};
@@ -490,8 +486,7 @@ impl OpenSwitch {
         if file.metadata().with_context(cannot)?.len() != PAGE as u64 {
             bail!("{}: it is no switch", cannot());
         }
-        // SAFETY: invariant 1.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             bail!("another `kinlock report` measures this process");
         }
         let mut magic = [0; 8];
