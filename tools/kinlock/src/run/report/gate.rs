@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use kinlock_cli::report::units::{grouped, percent, time};
 
-use super::{Lock, Process, Report};
+use super::{Lock, Process, Report, waited_share};
 
 /// A limit that the program must not exceed.
 #[derive(Clone, Debug)]
@@ -76,18 +76,7 @@ impl Gate {
                 let ended = sum(|lock| lock.locked) + sum(|lock| lock.timeouts);
                 sum(|lock| lock.contended) / ended.max(1.0)
             }
-            What::Waited => {
-                let threads = || processes.iter().flat_map(|process| &process.threads);
-                let lives: f64 = threads()
-                    .map(|thread| thread.life[1] - thread.life[0])
-                    .sum();
-                let waits: u64 = threads().map(|thread| thread.wait_ns).sum();
-                if lives > 0.0 {
-                    waits as f64 / 1e9 / lives
-                } else {
-                    0.0
-                }
-            }
+            What::Waited => waited_share(processes.iter().flat_map(|process| &process.threads)),
             What::LongestWait => longest(processes, |lock| lock.wait.max_ns),
             What::LongestHold => longest(processes, |lock| lock.hold.max_ns),
             What::Circles => {

@@ -345,6 +345,18 @@ fn kept_off(wait_ns: u64, failed_tries: u64) -> u64 {
     wait_ns.saturating_add(failed_tries.saturating_mul(FAILED_TRY))
 }
 
+/// The part of their lives that these threads waited for locks.
+fn waited_share<'a>(threads: impl Iterator<Item = &'a Thread>) -> f64 {
+    let (waits, lives) = threads.fold((0, 0.0), |(waits, lives), thread| {
+        let life = thread.life[1] - thread.life[0];
+        (waits + thread.wait_ns, lives + life)
+    });
+    match lives > 0.0 {
+        true => waits as f64 / 1e9 / lives,
+        false => 0.0,
+    }
+}
+
 impl Caller {
     fn kept_off(&self) -> u64 {
         kept_off(self.wait_ns, self.failed_tries)

@@ -9,7 +9,7 @@ use kinlock_cli::report::units::{counted, grouped, percent, time};
 use super::calls::path;
 use super::misuse::{LockOrder, write_misuses, write_order};
 use super::tables::{Options, is_waited_for, lock_table, name, name_of, thread_table, wait_table};
-use super::{Caller, Lock, OtherWaits, Process, Report, Stripped, View, Waited};
+use super::{Caller, Lock, OtherWaits, Process, Report, Stripped, View, Waited, waited_share};
 
 /// Processes at most, and callers of a lock.
 const PROCESSES: usize = 4;
@@ -35,6 +35,15 @@ impl Options {
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
         writeln!(out, "\n{}\n", wrapped(&summary(report, process), ""))?;
+        let waiting: usize = process.locks.iter().map(|lock| lock.waiting.len()).sum();
+        if !process.ended && waiting > 0 {
+            writeln!(
+                out,
+                "{} for a lock now: kinlock report {} says for whom, and which wait in a circle\n",
+                counted(waiting as u64, "thread waits", "threads wait"),
+                process.pid
+            )?;
+        }
         match self.by {
             View::Lock => {
                 self.locks(process, out)?;
@@ -235,12 +244,13 @@ pub fn summary(report: &Report, process: &Process) -> String {
     let took = match locked + timeouts + contended {
         0 => format!("took no pthread lock in {}", time(1e9 * process.seconds)),
         _ => format!(
-            "took {} {} in {}; {} were found taken, and waited {} for",
+            "took {} {} in {}; {} were found taken, and waited {} for ({} of the threads' lives)",
             counted(lock_count(process), "lock", "locks"),
             counted(locked, "time", "times"),
             time(1e9 * process.seconds),
             percent(contended as f64 / (locked + timeouts).max(1) as f64),
             time(process.wait_ns() as f64),
+            percent(waited_share(process.threads.iter())),
         ),
     };
     format!(
