@@ -31,7 +31,7 @@ impl Atomics for Kernel {
 
 /// Four slots of 384 bytes. A CPU that waits for two locks at a time, one of them in an interrupt,
 /// needs two slots.
-static TABLE: Table<Kernel, 4, 1> = Table::FREE;
+static TABLE: Table<Kernel, 4, 1> = Table::new();
 static WAITERS: Waiters<Kernel> = TABLE.waiters();
 
 impl Place for Kernel {
@@ -65,7 +65,7 @@ impl Config for NumaAware {
     }
 }
 
-static LOCK: QueuedSpinLock<Kernel, NumaAware> = QueuedSpinLock::UNLOCKED;
+static LOCK: QueuedSpinLock<Kernel, NumaAware> = QueuedSpinLock::new();
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// The work of each CPU.

@@ -26,7 +26,7 @@ pub type NumaAware = crate::configured::NumaAware<Bare>;
 /// How many CPUs may wait at a time. Each waiter occupies one.
 const SLOTS: usize = 1024;
 
-static TABLE: Table<Bare, SLOTS, { SLOTS.div_ceil(32) }> = Table::FREE;
+static TABLE: Table<Bare, SLOTS, { SLOTS.div_ceil(32) }> = Table::new();
 static WAITERS: Waiters<Bare> = TABLE.waiters();
 
 /// The knobs in force.

@@ -32,6 +32,7 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod atomic;
+#[cfg(not(loom))]
 pub mod bare;
 pub mod config;
 pub mod configured;
@@ -39,6 +40,7 @@ pub mod configured;
 pub mod defect;
 pub mod events;
 pub mod fence_calls;
+#[cfg(not(loom))]
 pub mod hardware;
 #[cfg(loom)]
 pub mod loom;

@@ -28,7 +28,7 @@ fn without_stealing_sleeping_waiters_are_all_woken() {
             tuning
         }
     }
-    static LOCK: QueuedSpinLock<Native, Strict> = QueuedSpinLock::UNLOCKED;
+    static LOCK: QueuedSpinLock<Native, Strict> = QueuedSpinLock::new();
     static ENTERED: AtomicU64 = AtomicU64::new(0);
     let (threads, rounds) = (8, ROUNDS.div_ceil(10));
     std::thread::scope(|s| {

@@ -17,7 +17,7 @@ impl Config for Queueing {
     }
 }
 
-static LOCK: QueuedSpinLock<Native, Queueing> = QueuedSpinLock::UNLOCKED;
+static LOCK: QueuedSpinLock<Native, Queueing> = QueuedSpinLock::new();
 
 /// Takes the lock, and waits for `others` threads in [`contend`] meanwhile.
 #[unsafe(no_mangle)]

@@ -54,7 +54,7 @@ impl<T> List<T> {
     /// An empty list.
     pub const EMPTY: Self = List {
         first: Link::new(),
-        lock: QueuedMutex::UNLOCKED,
+        lock: QueuedMutex::new(),
     };
 }
 

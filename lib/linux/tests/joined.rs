@@ -36,7 +36,7 @@ thread_local! {
 
 static GONE: AtomicBool = AtomicBool::new(false);
 static PARKS: AtomicU32 = AtomicU32::new(0);
-static TABLE: [Slot<HeldUp>; 8] = [const { Slot::FREE }; 8];
+static TABLE: [Slot<HeldUp>; 8] = [const { Slot::new() }; 8];
 static CLAIMED: [AtomicU32; 1] = [const { AtomicU32::new(0) }; 1];
 static IN_USE: AtomicU32 = AtomicU32::new(0);
 static WAITERS: Waiters<HeldUp> = Waiters::new(&TABLE, &CLAIMED, &IN_USE);

@@ -317,7 +317,7 @@ impl Atomics for Bare {
     type AtomicU64 = AtomicU64;
 }
 
-static TABLE: Table<Bare, 8, 1> = Table::FREE;
+static TABLE: Table<Bare, 8, 1> = Table::new();
 static WAITERS: Waiters<Bare> = TABLE.waiters();
 
 impl Platform for Bare {

@@ -120,9 +120,7 @@ use self::place::{FAR, Place, SEVERAL};
 use super::mutex::{BESIDE, OTHERS};
 use crate::defect::Defect;
 use crate::events::Event;
-use crate::platform::{
-    Atomic, ConstAtomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Parked, Platform,
-};
+use crate::platform::{Atomic, EVERY_SET, NEVER, Ordering::*, Parked, Platform, const_fn, zero};
 
 const WAITERS: u32 = 1;
 const NEWCOMERS: u32 = 2;
@@ -179,15 +177,6 @@ pub struct QueuedCondvar<P: Platform, C: CondvarConfig = Usual> {
     config: PhantomData<C>,
 }
 
-impl<P: ConstPlatform, C: CondvarConfig> QueuedCondvar<P, C> {
-    /// A fresh condition variable, in a constant.
-    pub const FRESH: Self = QueuedCondvar {
-        sequence: P::AtomicU32::ZERO,
-        place: Place::FRESH,
-        config: PhantomData,
-    };
-}
-
 impl<P: Platform, C: CondvarConfig> Default for QueuedCondvar<P, C> {
     fn default() -> Self {
         Self::new()
@@ -195,13 +184,14 @@ impl<P: Platform, C: CondvarConfig> Default for QueuedCondvar<P, C> {
 }
 
 impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
-    /// A fresh condition variable. Where the platform allows, there is also the constant
-    /// [`FRESH`](Self::FRESH).
-    pub fn new() -> Self {
-        QueuedCondvar {
-            sequence: Atomic::new(0),
-            place: Place::new(),
-            config: PhantomData,
+    const_fn! {
+        /// A fresh condition variable.
+        pub const fn new() -> Self {
+            QueuedCondvar {
+                sequence: zero!(),
+                place: Place::new(),
+                config: PhantomData,
+            }
         }
     }
 

@@ -111,12 +111,10 @@ use super::contend::constants::WAITS_PER_TRIAL;
 use super::osq::Osq;
 use crate::defect::Defect;
 use crate::events::Event;
-use crate::platform::{
-    Atomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Parked, Platform, Ticket,
-};
+use crate::platform::{Atomic, EVERY_SET, NEVER, Ordering::*, Parked, Platform, Ticket, const_fn};
 use crate::tuning::Tuning;
 use core::marker::PhantomData;
-use word::{ConstLayout, HANDOFF, PICKUP, REQUESTER_SLEEPS, SLEEPERS};
+use word::{HANDOFF, PICKUP, REQUESTER_SLEEPS, SLEEPERS};
 pub use word::{Joined, Layout, Split};
 
 /// The park sets: that of the requester, that of waiters at the front, and those of threads that
@@ -158,28 +156,27 @@ pub struct QueuedMutex<P: Platform, C: MutexConfig, L: Layout<P> = Split<P>> {
     config: PhantomData<C>,
 }
 
-impl<P: ConstPlatform, C: MutexConfig, L: ConstLayout<P>> QueuedMutex<P, C, L> {
-    /// An unlocked mutex, in a constant.
-    pub const UNLOCKED: Self = QueuedMutex {
-        word: L::UNLOCKED,
-        queue: Osq::EMPTY,
-        config: PhantomData,
-    };
-}
-
 impl<P: Platform, C: MutexConfig, L: Layout<P>> Default for QueuedMutex<P, C, L> {
-    /// An unlocked mutex. Where the platform allows, there is also the constant
-    /// [`UNLOCKED`](Self::UNLOCKED).
     fn default() -> Self {
-        QueuedMutex {
-            word: L::new(),
-            queue: Osq::new(),
-            config: PhantomData,
-        }
+        Self::new()
     }
 }
 
 impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
+    const_fn! {
+        /// An unlocked mutex.
+        pub const fn new() -> Self {
+            QueuedMutex {
+                #[cfg(not(loom))]
+                word: L::UNLOCKED,
+                #[cfg(loom)]
+                word: L::unlocked(),
+                queue: Osq::new(),
+                config: PhantomData,
+            }
+        }
+    }
+
     /// Takes the lock, waiting for as long as it takes. Acquires what the previous holder released.
     ///
     /// Taking a lock that the thread already holds waits for ever.

@@ -55,7 +55,7 @@ use super::waiter::{
     Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters, expired, left,
 };
 use crate::events::Event;
-use crate::platform::{Atomic, ConstAtomic, ConstPlatform, Ordering::*, Platform};
+use crate::platform::{Atomic, Ordering::*, Platform, const_fn, zero};
 
 /// The queue. All zeros: empty. Two bytes; its nodes are those of the threads' [waiter
 /// slots](super::waiter).
@@ -65,13 +65,6 @@ pub struct Osq<P: Platform> {
     tail: P::AtomicU16,
 }
 
-impl<P: ConstPlatform> Osq<P> {
-    /// An empty queue, in a constant.
-    pub const EMPTY: Self = Osq {
-        tail: P::AtomicU16::ZERO,
-    };
-}
-
 impl<P: Platform> Default for Osq<P> {
     fn default() -> Self {
         Self::new()
@@ -79,10 +72,10 @@ impl<P: Platform> Default for Osq<P> {
 }
 
 impl<P: Platform> Osq<P> {
-    /// An empty queue.
-    pub fn new() -> Self {
-        Osq {
-            tail: Atomic::new(0),
+    const_fn! {
+        /// An empty queue.
+        pub const fn new() -> Self {
+            Osq { tail: zero!() }
         }
     }
 

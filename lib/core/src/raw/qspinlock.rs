@@ -135,7 +135,7 @@ use core::marker::PhantomData;
 
 use crate::defect::Defect;
 use crate::events::Event;
-use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
+use crate::platform::{Atomic, NEVER, Ordering::*, Platform, const_fn, zero};
 use crate::raw::waiter::expired;
 use crate::tuning::Tuning;
 
@@ -174,16 +174,6 @@ pub struct QueuedSpinLock<P: Platform, C: Config> {
     config: PhantomData<C>,
 }
 
-impl<P: ConstPlatform, C: Config> QueuedSpinLock<P, C> {
-    /// An unlocked lock, in a constant.
-    pub const UNLOCKED: Self = QueuedSpinLock {
-        locked: P::AtomicU8::ZERO,
-        pending: P::AtomicU8::ZERO,
-        tail: P::AtomicU16::ZERO,
-        config: PhantomData,
-    };
-}
-
 impl<P: Platform, C: Config> Default for QueuedSpinLock<P, C> {
     fn default() -> Self {
         Self::new()
@@ -209,14 +199,15 @@ struct Terms {
 }
 
 impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
-    /// An unlocked lock. Where the platform allows, [`UNLOCKED`](Self::UNLOCKED) is the same as a
-    /// constant.
-    pub fn new() -> Self {
-        QueuedSpinLock {
-            locked: Atomic::new(0),
-            pending: Atomic::new(0),
-            tail: Atomic::new(0),
-            config: PhantomData,
+    const_fn! {
+        /// An unlocked lock.
+        pub const fn new() -> Self {
+            QueuedSpinLock {
+                locked: zero!(),
+                pending: zero!(),
+                tail: zero!(),
+                config: PhantomData,
+            }
         }
     }
 

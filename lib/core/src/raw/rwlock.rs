@@ -130,7 +130,7 @@ use super::contend::constants::WAITS_PER_TRIAL;
 use super::osq::Osq;
 use crate::defect::Defect;
 use crate::events::Event;
-use crate::platform::{Atomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform};
+use crate::platform::{Atomic, NEVER, Ordering::*, Parked, Platform, const_fn};
 use crate::raw::waiter::expired;
 use crate::tuning::Tuning;
 use core::marker::PhantomData;
@@ -173,31 +173,26 @@ pub struct QueuedRwLock<P: Platform, C: RwLockConfig> {
     config: PhantomData<C>,
 }
 
-impl<P: ConstPlatform, C: RwLockConfig> QueuedRwLock<P, C> {
-    /// An unlocked lock, in a constant.
-    pub const UNLOCKED: Self = QueuedRwLock {
-        state: State::FREE,
-        writers: Osq::EMPTY,
-        hints: Hints::NONE,
-        config: PhantomData,
-    };
-}
-
 impl<P: Platform, C: RwLockConfig> Default for QueuedRwLock<P, C> {
-    /// An unlocked lock. Where the platform allows, there is also the constant
-    /// [`UNLOCKED`](Self::UNLOCKED).
     fn default() -> Self {
-        QueuedRwLock {
-            state: State::new(),
-            writers: Osq::new(),
-            hints: Hints::new(),
-            config: PhantomData,
-        }
+        Self::new()
     }
 }
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     const PARKS: bool = P::CAN_PARK && C::PARK;
+
+    const_fn! {
+        /// An unlocked lock.
+        pub const fn new() -> Self {
+            QueuedRwLock {
+                state: State::new(),
+                writers: Osq::new(),
+                hints: Hints::new(),
+                config: PhantomData,
+            }
+        }
+    }
 
     // ---- readers ------------------------------------------
 

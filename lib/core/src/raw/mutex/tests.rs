@@ -55,7 +55,7 @@ trying!(AlwaysTrying: 1, Usual: 1024);
 
 /// A configuration, and the platform of its mutexes: hardware, perhaps with a defect.
 trait Model: MutexConfig {
-    type On: ConstPlatform;
+    type On: Platform;
 }
 
 macro_rules! models {
@@ -98,18 +98,18 @@ impl Model for Usual {
 
 /// A layout of the word on any platform.
 trait AnyLayout {
-    type On<P: ConstPlatform>: Layout<P>;
+    type On<P: Platform>: Layout<P>;
 }
 
 struct AnySplit;
 struct AnyJoined;
 
 impl AnyLayout for AnySplit {
-    type On<P: ConstPlatform> = Split<P>;
+    type On<P: Platform> = Split<P>;
 }
 
 impl AnyLayout for AnyJoined {
-    type On<P: ConstPlatform> = Joined<P>;
+    type On<P: Platform> = Joined<P>;
 }
 
 /// Whether a holder sees each flag that is set before it unlocks.

@@ -4,9 +4,7 @@
 use super::{MutexConfig, OTHERS, Osq, REQUESTER};
 use crate::defect::Defect;
 use crate::events::Event;
-use crate::platform::{
-    Atomic, ConstAtomic, ConstPlatform, Ordering, Ordering::*, Platform, Ticket,
-};
+use crate::platform::{Atomic, Ordering, Ordering::*, Platform, Ticket, zero};
 
 /// One waiter, the requester, has requested a hand-off. The next unlock leaves the lock held and
 /// replaces this flag by [`PICKUP`].
@@ -54,7 +52,12 @@ fn after_unlock<P: Platform>(flags: u8) -> u8 {
 /// How the two bytes lie in memory, and how they change.
 pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static {
     /// An unlocked word.
-    fn new() -> Self;
+    #[cfg(not(loom))]
+    const UNLOCKED: Self;
+
+    /// As the constant, which the model checker cannot have.
+    #[cfg(loom)]
+    fn unlocked() -> Self;
 
     /// Takes the lock if it is free (`true`). Even a failing try takes the line from the holder.
     fn take(&self) -> bool;
@@ -101,10 +104,16 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
     fn bytes(&self) -> [u8; 2];
 }
 
-/// A layout that a constant can hold.
-pub trait ConstLayout<P: ConstPlatform>: Layout<P> {
-    /// An unlocked word.
-    const UNLOCKED: Self;
+/// How a [`Layout`] begins.
+macro_rules! unlocked {
+    ($word:expr) => {
+        #[cfg(not(loom))]
+        const UNLOCKED: Self = $word;
+        #[cfg(loom)]
+        fn unlocked() -> Self {
+            $word
+        }
+    };
 }
 
 /// Lock and flags as two atomics. Releasing is a plain store; the holder then looks at the flags,
@@ -116,20 +125,11 @@ pub struct Split<P: Platform> {
     flags: P::AtomicU8,
 }
 
-impl<P: ConstPlatform> ConstLayout<P> for Split<P> {
-    const UNLOCKED: Self = Split {
-        locked: P::AtomicU8::ZERO,
-        flags: P::AtomicU8::ZERO,
-    };
-}
-
 impl<P: Platform> Layout<P> for Split<P> {
-    fn new() -> Self {
-        Split {
-            locked: Atomic::new(FREE),
-            flags: Atomic::new(0),
-        }
-    }
+    unlocked!(Split {
+        locked: zero!(),
+        flags: zero!(),
+    });
 
     #[inline]
     fn take(&self) -> bool {
@@ -247,16 +247,10 @@ fn flags_in(word: u16) -> u8 {
     word.to_ne_bytes()[1]
 }
 
-impl<P: ConstPlatform> ConstLayout<P> for Joined<P> {
-    const UNLOCKED: Self = Joined(P::AtomicU16::ZERO);
-}
-
 impl<P: Platform> Layout<P> for Joined<P> {
     const IS_ONE: bool = true;
 
-    fn new() -> Self {
-        Joined(Atomic::new(0))
-    }
+    unlocked!(Joined(zero!()));
 
     #[inline]
     fn take(&self) -> bool {

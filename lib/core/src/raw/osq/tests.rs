@@ -204,7 +204,7 @@ fn a_head_leaves_as_ever_if_the_tail_has_come_back() {
 /// Real threads, most of which give up at once.
 #[test]
 fn leaving_and_handing_on_at_the_same_time() {
-    static QUEUE: Osq<Native> = Osq::EMPTY;
+    static QUEUE: Osq<Native> = Osq::new();
     static HEADS: AtomicU32 = AtomicU32::new(0);
     let rounds = if cfg!(miri) { 20 } else { 5_000 };
     std::thread::scope(|s| {

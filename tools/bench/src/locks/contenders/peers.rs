@@ -128,7 +128,7 @@ macro_rules! variant {
         // SAFETY: `QueuedMutex` excludes: it is held from the moment that a thread takes it, or has
         // it handed over, until that thread unlocks it. Taking acquires what unlocking releases.
         unsafe impl RawMutex for $name {
-            const INIT: Self = Self(QueuedMutex::UNLOCKED);
+            const INIT: Self = Self(QueuedMutex::new());
             type GuardMarker = GuardNoSend;
 
             #[inline(always)]

@@ -27,9 +27,9 @@ impl<const PARK: bool> Config for Queueing<PARK> {
 #[derive(Clone, Copy, Debug)]
 struct Observed;
 
-static TABLE: Table<Observed, 64, 2> = Table::FREE;
+static TABLE: Table<Observed, 64, 2> = Table::new();
 static WAITERS: Waiters<Observed> = TABLE.waiters();
-static LOCK: QueuedSpinLock<Observed, Queueing<true>> = QueuedSpinLock::UNLOCKED;
+static LOCK: QueuedSpinLock<Observed, Queueing<true>> = QueuedSpinLock::new();
 /// The pending byte of `LOCK` when a head began to scan.
 static SEEN_BY_SCAN: AtomicU8 = AtomicU8::new(u8::MAX);
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scripted;
 
-static TABLE: Table<Scripted, 64, 2> = Table::FREE;
+static TABLE: Table<Scripted, 64, 2> = Table::new();
 static WAITERS: Waiters<Scripted> = TABLE.waiters();
 const ROWS: usize = 8;
 
