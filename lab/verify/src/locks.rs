@@ -15,10 +15,10 @@ use kinlock_core::defect::Defect;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use kinlock_core::raw::once::RunOnce;
-use kinlock_core::raw::{Config, QueuedRwLock, QueuedSpinLock};
+use kinlock_core::raw::{LockConfig, QueuedRwLock, QueuedSpinLock};
 use kinlock_core::sabotaged::Sabotaged;
 use kinlock_linux::Native;
-use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::config::AsConfigured;
 use std::sync::Arc;
 
 /// A kind of lock.
@@ -62,7 +62,7 @@ macro_rules! all {
         pub static ALL: &[Specimen] = &[
             Specimen {
                 new: || Box::new(RawSpinLock::new()),
-                reorders: || <AsConfigured as Config>::tuning().reorder,
+                reorders: || <AsConfigured as LockConfig>::tuning().reorder,
                 ..lock("kinlock-spin", spinlock::<Pretend, Tuned>)
             },
             Specimen {
@@ -190,6 +190,6 @@ fn joined_mutex() -> Box<dyn TestLock> {
     Box::new(Own(QueuedMutex::<Pretend, Eager, Joined<Pretend>>::new()))
 }
 
-fn spinlock<P: Platform, C: Config>() -> Box<dyn TestLock> {
+fn spinlock<P: Platform, C: LockConfig>() -> Box<dyn TestLock> {
     Box::new(Own(QueuedSpinLock::<P, C>::new()))
 }

@@ -14,7 +14,8 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use kinlock_core::atomic::Atomics;
 use kinlock_core::bare::Bare;
 use kinlock_core::platform::{Place, Platform};
-use kinlock_core::raw::qspinlock::{Config, QueuedSpinLock};
+use kinlock_core::raw::LockConfig;
+use kinlock_core::raw::qspinlock::QueuedSpinLock;
 use kinlock_core::slots::{Table, Waiters};
 use kinlock_core::tuning::Tuning;
 
@@ -57,7 +58,7 @@ impl Platform for Kernel {
 #[derive(Clone, Copy, Debug)]
 struct NumaAware;
 
-impl Config for NumaAware {
+impl LockConfig for NumaAware {
     fn tuning() -> Tuning {
         let mut tuning = Tuning::DEFAULT;
         tuning.reorder = true;

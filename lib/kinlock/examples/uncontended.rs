@@ -7,7 +7,7 @@ use kinlock::{RawMutex, RawSpinLock, RwLock};
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use kinlock_core::raw::rwlock::QueuedRwLock;
 use kinlock_linux::Native;
-use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::config::AsConfigured;
 use std::hint::black_box;
 use std::process::ExitCode;
 

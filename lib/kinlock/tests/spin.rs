@@ -7,7 +7,7 @@ use kinlock::lock_api::Mutex;
 use kinlock::{RawCnaSpinLock, SpinLock};
 use kinlock_core::config::Tuning;
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::{Config, QueuedSpinLock};
+use kinlock_core::raw::{LockConfig, QueuedSpinLock};
 use kinlock_linux::Native;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,7 +21,7 @@ const ROUNDS: u64 = if cfg!(miri) { 20 } else { 20_000 };
 fn without_stealing_sleeping_waiters_are_all_woken() {
     #[derive(Clone, Copy, Debug)]
     struct Strict;
-    impl Config for Strict {
+    impl LockConfig for Strict {
         fn tuning() -> Tuning {
             let mut tuning = Tuning::DEFAULT;
             tuning.stealing = false;

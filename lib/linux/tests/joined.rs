@@ -15,7 +15,8 @@ use kinlock_core::bare::Bare;
 use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::events::Event;
 use kinlock_core::platform::{Atomics, Fences, Parked, Parking, Platform, Spinning};
-use kinlock_core::raw::mutex::{Joined, Layout, MutexConfig, QueuedMutex, Split};
+use kinlock_core::raw::LockConfig;
+use kinlock_core::raw::mutex::{Joined, Layout, QueuedMutex, Split};
 use kinlock_core::raw::waiter::{Slot, Waiters};
 use kinlock_linux::Native;
 use std::cell::Cell;
@@ -102,7 +103,7 @@ impl Platform for HeldUp {
 #[derive(Clone, Copy, Debug)]
 struct Plain<const LONG: bool>;
 
-impl<const LONG: bool> MutexConfig for Plain<LONG> {
+impl<const LONG: bool> LockConfig for Plain<LONG> {
     const TRIALS: u32 = 0;
 
     fn tuning() -> Tuning {
@@ -118,7 +119,7 @@ impl<const LONG: bool> MutexConfig for Plain<LONG> {
 
 /// Unlocks, and has another thread end the lock's memory meanwhile. That one waits for the lock
 /// asleep, or comes when it is free.
-fn unlock_while_it_goes<C: MutexConfig, L: Layout<HeldUp>>(asleep: bool, fair: bool) {
+fn unlock_while_it_goes<C: LockConfig, L: Layout<HeldUp>>(asleep: bool, fair: bool) {
     let (size, access) = (4096, libc::PROT_READ | libc::PROT_WRITE);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a mapping of its own.

@@ -116,6 +116,7 @@ use core::marker::PhantomData;
 
 pub use self::partner::Partner;
 use self::place::{FAR, Place, SEVERAL};
+use super::config::{LockConfig, Usual};
 #[doc(hidden)]
 use super::mutex::{BESIDE, OTHERS};
 use crate::defect::Defect;
@@ -141,19 +142,6 @@ const SLEEPERS_PERIOD: u32 = 64 * ONE;
 /// sections as fit into the time of a wake-up.
 const PORTION: u32 = 16;
 
-/// What is fixed about a condition variable at compile time.
-pub trait CondvarConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// How many sleepers a broadcast wakes at once, before it wakes one more and requeues the
-    /// others.
-    const AT_ONCE: u32 = 256;
-}
-
-/// The usual configuration.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Usual;
-
-impl CondvarConfig for Usual {}
-
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -171,19 +159,19 @@ enum End {
 /// nobody waits. Broadcasts are then cheaper if the mutex moves with it.
 #[repr(C, align(4))]
 #[derive(Debug)]
-pub struct QueuedCondvar<P: Platform, C: CondvarConfig = Usual> {
+pub struct QueuedCondvar<P: Platform, C: LockConfig = Usual> {
     sequence: P::AtomicU32,
     place: Place<P>,
     config: PhantomData<C>,
 }
 
-impl<P: Platform, C: CondvarConfig> Default for QueuedCondvar<P, C> {
+impl<P: Platform, C: LockConfig> Default for QueuedCondvar<P, C> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
+impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
     const_fn! {
         /// A fresh condition variable.
         pub const fn new() -> Self {

@@ -106,13 +106,12 @@ mod fair;
 mod wait;
 mod word;
 
+use super::config::LockConfig;
 pub use super::contend::QueueKind;
-use super::contend::constants::WAITS_PER_TRIAL;
 use super::osq::Osq;
 use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, EVERY_SET, NEVER, Ordering::*, Parked, Platform, Ticket, const_fn};
-use crate::tuning::Tuning;
 use core::marker::PhantomData;
 use word::{HANDOFF, PICKUP, REQUESTER_SLEEPS, SLEEPERS};
 pub use word::{Joined, Layout, Split};
@@ -124,23 +123,6 @@ const FRONT: u32 = 1 << 30;
 pub(super) const BESIDE: u32 = OTHERS & !FRONT;
 pub(super) const OTHERS: u32 = EVERY_SET & !REQUESTER;
 
-/// What is fixed about a mutex at compile time, and where it finds its knobs.
-pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// Whether waiters may sleep, where the platform can.
-    const PARK: bool = true;
-    /// One wait in `TRIALS` is a trial: it finds out whether the lock should be kept. 0: none is.
-    #[doc(hidden)]
-    const TRIALS: u32 = WAITS_PER_TRIAL;
-
-    /// The run-time knobs. Called in slow paths only.
-    fn tuning() -> Tuning;
-
-    /// How waiters queue. All waits for a lock that queue must agree.
-    fn queue() -> QueueKind {
-        QueueKind::Osq
-    }
-}
-
 /// The mutex, generic over where it runs, how it is configured, and how its word is laid out.
 ///
 /// All-zero memory is an unlocked mutex. It owns nothing outside its four bytes.
@@ -150,19 +132,19 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
 /// another thread has taken the lock.
 #[repr(C, align(4))]
 #[derive(Debug)]
-pub struct QueuedMutex<P: Platform, C: MutexConfig, L: Layout<P> = Split<P>> {
+pub struct QueuedMutex<P: Platform, C: LockConfig, L: Layout<P> = Split<P>> {
     word: L,
     queue: Osq<P>,
     config: PhantomData<C>,
 }
 
-impl<P: Platform, C: MutexConfig, L: Layout<P>> Default for QueuedMutex<P, C, L> {
+impl<P: Platform, C: LockConfig, L: Layout<P>> Default for QueuedMutex<P, C, L> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
+impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     const_fn! {
         /// An unlocked mutex.
         pub const fn new() -> Self {

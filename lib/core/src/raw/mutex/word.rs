@@ -1,10 +1,11 @@
 //! The two bytes that say whether the lock is held and who wants it, in two layouts. Only the
 //! methods here access them. The table in [`mutex`](super) shows all that these do.
 
-use super::{MutexConfig, OTHERS, Osq, REQUESTER};
+use super::{OTHERS, Osq, REQUESTER};
 use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering, Ordering::*, Platform, Ticket, zero};
+use crate::raw::LockConfig;
 
 /// One waiter, the requester, has requested a hand-off. The next unlock leaves the lock held and
 /// replaces this flag by [`PICKUP`].
@@ -88,7 +89,7 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
 
     /// The holder unlocks, hands over if that is requested, and wakes who sleeps for it. `queue` is
     /// the lock's.
-    fn unlock<C: MutexConfig>(&self, key: *const u32, queue: &Osq<P>);
+    fn unlock<C: LockConfig>(&self, key: *const u32, queue: &Osq<P>);
 
     /// Lock and flags are one atomic: the holder sees each flag that was set before it unlocks.
     const IS_ONE: bool = false;
@@ -164,7 +165,7 @@ impl<P: Platform> Layout<P> for Split<P> {
     }
 
     #[inline]
-    fn unlock<C: MutexConfig>(&self, key: *const u32, _: &Osq<P>) {
+    fn unlock<C: LockConfig>(&self, key: *const u32, _: &Osq<P>) {
         // If others have tried meanwhile, the line is away. Without this, the load of the flags
         // would fetch it once and the store a second time, for writing.
         P::prefetch_for_writing(&self.locked);
@@ -182,7 +183,7 @@ impl<P: Platform> Layout<P> for Split<P> {
 
 impl<P: Platform> Split<P> {
     #[inline]
-    fn set_free<C: MutexConfig>(&self, key: *const u32) {
+    fn set_free<C: LockConfig>(&self, key: *const u32) {
         self.locked.store(FREE, release::<P>());
         if P::CAN_PARK && C::PARK {
             // Pairs with the heavy fence in `fence_after_flag`.
@@ -197,7 +198,7 @@ impl<P: Platform> Split<P> {
     /// releases it. `false`: the caller has to.
     #[cold]
     #[inline(never)]
-    fn unlock_watched<C: MutexConfig>(&self, key: *const u32) -> bool {
+    fn unlock_watched<C: LockConfig>(&self, key: *const u32) -> bool {
         let asked = |flags| (flags & (HANDOFF | WATCHED) != 0).then(|| after_unlock::<P>(flags));
         // Release: on a hand-off `flags` publishes the critical section instead of `locked`.
         let unlocked = self.fetch_update(Release, asked);
@@ -293,7 +294,7 @@ impl<P: Platform> Layout<P> for Joined<P> {
     }
 
     #[inline]
-    fn unlock<C: MutexConfig>(&self, key: *const u32, queue: &Osq<P>) {
+    fn unlock<C: LockConfig>(&self, key: *const u32, queue: &Osq<P>) {
         let order = release::<P>();
         let unlocked = self.0.compare_exchange(HELD_WORD, 0, order, Relaxed);
         if unlocked.is_err() {
@@ -309,7 +310,7 @@ impl<P: Platform> Layout<P> for Joined<P> {
 impl<P: Platform> Joined<P> {
     #[cold]
     #[inline(never)]
-    fn unlock_flagged<C: MutexConfig>(&self, key: *const u32, queue: &Osq<P>) {
+    fn unlock_flagged<C: LockConfig>(&self, key: *const u32, queue: &Osq<P>) {
         let forgets = C::TRIALS > 0 && P::random() % C::TRIALS == C::TRIALS - 1;
         let unlock = |seen| {
             let flags = flags_in(seen);

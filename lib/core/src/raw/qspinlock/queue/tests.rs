@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 #[derive(Clone, Copy, Debug)]
 struct Queueing<const PARK: bool>;
 
-impl<const PARK: bool> Config for Queueing<PARK> {
+impl<const PARK: bool> LockConfig for Queueing<PARK> {
     const PENDING_BIT: bool = false;
     const PARK: bool = PARK;
     fn tuning() -> Tuning {
