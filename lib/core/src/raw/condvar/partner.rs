@@ -5,6 +5,9 @@ use crate::raw::LockConfig;
 use crate::raw::mutex::{Layout, QueuedMutex};
 
 /// A lock that a waiter of a condition variable holds before and after its wait.
+///
+/// A trait because the preloaded library waits with mutexes of the C library, too, and because
+/// `kinlock` notes each release and acquisition for its reports.
 pub trait Partner<P: Platform> {
     /// Where a broadcast may put waiters to sleep, so that unlocks wake them one after the other.
     /// `None`: it wakes all.

@@ -51,6 +51,9 @@ fn after_unlock<P: Platform>(flags: u8) -> u8 {
 }
 
 /// How the two bytes lie in memory, and how they change.
+///
+/// A trait because no single layout has both: a release by a plain store, and memory that may be
+/// freed as soon as another thread has the lock.
 pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static {
     /// An unlocked word.
     #[cfg(not(loom))]
