@@ -2,10 +2,7 @@
 
 use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::Config;
-use kinlock_core::raw::condvar::CondvarConfig;
-use kinlock_core::raw::mutex::MutexConfig;
-use kinlock_core::raw::rwlock::RwLockConfig;
+use kinlock_core::raw::LockConfig;
 use kinlock_linux::Native;
 
 /// Configurations of the spinlock.
@@ -14,7 +11,7 @@ macro_rules! spinlocks {
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct $name;
 
-        impl Config for $name {
+        impl LockConfig for $name {
             fn tuning() -> Tuning {
                 $tuning
             }
@@ -34,8 +31,8 @@ spinlocks! {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Eager;
 
-impl Eager {
-    const WAITS_PER_TRIAL: u32 = 4;
+impl LockConfig for Eager {
+    const TRIALS: u32 = 4;
 
     fn tuning() -> Tuning {
         let mut tuning = kinlock_linux::config::tuning();
@@ -46,28 +43,12 @@ impl Eager {
     }
 }
 
-impl MutexConfig for Eager {
-    const TRIALS: u32 = Eager::WAITS_PER_TRIAL;
-
-    fn tuning() -> Tuning {
-        Eager::tuning()
-    }
-}
-
-impl RwLockConfig for Eager {
-    const TRIALS: u32 = Eager::WAITS_PER_TRIAL;
-
-    fn tuning() -> Tuning {
-        Eager::tuning()
-    }
-}
-
 /// Of the condition variable: a broadcast wakes few waiters at once, so that it moves the others to
 /// the mutex wherever some sleep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requeueing;
 
-impl CondvarConfig for Requeueing {
+impl LockConfig for Requeueing {
     const AT_ONCE: u32 = 4;
 }
 

@@ -11,7 +11,7 @@ use kinlock_invalidation::raw::{
     Backend as RawBackend, Config, Domain, Packed, PackedPair, Pair, Place,
 };
 use kinlock_linux::Native;
-use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::config::AsConfigured;
 use kinlock_measure::workloads::pages::Protection;
 use std::sync::Mutex;
 use std::thread::ThreadId;

@@ -12,13 +12,13 @@ use crate::specimen::named;
 use crate::test_lock::{Own, ReadWrite, Runs, TestLock};
 use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawMutex, RawSpinLock};
 use kinlock_core::defect::Defect;
-use kinlock_core::platform::ConstPlatform;
+use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use kinlock_core::raw::once::RunOnce;
-use kinlock_core::raw::{Config, QueuedRwLock, QueuedSpinLock};
+use kinlock_core::raw::{LockConfig, QueuedRwLock, QueuedSpinLock};
 use kinlock_core::sabotaged::Sabotaged;
 use kinlock_linux::Native;
-use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::config::AsConfigured;
 use std::sync::Arc;
 
 /// A kind of lock.
@@ -62,7 +62,7 @@ macro_rules! all {
         pub static ALL: &[Specimen] = &[
             Specimen {
                 new: || Box::new(RawSpinLock::new()),
-                reorders: || <AsConfigured as Config>::tuning().reorder,
+                reorders: || <AsConfigured as LockConfig>::tuning().reorder,
                 ..lock("kinlock-spin", spinlock::<Pretend, Tuned>)
             },
             Specimen {
@@ -89,7 +89,7 @@ macro_rules! all {
             },
             lock("kinlock-mutex-joined", joined_mutex),
             Specimen {
-                new: || Box::new(Own(QueuedRwLock::<Native, AsConfigured>::UNLOCKED)),
+                new: || Box::new(Own(QueuedRwLock::<Native, AsConfigured>::new())),
                 reads: Some(readwrite::<Pretend>),
                 ..lock("kinlock-rwlock", rwlock::<Pretend>)
             },
@@ -166,32 +166,30 @@ mod broken {
     pub(super) const fn once<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
         Specimen {
             defect: Some(defect),
-            runs: Some(|| Arc::new(RunOnce::<Broken<DEFECT>>::NEW)),
+            runs: Some(|| Arc::new(RunOnce::<Broken<DEFECT>>::new())),
             ..lock(name, super::mutex::<Pretend>)
         }
     }
 }
 
-fn mutex<P: ConstPlatform>() -> Box<dyn TestLock> {
-    Box::new(Own(QueuedMutex::<P, Eager>::UNLOCKED))
+fn mutex<P: Platform>() -> Box<dyn TestLock> {
+    Box::new(Own(QueuedMutex::<P, Eager>::new()))
 }
 
 /// Taken for writing.
-fn rwlock<P: ConstPlatform>() -> Box<dyn TestLock> {
-    Box::new(Own(QueuedRwLock::<P, Eager>::UNLOCKED))
+fn rwlock<P: Platform>() -> Box<dyn TestLock> {
+    Box::new(Own(QueuedRwLock::<P, Eager>::new()))
 }
 
-fn readwrite<P: ConstPlatform>() -> Box<dyn ReadWrite + Send + Sync> {
-    Box::new(QueuedRwLock::<P, Eager>::UNLOCKED)
+fn readwrite<P: Platform>() -> Box<dyn ReadWrite + Send + Sync> {
+    Box::new(QueuedRwLock::<P, Eager>::new())
 }
 
 /// With the layout for memory that may be freed early.
 fn joined_mutex() -> Box<dyn TestLock> {
-    Box::new(Own(
-        QueuedMutex::<Pretend, Eager, Joined<Pretend>>::UNLOCKED,
-    ))
+    Box::new(Own(QueuedMutex::<Pretend, Eager, Joined<Pretend>>::new()))
 }
 
-fn spinlock<P: ConstPlatform, C: Config>() -> Box<dyn TestLock> {
-    Box::new(Own(QueuedSpinLock::<P, C>::UNLOCKED))
+fn spinlock<P: Platform, C: LockConfig>() -> Box<dyn TestLock> {
+    Box::new(Own(QueuedSpinLock::<P, C>::new()))
 }

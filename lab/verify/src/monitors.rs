@@ -12,7 +12,7 @@ use crate::configs::{Eager, Requeueing};
 use crate::pretend::Pretend;
 use crate::test_lock::{Own, TestLock};
 use kinlock::{Condvar, Mutex};
-use kinlock_core::platform::{ConstPlatform, NEVER, Platform};
+use kinlock_core::platform::{NEVER, Platform};
 use kinlock_core::raw::{QueuedCondvar, QueuedMutex};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -55,10 +55,10 @@ pub(crate) fn users() -> Box<dyn Monitor> {
 }
 
 /// The library's mutex and condition variables on the platform `P`.
-pub(crate) fn on<P: ConstPlatform>() -> Box<dyn Monitor> {
+pub(crate) fn on<P: Platform>() -> Box<dyn Monitor> {
     Box::new(OwnMonitor::<P> {
-        mutex: Own(QueuedMutex::UNLOCKED),
-        condvars: [const { QueuedCondvar::FRESH }; CONDVARS],
+        mutex: Own(QueuedMutex::new()),
+        condvars: [const { QueuedCondvar::new() }; CONDVARS],
     })
 }
 

@@ -113,12 +113,12 @@ impl Drop for KeptSlot {
     }
 }
 
-static TABLE: [Slot<Pretend>; SLOTS] = [const { Slot::FREE }; SLOTS];
+static TABLE: [Slot<Pretend>; SLOTS] = [const { Slot::new() }; SLOTS];
 static CLAIMED: [AtomicU32; SLOTS / 32] = [const { AtomicU32::new(0) }; SLOTS / 32];
 static IN_USE: AtomicU32 = AtomicU32::new(0);
 static WAITERS: Waiters<Pretend> = Waiters::new(&TABLE, &CLAIMED, &IN_USE);
 
-static ROWS: [Row<Pretend>; 256] = [const { Row::EMPTY }; 256];
+static ROWS: [Row<Pretend>; 256] = [const { Row::new() }; 256];
 static ROWS_IN_USE: AtomicU32 = AtomicU32::new(256);
 static ANNOUNCED: VisibleReaders<Pretend> = VisibleReaders::new(&ROWS, &ROWS_IN_USE);
 

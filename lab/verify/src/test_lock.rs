@@ -7,9 +7,9 @@
 
 use kinlock::lock_api::RawMutexTimed;
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::mutex::{Layout, MutexConfig, QueuedMutex};
+use kinlock_core::raw::mutex::{Layout, QueuedMutex};
 use kinlock_core::raw::once::RunOnce;
-use kinlock_core::raw::{Config, QueuedRwLock, QueuedSpinLock, RwLockConfig};
+use kinlock_core::raw::{LockConfig, QueuedRwLock, QueuedSpinLock};
 use std::time::Duration;
 
 /// A lock under test. Scenarios use it through a trait object: the slower call hides no defect.
@@ -95,8 +95,8 @@ macro_rules! algorithm {
     };
 }
 
-algorithm!(QueuedSpinLock<P, C>, Config);
-algorithm!(QueuedMutex<P, C, L>, MutexConfig, Layout<P>);
+algorithm!(QueuedSpinLock<P, C>, LockConfig);
+algorithm!(QueuedMutex<P, C, L>, LockConfig, Layout<P>);
 
 /// A reader-writer lock. As an [`Algorithm`] it is taken for writing.
 pub(crate) trait ReadWrite: Algorithm {
@@ -129,7 +129,7 @@ pub(crate) trait ReadWrite: Algorithm {
     unsafe fn downgrade(&self);
 }
 
-impl<P: Platform, C: RwLockConfig> Algorithm for QueuedRwLock<P, C> {
+impl<P: Platform, C: LockConfig> Algorithm for QueuedRwLock<P, C> {
     fn lock(&self) {
         self.write();
     }
@@ -156,7 +156,7 @@ impl<P: Platform, C: RwLockConfig> Algorithm for QueuedRwLock<P, C> {
     }
 }
 
-impl<P: Platform, C: RwLockConfig> ReadWrite for QueuedRwLock<P, C> {
+impl<P: Platform, C: LockConfig> ReadWrite for QueuedRwLock<P, C> {
     fn set_biased(&self) {
         self.set_biased();
     }

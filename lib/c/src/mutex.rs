@@ -7,7 +7,7 @@ use core::ffi::c_int;
 use kinlock_core::platform::NEVER;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use kinlock_linux::Native;
-use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::config::AsConfigured;
 use kinlock_linux::probe;
 
 pub(crate) type Mutex = QueuedMutex<Native, AsConfigured, Joined<Native>>;

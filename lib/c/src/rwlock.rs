@@ -6,7 +6,7 @@ use core::ffi::c_int;
 use kinlock_core::platform::NEVER;
 use kinlock_core::raw::QueuedRwLock;
 use kinlock_linux::Native;
-use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::config::AsConfigured;
 use kinlock_linux::probe;
 
 type RwLock = QueuedRwLock<Native, AsConfigured>;

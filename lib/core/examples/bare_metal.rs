@@ -14,7 +14,8 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use kinlock_core::atomic::Atomics;
 use kinlock_core::bare::Bare;
 use kinlock_core::platform::{Place, Platform};
-use kinlock_core::raw::qspinlock::{Config, QueuedSpinLock};
+use kinlock_core::raw::LockConfig;
+use kinlock_core::raw::qspinlock::QueuedSpinLock;
 use kinlock_core::slots::{Table, Waiters};
 use kinlock_core::tuning::Tuning;
 
@@ -31,7 +32,7 @@ impl Atomics for Kernel {
 
 /// Four slots of 384 bytes. A CPU that waits for two locks at a time, one of them in an interrupt,
 /// needs two slots.
-static TABLE: Table<Kernel, 4, 1> = Table::FREE;
+static TABLE: Table<Kernel, 4, 1> = Table::new();
 static WAITERS: Waiters<Kernel> = TABLE.waiters();
 
 impl Place for Kernel {
@@ -57,7 +58,7 @@ impl Platform for Kernel {
 #[derive(Clone, Copy, Debug)]
 struct NumaAware;
 
-impl Config for NumaAware {
+impl LockConfig for NumaAware {
     fn tuning() -> Tuning {
         let mut tuning = Tuning::DEFAULT;
         tuning.reorder = true;
@@ -65,7 +66,7 @@ impl Config for NumaAware {
     }
 }
 
-static LOCK: QueuedSpinLock<Kernel, NumaAware> = QueuedSpinLock::UNLOCKED;
+static LOCK: QueuedSpinLock<Kernel, NumaAware> = QueuedSpinLock::new();
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// The work of each CPU.

@@ -10,7 +10,12 @@ pub trait Atomic: Sized + Send + Sync + core::fmt::Debug + 'static {
     /// The plain integer inside.
     type Value: Copy + Eq + core::fmt::Debug;
 
-    /// A new atomic. Not `const`, because a model checker registers each one; see [`ConstAtomic`].
+    /// The atomic that holds zero, in a constant: an unlocked lock consists of such. The model
+    /// checker has none, because it registers each atomic at run time.
+    #[cfg(not(loom))]
+    const ZERO: Self;
+
+    /// A new atomic.
     fn new(value: Self::Value) -> Self;
     /// Reads the value.
     fn load(&self, order: Ordering) -> Self::Value;
@@ -85,14 +90,6 @@ pub trait Atomic: Sized + Send + Sync + core::fmt::Debug + 'static {
     }
 }
 
-/// An atomic that a constant can hold. The atomics of hardware are such, a model checker's are not.
-///
-/// Zero is the only constant needed, because zeroed memory is an unlocked lock.
-pub trait ConstAtomic: Atomic {
-    /// The atomic holding zero.
-    const ZERO: Self;
-}
-
 /// The atomics of a platform, by width.
 pub trait Atomics: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// One byte.
@@ -105,23 +102,37 @@ pub trait Atomics: Copy + core::fmt::Debug + Send + Sync + 'static {
     type AtomicU64: Atomic<Value = u64>;
 }
 
-/// [`Atomics`] that are all [`ConstAtomic`], so that locks can live in a `static`.
-pub trait ConstAtomics:
-    Atomics<
-        AtomicU8: ConstAtomic,
-        AtomicU16: ConstAtomic,
-        AtomicU32: ConstAtomic,
-        AtomicU64: ConstAtomic,
-    >
-{
+/// Defines a constructor as a `const fn`, so that locks can live in a `static`. Under the model
+/// checker it is a plain function.
+macro_rules! const_fn {
+    ($(#[$meta:meta])* $vis:vis const fn $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$meta])*
+        $vis const fn $($rest)*
+        #[cfg(loom)]
+        $(#[$meta])*
+        $vis fn $($rest)*
+    };
 }
 
-impl<P> ConstAtomics for P where
-    P: Atomics<
-            AtomicU8: ConstAtomic,
-            AtomicU16: ConstAtomic,
-            AtomicU32: ConstAtomic,
-            AtomicU64: ConstAtomic,
-        >
-{
+/// An atomic that holds zero, or an array of such atomics, in a [`const_fn`].
+#[cfg(not(loom))]
+macro_rules! zero {
+    () => {
+        $crate::atomic::Atomic::ZERO
+    };
+    ($count:expr) => {
+        [const { $crate::atomic::Atomic::ZERO }; $count]
+    };
 }
+#[cfg(loom)]
+macro_rules! zero {
+    () => {
+        $crate::atomic::Atomic::new(0)
+    };
+    ($count:expr) => {
+        core::array::from_fn::<_, $count, _>(|_| $crate::atomic::Atomic::new(0))
+    };
+}
+
+pub(crate) use {const_fn, zero};

@@ -18,15 +18,19 @@
 mod settings;
 mod word;
 
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
+use crate::raw::LockConfig;
+use crate::raw::mutex::QueueKind;
 pub use crate::tuning::{Decision, LocalLimit, Numa, ParseError, Quantum, Scan, Tuning};
 pub use settings::Settings;
 use word::Word;
 
 /// Where the knobs come from that no function has set: environment variables, and the machine.
 ///
-/// One program uses one source. It has associated functions only, like a
+/// A trait beside [`LockConfig`], since this crate knows neither: Linux and bare hardware differ in
+/// it. One program uses one source. It has associated functions only, like a
 /// [`Platform`](crate::platform::Platform).
 pub trait Source: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// What the environment sets.
@@ -45,8 +49,7 @@ pub trait Source: Copy + core::fmt::Debug + Send + Sync + 'static {
         let _ = tuning;
     }
 
-    /// Where the kind of queue of all mutexes is kept, see [`configured`](crate::configured). 0 at
-    /// first.
+    /// Where the kind of queue of all mutexes is kept, see [`AsConfigured`]. 0 at first.
     fn kind_of_queue() -> &'static AtomicU8;
 }
 
@@ -196,4 +199,85 @@ fn resolve<S: Source>(decide: fn() -> Option<Domains>) -> Word {
             Err(seen) => word = Word(seen),
         }
     }
+}
+
+/// The knobs in force: what the crate `kinlock` uses.
+#[derive(Clone, Copy, Debug)]
+pub struct AsConfigured<S>(PhantomData<S>);
+
+impl<S: Source> LockConfig for AsConfigured<S> {
+    fn tuning() -> Tuning {
+        tuning_of_wait::<S>()
+    }
+
+    fn tuning_of_spinlock() -> Tuning {
+        tuning_of_spinlock::<S>()
+    }
+
+    fn queue() -> QueueKind {
+        match S::kind_of_queue().load(Ordering::Relaxed) {
+            FIFO => QueueKind::Osq,
+            LOCAL_FIRST => QueueKind::Cna,
+            _ => choose_queue::<S>(),
+        }
+    }
+}
+
+/// As [`AsConfigured`], but always first in, first out.
+#[derive(Clone, Copy, Debug)]
+pub struct Fifo<S>(PhantomData<S>);
+
+impl<S: Source> LockConfig for Fifo<S> {
+    fn tuning() -> Tuning {
+        Tuning {
+            reorder: false,
+            ..tuning_of_wait::<S>()
+        }
+    }
+}
+
+/// As [`Fifo`], and no thread overtakes a waiter that sleeps.
+#[derive(Clone, Copy, Debug)]
+pub struct InOrder<S>(PhantomData<S>);
+
+impl<S: Source> LockConfig for InOrder<S> {
+    fn tuning() -> Tuning {
+        Tuning {
+            stealing: false,
+            ..Fifo::<S>::tuning()
+        }
+    }
+}
+
+/// As [`AsConfigured`], but always NUMA-aware.
+#[derive(Clone, Copy, Debug)]
+pub struct NumaAware<S>(PhantomData<S>);
+
+impl<S: Source> LockConfig for NumaAware<S> {
+    fn tuning() -> Tuning {
+        Tuning {
+            reorder: true,
+            ..tuning_of_wait::<S>()
+        }
+    }
+}
+
+// The kind of queue of all mutexes, decided once: one lock must not mix two kinds.
+const UNCHOSEN: u8 = 0;
+const FIFO: u8 = 1;
+const LOCAL_FIRST: u8 = 2;
+
+#[cold]
+fn choose_queue<S: Source>() -> QueueKind {
+    let choice = if !is_decided() {
+        // Nobody knows the locality domains yet. Waiters use no queue meanwhile.
+        return QueueKind::Unqueued;
+    } else if tuning::<S>().reorder {
+        LOCAL_FIRST
+    } else {
+        FIFO
+    };
+    let _ =
+        S::kind_of_queue().compare_exchange(UNCHOSEN, choice, Ordering::Relaxed, Ordering::Relaxed);
+    AsConfigured::<S>::queue()
 }

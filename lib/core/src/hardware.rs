@@ -7,13 +7,14 @@
 //! 2. WFE and CLREX do not touch memory. At worst they end a pause early or late.
 //! 3. A prefetch has no effect that a program can observe: it neither faults nor changes flags.
 
-use crate::atomic::{Atomic, ConstAtomic, Ordering};
+use crate::atomic::{Atomic, Ordering};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 macro_rules! hardware_atomic {
     ($atomic:ty, $value:ty, $load_exclusive:literal) => {
         impl Atomic for $atomic {
             type Value = $value;
+            const ZERO: Self = <$atomic>::new(0);
 
             #[inline]
             fn new(value: $value) -> Self {
@@ -77,10 +78,6 @@ macro_rules! hardware_atomic {
                     unsafe { core::arch::asm!("clrex", options(nomem, nostack, preserves_flags)) };
                 }
             }
-        }
-
-        impl ConstAtomic for $atomic {
-            const ZERO: Self = <$atomic>::new(0);
         }
     };
 }

@@ -21,8 +21,7 @@
 //! | `loom` | the platform of the model checker |
 //! | `defect`, `sabotaged` | deliberate defects of locks; a platform that has one: for checks |
 //! | [`raw`] | the algorithms |
-//! | [`config`] | the knobs that functions set |
-//! | [`configured`] | the algorithms with the knobs in force |
+//! | [`config`] | the knobs that functions set; configurations of locks with those in force |
 //! | [`bare`] | the platform of hardware without an operating system |
 //!
 //! # Features
@@ -32,13 +31,14 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod atomic;
+#[cfg(not(loom))]
 pub mod bare;
 pub mod config;
-pub mod configured;
 #[doc(hidden)]
 pub mod defect;
 pub mod events;
 pub mod fence_calls;
+#[cfg(not(loom))]
 pub mod hardware;
 #[cfg(loom)]
 pub mod loom;

@@ -52,18 +52,14 @@
 //! assert_eq!(bump::<Bare>(&counter), 41);
 //! ```
 
-pub use crate::atomic::{Atomic, Atomics, ConstAtomic, ConstAtomics, Ordering};
+pub use crate::atomic::{Atomic, Atomics, Ordering};
+pub(crate) use crate::atomic::{const_fn, zero};
 use crate::defect::Defect;
 use crate::events::Event;
 pub use crate::fence_calls::Ticket;
 use crate::slots::Waiters;
 use crate::visible_readers::{Row, VisibleReaders};
 use core::sync::atomic::AtomicU64;
-
-/// A [`Platform`] whose atomics can be built in constants, so that locks can live in a `static`.
-pub trait ConstPlatform: Platform + ConstAtomics {}
-
-impl<P: Platform + ConstAtomics> ConstPlatform for P {}
 
 /// A moment of [`Clock::now`] that never comes: wait without a time limit.
 pub const NEVER: u64 = u64::MAX;

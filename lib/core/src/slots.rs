@@ -90,11 +90,13 @@
 //! 1. [`Waiters`], [`Slot`] and [`Node`] are `repr(C)`, and name their platform only by its
 //!    atomics. So they are the same types for all platforms with the same atomics.
 
+#[cfg(not(loom))]
 mod table;
 
+#[cfg(not(loom))]
 pub use table::Table;
 
-use crate::atomic::{Atomic, Atomics, ConstAtomics, Ordering::*};
+use crate::atomic::{Atomic, Atomics, Ordering::*, const_fn, zero};
 
 /// The number of the meaning of all that copies of this code share besides the words of locks: the
 /// fields of nodes and slots, what algorithms write to them, and entries of rows. Copies with
@@ -252,20 +254,22 @@ pub struct Node<P: Atomics> {
 }
 
 impl<P: Atomics> Node<P> {
-    fn new() -> Self {
-        Node {
-            state: Atomic::new(0),
-            since: Atomic::new(0),
-            run: Atomic::new(0),
-            next: Atomic::new(0),
-            domain: Atomic::new(0),
-            preference: Atomic::new(0),
-            previous: Atomic::new(0),
-            number: Atomic::new(0),
-            timed: Atomic::new(0),
-            drowsy: Atomic::new(0),
-            busy: Atomic::new(0),
-            pins: Atomic::new(0),
+    const_fn! {
+        const fn new() -> Self {
+            Node {
+                state: zero!(),
+                since: zero!(),
+                run: zero!(),
+                next: zero!(),
+                domain: zero!(),
+                preference: zero!(),
+                previous: zero!(),
+                number: zero!(),
+                timed: zero!(),
+                drowsy: zero!(),
+                busy: zero!(),
+                pins: zero!(),
+            }
         }
     }
 
@@ -301,12 +305,14 @@ pub struct Slot<P: Atomics> {
 }
 
 impl<P: Atomics> Slot<P> {
-    /// A free slot, for platforms whose atomics no constant can hold.
-    pub fn new() -> Self {
-        Slot {
-            nodes: core::array::from_fn(|_| Node::new()),
-            references: Atomic::new(0),
-            halvings: Atomic::new(0),
+    const_fn! {
+        /// A free slot: all zeros.
+        pub const fn new() -> Self {
+            Slot {
+                nodes: [Node::new(), Node::new(), Node::new(), Node::new()],
+                references: zero!(),
+                halvings: zero!(),
+            }
         }
     }
 }
@@ -330,33 +336,6 @@ impl<P: Atomics> Default for Slot<P> {
     fn default() -> Self {
         Self::new()
     }
-}
-
-impl<P: ConstAtomics> Slot<P> {
-    /// A free slot: all zeros.
-    pub const FREE: Self = {
-        use crate::atomic::ConstAtomic;
-        Slot {
-            nodes: [const {
-                Node {
-                    state: P::AtomicU32::ZERO,
-                    since: P::AtomicU32::ZERO,
-                    run: P::AtomicU32::ZERO,
-                    next: P::AtomicU32::ZERO,
-                    domain: P::AtomicU16::ZERO,
-                    preference: P::AtomicU16::ZERO,
-                    previous: P::AtomicU16::ZERO,
-                    number: P::AtomicU16::ZERO,
-                    timed: P::AtomicU8::ZERO,
-                    drowsy: P::AtomicU8::ZERO,
-                    busy: P::AtomicU8::ZERO,
-                    pins: P::AtomicU8::ZERO,
-                }
-            }; NESTING],
-            references: P::AtomicU8::ZERO,
-            halvings: P::AtomicU8::ZERO,
-        }
-    };
 }
 
 /// The table of slots shared by all locks of a platform.
@@ -399,15 +378,6 @@ impl<P: Atomics> Waiters<P> {
         Waiters {
             slots,
             claimed,
-            in_use,
-        }
-    }
-
-    /// A table of slots that no thread gets. So no thread queues.
-    const fn without_places(slots: &'static [Slot<P>], in_use: &'static P::AtomicU32) -> Self {
-        Waiters {
-            slots,
-            claimed: &[],
             in_use,
         }
     }

@@ -24,9 +24,9 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug)]
 pub struct Threads;
 
-static TABLE: Table<Threads, MAX_SLOTS, { MAX_SLOTS.div_ceil(32) }> = Table::FREE;
+static TABLE: Table<Threads, MAX_SLOTS, { MAX_SLOTS.div_ceil(32) }> = Table::new();
 static WAITERS: Waiters<Threads> = TABLE.waiters();
-static ROWS: [Row<Threads>; 256] = [const { Row::EMPTY }; 256];
+static ROWS: [Row<Threads>; 256] = [const { Row::new() }; 256];
 static ROWS_IN_USE: AtomicU32 = AtomicU32::new(0);
 static ANNOUNCED: VisibleReaders<Threads> = VisibleReaders::new(&ROWS, &ROWS_IN_USE);
 

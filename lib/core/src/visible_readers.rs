@@ -30,7 +30,7 @@
 //! 1. [`VisibleReaders`] and [`Row`] are `repr(C)`, and name their platform only by its atomics. So
 //!    they are the same types for all platforms with the same atomics.
 
-use crate::atomic::{Atomic, Atomics, ConstAtomic, ConstAtomics, Ordering::*};
+use crate::atomic::{Atomic, Atomics, Ordering::*, const_fn, zero};
 
 /// Entries per row: two cache lines of 64 bytes, which processors fetch in pairs. A model checker
 /// gets one, since which of several a lock has depends on its address.
@@ -41,12 +41,14 @@ pub const COLUMNS: usize = if cfg!(loom) { 1 } else { 16 };
 #[derive(Debug)]
 pub struct Row<P: Atomics>([P::AtomicU64; COLUMNS]);
 
-impl<P: ConstAtomics> Row<P> {
-    /// A row without readers, in a constant.
-    pub const EMPTY: Self = Row([const { P::AtomicU64::ZERO }; COLUMNS]);
-}
-
 impl<P: Atomics> Row<P> {
+    const_fn! {
+        /// A row without readers.
+        pub const fn new() -> Self {
+            Row(zero!(COLUMNS))
+        }
+    }
+
     /// This row for another platform, `Q`, which has the same atomics.
     pub fn of_platform<Q>(&'static self) -> &'static Row<Q>
     where
@@ -70,7 +72,7 @@ impl<P: Atomics> Row<P> {
 
 impl<P: Atomics> Default for Row<P> {
     fn default() -> Self {
-        Row(core::array::from_fn(|_| Atomic::new(0)))
+        Self::new()
     }
 }
 
@@ -161,7 +163,7 @@ mod tests {
 
     #[test]
     fn rows_stay_in_use_however_many_threads_there_were() {
-        static ROWS: [Row<Native>; 4] = [const { Row::EMPTY }; 4];
+        static ROWS: [Row<Native>; 4] = [const { Row::new() }; 4];
         static IN_USE: AtomicU32 = AtomicU32::new(3);
         let table = VisibleReaders::<Native>::new(&ROWS, &IN_USE);
         assert_eq!(

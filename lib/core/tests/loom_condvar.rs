@@ -13,12 +13,10 @@
 
 mod model;
 
-use kinlock_core::config::Tuning;
 use kinlock_core::defect::Defect;
 use kinlock_core::loom::{Loom, set_oversubscribed};
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::condvar::CondvarConfig;
-use kinlock_core::raw::{MutexConfig, QueuedCondvar, QueuedMutex};
+use kinlock_core::raw::{LockConfig, QueuedCondvar, QueuedMutex};
 use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
 
@@ -26,16 +24,12 @@ use loom::cell::UnsafeCell;
 #[derive(Clone, Copy, Debug)]
 struct Trials<const N: u32>;
 
-impl<const N: u32> MutexConfig for Trials<N> {
+impl<const N: u32> LockConfig for Trials<N> {
     const TRIALS: u32 = N;
-
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
 }
 
 /// A configuration, and the platform of its locks: loom's, perhaps with a defect.
-trait Model: CondvarConfig {
+trait Model: LockConfig {
     type On: Platform;
 }
 
@@ -43,7 +37,7 @@ macro_rules! config {
     ($($name:ident: $defect:ident),*) => {$(
         #[derive(Clone, Copy, Debug)]
         struct $name;
-        impl CondvarConfig for $name {
+        impl LockConfig for $name {
             const AT_ONCE: u32 = 0;
         }
 
@@ -63,7 +57,7 @@ config!(
 #[derive(Clone, Copy, Debug)]
 struct OneAtOnce;
 
-impl CondvarConfig for OneAtOnce {
+impl LockConfig for OneAtOnce {
     const AT_ONCE: u32 = 1;
 }
 

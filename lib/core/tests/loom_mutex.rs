@@ -23,7 +23,8 @@ use kinlock_core::config::{LocalLimit, Quantum, Tuning};
 use kinlock_core::defect::Defect;
 use kinlock_core::loom::{LATE, Loom, set_domain, set_patience, set_step};
 use kinlock_core::platform::{NEVER, Platform};
-use kinlock_core::raw::mutex::{Joined, Layout, MutexConfig, QueueKind, QueuedMutex, Split};
+use kinlock_core::raw::LockConfig;
+use kinlock_core::raw::mutex::{Joined, Layout, QueueKind, QueuedMutex, Split};
 use kinlock_core::raw::osq::Osq;
 use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
@@ -31,7 +32,7 @@ use model::explore;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A configuration, and the platform of its locks: loom's, perhaps with a defect.
-trait Model: MutexConfig {
+trait Model: LockConfig {
     type On: Platform;
 }
 
@@ -40,7 +41,7 @@ macro_rules! config {
     ($($name:ident: queue $queue:expr, defect $defect:ident, trials $trials:literal;)*) => {$(
         #[derive(Clone, Copy, Debug)]
         struct $name;
-        impl MutexConfig for $name {
+        impl LockConfig for $name {
             const TRIALS: u32 = $trials;
             fn tuning() -> Tuning {
                 let mut tuning = Tuning::DEFAULT;

@@ -8,13 +8,12 @@
 
 mod model;
 
-use kinlock_core::config::Tuning;
 use kinlock_core::defect::Defect;
 use kinlock_core::loom::Loom;
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::QueuedCondvar;
 use kinlock_core::raw::condvar::Partner;
-use kinlock_core::raw::mutex::{Joined, MutexConfig, QueuedMutex};
+use kinlock_core::raw::mutex::{Joined, QueuedMutex};
+use kinlock_core::raw::{LockConfig, QueuedCondvar};
 use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
 
@@ -22,16 +21,12 @@ use loom::cell::UnsafeCell;
 #[derive(Clone, Copy, Debug)]
 struct Config<const TRIALS: u32, const MISSING: bool>;
 
-impl<const TRIALS: u32, const MISSING: bool> MutexConfig for Config<TRIALS, MISSING> {
+impl<const TRIALS: u32, const MISSING: bool> LockConfig for Config<TRIALS, MISSING> {
     const TRIALS: u32 = TRIALS;
-
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
 }
 
 /// A configuration, and the platform of its locks: loom's, perhaps with a defect.
-trait Model: MutexConfig {
+trait Model: LockConfig {
     type On: Platform;
 }
 

@@ -18,14 +18,15 @@ use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::defect::Defect;
 use kinlock_core::loom::{LATE, Loom, set_row, set_step};
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::rwlock::{QueueKind, QueuedRwLock, RwLockConfig};
+use kinlock_core::raw::LockConfig;
+use kinlock_core::raw::rwlock::{QueueKind, QueuedRwLock};
 use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
 use model::explore;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 /// A configuration, and the platform of its locks: loom's, perhaps with a defect.
-trait Model: RwLockConfig {
+trait Model: LockConfig {
     type On: Platform;
 }
 
@@ -34,7 +35,7 @@ macro_rules! config {
     ($($name:ident: defect $defect:ident, trials $trials:literal, $queue:ident;)*) => {$(
         #[derive(Clone, Copy, Debug)]
         struct $name;
-        impl RwLockConfig for $name {
+        impl LockConfig for $name {
             const TRIALS: u32 = $trials;
             fn tuning() -> Tuning {
                 let mut tuning = Tuning::DEFAULT;

@@ -17,12 +17,12 @@ use kinlock_core::config::{LocalLimit, Scan, Tuning};
 use kinlock_core::defect::Defect;
 use kinlock_core::loom::{Loom, set_domain, set_oversubscribed};
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::{Config, QueuedSpinLock};
+use kinlock_core::raw::{LockConfig, QueuedSpinLock};
 use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
 
 /// A configuration, and the platform of its locks: loom's, perhaps with a defect.
-trait Model: Config {
+trait Model: LockConfig {
     type On: Platform;
 }
 
@@ -31,7 +31,7 @@ macro_rules! config {
      scan $scan:ident, steal $steal:literal, defect $defect:ident) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
-        impl Config for $name {
+        impl LockConfig for $name {
             const PENDING_BIT: bool = $pending;
             const PARK: bool = $park;
             fn tuning() -> Tuning {

@@ -229,6 +229,33 @@ impl fmt::Debug for CounterArray {
     }
 }
 
+/// A [`Counter`] with the sequences of any [`Probe`].
+#[derive(Debug)]
+pub struct Probed<P: Probe>(Words<P>);
+
+impl<P: Probe> Probed<P> {
+    /// As [`Counter::new`].
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Memory`].
+    pub fn new(domain: &Domain) -> Result<Self, BuildError> {
+        Words::new(domain, 1).map(Probed)
+    }
+
+    /// As [`Counter::add`].
+    #[inline]
+    pub fn add(&self, n: u64) {
+        // SAFETY: there is a word.
+        unsafe { self.0.add(0, n) };
+    }
+
+    /// As [`Counter::sum`].
+    pub fn sum(&self) -> u64 {
+        self.0.sum(0)
+    }
+}
+
 /// Some words for each ID, to be added to.
 ///
 /// # Invariants

@@ -91,40 +91,62 @@
 //! | [`Pool`] | a magazine layer with lists for magazines: Bonwick and Adams, 2001 |
 //! | [`Ring`], [`PerId`] | this library |
 
-mod area;
-mod arena;
-mod counter;
 mod defect;
-mod domain;
-mod ending;
-mod error;
-mod histogram;
 #[doc(hidden)]
 pub mod lab;
-mod leased;
-mod lists;
-mod per_id;
-mod pool;
 #[doc(hidden)]
 pub mod raw;
+
+// The model checker runs the algorithm alone.
+#[cfg(not(loom))]
+mod area;
+#[cfg(not(loom))]
+mod arena;
+#[cfg(not(loom))]
+mod counter;
+#[cfg(not(loom))]
+mod domain;
+#[cfg(not(loom))]
+mod ending;
+#[cfg(not(loom))]
+mod error;
+#[cfg(not(loom))]
+mod histogram;
+#[cfg(not(loom))]
+mod leased;
+#[cfg(not(loom))]
+mod lists;
+#[cfg(not(loom))]
+mod per_id;
+#[cfg(not(loom))]
+mod pool;
+#[cfg(not(loom))]
 mod ring;
+#[cfg(not(loom))]
 pub mod sequence;
+#[cfg(not(loom))]
 mod stack;
+#[cfg(not(loom))]
 mod thread;
+#[cfg(not(loom))]
 mod trial;
 
 pub use crate::raw::Policy;
-pub use area::Unavailable;
+#[cfg(not(loom))]
 #[doc(hidden)]
 pub use counter::Parts;
-pub use counter::{Counter, CounterArray};
-pub use domain::{Backend, Builder, Domain, Lease, UnknownBackend, UnknownPolicy};
-pub use error::{BuildError, EnterError};
-pub use histogram::Histogram;
-pub use per_id::PerId;
-pub use pool::{Full, Pool, Pooled, PooledArc};
-pub use ring::Ring;
-pub use stack::Stack;
+#[cfg(not(loom))]
+pub use {
+    area::Unavailable,
+    counter::{Counter, CounterArray},
+    domain::{Backend, Builder, Domain, Lease, UnknownBackend, UnknownPolicy},
+    error::{BuildError, EnterError},
+    histogram::Histogram,
+    per_id::PerId,
+    pool::{Full, Pool, Pooled, PooledArc},
+    ring::Ring,
+    stack::Stack,
+};
 
 /// Has `cargo test` run the example of the page that the registry shows.
 #[cfg(doctest)]

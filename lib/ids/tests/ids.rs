@@ -7,6 +7,7 @@
 //! 2. System calls get a live local.
 //! 3. The key is a live local's, and never deleted. Its value is a box that was made into a
 //!    pointer, once.
+#![cfg(not(loom))]
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};

@@ -1,4 +1,5 @@
 //! Stacks and pools through the public API, with both backends.
+#![cfg(not(loom))]
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::*};

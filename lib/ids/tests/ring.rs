@@ -1,4 +1,5 @@
 //! Rings through the public API, with both backends.
+#![cfg(not(loom))]
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};

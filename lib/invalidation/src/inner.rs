@@ -8,7 +8,7 @@ use kinlock_core::platform::Atomics;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::QueuedMutex;
 use kinlock_linux::Native;
-use kinlock_linux::configured::AsConfigured as ConfiguredMutex;
+use kinlock_linux::config::AsConfigured as ConfiguredMutex;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Configured;

@@ -50,6 +50,7 @@ mod wide;
 
 pub use counts::{Counts, Tally};
 pub use gate::Gate;
+use kinlock_core::raw::LockConfig;
 pub(crate) use list::pause;
 pub use list::{List, Pair, Seen};
 pub use locked::{Exclusion, Locked, Member};
@@ -66,7 +67,6 @@ pub use wide::WidePair;
 
 use core::ops::Deref;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
-use kinlock_core::raw::mutex::MutexConfig;
 
 /// The list with pairs of eight bytes.
 pub type Packed<P, C> = List<P, PackedPair<P>, C>;
@@ -87,7 +87,7 @@ const NEWEST: u64 = u64::MAX - 1;
 /// The compile-time configuration of a domain.
 pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// The configuration of the starter lock of a [`List`].
-    type Mutex: MutexConfig;
+    type Mutex: LockConfig;
     /// How many times a begin starts over before it queues for the starter lock.
     const PATIENCE: u32 = 64;
     /// How many times a waiter checks at first, with a pause between.

@@ -16,10 +16,10 @@
 #[path = "../../core/tests/model/mod.rs"]
 mod model;
 
-use kinlock_core::config::Tuning;
 use kinlock_core::loom::Loom;
 use kinlock_core::platform::{Atomic, NEVER};
-use kinlock_core::raw::mutex::{MutexConfig, QueueKind, QueuedMutex};
+use kinlock_core::raw::LockConfig;
+use kinlock_core::raw::mutex::{QueueKind, QueuedMutex};
 use kinlock_invalidation::lab::{
     BoundRespected, GenerationReadBeforeMark, WakeLost, end_erasing_late,
     generation_read_before_mark,
@@ -32,10 +32,7 @@ use model::explore;
 
 #[derive(Clone, Copy, Debug)]
 struct Unqueued;
-impl MutexConfig for Unqueued {
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
+impl LockConfig for Unqueued {
     fn queue() -> QueueKind {
         QueueKind::Unqueued
     }

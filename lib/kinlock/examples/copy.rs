@@ -13,7 +13,7 @@ use kinlock::{Condvar, Mutex, Once, RawMutex, RawRwLock, RawSpinLock, ReentrantM
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::rwlock::QueuedRwLock;
 use kinlock_linux::Native;
-use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::config::AsConfigured;
 use std::ptr;
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use kinlock::{RawMutex, RawSpinLock, RwLock};
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use kinlock_core::raw::rwlock::QueuedRwLock;
 use kinlock_linux::Native;
-use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::config::AsConfigured;
 use std::hint::black_box;
 use std::process::ExitCode;
 
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         "kinlock-spin" => raw::<RawSpinLock>(pairs),
         "kinlock-mutex" => raw::<RawMutex>(pairs),
         "kinlock-mutex-joined" => {
-            let mutex = QueuedMutex::<Native, AsConfigured, Joined<Native>>::UNLOCKED;
+            let mutex = QueuedMutex::<Native, AsConfigured, Joined<Native>>::new();
             repeat(pairs, || {
                 black_box(&mutex).lock();
                 // SAFETY: this thread has just taken the lock.
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
             repeat(pairs, || drop(black_box(&lock).write()));
         }
         "kinlock-rwlock-biased" => {
-            let lock = QueuedRwLock::<Native, AsConfigured>::UNLOCKED;
+            let lock = QueuedRwLock::<Native, AsConfigured>::new();
             lock.set_biased();
             repeat(pairs, || {
                 let _ = black_box(&lock).read();

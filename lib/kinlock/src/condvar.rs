@@ -120,7 +120,7 @@ impl WaitTimeoutResult {
 impl Condvar {
     /// A condition variable without waiters. All-zero memory is one too.
     pub const fn new() -> Self {
-        Condvar(QueuedCondvar::FRESH)
+        Condvar(QueuedCondvar::new())
     }
 
     /// Wakes at least one waiter, if there is any. The mutex need not be held.

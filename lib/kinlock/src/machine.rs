@@ -5,4 +5,4 @@ pub(crate) use kinlock_core::bare::{AsConfigured, Bare as Native, Fifo, InOrder,
 #[cfg(feature = "std")]
 pub(crate) use kinlock_linux::Native;
 #[cfg(feature = "std")]
-pub(crate) use kinlock_linux::configured::{AsConfigured, Fifo, InOrder, NumaAware};
+pub(crate) use kinlock_linux::config::{AsConfigured, Fifo, InOrder, NumaAware};

@@ -246,7 +246,7 @@ macro_rules! raw_mutex {
         unsafe impl lock_api::RawMutex for $name {
             // Each use makes a new lock.
             #[allow(clippy::declare_interior_mutable_const)]
-            const INIT: Self = $name(<$lock>::UNLOCKED);
+            const INIT: Self = $name(<$lock>::new());
             type GuardMarker = GuardMarker;
 
             #[inline]

@@ -49,7 +49,7 @@ const _: () = assert!(size_of::<Once>() == 4 && align_of::<Once>() == 4);
 impl Once {
     /// No function has begun. All-zero memory is such a `Once`, too.
     pub const fn new() -> Self {
-        Once(RunOnce::NEW)
+        Once(RunOnce::new())
     }
 
     /// What has become of the function. Acquires what it did, if it has ended. O(1).

@@ -269,7 +269,7 @@ const _: () = assert!(size_of::<RawRwLock>() == 8 && align_of::<RawRwLock>() == 
 unsafe impl lock_api::RawRwLock for RawRwLock {
     // Each use makes a new lock.
     #[allow(clippy::declare_interior_mutable_const)]
-    const INIT: Self = RawRwLock(QueuedRwLock::UNLOCKED);
+    const INIT: Self = RawRwLock(QueuedRwLock::new());
     type GuardMarker = GuardMarker;
 
     #[inline]

@@ -100,7 +100,7 @@ macro_rules! raw_spin_lock {
 
         // SAFETY: invariant 1.
         unsafe impl RawMutex for $name {
-            const INIT: Self = $name(QueuedSpinLock::UNLOCKED);
+            const INIT: Self = $name(QueuedSpinLock::new());
             type GuardMarker = GuardNoSend;
 
             #[inline]

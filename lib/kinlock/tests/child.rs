@@ -11,7 +11,7 @@
 use kinlock::{Condvar, Mutex, Once, RwLock, RwLockUpgradableReadGuard};
 use kinlock_core::raw::QueuedRwLock;
 use kinlock_linux::Native;
-use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::config::AsConfigured;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use kinlock::{RwLockReadGuard, RwLockWriteGuard, SpinLock};
 use kinlock_core::raw::mutex::{Joined, QueuedMutex, Split};
 use kinlock_core::raw::{QueuedRwLock, QueuedSpinLock};
 use kinlock_linux::Native;
-use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::config::AsConfigured;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::Duration;

@@ -6,7 +6,8 @@
 use kinlock::Mutex;
 use kinlock_core::config::{LocalLimit, Quantum, Tuning};
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::mutex::{MutexConfig, QueueKind, QueuedMutex};
+use kinlock_core::raw::LockConfig;
+use kinlock_core::raw::mutex::{QueueKind, QueuedMutex};
 use kinlock_linux::Native;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -17,7 +18,7 @@ macro_rules! config {
     ($name:ident, $queue:expr, $quantum:expr) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
-        impl MutexConfig for $name {
+        impl LockConfig for $name {
             fn tuning() -> Tuning {
                 let mut tuning = Tuning::DEFAULT;
                 tuning.reorder = true;
@@ -38,7 +39,7 @@ config!(LocalFirst, QueueKind::Cna, Quantum::FAIR);
 config!(Unqueued, QueueKind::Unqueued, Quantum::FAIR);
 
 /// Half of the waiters give up after a moment. Two counts of the critical sections must agree.
-fn counts_correctly_while_some_give_up<C: MutexConfig>() {
+fn counts_correctly_while_some_give_up<C: LockConfig>() {
     let lock = QueuedMutex::<Native, C>::default();
     let entered = AtomicU64::new(0);
     let taken = AtomicU64::new(0);

@@ -7,7 +7,7 @@ use kinlock::lock_api::Mutex;
 use kinlock::{RawCnaSpinLock, SpinLock};
 use kinlock_core::config::Tuning;
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::{Config, QueuedSpinLock};
+use kinlock_core::raw::{LockConfig, QueuedSpinLock};
 use kinlock_linux::Native;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,14 +21,14 @@ const ROUNDS: u64 = if cfg!(miri) { 20 } else { 20_000 };
 fn without_stealing_sleeping_waiters_are_all_woken() {
     #[derive(Clone, Copy, Debug)]
     struct Strict;
-    impl Config for Strict {
+    impl LockConfig for Strict {
         fn tuning() -> Tuning {
             let mut tuning = Tuning::DEFAULT;
             tuning.stealing = false;
             tuning
         }
     }
-    static LOCK: QueuedSpinLock<Native, Strict> = QueuedSpinLock::UNLOCKED;
+    static LOCK: QueuedSpinLock<Native, Strict> = QueuedSpinLock::new();
     static ENTERED: AtomicU64 = AtomicU64::new(0);
     let (threads, rounds) = (8, ROUNDS.div_ceil(10));
     std::thread::scope(|s| {

@@ -1,23 +1,19 @@
 //! A shared library that takes a lock: what `dlclose` must not unload. See the test `process`.
 
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::qspinlock::{Config, QueuedSpinLock};
-use kinlock_core::tuning::Tuning;
+use kinlock_core::raw::LockConfig;
+use kinlock_core::raw::qspinlock::QueuedSpinLock;
 use kinlock_linux::Native;
 
 #[derive(Clone, Copy, Debug)]
 struct Queueing;
 
-impl Config for Queueing {
+impl LockConfig for Queueing {
     // Without a first waiter that needs no slot.
     const PENDING_BIT: bool = false;
-
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
 }
 
-static LOCK: QueuedSpinLock<Native, Queueing> = QueuedSpinLock::UNLOCKED;
+static LOCK: QueuedSpinLock<Native, Queueing> = QueuedSpinLock::new();
 
 /// Takes the lock, and waits for `others` threads in [`contend`] meanwhile.
 #[unsafe(no_mangle)]

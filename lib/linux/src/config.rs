@@ -44,6 +44,15 @@ pub use kinlock_core::config::{
     set_numa, set_quantum, set_scan, set_slice_extension, set_stealing,
 };
 
+/// The configuration of locks that have the knobs in force: what the crate `kinlock` uses.
+pub type AsConfigured = knobs::AsConfigured<Native>;
+/// As [`AsConfigured`], but always first in, first out.
+pub type Fifo = knobs::Fifo<Native>;
+/// As [`Fifo`], and no thread overtakes a waiter that sleeps.
+pub type InOrder = knobs::InOrder<Native>;
+/// As [`AsConfigured`], but always NUMA-aware.
+pub type NumaAware = knobs::NumaAware<Native>;
+
 /// The knobs in force. The first call determines what `auto` means, which may take a millisecond;
 /// later calls cost one relaxed load.
 #[inline]

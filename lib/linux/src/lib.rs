@@ -16,14 +16,12 @@
 //! | [`topology`] | CPUs and locality domains |
 //! | [`native`] | the platform: sleeping, slots of threads, copies of the library in one process |
 //! | [`config`] | the knobs in force |
-//! | [`configured`] | the algorithms with the knobs in force |
 //! | [`list`] | objects that ending threads and forked children have to find |
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("kinlock-linux needs Linux: futexes, membarrier, restartable sequences");
 
 pub mod config;
-pub mod configured;
 mod environment;
 pub mod fork;
 pub mod list;

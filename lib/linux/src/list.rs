@@ -14,7 +14,7 @@
 //! 3. Only the holder of the lock releases it. Functions that are called under it neither allocate
 //!    nor call other code, and do not unwind.
 
-use crate::configured::AsConfigured;
+use crate::config::AsConfigured;
 use crate::native::Native;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -54,7 +54,7 @@ impl<T> List<T> {
     /// An empty list.
     pub const EMPTY: Self = List {
         first: Link::new(),
-        lock: QueuedMutex::UNLOCKED,
+        lock: QueuedMutex::new(),
     };
 }
 

@@ -41,10 +41,10 @@ const SLOTS: usize = kinlock_core::slots::MAX_SLOTS;
 
 /// All zeros: it takes address space, but memory only for slots that have been used. This copy of
 /// the library may use the table of another one, see `copies`.
-static TABLE: Table<Native, SLOTS, { SLOTS.div_ceil(32) }> = Table::FREE;
+static TABLE: Table<Native, SLOTS, { SLOTS.div_ceil(32) }> = Table::new();
 
 /// Where readers announce themselves: 32 KiB. More threads than rows share them.
-static ROWS: [Row<Native>; 256] = [const { Row::EMPTY }; 256];
+static ROWS: [Row<Native>; 256] = [const { Row::new() }; 256];
 
 /// Where the kind of queue of all mutexes is kept, see [`configured`](kinlock_core::configured).
 pub(crate) fn kind_of_queue() -> &'static AtomicU8 {

@@ -15,7 +15,8 @@ use kinlock_core::bare::Bare;
 use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::events::Event;
 use kinlock_core::platform::{Atomics, Fences, Parked, Parking, Platform, Spinning};
-use kinlock_core::raw::mutex::{Joined, Layout, MutexConfig, QueuedMutex, Split};
+use kinlock_core::raw::LockConfig;
+use kinlock_core::raw::mutex::{Joined, Layout, QueuedMutex, Split};
 use kinlock_core::raw::waiter::{Slot, Waiters};
 use kinlock_linux::Native;
 use std::cell::Cell;
@@ -36,7 +37,7 @@ thread_local! {
 
 static GONE: AtomicBool = AtomicBool::new(false);
 static PARKS: AtomicU32 = AtomicU32::new(0);
-static TABLE: [Slot<HeldUp>; 8] = [const { Slot::FREE }; 8];
+static TABLE: [Slot<HeldUp>; 8] = [const { Slot::new() }; 8];
 static CLAIMED: [AtomicU32; 1] = [const { AtomicU32::new(0) }; 1];
 static IN_USE: AtomicU32 = AtomicU32::new(0);
 static WAITERS: Waiters<HeldUp> = Waiters::new(&TABLE, &CLAIMED, &IN_USE);
@@ -102,7 +103,7 @@ impl Platform for HeldUp {
 #[derive(Clone, Copy, Debug)]
 struct Plain<const LONG: bool>;
 
-impl<const LONG: bool> MutexConfig for Plain<LONG> {
+impl<const LONG: bool> LockConfig for Plain<LONG> {
     const TRIALS: u32 = 0;
 
     fn tuning() -> Tuning {
@@ -118,7 +119,7 @@ impl<const LONG: bool> MutexConfig for Plain<LONG> {
 
 /// Unlocks, and has another thread end the lock's memory meanwhile. That one waits for the lock
 /// asleep, or comes when it is free.
-fn unlock_while_it_goes<C: MutexConfig, L: Layout<HeldUp>>(asleep: bool, fair: bool) {
+fn unlock_while_it_goes<C: LockConfig, L: Layout<HeldUp>>(asleep: bool, fair: bool) {
     let (size, access) = (4096, libc::PROT_READ | libc::PROT_WRITE);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a mapping of its own.

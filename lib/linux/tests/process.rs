@@ -3,12 +3,12 @@
 
 use kinlock_core::bare::Bare as Parts;
 use kinlock_core::platform::{Atomics, Platform};
+use kinlock_core::raw::LockConfig;
 use kinlock_core::raw::mutex::QueuedMutex;
-use kinlock_core::raw::qspinlock::{Config, QueuedSpinLock};
+use kinlock_core::raw::qspinlock::QueuedSpinLock;
 use kinlock_core::slots::{Table, Waiters};
-use kinlock_core::tuning::Tuning;
 use kinlock_linux::Native;
-use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::config::AsConfigured;
 use std::ffi::{CString, c_void};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -317,7 +317,7 @@ impl Atomics for Bare {
     type AtomicU64 = AtomicU64;
 }
 
-static TABLE: Table<Bare, 8, 1> = Table::FREE;
+static TABLE: Table<Bare, 8, 1> = Table::new();
 static WAITERS: Waiters<Bare> = TABLE.waiters();
 
 impl Platform for Bare {
@@ -335,11 +335,7 @@ impl Platform for Bare {
 #[derive(Clone, Copy, Debug)]
 struct Defaults;
 
-impl Config for Defaults {
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
-}
+impl LockConfig for Defaults {}
 
 #[test]
 fn without_a_clock_timed_waits_end() {

@@ -8,7 +8,8 @@ use crate::platform::{Sim, SimU32, SimU64};
 use crate::world::{compute, with};
 use kinlock_core::config::Tuning;
 use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
-use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
+use kinlock_core::raw::LockConfig;
+use kinlock_core::raw::mutex::QueuedMutex;
 use kinlock_invalidation::raw::{
     Backend, Config, Domain, Exclusion, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
 };
@@ -97,7 +98,7 @@ impl<B: Backend<Sim>> Lock for Invalidation<B> {
 #[derive(Clone, Copy, Debug)]
 struct Ours;
 
-impl MutexConfig for Ours {
+impl LockConfig for Ours {
     fn tuning() -> Tuning {
         with(|w| w.tuning)
     }

@@ -9,7 +9,8 @@ use super::{Kind, Lock};
 use crate::platform::Sim;
 use crate::world::with;
 use kinlock_core::config::Tuning;
-use kinlock_core::raw::mutex::{MutexConfig, QueueKind, QueuedMutex};
+use kinlock_core::raw::LockConfig;
+use kinlock_core::raw::mutex::{QueueKind, QueuedMutex};
 
 /// All mutexes that sleep. To simulate a new queue of the library, add a configuration below and an
 /// entry here.
@@ -38,13 +39,13 @@ pub(super) const ALL: &[Kind] = &[
     ),
 ];
 
-fn place<C: MutexConfig>(_: usize) -> &'static dyn Lock {
+fn place<C: LockConfig>(_: usize) -> &'static dyn Lock {
     crate::place(Mutex::<C>(QueuedMutex::default()))
 }
 
-struct Mutex<C: MutexConfig>(QueuedMutex<Sim, C>);
+struct Mutex<C: LockConfig>(QueuedMutex<Sim, C>);
 
-impl<C: MutexConfig> Lock for Mutex<C> {
+impl<C: LockConfig> Lock for Mutex<C> {
     fn lock(&self, _: usize) {
         self.0.lock();
     }
@@ -60,7 +61,7 @@ macro_rules! configuration {
         #[derive(Clone, Copy, Debug)]
         struct $name;
 
-        impl MutexConfig for $name {
+        impl LockConfig for $name {
             fn tuning() -> Tuning {
                 let mut tuning = with(|w| w.tuning);
                 tuning.reorder |= matches!(Self::queue(), QueueKind::Cna);

@@ -8,11 +8,11 @@ use super::Lock;
 use crate::platform::Sim;
 use crate::world::with;
 use kinlock_core::config::Tuning;
-use kinlock_core::raw::{Config, QueuedSpinLock};
+use kinlock_core::raw::{LockConfig, QueuedSpinLock};
 
-struct Queued<C: Config>(QueuedSpinLock<Sim, C>);
+struct Queued<C: LockConfig>(QueuedSpinLock<Sim, C>);
 
-impl<C: Config> Lock for Queued<C> {
+impl<C: LockConfig> Lock for Queued<C> {
     fn lock(&self, _: usize) {
         self.0.lock();
     }
@@ -29,7 +29,7 @@ macro_rules! configuration {
         #[derive(Clone, Copy, Debug)]
         struct $name;
 
-        impl Config for $name {
+        impl LockConfig for $name {
             const PARK: bool = true;
 
             fn tuning() -> Tuning {

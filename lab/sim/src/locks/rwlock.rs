@@ -10,7 +10,7 @@ use crate::platform::{Sim, SimU32};
 use crate::world::with;
 use kinlock_core::config::Tuning;
 use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
-use kinlock_core::raw::{QueuedRwLock, RwLockConfig};
+use kinlock_core::raw::{LockConfig, QueuedRwLock};
 
 /// All of them.
 pub static ALL: &[Kind] = &[
@@ -33,7 +33,7 @@ pub static ALL: &[Kind] = &[
     ),
 ];
 
-fn place<C: RwLockConfig>(_: usize) -> &'static dyn Lock {
+fn place<C: LockConfig>(_: usize) -> &'static dyn Lock {
     crate::place(Ours::<C>(QueuedRwLock::default()))
 }
 
@@ -41,9 +41,9 @@ fn place_central(_: usize) -> &'static dyn Lock {
     crate::place(Central(SimU32::new(0)))
 }
 
-struct Ours<C: RwLockConfig>(QueuedRwLock<Sim, C>);
+struct Ours<C: LockConfig>(QueuedRwLock<Sim, C>);
 
-impl<C: RwLockConfig> Lock for Ours<C> {
+impl<C: LockConfig> Lock for Ours<C> {
     fn lock(&self, _: usize) {
         self.0.write();
     }
@@ -68,7 +68,7 @@ macro_rules! configuration {
         #[derive(Clone, Copy, Debug)]
         struct $name;
 
-        impl RwLockConfig for $name {
+        impl LockConfig for $name {
             const BIAS: bool = $bias;
 
             fn tuning() -> Tuning {

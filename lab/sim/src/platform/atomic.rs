@@ -37,6 +37,7 @@ macro_rules! simulated_atomic {
 
         impl Atomic for $name {
             type Value = $value;
+            const ZERO: Self = Self(<$hardware>::new(0));
 
             fn new(value: $value) -> Self {
                 Self(<$hardware>::new(value))

@@ -15,9 +15,9 @@ use super::violation::{Failure, Violation};
 use super::{Outcome, Replay, Subject, Tally, draw};
 use crate::report::Property;
 use crate::specimen::named;
-use kinlock_core::config::Tuning;
 use kinlock_core::platform::{Atomic, NEVER, Platform};
-use kinlock_core::raw::mutex::{MutexConfig, QueueKind, QueuedMutex};
+use kinlock_core::raw::LockConfig;
+use kinlock_core::raw::mutex::{QueueKind, QueuedMutex};
 use kinlock_invalidation::lab::{
     WakeLost, end_erasing_late, generation_read_before_mark, marked_early,
 };
@@ -99,11 +99,7 @@ fn pair() -> PackedPair<Sim> {
 #[derive(Clone, Copy, Debug)]
 struct Short;
 
-impl MutexConfig for Short {
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
-
+impl LockConfig for Short {
     fn queue() -> QueueKind {
         QueueKind::Osq
     }

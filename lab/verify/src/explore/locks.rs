@@ -21,7 +21,7 @@ use kinlock_core::defect::Defect;
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::QueueKind;
-use kinlock_core::raw::{Config, QueuedSpinLock};
+use kinlock_core::raw::{LockConfig, QueuedSpinLock};
 use kinlock_core::sabotaged::Sabotaged;
 use kinlock_measure::random::Random;
 use kinlock_sim::Sim;
@@ -270,7 +270,7 @@ impl Knobs {
 #[derive(Clone, Copy, Debug)]
 struct Kind<const PENDING: bool, const PARK: bool>;
 
-impl<const PENDING: bool, const PARK: bool> Config for Kind<PENDING, PARK> {
+impl<const PENDING: bool, const PARK: bool> LockConfig for Kind<PENDING, PARK> {
     const PENDING_BIT: bool = PENDING;
     const PARK: bool = PARK;
 
@@ -280,7 +280,7 @@ impl<const PENDING: bool, const PARK: bool> Config for Kind<PENDING, PARK> {
 }
 
 fn place<const PENDING: bool, const DEFECT: u8>(park: bool) -> Explored {
-    fn place<P: Platform, C: Config>() -> Explored {
+    fn place<P: Platform, C: LockConfig>() -> Explored {
         Explored {
             lock: kinlock_sim::place(QueuedSpinLock::<P, C>::new()),
             meeting: None,

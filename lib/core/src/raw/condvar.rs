@@ -116,13 +116,12 @@ use core::marker::PhantomData;
 
 pub use self::partner::Partner;
 use self::place::{FAR, Place, SEVERAL};
+use super::config::{LockConfig, Usual};
 #[doc(hidden)]
 use super::mutex::{NOTIFIED, OTHERS};
 use crate::defect::Defect;
 use crate::events::Event;
-use crate::platform::{
-    Atomic, ConstAtomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Parked, Platform,
-};
+use crate::platform::{Atomic, EVERY_SET, NEVER, Ordering::*, Parked, Platform, const_fn, zero};
 
 const WAITERS: u32 = 1;
 const NEWCOMERS: u32 = 2;
@@ -143,19 +142,6 @@ const SLEEPERS_PERIOD: u32 = 64 * ONE;
 /// sections as fit into the time of a wake-up.
 const PORTION: u32 = 16;
 
-/// What is fixed about a condition variable at compile time.
-pub trait CondvarConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// How many sleepers a broadcast wakes at once, before it wakes one more and requeues the
-    /// others.
-    const AT_ONCE: u32 = 256;
-}
-
-/// The usual configuration.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Usual;
-
-impl CondvarConfig for Usual {}
-
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -173,35 +159,27 @@ enum End {
 /// nobody waits. Broadcasts are then cheaper if the mutex moves with it.
 #[repr(C, align(4))]
 #[derive(Debug)]
-pub struct QueuedCondvar<P: Platform, C: CondvarConfig = Usual> {
+pub struct QueuedCondvar<P: Platform, C: LockConfig = Usual> {
     sequence: P::AtomicU32,
     place: Place<P>,
     config: PhantomData<C>,
 }
 
-impl<P: ConstPlatform, C: CondvarConfig> QueuedCondvar<P, C> {
-    /// A fresh condition variable, in a constant.
-    pub const FRESH: Self = QueuedCondvar {
-        sequence: P::AtomicU32::ZERO,
-        place: Place::FRESH,
-        config: PhantomData,
-    };
-}
-
-impl<P: Platform, C: CondvarConfig> Default for QueuedCondvar<P, C> {
+impl<P: Platform, C: LockConfig> Default for QueuedCondvar<P, C> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
-    /// A fresh condition variable. Where the platform allows, there is also the constant
-    /// [`FRESH`](Self::FRESH).
-    pub fn new() -> Self {
-        QueuedCondvar {
-            sequence: Atomic::new(0),
-            place: Place::new(),
-            config: PhantomData,
+impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
+    const_fn! {
+        /// A fresh condition variable.
+        pub const fn new() -> Self {
+            QueuedCondvar {
+                sequence: zero!(),
+                place: Place::new(),
+                config: PhantomData,
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod cna;
 pub mod condvar;
+mod config;
 pub(crate) mod contend;
 pub mod mutex;
 pub mod once;
@@ -15,7 +16,8 @@ pub mod rwlock;
 pub mod waiter;
 
 pub use condvar::QueuedCondvar;
-pub use mutex::{MutexConfig, QueuedMutex};
+pub use config::{LockConfig, Usual};
+pub use mutex::QueuedMutex;
 pub use once::RunOnce;
-pub use qspinlock::{Config, QueuedSpinLock};
-pub use rwlock::{QueuedRwLock, RwLockConfig};
+pub use qspinlock::QueuedSpinLock;
+pub use rwlock::QueuedRwLock;

@@ -107,17 +107,14 @@ mod fair;
 mod wait;
 mod word;
 
+use super::config::LockConfig;
 pub use super::contend::QueueKind;
-use super::contend::constants::WAITS_PER_TRIAL;
 use super::osq::Osq;
 use crate::defect::Defect;
 use crate::events::Event;
-use crate::platform::{
-    Atomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Parked, Platform, Ticket,
-};
-use crate::tuning::Tuning;
+use crate::platform::{Atomic, EVERY_SET, NEVER, Ordering::*, Parked, Platform, Ticket, const_fn};
 use core::marker::PhantomData;
-use word::{ConstLayout, HANDOFF, PICKUP, REQUESTER_SLEEPS, SLEEPERS};
+use word::{HANDOFF, PICKUP, REQUESTER_SLEEPS, SLEEPERS};
 pub use word::{Joined, Layout, Split};
 
 /// The park sets: of the requester; of waiters that follow the policy, at the front of the queue or
@@ -128,23 +125,6 @@ const FRONT: u32 = 1 << 30;
 pub(super) const NOTIFIED: u32 = OTHERS & !FRONT;
 pub(super) const OTHERS: u32 = EVERY_SET & !REQUESTER;
 
-/// What is fixed about a mutex at compile time, and where it finds its knobs.
-pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// Whether waiters may sleep, where the platform can.
-    const PARK: bool = true;
-    /// One wait in `TRIALS` is a trial: it finds out whether the lock should be kept. 0: none is.
-    #[doc(hidden)]
-    const TRIALS: u32 = WAITS_PER_TRIAL;
-
-    /// The run-time knobs. Called in slow paths only.
-    fn tuning() -> Tuning;
-
-    /// How waiters queue. All waits for a lock that queue must agree.
-    fn queue() -> QueueKind {
-        QueueKind::Osq
-    }
-}
-
 /// The mutex, generic over where it runs, how it is configured, and how its word is laid out.
 ///
 /// All-zero memory is an unlocked mutex. It owns nothing outside its four bytes.
@@ -154,34 +134,33 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
 /// another thread has taken the lock.
 #[repr(C, align(4))]
 #[derive(Debug)]
-pub struct QueuedMutex<P: Platform, C: MutexConfig, L: Layout<P> = Split<P>> {
+pub struct QueuedMutex<P: Platform, C: LockConfig, L: Layout<P> = Split<P>> {
     word: L,
     queue: Osq<P>,
     config: PhantomData<C>,
 }
 
-impl<P: ConstPlatform, C: MutexConfig, L: ConstLayout<P>> QueuedMutex<P, C, L> {
-    /// An unlocked mutex, in a constant.
-    pub const UNLOCKED: Self = QueuedMutex {
-        word: L::UNLOCKED,
-        queue: Osq::EMPTY,
-        config: PhantomData,
-    };
-}
-
-impl<P: Platform, C: MutexConfig, L: Layout<P>> Default for QueuedMutex<P, C, L> {
-    /// An unlocked mutex. Where the platform allows, there is also the constant
-    /// [`UNLOCKED`](Self::UNLOCKED).
+impl<P: Platform, C: LockConfig, L: Layout<P>> Default for QueuedMutex<P, C, L> {
     fn default() -> Self {
-        QueuedMutex {
-            word: L::new(),
-            queue: Osq::new(),
-            config: PhantomData,
-        }
+        Self::new()
     }
 }
 
-impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
+impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
+    const_fn! {
+        /// An unlocked mutex.
+        pub const fn new() -> Self {
+            QueuedMutex {
+                #[cfg(not(loom))]
+                word: L::UNLOCKED,
+                #[cfg(loom)]
+                word: L::unlocked(),
+                queue: Osq::new(),
+                config: PhantomData,
+            }
+        }
+    }
+
     /// Takes the lock, waiting for as long as it takes. Acquires what the previous holder released.
     ///
     /// Taking a lock that the thread already holds waits for ever.

@@ -32,9 +32,9 @@
 #[doc(hidden)]
 use crate::defect::Defect;
 use crate::events::Event;
-use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
+use crate::platform::{Atomic, NEVER, Ordering::*, Platform, const_fn, zero};
 
-const NEW: u32 = 0;
+// New: 0.
 const RUNNING: u32 = 1;
 const DONE: u32 = 2;
 const POISONED: u32 = 3;
@@ -85,23 +85,20 @@ pub struct RunOnce<P: Platform> {
     word: P::AtomicU32,
 }
 
-impl<P: ConstPlatform> RunOnce<P> {
-    /// A new one, in a constant.
-    pub const NEW: Self = RunOnce {
-        word: P::AtomicU32::ZERO,
-    };
-}
-
 impl<P: Platform> Default for RunOnce<P> {
-    /// A new one. Where the platform allows, there is also the constant [`NEW`](Self::NEW).
     fn default() -> Self {
-        RunOnce {
-            word: Atomic::new(NEW),
-        }
+        Self::new()
     }
 }
 
 impl<P: Platform> RunOnce<P> {
+    const_fn! {
+        /// A new one.
+        pub const fn new() -> Self {
+            RunOnce { word: zero!() }
+        }
+    }
+
     /// What has become of the function. Acquires what it did, if it has ended.
     #[inline]
     pub fn state(&self) -> OnceState {

@@ -57,7 +57,7 @@ use super::waiter::{
     ABANDONED, Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters, expired, left,
 };
 use crate::events::Event;
-use crate::platform::{Atomic, ConstAtomic, ConstPlatform, Ordering::*, Platform};
+use crate::platform::{Atomic, Ordering::*, Platform, const_fn, zero};
 
 /// The queue. All zeros: empty. Two bytes; its nodes are those of the threads' [waiter
 /// slots](super::waiter).
@@ -67,13 +67,6 @@ pub struct Osq<P: Platform> {
     tail: P::AtomicU16,
 }
 
-impl<P: ConstPlatform> Osq<P> {
-    /// An empty queue, in a constant.
-    pub const EMPTY: Self = Osq {
-        tail: P::AtomicU16::ZERO,
-    };
-}
-
 impl<P: Platform> Default for Osq<P> {
     fn default() -> Self {
         Self::new()
@@ -81,10 +74,10 @@ impl<P: Platform> Default for Osq<P> {
 }
 
 impl<P: Platform> Osq<P> {
-    /// An empty queue.
-    pub fn new() -> Self {
-        Osq {
-            tail: Atomic::new(0),
+    const_fn! {
+        /// An empty queue.
+        pub const fn new() -> Self {
+            Osq { tail: zero!() }
         }
     }
 

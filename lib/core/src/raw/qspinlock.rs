@@ -124,7 +124,6 @@
 //! * With the knob `stealing` off, only the first of these remains, and threads that wait without a
 //!   node.
 
-mod config;
 mod front;
 mod policy;
 mod queue;
@@ -133,13 +132,13 @@ mod timing;
 
 use core::marker::PhantomData;
 
+use super::config::LockConfig;
 use crate::defect::Defect;
 use crate::events::Event;
-use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
+use crate::platform::{Atomic, NEVER, Ordering::*, Platform, const_fn, zero};
 use crate::raw::waiter::expired;
 use crate::tuning::Tuning;
 
-pub use config::Config;
 pub use timing::STEAL_LIMIT_NS;
 
 const PARKED: u8 = 2;
@@ -167,24 +166,14 @@ fn pending_bit<P: Platform>() -> u8 {
 /// number of lines.
 #[repr(C, align(4))]
 #[derive(Debug)]
-pub struct QueuedSpinLock<P: Platform, C: Config> {
+pub struct QueuedSpinLock<P: Platform, C: LockConfig> {
     locked: P::AtomicU8,
     pending: P::AtomicU8,
     tail: P::AtomicU16,
     config: PhantomData<C>,
 }
 
-impl<P: ConstPlatform, C: Config> QueuedSpinLock<P, C> {
-    /// An unlocked lock, in a constant.
-    pub const UNLOCKED: Self = QueuedSpinLock {
-        locked: P::AtomicU8::ZERO,
-        pending: P::AtomicU8::ZERO,
-        tail: P::AtomicU16::ZERO,
-        config: PhantomData,
-    };
-}
-
-impl<P: Platform, C: Config> Default for QueuedSpinLock<P, C> {
+impl<P: Platform, C: LockConfig> Default for QueuedSpinLock<P, C> {
     fn default() -> Self {
         Self::new()
     }
@@ -208,15 +197,16 @@ struct Terms {
     oversubscribed: bool,
 }
 
-impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
-    /// An unlocked lock. Where the platform allows, [`UNLOCKED`](Self::UNLOCKED) is the same as a
-    /// constant.
-    pub fn new() -> Self {
-        QueuedSpinLock {
-            locked: Atomic::new(0),
-            pending: Atomic::new(0),
-            tail: Atomic::new(0),
-            config: PhantomData,
+impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
+    const_fn! {
+        /// An unlocked lock.
+        pub const fn new() -> Self {
+            QueuedSpinLock {
+                locked: zero!(),
+                pending: zero!(),
+                tail: zero!(),
+                config: PhantomData,
+            }
         }
     }
 
@@ -353,7 +343,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         if P::forked() {
             self.forget_pending_of_parent();
         }
-        let tuning = C::tuning();
+        let tuning = C::tuning_of_spinlock();
         let taken = self.wait(seen, tuning, deadline);
         // Without sleepers an unlock does not look for the bit.
         if taken && tuning.slice_extension && P::CAN_PARK && C::PARK {
@@ -420,7 +410,7 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     struct Extending<const ON: bool>;
 
-    impl<const ON: bool> Config for Extending<ON> {
+    impl<const ON: bool> LockConfig for Extending<ON> {
         fn tuning() -> Tuning {
             Tuning {
                 slice_extension: ON,

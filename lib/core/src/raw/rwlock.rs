@@ -127,14 +127,13 @@ mod wait;
 mod word;
 mod write;
 
+use super::config::LockConfig;
 pub use super::contend::QueueKind;
-use super::contend::constants::WAITS_PER_TRIAL;
 use super::osq::Osq;
 use crate::defect::Defect;
 use crate::events::Event;
-use crate::platform::{Atomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform};
+use crate::platform::{Atomic, NEVER, Ordering::*, Parked, Platform, const_fn};
 use crate::raw::waiter::expired;
-use crate::tuning::Tuning;
 use core::marker::PhantomData;
 use word::*;
 
@@ -143,63 +142,39 @@ const FRONT: u32 = 1;
 const UPGRADER: u32 = 2;
 const READERS: u32 = 4;
 
-/// What is fixed about a reader-writer lock at compile time, and where it finds its knobs.
-pub trait RwLockConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// Whether waiters may sleep, where the platform can.
-    const PARK: bool = true;
-    /// Whether readers may announce themselves in the table, where the platform has one.
-    const BIAS: bool = true;
-    /// One wait in `TRIALS` finds out whether the lock should be kept; 0: none does.
-    #[doc(hidden)]
-    const TRIALS: u32 = WAITS_PER_TRIAL;
-
-    /// The run-time knobs. Called once per slow path.
-    fn tuning() -> Tuning;
-
-    /// How writers queue. All waits for a lock that queue must agree.
-    fn queue() -> QueueKind {
-        QueueKind::Osq
-    }
-}
-
 /// The reader-writer lock, generic over where it runs and how it is configured.
 ///
 /// All-zero memory is an unlocked lock. It owns nothing outside its eight bytes. It may be freed as
 /// soon as another thread has taken it for writing.
 #[repr(C, align(4))]
 #[derive(Debug)]
-pub struct QueuedRwLock<P: Platform, C: RwLockConfig> {
+pub struct QueuedRwLock<P: Platform, C: LockConfig> {
     state: State<P>,
     writers: Osq<P>,
     hints: Hints<P>,
     config: PhantomData<C>,
 }
 
-impl<P: ConstPlatform, C: RwLockConfig> QueuedRwLock<P, C> {
-    /// An unlocked lock, in a constant.
-    pub const UNLOCKED: Self = QueuedRwLock {
-        state: State::FREE,
-        writers: Osq::EMPTY,
-        hints: Hints::NONE,
-        config: PhantomData,
-    };
-}
-
-impl<P: Platform, C: RwLockConfig> Default for QueuedRwLock<P, C> {
-    /// An unlocked lock. Where the platform allows, there is also the constant
-    /// [`UNLOCKED`](Self::UNLOCKED).
+impl<P: Platform, C: LockConfig> Default for QueuedRwLock<P, C> {
     fn default() -> Self {
-        QueuedRwLock {
-            state: State::new(),
-            writers: Osq::new(),
-            hints: Hints::new(),
-            config: PhantomData,
-        }
+        Self::new()
     }
 }
 
-impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
+impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     const PARKS: bool = P::CAN_PARK && C::PARK;
+
+    const_fn! {
+        /// An unlocked lock.
+        pub const fn new() -> Self {
+            QueuedRwLock {
+                state: State::new(),
+                writers: Osq::new(),
+                hints: Hints::new(),
+                config: PhantomData,
+            }
+        }
+    }
 
     // ---- readers ------------------------------------------
 

@@ -1,7 +1,7 @@
 //! Storage for waiter slots.
 
 use super::{Slot, Waiters};
-use crate::atomic::{Atomics, ConstAtomic, ConstAtomics};
+use crate::atomic::{Atomics, zero};
 
 /// Storage for `SLOTS` slots. `WORDS` is at least `SLOTS / 32`, rounded up.
 ///
@@ -12,7 +12,7 @@ use crate::atomic::{Atomics, ConstAtomic, ConstAtomics};
 /// use kinlock_core::bare::Bare;
 /// use kinlock_core::slots::{Table, Waiters};
 ///
-/// static TABLE: Table<Bare, 64, 2> = Table::FREE;
+/// static TABLE: Table<Bare, 64, 2> = Table::new();
 /// static WAITERS: Waiters<Bare> = TABLE.waiters();
 /// assert_eq!(WAITERS.in_use(), 0);
 /// ```
@@ -23,18 +23,17 @@ pub struct Table<P: Atomics, const SLOTS: usize, const WORDS: usize> {
     in_use: P::AtomicU32,
 }
 
-impl<P: ConstAtomics, const SLOTS: usize, const WORDS: usize> Table<P, SLOTS, WORDS> {
-    /// A table of free slots.
-    pub const FREE: Self = {
-        Table {
-            slots: [const { Slot::FREE }; SLOTS],
-            claimed: [const { P::AtomicU32::ZERO }; WORDS],
-            in_use: P::AtomicU32::ZERO,
-        }
-    };
-}
-
 impl<P: Atomics, const SLOTS: usize, const WORDS: usize> Table<P, SLOTS, WORDS> {
+    /// A table of free slots.
+    #[expect(clippy::new_without_default, reason = "it is made in a static")]
+    pub const fn new() -> Self {
+        Table {
+            slots: [const { Slot::new() }; SLOTS],
+            claimed: zero!(WORDS),
+            in_use: zero!(),
+        }
+    }
+
     /// The table that locks use.
     pub const fn waiters(&'static self) -> Waiters<P> {
         Waiters::new(&self.slots, &self.claimed, &self.in_use)
@@ -42,6 +41,10 @@ impl<P: Atomics, const SLOTS: usize, const WORDS: usize> Table<P, SLOTS, WORDS> 
 
     /// A table that locks use for no queue, only to look up names that are not from here.
     pub const fn no_waiters(&'static self) -> Waiters<P> {
-        Waiters::without_places(&self.slots, &self.in_use)
+        Waiters {
+            slots: &self.slots,
+            claimed: &[],
+            in_use: &self.in_use,
+        }
     }
 }

@@ -11,7 +11,8 @@
 
 use super::{Backend, Counts, NEWEST, NearWrap, Places};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
-use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
+use kinlock_core::raw::LockConfig;
+use kinlock_core::raw::mutex::QueuedMutex;
 
 /// The mutex that protects the list.
 pub trait Exclusion: Send + Sync + 'static {
@@ -31,7 +32,7 @@ pub trait Exclusion: Send + Sync + 'static {
     unsafe fn reset_in_child(&self);
 }
 
-impl<P: Platform, C: MutexConfig> Exclusion for QueuedMutex<P, C> {
+impl<P: Platform, C: LockConfig> Exclusion for QueuedMutex<P, C> {
     fn new() -> Self {
         QueuedMutex::default()
     }

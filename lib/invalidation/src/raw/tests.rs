@@ -4,15 +4,11 @@ use super::*;
 use crate::lab::marked_early;
 use kinlock_core::platform::{Atomics, NEVER};
 use kinlock_core::raw::mutex::{QueueKind, QueuedMutex};
-use kinlock_core::tuning::Tuning;
 use kinlock_linux::Native;
 
 #[derive(Clone, Copy, Debug)]
 struct Plain;
-impl MutexConfig for Plain {
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
+impl LockConfig for Plain {
     fn queue() -> QueueKind {
         QueueKind::Osq
     }

@@ -16,8 +16,9 @@ use super::{Kind, acquire};
 use backtrace::Backtrace;
 use kinlock_core::platform::NEVER;
 use kinlock_core::platform::Platform;
+use kinlock_core::raw::LockConfig;
 use kinlock_core::raw::condvar::Partner;
-use kinlock_core::raw::mutex::{Layout, MutexConfig, QueuedMutex};
+use kinlock_core::raw::mutex::{Layout, QueuedMutex};
 use kinlock_linux::Native;
 use kinlock_linux::native::deadline;
 use std::cell::RefCell;
@@ -358,9 +359,9 @@ fn with_holder(lock: usize, change: impl Fn(&mut Vec<Held>, usize)) {
 }
 
 /// The mutex that a condition variable releases and takes again, with notes.
-pub(crate) struct Noted<'a, C: MutexConfig, L: Layout<Native>>(pub &'a QueuedMutex<Native, C, L>);
+pub(crate) struct Noted<'a, C: LockConfig, L: Layout<Native>>(pub &'a QueuedMutex<Native, C, L>);
 
-impl<C: MutexConfig, L: Layout<Native>> Partner<Native> for Noted<'_, C, L> {
+impl<C: LockConfig, L: Layout<Native>> Partner<Native> for Noted<'_, C, L> {
     fn key(&self) -> Option<*const u32> {
         Partner::key(self.0)
     }

@@ -8,7 +8,8 @@ use crate::mode::Mode;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use kinlock_core::platform::{NEVER, Platform};
-use kinlock_core::raw::condvar::{CondvarConfig, QueuedCondvar};
+use kinlock_core::raw::LockConfig;
+use kinlock_core::raw::condvar::QueuedCondvar;
 use kinlock_linux::Native;
 
 /// A `pthread_cond_t` as this library uses it.
@@ -34,7 +35,7 @@ const MONOTONIC: u32 = 1;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WakesAll;
 
-impl CondvarConfig for WakesAll {
+impl LockConfig for WakesAll {
     /// A broadcast wakes all waiters and moves none to the mutex. The thread that broadcasts may
     /// destroy the condition variable at once, while it still holds the mutex. Destroying waits for
     /// the waiters to leave, so a waiter must be able to leave without the mutex.

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use kinlock_core::raw::QueuedSpinLock;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use kinlock_linux::Native;
-use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::config::AsConfigured;
 use kinlock_linux::probe;
 use kinlock_recorder::now;
 

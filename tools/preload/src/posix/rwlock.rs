@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::QueuedRwLock;
 use kinlock_linux::Native;
-use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::config::AsConfigured;
 use kinlock_linux::probe;
 use kinlock_recorder::now;
 use kinlock_report::{READING, RWLOCK};

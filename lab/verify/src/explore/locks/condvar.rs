@@ -8,8 +8,7 @@ use super::{Explored, MAX_ACCESSES, Meeting, Specimen, mutex};
 use crate::report::Property;
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::condvar::CondvarConfig;
-use kinlock_core::raw::{MutexConfig, QueuedCondvar, QueuedMutex};
+use kinlock_core::raw::{LockConfig, QueuedCondvar, QueuedMutex};
 use kinlock_core::sabotaged::Sabotaged;
 use kinlock_sim::Sim;
 
@@ -35,13 +34,13 @@ pub(super) const fn broken<const DEFECT: u8>(name: &'static str, defect: Propert
 #[derive(Clone, Copy, Debug)]
 struct Kind;
 
-impl CondvarConfig for Kind {
+impl LockConfig for Kind {
     // So that a few threads are enough for requeueing.
     const AT_ONCE: u32 = 0;
 }
 
 fn place<const DEFECT: u8>(park: bool) -> Explored {
-    fn place<P: Platform, M: MutexConfig>() -> Explored {
+    fn place<P: Platform, M: LockConfig>() -> Explored {
         let pair = kinlock_sim::place(Pair::<P, M> {
             mutex: QueuedMutex::default(),
             condvar: QueuedCondvar::new(),
@@ -60,12 +59,12 @@ fn place<const DEFECT: u8>(park: bool) -> Explored {
     }
 }
 
-struct Pair<P: Platform, M: MutexConfig> {
+struct Pair<P: Platform, M: LockConfig> {
     mutex: QueuedMutex<P, M>,
     condvar: QueuedCondvar<P, Kind>,
 }
 
-impl<P: Platform, M: MutexConfig> Meeting for Pair<P, M> {
+impl<P: Platform, M: LockConfig> Meeting for Pair<P, M> {
     fn wait_until(&self, deadline: u64) -> bool {
         // SAFETY: invariant 1.
         unsafe { self.condvar.wait_until(&self.mutex, deadline) }

@@ -5,7 +5,8 @@ use crate::report::Property;
 use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::mutex::{Joined, Layout, MutexConfig, QueueKind, QueuedMutex, Split};
+use kinlock_core::raw::LockConfig;
+use kinlock_core::raw::mutex::{Joined, Layout, QueueKind, QueuedMutex, Split};
 use kinlock_core::sabotaged::Sabotaged;
 use kinlock_measure::random::Random;
 use kinlock_sim::Sim;
@@ -83,7 +84,7 @@ fn tuning(random: &mut Random) -> Tuning {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind<const PARK: bool>;
 
-impl<const PARK: bool> MutexConfig for Kind<PARK> {
+impl<const PARK: bool> LockConfig for Kind<PARK> {
     const PARK: bool = PARK;
     // Schedules are short.
     const TRIALS: u32 = 4;
@@ -98,7 +99,7 @@ impl<const PARK: bool> MutexConfig for Kind<PARK> {
 }
 
 fn place<const DEFECT: u8>(park: bool) -> Explored {
-    fn place<P: Platform, C: MutexConfig, L: Layout<P>>() -> Explored {
+    fn place<P: Platform, C: LockConfig, L: Layout<P>>() -> Explored {
         Explored {
             lock: kinlock_sim::place(QueuedMutex::<P, C, L>::default()),
             meeting: None,

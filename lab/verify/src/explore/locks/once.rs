@@ -4,7 +4,7 @@ use super::{Explored, MAX_ACCESSES, Runs, Specimen, mutex};
 use crate::report::Property;
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::mutex::MutexConfig;
+use kinlock_core::raw::LockConfig;
 use kinlock_core::raw::mutex::QueuedMutex;
 use kinlock_core::raw::once::RunOnce;
 use kinlock_core::sabotaged::Sabotaged;
@@ -32,7 +32,7 @@ pub(super) const fn broken<const DEFECT: u8>(name: &'static str, defect: Propert
 }
 
 fn place<const DEFECT: u8>(park: bool) -> Explored {
-    fn place<P: Platform, M: MutexConfig>() -> Explored {
+    fn place<P: Platform, M: LockConfig>() -> Explored {
         let set = kinlock_sim::place(Set::<P, M> {
             mutex: QueuedMutex::default(),
             onces: Default::default(),
@@ -50,12 +50,12 @@ fn place<const DEFECT: u8>(park: bool) -> Explored {
     }
 }
 
-struct Set<P: Platform, M: MutexConfig> {
+struct Set<P: Platform, M: LockConfig> {
     mutex: QueuedMutex<P, M>,
     onces: [RunOnce<P>; ONCES],
 }
 
-impl<P: Platform, M: MutexConfig> Runs for Set<P, M> {
+impl<P: Platform, M: LockConfig> Runs for Set<P, M> {
     fn call(&self, number: usize, function: &mut dyn FnMut()) {
         // Never `Err`: no function panics.
         let _ = self.onces[number % ONCES].call(false, |_| function());

@@ -5,8 +5,9 @@ use crate::report::Property;
 use kinlock_core::config::Tuning;
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
+use kinlock_core::raw::LockConfig;
 use kinlock_core::raw::mutex::QueueKind;
-use kinlock_core::raw::rwlock::{QueuedRwLock, RwLockConfig};
+use kinlock_core::raw::rwlock::QueuedRwLock;
 use kinlock_core::sabotaged::Sabotaged;
 use kinlock_sim::Sim;
 
@@ -43,7 +44,7 @@ pub(super) const fn broken<const DEFECT: u8>(name: &'static str, defect: Propert
 #[derive(Clone, Copy, Debug)]
 struct Kind<const PARK: bool>;
 
-impl<const PARK: bool> RwLockConfig for Kind<PARK> {
+impl<const PARK: bool> LockConfig for Kind<PARK> {
     const PARK: bool = PARK;
     // Schedules are short.
     const TRIALS: u32 = 4;
@@ -58,7 +59,7 @@ impl<const PARK: bool> RwLockConfig for Kind<PARK> {
 }
 
 fn place<const DEFECT: u8>(park: bool) -> Explored {
-    fn place<P: Platform, C: RwLockConfig>() -> Explored {
+    fn place<P: Platform, C: LockConfig>() -> Explored {
         let lock = kinlock_sim::place(QueuedRwLock::<P, C>::default());
         Explored {
             lock,

@@ -1,9 +1,13 @@
 //! What a waiter releases while it waits, and takes again: usually a mutex of this crate.
 
 use crate::platform::{Parked, Platform};
-use crate::raw::mutex::{Layout, MutexConfig, QueuedMutex};
+use crate::raw::LockConfig;
+use crate::raw::mutex::{Layout, QueuedMutex};
 
 /// A lock that a waiter of a condition variable holds before and after its wait.
+///
+/// A trait because the preloaded library waits with mutexes of the C library, too, and because
+/// `kinlock` notes each release and acquisition for its reports.
 pub trait Partner<P: Platform> {
     /// Where a broadcast may put waiters to sleep, so that unlocks wake them one after the other.
     /// `None`: it wakes all.
@@ -55,7 +59,7 @@ pub trait Partner<P: Platform> {
     fn leave(&self) {}
 }
 
-impl<P: Platform, M: MutexConfig, L: Layout<P>> Partner<P> for QueuedMutex<P, M, L> {
+impl<P: Platform, M: LockConfig, L: Layout<P>> Partner<P> for QueuedMutex<P, M, L> {
     fn key(&self) -> Option<*const u32> {
         (P::CAN_PARK && M::PARK).then(|| QueuedMutex::key(self))
     }

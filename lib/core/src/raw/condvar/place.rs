@@ -18,7 +18,7 @@
 //! already, since it cannot know whether the notification was meant for it. So the number may be
 //! too small while waiters are on their way. Nothing depends on it but what notifiers report.
 
-use crate::platform::{Atomic, ConstAtomic, ConstPlatform, Ordering::*, Platform};
+use crate::platform::{Atomic, Ordering::*, Platform, const_fn, zero};
 
 /// A distance of four bytes.
 pub(super) const UNIT: u32 = 1 << 12;
@@ -42,13 +42,12 @@ pub(super) fn is_far(distance: u32) -> bool {
 #[derive(Debug)]
 pub(super) struct Place<P: Platform>(P::AtomicU32);
 
-impl<P: ConstPlatform> Place<P> {
-    pub const FRESH: Self = Place(P::AtomicU32::ZERO);
-}
-
 impl<P: Platform> Place<P> {
-    pub fn new() -> Self {
-        Place(Atomic::new(NONE))
+    const_fn! {
+        /// No mutex yet ([`NONE`]), and no waiters.
+        pub const fn new() -> Self {
+            Place(zero!())
+        }
     }
 
     /// Notes that a mutex is used that is `distance` away. Returns what is known afterwards, and

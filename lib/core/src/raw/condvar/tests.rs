@@ -2,29 +2,22 @@
 
 use super::*;
 use crate::Native;
-use crate::raw::mutex::{MutexConfig, QueuedMutex};
+use crate::raw::LockConfig;
+use crate::raw::mutex::QueuedMutex;
 use crate::sabotaged::Sabotaged;
-use crate::tuning::Tuning;
 use core::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug)]
 struct Plain;
 
-impl MutexConfig for Plain {
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
-}
+impl LockConfig for Plain {}
 
 #[derive(Clone, Copy, Debug)]
 struct Spinning;
 
-impl MutexConfig for Spinning {
+impl LockConfig for Spinning {
     const PARK: bool = false;
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
 }
 
 type Lingering = Sabotaged<Native, { Defect::CondvarLingeringSpinner as u8 }>;
@@ -32,7 +25,7 @@ type Lingering = Sabotaged<Native, { Defect::CondvarLingeringSpinner as u8 }>;
 #[derive(Clone, Copy, Debug)]
 struct TwoAtOnce;
 
-impl CondvarConfig for TwoAtOnce {
+impl LockConfig for TwoAtOnce {
     const AT_ONCE: u32 = 2;
 }
 
@@ -46,13 +39,13 @@ fn at(count: u32) -> Condvar {
     condvar
 }
 
-fn word<C: CondvarConfig>(condvar: &QueuedCondvar<Native, C>) -> (u32, u32) {
+fn word<C: LockConfig>(condvar: &QueuedCondvar<Native, C>) -> (u32, u32) {
     let sequence = condvar.sequence.load(Relaxed);
     (sequence / ONE, sequence & FLAGS & !LASTING)
 }
 
 /// Registers a waiter that does not spin. Returns its ticket.
-fn sleeper<C: CondvarConfig>(condvar: &QueuedCondvar<Native, C>) -> u32 {
+fn sleeper<C: LockConfig>(condvar: &QueuedCondvar<Native, C>) -> u32 {
     condvar.sequence.fetch_or(SPINNER, Relaxed);
     let (ticket, spins) = condvar.register(false);
     assert!(!spins, "another waiter spins");
@@ -371,7 +364,7 @@ fn a_spinner_that_does_not_exist_takes_nothing() {
 }
 
 /// Starts `n` waiters without a condition, and runs `act` once they are asleep.
-fn with_sleepers<C: CondvarConfig>(
+fn with_sleepers<C: LockConfig>(
     condvar: &QueuedCondvar<Native, C>,
     n: usize,
     act: impl FnOnce(&AtomicU32),
@@ -402,7 +395,7 @@ fn with_sleepers<C: CondvarConfig>(
 }
 
 /// How many waiters sleep. If the word changes meanwhile, all wake up.
-fn sleeping<C: CondvarConfig>(condvar: &QueuedCondvar<Native, C>) -> u32 {
+fn sleeping<C: LockConfig>(condvar: &QueuedCondvar<Native, C>) -> u32 {
     let (key, word) = (condvar.key(), || condvar.sequence.load(Relaxed));
     // Moves them to where they are.
     Native::requeue_but(0, key, word(), key, word)

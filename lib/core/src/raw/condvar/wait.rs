@@ -14,7 +14,7 @@ const WAITS_PER_RETRY: u32 = 256;
 const MISUSE_LOOKS: u32 = 1000;
 const MISUSE_PAUSE_NS: u64 = 10_000;
 
-impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
+impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
     /// Notes the distance to the mutex. Returns what is known afterwards.
     pub(super) fn learn(&self, distance: u32) -> u32 {
         let (known, second) = self.place.learn(distance);

@@ -12,6 +12,10 @@ use crate::raw::patience::Patience;
 use crate::raw::waiter::{expired, left, sleep_until};
 
 /// What one waiter can see and do at its lock, for example take it for reading or for writing.
+///
+/// A trait because three kinds of waiter follow one policy on words that have nothing in common.
+/// One type with a `match` in each function would make this module depend on both locks and their
+/// layouts.
 pub(in crate::raw) trait Target<P: Platform> {
     /// What a look at the word returns.
     type Look: Copy;

@@ -11,7 +11,7 @@
 use super::*;
 use crate::raw::contend::constants::{FAIR_UNLOCK_NS, FIRST_PAUSE_NS, SPIN_NS};
 
-impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
+impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// Releases the lock, and leaves it to a waiter if there is one: hands it over, or stands aside
     /// until another thread has it.
     ///

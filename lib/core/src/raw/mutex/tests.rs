@@ -11,23 +11,20 @@ use crate::Native;
 use crate::raw::contend::constants::SPIN_NS;
 use crate::raw::contend::{Headship, Next, Wait};
 use crate::sabotaged::Sabotaged;
-use crate::tuning::Quantum;
+use crate::tuning::{Quantum, Tuning};
 
 #[derive(Clone, Copy, Debug)]
 struct Sound;
 
-impl MutexConfig for Sound {
+impl LockConfig for Sound {
     const TRIALS: u32 = 0;
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
 }
 
 /// Holders ask for more time.
 #[derive(Clone, Copy, Debug)]
 struct Longer;
 
-impl MutexConfig for Longer {
+impl LockConfig for Longer {
     const TRIALS: u32 = 0;
     fn tuning() -> Tuning {
         Tuning {
@@ -42,11 +39,8 @@ macro_rules! trying {
         #[derive(Clone, Copy, Debug)]
         struct $name;
 
-        impl MutexConfig for $name {
+        impl LockConfig for $name {
             const TRIALS: u32 = $trials;
-            fn tuning() -> Tuning {
-                Tuning::DEFAULT
-            }
         }
     )*};
 }
@@ -54,8 +48,8 @@ macro_rules! trying {
 trying!(AlwaysTrying: 1, Usual: 1024);
 
 /// A configuration, and the platform of its mutexes: hardware, perhaps with a defect.
-trait Model: MutexConfig {
-    type On: ConstPlatform;
+trait Model: LockConfig {
+    type On: Platform;
 }
 
 macro_rules! models {
@@ -63,8 +57,8 @@ macro_rules! models {
         #[derive(Clone, Copy, Debug)]
         struct $name;
 
-        impl MutexConfig for $name {
-            const TRIALS: u32 = <$config as MutexConfig>::TRIALS;
+        impl LockConfig for $name {
+            const TRIALS: u32 = <$config as LockConfig>::TRIALS;
             fn tuning() -> Tuning {
                 $config::tuning()
             }
@@ -98,18 +92,18 @@ impl Model for Usual {
 
 /// A layout of the word on any platform.
 trait AnyLayout {
-    type On<P: ConstPlatform>: Layout<P>;
+    type On<P: Platform>: Layout<P>;
 }
 
 struct AnySplit;
 struct AnyJoined;
 
 impl AnyLayout for AnySplit {
-    type On<P: ConstPlatform> = Split<P>;
+    type On<P: Platform> = Split<P>;
 }
 
 impl AnyLayout for AnyJoined {
-    type On<P: ConstPlatform> = Joined<P>;
+    type On<P: Platform> = Joined<P>;
 }
 
 /// Whether a holder sees each flag that is set before it unlocks.
@@ -131,7 +125,7 @@ fn with<C: Model, L: AnyLayout>(held: bool, flags: u8) -> Mutex<C, L> {
 }
 
 /// What the word says, by way of the bytes that the kernel compares.
-fn state<P: Platform, C: MutexConfig, L: Layout<P>>(mutex: &QueuedMutex<P, C, L>) -> (bool, u8) {
+fn state<P: Platform, C: LockConfig, L: Layout<P>>(mutex: &QueuedMutex<P, C, L>) -> (bool, u8) {
     let [locked, flags] = mutex.word.bytes();
     let state = (locked != 0, flags);
     assert_eq!(state, (mutex.is_locked(), mutex.word.flags(Relaxed)));
@@ -161,7 +155,7 @@ fn waiting(tuning: Tuning, trial: bool) -> Wait {
 }
 
 /// Waits at the front, as one that has slept on the word if `slept`.
-fn wait_as<P: Platform, C: MutexConfig, L: Layout<P>>(
+fn wait_as<P: Platform, C: LockConfig, L: Layout<P>>(
     mutex: &QueuedMutex<P, C, L>,
     slept: bool,
     wait: Wait,
@@ -179,7 +173,7 @@ fn fair() -> Tuning {
     }
 }
 
-fn unlock<P: Platform, C: MutexConfig, L: Layout<P>>(mutex: &QueuedMutex<P, C, L>) {
+fn unlock<P: Platform, C: LockConfig, L: Layout<P>>(mutex: &QueuedMutex<P, C, L>) {
     // SAFETY: every caller has prepared a word that says that the lock is held. Nothing else uses
     // it.
     unsafe { mutex.unlock() }

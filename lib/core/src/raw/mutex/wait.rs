@@ -7,7 +7,7 @@ use crate::raw::contend::{self, Headship, Next, Sight, Target, Wait, spin};
 use crate::raw::patience::Patience;
 use crate::raw::waiter::{UNNOTICED_SLEEP_NS, expired, sleep_limit};
 
-impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
+impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     const PARKS: bool = P::CAN_PARK && C::PARK;
 
     /// Takes the lock, which has just been found taken. Returns `false` if the deadline has passed.
@@ -242,7 +242,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
 
 /// A thread that waits for the mutex.
 #[derive(Debug)]
-pub(super) struct Waiting<'a, P: Platform, C: MutexConfig, L: Layout<P>> {
+pub(super) struct Waiting<'a, P: Platform, C: LockConfig, L: Layout<P>> {
     mutex: &'a QueuedMutex<P, C, L>,
     /// It has slept on the word, or set the flag to do so, and has not passed on a wake-up since.
     pub(super) slept: bool,
@@ -250,7 +250,7 @@ pub(super) struct Waiting<'a, P: Platform, C: MutexConfig, L: Layout<P>> {
     patience: Option<Patience>,
 }
 
-impl<'a, P: Platform, C: MutexConfig, L: Layout<P>> Waiting<'a, P, C, L> {
+impl<'a, P: Platform, C: LockConfig, L: Layout<P>> Waiting<'a, P, C, L> {
     pub(super) fn new(mutex: &'a QueuedMutex<P, C, L>) -> Self {
         Waiting {
             mutex,
@@ -315,7 +315,7 @@ impl<'a, P: Platform, C: MutexConfig, L: Layout<P>> Waiting<'a, P, C, L> {
     }
 }
 
-impl<P: Platform, C: MutexConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, L> {
+impl<P: Platform, C: LockConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, L> {
     /// The flags.
     type Look = u8;
     type Taken = ();

@@ -1,12 +1,11 @@
 //! The two bytes that say whether the lock is held and who wants it, in two layouts. Only the
 //! methods here access them. The table in [`mutex`](super) shows all that these do.
 
-use super::{MutexConfig, OTHERS, Osq, REQUESTER};
+use super::{OTHERS, Osq, REQUESTER};
 use crate::defect::Defect;
 use crate::events::Event;
-use crate::platform::{
-    Atomic, ConstAtomic, ConstPlatform, Ordering, Ordering::*, Platform, Ticket,
-};
+use crate::platform::{Atomic, Ordering, Ordering::*, Platform, Ticket, zero};
+use crate::raw::LockConfig;
 
 /// One waiter, the requester, has requested a hand-off. The next unlock leaves the lock held and
 /// replaces this flag by [`PICKUP`].
@@ -52,9 +51,17 @@ fn after_unlock<P: Platform>(flags: u8) -> u8 {
 }
 
 /// How the two bytes lie in memory, and how they change.
+///
+/// A trait because no single layout has both: a release by a plain store, and memory that may be
+/// freed as soon as another thread has the lock.
 pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static {
     /// An unlocked word.
-    fn new() -> Self;
+    #[cfg(not(loom))]
+    const UNLOCKED: Self;
+
+    /// As the constant, which the model checker cannot have.
+    #[cfg(loom)]
+    fn unlocked() -> Self;
 
     /// Takes the lock if it is free (`true`). Even a failing try takes the line from the holder.
     fn take(&self) -> bool;
@@ -85,7 +92,7 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
 
     /// The holder unlocks, hands over if that is requested, and wakes who sleeps for it. `queue` is
     /// the lock's.
-    fn unlock<C: MutexConfig>(&self, key: *const u32, queue: &Osq<P>);
+    fn unlock<C: LockConfig>(&self, key: *const u32, queue: &Osq<P>);
 
     /// Lock and flags are one atomic: the holder sees each flag that was set before it unlocks.
     const IS_ONE: bool = false;
@@ -101,10 +108,16 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
     fn bytes(&self) -> [u8; 2];
 }
 
-/// A layout that a constant can hold.
-pub trait ConstLayout<P: ConstPlatform>: Layout<P> {
-    /// An unlocked word.
-    const UNLOCKED: Self;
+/// How a [`Layout`] begins.
+macro_rules! unlocked {
+    ($word:expr) => {
+        #[cfg(not(loom))]
+        const UNLOCKED: Self = $word;
+        #[cfg(loom)]
+        fn unlocked() -> Self {
+            $word
+        }
+    };
 }
 
 /// Lock and flags as two atomics. Releasing is a plain store; the holder then looks at the flags,
@@ -116,20 +129,11 @@ pub struct Split<P: Platform> {
     flags: P::AtomicU8,
 }
 
-impl<P: ConstPlatform> ConstLayout<P> for Split<P> {
-    const UNLOCKED: Self = Split {
-        locked: P::AtomicU8::ZERO,
-        flags: P::AtomicU8::ZERO,
-    };
-}
-
 impl<P: Platform> Layout<P> for Split<P> {
-    fn new() -> Self {
-        Split {
-            locked: Atomic::new(FREE),
-            flags: Atomic::new(0),
-        }
-    }
+    unlocked!(Split {
+        locked: zero!(),
+        flags: zero!(),
+    });
 
     #[inline]
     fn take(&self) -> bool {
@@ -164,7 +168,7 @@ impl<P: Platform> Layout<P> for Split<P> {
     }
 
     #[inline]
-    fn unlock<C: MutexConfig>(&self, key: *const u32, _: &Osq<P>) {
+    fn unlock<C: LockConfig>(&self, key: *const u32, _: &Osq<P>) {
         // If others have tried meanwhile, the line is away. Without this, the load of the flags
         // would fetch it once and the store a second time, for writing.
         P::prefetch_for_writing(&self.locked);
@@ -182,7 +186,7 @@ impl<P: Platform> Layout<P> for Split<P> {
 
 impl<P: Platform> Split<P> {
     #[inline]
-    fn set_free<C: MutexConfig>(&self, key: *const u32) {
+    fn set_free<C: LockConfig>(&self, key: *const u32) {
         self.locked.store(FREE, release::<P>());
         if P::CAN_PARK && C::PARK {
             // Pairs with the heavy fence in `fence_after_flag`.
@@ -197,7 +201,7 @@ impl<P: Platform> Split<P> {
     /// releases it. `false`: the caller has to.
     #[cold]
     #[inline(never)]
-    fn unlock_watched<C: MutexConfig>(&self, key: *const u32) -> bool {
+    fn unlock_watched<C: LockConfig>(&self, key: *const u32) -> bool {
         let asked = |flags| (flags & (HANDOFF | WATCHED) != 0).then(|| after_unlock::<P>(flags));
         // Release: on a hand-off `flags` publishes the critical section instead of `locked`.
         let unlocked = self.fetch_update(Release, asked);
@@ -247,16 +251,10 @@ fn flags_in(word: u16) -> u8 {
     word.to_ne_bytes()[1]
 }
 
-impl<P: ConstPlatform> ConstLayout<P> for Joined<P> {
-    const UNLOCKED: Self = Joined(P::AtomicU16::ZERO);
-}
-
 impl<P: Platform> Layout<P> for Joined<P> {
     const IS_ONE: bool = true;
 
-    fn new() -> Self {
-        Joined(Atomic::new(0))
-    }
+    unlocked!(Joined(zero!()));
 
     #[inline]
     fn take(&self) -> bool {
@@ -299,7 +297,7 @@ impl<P: Platform> Layout<P> for Joined<P> {
     }
 
     #[inline]
-    fn unlock<C: MutexConfig>(&self, key: *const u32, queue: &Osq<P>) {
+    fn unlock<C: LockConfig>(&self, key: *const u32, queue: &Osq<P>) {
         let order = release::<P>();
         let unlocked = self.0.compare_exchange(HELD_WORD, 0, order, Relaxed);
         if unlocked.is_err() {
@@ -315,7 +313,7 @@ impl<P: Platform> Layout<P> for Joined<P> {
 impl<P: Platform> Joined<P> {
     #[cold]
     #[inline(never)]
-    fn unlock_flagged<C: MutexConfig>(&self, key: *const u32, queue: &Osq<P>) {
+    fn unlock_flagged<C: LockConfig>(&self, key: *const u32, queue: &Osq<P>) {
         let forgets = C::TRIALS > 0 && P::random() % C::TRIALS == C::TRIALS - 1;
         let unlock = |seen| {
             let flags = flags_in(seen);

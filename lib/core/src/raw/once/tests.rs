@@ -6,7 +6,7 @@ type Once = RunOnce<Native>;
 
 #[test]
 fn the_first_function_runs_and_no_other() {
-    let once = Once::NEW;
+    let once = Once::new();
     assert_eq!(once.state(), OnceState::New);
     let mut ran = 0;
     for _ in 0..3 {
@@ -22,7 +22,7 @@ fn the_first_function_runs_and_no_other() {
 
 #[test]
 fn a_panic_poisons_until_a_forced_call_returns() {
-    let once = Once::NEW;
+    let once = Once::new();
     let panics = AssertUnwindSafe(|| once.call(true, |_| panic!("on purpose")));
     assert!(catch_unwind(panics).is_err());
     assert!(once.state().poisoned());
@@ -36,7 +36,7 @@ fn a_panic_poisons_until_a_forced_call_returns() {
 
 #[test]
 fn waiters_sleep_until_the_function_ends() {
-    let once = Once::NEW;
+    let once = Once::new();
     let done = core::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|s| {
         let run = || {
@@ -59,8 +59,8 @@ fn waiters_sleep_until_the_function_ends() {
 /// A wait in vain may end with the word of a function that has just ended.
 #[test]
 fn a_waiter_that_finds_the_end_does_not_mark_it() {
-    for end in [NEW, DONE, POISONED] {
-        let once = Once::NEW;
+    for end in [0, DONE, POISONED] {
+        let once = Once::new();
         once.word.store(end, Relaxed);
         assert_eq!(once.sleep(end), end);
         assert_eq!(once.word.load(Relaxed), end);

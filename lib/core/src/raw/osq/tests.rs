@@ -296,7 +296,7 @@ fn several_that_have_left_are_passed_over_at_once() {
 /// Real threads, most of which give up at once.
 #[test]
 fn leaving_and_handing_on_at_the_same_time() {
-    static QUEUE: Osq<Native> = Osq::EMPTY;
+    static QUEUE: Osq<Native> = Osq::new();
     static HEADS: AtomicU32 = AtomicU32::new(0);
     let rounds = if cfg!(miri) { 20 } else { 5_000 };
     std::thread::scope(|s| {

@@ -1,13 +1,12 @@
 //! The pending waiter and the head: waiting for the lock itself, and sleeping on its word.
 
 use super::timing::spin_limit;
-use super::{
-    Config, EXTENDED, PARKED, PENDING, QueuedSpinLock, STEAL, STEAL_LIMIT_NS, Seen, Terms,
-};
+use super::{EXTENDED, PARKED, PENDING, QueuedSpinLock, STEAL, STEAL_LIMIT_NS, Seen, Terms};
 use super::{compose, pending_bit};
 use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform, Ticket};
+use crate::raw::LockConfig;
 use crate::raw::waiter::{expired, left, sleep_limit};
 
 /// How many threads can sleep on the word: the pending waiter and the head.
@@ -29,7 +28,7 @@ pub(super) struct Taken {
     pub(super) overtook: bool,
 }
 
-impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
+impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     /// Tries to become the pending waiter. Invariant 3 above the lock needs SeqCst here and for
     /// `tail`.
     pub(super) fn become_pending(&self, seen: Seen) -> bool {
@@ -212,17 +211,8 @@ mod tests {
     use super::*;
     use crate::Native;
     use crate::platform::Parked;
-    use crate::tuning::Tuning;
+    use crate::raw::Usual;
     use std::sync::Arc;
-
-    #[derive(Clone, Copy, Debug)]
-    struct Usual;
-
-    impl Config for Usual {
-        fn tuning() -> Tuning {
-            Tuning::DEFAULT
-        }
-    }
 
     /// Invariant 1 of the lock: an unlock has missed the flag that the head set, and on which the
     /// pending waiter sleeps without a limit.

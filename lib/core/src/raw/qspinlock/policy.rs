@@ -86,11 +86,12 @@ impl Approach {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::{Config, PARKED, PENDING, QueuedSpinLock, STEAL, Terms};
+    use super::super::{PARKED, PENDING, QueuedSpinLock, STEAL, Terms};
     use super::*;
     use crate::Native;
     use crate::defect::Defect;
     use crate::platform::{Atomic, Ordering::Relaxed, Platform};
+    use crate::raw::Usual;
     use crate::raw::waiter::{ABANDONED, GO, Id, secondary_in};
     use crate::sabotaged::Sabotaged;
     use crate::tuning::Tuning;
@@ -142,15 +143,6 @@ mod tests {
         }
     }
 
-    #[derive(Clone, Copy, Debug)]
-    struct Usual;
-
-    impl Config for Usual {
-        fn tuning() -> Tuning {
-            Tuning::DEFAULT
-        }
-    }
-
     type Pushy = Sabotaged<Native, { Defect::SpinPushy as u8 }>;
 
     /// Whether a head that looked got the free lock with this pending byte, and its advice.
@@ -158,7 +150,7 @@ mod tests {
         let lock = QueuedSpinLock::<P, Usual>::new();
         lock.pending.store(pending, Relaxed);
         let terms = Terms {
-            tuning: Usual::tuning(),
+            tuning: Tuning::DEFAULT,
             deadline: Native::now() + 1_000_000,
             oversubscribed: true,
         };

@@ -4,10 +4,11 @@ use super::front::{Front, Taken};
 use super::key;
 use super::policy::Approach;
 use super::timing::{SPINS_BEHIND, spin_limit};
-use super::{Config, PARKED, QueuedSpinLock, STEAL, Terms};
+use super::{PARKED, QueuedSpinLock, STEAL, Terms};
 use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform, Ticket};
+use crate::raw::LockConfig;
 use crate::raw::cna::{self, Head, ROUSE_AHEAD};
 use crate::raw::waiter::{
     ABANDONED, AWAKE, DROWSY, GO, Id, Link, Node, PARKED as NODE_PARKED, ROUSED, WAITING, Waiter,
@@ -26,7 +27,7 @@ struct Headship {
     slept: bool,
 }
 
-impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
+impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     pub(super) fn queue(&self, waiter: Waiter<P>, terms: Terms) -> bool {
         P::count(Event::Queued);
         let tuning = terms.tuning;

@@ -2,12 +2,13 @@
 //! node.
 
 use super::timing::{STEAL_ATTEMPTS, STEAL_WAIT_NS};
-use super::{Config, EXTENDED, QueuedSpinLock, STEAL, Seen, Terms, expired};
+use super::{EXTENDED, QueuedSpinLock, STEAL, Seen, Terms, expired};
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
+use crate::raw::LockConfig;
 use crate::raw::waiter::{GONE, Id, PARKED as NODE_PARKED, sleep_until};
 
-impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
+impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     /// Takes the lock before a front waiter that does not run. Tries for a moment: queueing behind
     /// sleepers means sleeping, which costs more than a few short critical sections.
     pub(super) fn steal(&self, mut seen: Seen, oversubscribed: bool) -> bool {
@@ -49,7 +50,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             return marks == 0 && last.is_none() && self.try_take();
         }
         let terms = Terms {
-            tuning: C::tuning(),
+            tuning: C::tuning_of_spinlock(),
             deadline: 0,
             oversubscribed: false,
         };

@@ -1,7 +1,7 @@
 //! How long waiters of the spinlock spin, sleep and permit stealing. All times are in nanoseconds.
 
-use super::Config;
 use crate::platform::{NEVER, Platform};
+use crate::raw::LockConfig;
 
 /// How long after coming to the front a waiter that falls asleep still permits stealing.
 pub const STEAL_LIMIT_NS: u64 = 10_000_000;
@@ -26,7 +26,7 @@ pub(super) const STEAL_WAIT_NS: u64 = 2_000;
 pub(super) const STEAL_ATTEMPTS: u32 = 16;
 
 /// How long one spin lasts; [`NEVER`] if no waiter parks.
-pub(super) fn spin_limit<P: Platform, C: Config>(oversubscribed: bool) -> u64 {
+pub(super) fn spin_limit<P: Platform, C: LockConfig>(oversubscribed: bool) -> u64 {
     match (P::CAN_PARK && C::PARK, oversubscribed) {
         (false, _) => NEVER,
         (_, true) => SPIN_OVERSUBSCRIBED_NS,

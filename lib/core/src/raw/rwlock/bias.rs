@@ -89,7 +89,7 @@ const TIMED_SLEEP_NS: core::ops::Range<u64> = 50_000..1_000_000;
 /// fork has freed; nobody must wait for ever then.
 const RELEASE_LOOKS: u32 = if cfg!(loom) { 4 } else { 1000 };
 
-impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
+impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// The lock's name in the table.
     #[inline]
     fn name(&self) -> u64 {

@@ -4,7 +4,7 @@ use super::word::*;
 use super::*;
 use crate::Native;
 use crate::sabotaged::Sabotaged;
-use crate::tuning::Quantum;
+use crate::tuning::{Quantum, Tuning};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
 mod blind;
@@ -16,7 +16,7 @@ mod waits;
 #[derive(Clone, Copy, Debug)]
 struct Fair;
 
-impl RwLockConfig for Fair {
+impl LockConfig for Fair {
     const TRIALS: u32 = 0;
     fn tuning() -> Tuning {
         // Hand-offs are requested at once.

@@ -5,7 +5,7 @@ use super::*;
 use crate::raw::contend::spin;
 use crate::raw::waiter::left;
 
-impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
+impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// Takes the lock for upgradable reading, waiting for as long as it takes. Waits for writers
     /// and another upgradable reader, in one queue with them. Returns `false` if the lock
     /// [is full](Self::is_full).

@@ -4,7 +4,7 @@
 use super::*;
 use crate::raw::contend::{self, Headship, Next, Sight, Target, Wait};
 
-impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
+impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     pub(super) fn begin_wait(deadline: u64) -> Wait {
         let trials = if Self::PARKS { C::TRIALS } else { 0 };
         Wait::begin::<P>(C::tuning(), deadline, trials)
@@ -25,14 +25,14 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
 /// A thread that waits to write, or for an upgradable read.
 #[derive(Debug)]
-pub(super) struct Writer<'a, P: Platform, C: RwLockConfig> {
+pub(super) struct Writer<'a, P: Platform, C: LockConfig> {
     pub(super) lock: &'a QueuedRwLock<P, C>,
     pub(super) want: Want,
     /// It is at the front of the queue, or has none.
     pub(super) front: bool,
 }
 
-impl<P: Platform, C: RwLockConfig> Writer<'_, P, C> {
+impl<P: Platform, C: LockConfig> Writer<'_, P, C> {
     /// Waits at the front of the queue, and takes the lock. Returns the word before, or `None` if
     /// the time is up, or the lock is full.
     pub(super) fn wait_at_front(&mut self, wait: &Wait, place: &Headship<'_, P>) -> Option<u32> {
@@ -51,7 +51,7 @@ impl<P: Platform, C: RwLockConfig> Writer<'_, P, C> {
     }
 }
 
-impl<P: Platform, C: RwLockConfig> Target<P> for Writer<'_, P, C> {
+impl<P: Platform, C: LockConfig> Target<P> for Writer<'_, P, C> {
     type Look = u32;
     /// The word before.
     type Taken = u32;
@@ -107,13 +107,13 @@ impl<P: Platform, C: RwLockConfig> Target<P> for Writer<'_, P, C> {
 
 /// A thread that waits to read. Readers do not queue.
 #[derive(Debug)]
-struct Reader<'a, P: Platform, C: RwLockConfig> {
+struct Reader<'a, P: Platform, C: LockConfig> {
     lock: &'a QueuedRwLock<P, C>,
     /// It passes waiting writers.
     passing: bool,
 }
 
-impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
+impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// Waits, and enters or registers. `None`: the time is up, or the lock is full.
     pub(super) fn wait_to_count(&self, deadline: u64, passing: bool) -> Option<Counted> {
         let (wait, place) = (Self::begin_wait(deadline), Headship::without_node());
@@ -122,7 +122,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     }
 }
 
-impl<P: Platform, C: RwLockConfig> Target<P> for Reader<'_, P, C> {
+impl<P: Platform, C: LockConfig> Target<P> for Reader<'_, P, C> {
     type Look = u32;
     type Taken = Counted;
     const PARKS: bool = QueuedRwLock::<P, C>::PARKS;

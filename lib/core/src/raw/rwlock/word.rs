@@ -1,7 +1,7 @@
 //! The state word. Nothing else touches it. Pure functions say what becomes of a word, one for each
 //! group of rows of the table in [`rwlock`](super).
 
-use crate::platform::{Atomic, ConstAtomic, ConstPlatform, Ordering, Ordering::*, Platform};
+use crate::platform::{Atomic, Ordering, Ordering::*, Platform, const_fn, zero};
 
 /// A writer holds the lock, or waits for announced readers (`REVOKING`).
 pub(super) const WRITER: u32 = 1;
@@ -317,14 +317,11 @@ pub(super) fn without_call<P: Platform>(seen: u32) -> Option<u32> {
 #[derive(Debug)]
 pub(super) struct State<P: Platform>(P::AtomicU32);
 
-impl<P: ConstPlatform> State<P> {
-    pub(super) const FREE: Self = State(P::AtomicU32::ZERO);
-}
-
 impl<P: Platform> State<P> {
-    #[inline]
-    pub(super) fn new() -> Self {
-        State(Atomic::new(0))
+    const_fn! {
+        pub(super) const fn new() -> Self {
+            State(zero!())
+        }
     }
 
     #[inline]
@@ -424,14 +421,11 @@ const REVOCATION_NS_PER_READ: u64 = 256;
 /// After a revocation one read in 8 sets the bias, or fewer. One in 4096 does after the longest.
 const RARITIES: core::ops::RangeInclusive<u32> = 3..=12;
 
-impl<P: ConstPlatform> Hints<P> {
-    pub(super) const NONE: Self = Hints(P::AtomicU16::ZERO);
-}
-
 impl<P: Platform> Hints<P> {
-    #[inline]
-    pub(super) fn new() -> Self {
-        Hints(Atomic::new(0))
+    const_fn! {
+        pub(super) const fn new() -> Self {
+            Hints(zero!())
+        }
     }
 
     #[inline]

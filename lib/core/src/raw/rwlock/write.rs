@@ -7,7 +7,7 @@ use crate::raw::contend::spin;
 use crate::raw::patience::Patience;
 use crate::raw::waiter::left;
 
-impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
+impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// Takes the lock, which has just failed. Returns `false` if the deadline has passed, or the
     /// lock [is full](is_full_for).
     #[cold]

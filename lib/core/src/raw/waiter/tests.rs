@@ -2,18 +2,15 @@
 
 use super::*;
 use crate::Native;
-use crate::raw::qspinlock::{Config, QueuedSpinLock};
-use crate::tuning::Tuning;
+use crate::raw::LockConfig;
+use crate::raw::qspinlock::QueuedSpinLock;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
 /// Queues at once: a pending waiter would need no node.
 #[derive(Clone, Copy, Debug)]
 struct Queueing;
-impl Config for Queueing {
+impl LockConfig for Queueing {
     const PENDING_BIT: bool = false;
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
 }
 
 fn table(slots: usize) -> &'static Waiters<Native> {

@@ -2,6 +2,7 @@
 //! standard library's mutex and the crate `mcslock` with interfaces of their own, and bare
 //! test-and-set.
 
+use kinlock_core::raw::LockConfig;
 use std::hint::spin_loop;
 use std::marker::PhantomData;
 use std::sync::PoisonError;
@@ -10,10 +11,10 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 
-use kinlock_core::raw::mutex::{Joined, MutexConfig, QueueKind, QueuedMutex, Split};
+use kinlock_core::raw::mutex::{Joined, QueueKind, QueuedMutex, Split};
 use kinlock_core::tuning::Tuning;
 use kinlock_linux::Native;
-use kinlock_linux::configured::AsConfigured;
+use kinlock_linux::config::AsConfigured;
 use lock_api::{GuardNoSend, GuardSend, RawMutex};
 
 use super::{Family, Lock};
@@ -109,9 +110,9 @@ unsafe impl RawMutex for RawTas {
 #[derive(Clone, Copy, Debug)]
 pub struct Unqueued;
 
-impl MutexConfig for Unqueued {
+impl LockConfig for Unqueued {
     fn tuning() -> Tuning {
-        <AsConfigured as MutexConfig>::tuning()
+        <AsConfigured as LockConfig>::tuning()
     }
 
     fn queue() -> QueueKind {
@@ -128,7 +129,7 @@ macro_rules! variant {
         // SAFETY: `QueuedMutex` excludes: it is held from the moment that a thread takes it, or has
         // it handed over, until that thread unlocks it. Taking acquires what unlocking releases.
         unsafe impl RawMutex for $name {
-            const INIT: Self = Self(QueuedMutex::UNLOCKED);
+            const INIT: Self = Self(QueuedMutex::new());
             type GuardMarker = GuardNoSend;
 
             #[inline(always)]

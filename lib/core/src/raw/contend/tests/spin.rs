@@ -2,20 +2,11 @@
 
 use crate::Native;
 use crate::platform::Platform;
+use crate::raw::Usual;
 use crate::raw::contend::constants::SPIN_NS as SPIN;
 use crate::raw::contend::spin::{limit, record};
-use crate::raw::mutex::{MutexConfig, QueuedMutex};
-use crate::tuning::Tuning;
+use crate::raw::mutex::QueuedMutex;
 use std::thread;
-
-#[derive(Clone, Copy, Debug)]
-struct Usual;
-
-impl MutexConfig for Usual {
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
-}
 
 /// On a thread of its own, which has a slot.
 fn on_a_thread(test: impl FnOnce() + Send) {

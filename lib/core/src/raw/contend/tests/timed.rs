@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timed;
 
-static TABLE: Table<Timed, 2, 1> = Table::FREE;
+static TABLE: Table<Timed, 2, 1> = Table::new();
 static WAITERS: Waiters<Timed> = TABLE.waiters();
 
 thread_local! {

@@ -285,7 +285,7 @@ fn a_request_ends_by_another<C: Model, L: AnyLayout>() -> bool {
 
 /// Waits until another waiter stands behind `head`, or has stood there, has lost its patience, and
 /// waits beside the queue.
-fn await_waiter_behind<P: Platform, C: MutexConfig, L: Layout<P>>(
+fn await_waiter_behind<P: Platform, C: LockConfig, L: Layout<P>>(
     mutex: &QueuedMutex<P, C, L>,
     head: u16,
 ) {

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 #[derive(Clone, Copy, Debug)]
 struct Queueing<const PARK: bool>;
 
-impl<const PARK: bool> Config for Queueing<PARK> {
+impl<const PARK: bool> LockConfig for Queueing<PARK> {
     const PENDING_BIT: bool = false;
     const PARK: bool = PARK;
     fn tuning() -> Tuning {
@@ -27,9 +27,9 @@ impl<const PARK: bool> Config for Queueing<PARK> {
 #[derive(Clone, Copy, Debug)]
 struct Observed;
 
-static TABLE: Table<Observed, 64, 2> = Table::FREE;
+static TABLE: Table<Observed, 64, 2> = Table::new();
 static WAITERS: Waiters<Observed> = TABLE.waiters();
-static LOCK: QueuedSpinLock<Observed, Queueing<true>> = QueuedSpinLock::UNLOCKED;
+static LOCK: QueuedSpinLock<Observed, Queueing<true>> = QueuedSpinLock::new();
 /// The pending byte of `LOCK` when a head began to scan.
 static SEEN_BY_SCAN: AtomicU8 = AtomicU8::new(u8::MAX);
 

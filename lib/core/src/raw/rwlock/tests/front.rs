@@ -8,11 +8,8 @@ use crate::raw::contend::QueueKind;
 #[derive(Clone, Copy, Debug)]
 struct Beside;
 
-impl RwLockConfig for Beside {
+impl LockConfig for Beside {
     const TRIALS: u32 = 0;
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
 
     fn queue() -> QueueKind {
         QueueKind::Unqueued

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scripted;
 
-static TABLE: Table<Scripted, 64, 2> = Table::FREE;
+static TABLE: Table<Scripted, 64, 2> = Table::new();
 static WAITERS: Waiters<Scripted> = TABLE.waiters();
 const ROWS: usize = 8;
 
@@ -230,16 +230,16 @@ impl Platform for Scripted {
 pub(super) type ScriptedLock<C, const DEFECT: u8 = SOUND> =
     QueuedRwLock<Sabotaged<Scripted, DEFECT>, C>;
 
-pub(super) fn lock<C: RwLockConfig, const DEFECT: u8>() -> &'static ScriptedLock<C, DEFECT> {
+pub(super) fn lock<C: LockConfig, const DEFECT: u8>() -> &'static ScriptedLock<C, DEFECT> {
     Box::leak(Box::default())
 }
 
-pub(super) fn word<C: RwLockConfig, const DEFECT: u8>(lock: &ScriptedLock<C, DEFECT>) -> u32 {
+pub(super) fn word<C: LockConfig, const DEFECT: u8>(lock: &ScriptedLock<C, DEFECT>) -> u32 {
     lock.state.load(Relaxed)
 }
 
 /// Releases what the caller's script says is held.
-pub(super) fn end<C: RwLockConfig, const DEFECT: u8>(
+pub(super) fn end<C: LockConfig, const DEFECT: u8>(
     lock: &ScriptedLock<C, DEFECT>,
     release: unsafe fn(&ScriptedLock<C, DEFECT>),
 ) {

@@ -7,11 +7,8 @@ use super::*;
 #[derive(Clone, Copy, Debug)]
 struct Usual;
 
-impl RwLockConfig for Usual {
+impl LockConfig for Usual {
     const TRIALS: u32 = 0;
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
 }
 
 type Shared = &'static ScriptedLock<Usual>;
