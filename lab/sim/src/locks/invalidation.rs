@@ -2,34 +2,35 @@
 //! ended where a lock is taken and released.
 
 mod published;
+mod tracked;
 
 use super::{Kind, Lock, observed};
-use crate::platform::{Sim, SimU32, SimU64};
+use crate::platform::{Sim, SimU64};
 use crate::world::{compute, with};
 use kinlock_core::config::Tuning;
-use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
+use kinlock_core::platform::{Atomic, NEVER};
 use kinlock_core::raw::LockConfig;
 use kinlock_core::raw::mutex::QueuedMutex;
 use kinlock_invalidation::raw::{
-    Backend, Config, Domain, Exclusion, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
+    Backend, Config, Domain, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
 };
 
 /// All of them.
 pub static ALL: &[Kind] = &[
     Kind::new(
         "invalidation-locked",
-        place_locked::<QueuedMutex<Sim, Ours>>,
+        place_locked,
         "our backend `locked`: open sections in a list under a global mutex, ours as configured",
     ),
     Kind::new(
         "invalidation-mutex",
-        place_locked::<Adaptive<true>>,
-        "the same list under a mutex as FreeBSD's: spinners poll with pauses that double, nobody \
-         parks",
+        tracked::place::<true>,
+        "what the published list replaced, modelled step by step: a list under a mutex as \
+         FreeBSD's, whose spinners poll with pauses that double, and nobody parks",
     ),
     Kind::new(
         "invalidation-mutex-polled",
-        place_locked::<Adaptive<false>>,
+        tracked::place::<false>,
         "the same list, and every spinner polls the word all the time",
     ),
     Kind::new(
@@ -56,8 +57,9 @@ pub static ALL: &[Kind] = &[
     ),
 ];
 
-fn place_locked<M: Exclusion>(threads: usize) -> &'static dyn Lock {
-    place(threads, Locked::<Sim, M>::new(0), Member::new)
+fn place_locked(threads: usize) -> &'static dyn Lock {
+    let backend = Locked::<Sim, QueuedMutex<Sim, Ours>>::new(0);
+    place(threads, backend, Member::new)
 }
 
 fn place<B: Backend<Sim>>(threads: usize, backend: B, link: fn() -> B::Link) -> &'static dyn Lock {
@@ -129,43 +131,4 @@ impl Delay {
         compute(self.pauses * with(|w| w.costs().pause));
         self.pauses = (2 * self.pauses).min(self.most);
     }
-}
-
-/// The lock that the published list replaced: FreeBSD's adaptive mutex. A compare-and-swap takes it
-/// and another one releases it. A waiter polls the word, with pauses that double. No waiter sleeps
-/// while the holder runs.
-///
-/// Without back-off, for comparison: waiters poll all the time.
-struct Adaptive<const BACKS_OFF: bool>(SimU32);
-
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-
-impl<const BACKS_OFF: bool> Exclusion for Adaptive<BACKS_OFF> {
-    fn new() -> Self {
-        Adaptive(SimU32::new(FREE))
-    }
-
-    fn lock(&self) {
-        let mut delay = Delay::new();
-        while self
-            .0
-            .compare_exchange(FREE, HELD, Acquire, Relaxed)
-            .is_err()
-        {
-            if !BACKS_OFF {
-                Sim::wait(&self.0, Relaxed, |word| word == FREE);
-                continue;
-            }
-            while self.0.load(Relaxed) != FREE {
-                delay.wait();
-            }
-        }
-    }
-
-    unsafe fn unlock(&self) {
-        let _ = self.0.compare_exchange(HELD, FREE, Release, Relaxed);
-    }
-
-    unsafe fn reset_in_child(&self) {}
 }

@@ -3,9 +3,9 @@
 //!
 //! A process maps 128 MB and unmaps them, without touching them. So there are hardly any pages to
 //! invalidate, and the sections themselves are what processes share, with the accounting that a
-//! profile of the list names: each mapping counts in the credential, and one of anonymous memory in
-//! the swap that is reserved. All processes share both counts; each is added to at the mapping and
-//! at the end.
+//! profile of the list names. The mapping is private and writable, so it reserves swap, be it of a
+//! file or not: that is counted in all and for the user, and each mapping holds the credential.
+//! All processes share the three counts; each is added to at the mapping and at the end.
 
 use super::{Body, Constant, Kind, Metered, work};
 use crate::platform::{SimU64, place};
@@ -35,21 +35,8 @@ pub const KIND: Kind = Kind::new(
      takes invalidation-...",
 );
 
-/// The same with anonymous memory.
-pub const ANONYMOUS: Kind = Kind {
-    name: "invalidation-anonymous",
-    about: "the same with anonymous memory, so that each mapping reserves swap",
-    prepare: super::Prepare::Lock(|_, sections| load::<2>(sections)),
-    ..KIND
-};
-
 fn prepare(_: usize, sections: Metered) -> Rc<dyn Body> {
-    load::<1>(sections)
-}
-
-/// With that many counts.
-fn load<const COUNTS: usize>(sections: Metered) -> Rc<dyn Body> {
-    let counts: [&SimU64; COUNTS] = std::array::from_fn(|_| place(SimU64::new(0)));
+    let counts: [&SimU64; 3] = std::array::from_fn(|_| place(SimU64::new(0)));
     Rc::new(move |me: usize| {
         work(OUTSIDE.value() / 2.0);
         for count in counts {

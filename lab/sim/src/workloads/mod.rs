@@ -144,7 +144,6 @@ pub static ALL: &[Kind] = &[
     osq::KIND,
     counter::KIND,
     invalidation::KIND,
-    invalidation::ANONYMOUS,
     invalidation_waits::KIND,
     readers::ONLY,
     readers::MOST,
@@ -153,11 +152,7 @@ pub static ALL: &[Kind] = &[
 ];
 
 /// The names of those that take backends.
-const INVALIDATION: [&str; 3] = [
-    invalidation::KIND.name,
-    invalidation::ANONYMOUS.name,
-    invalidation_waits::KIND.name,
-];
+const INVALIDATION: [&str; 2] = [invalidation::KIND.name, invalidation_waits::KIND.name];
 
 /// All kinds that take policies for concurrency IDs.
 pub static IDS: &[Kind] = &[
