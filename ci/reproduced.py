@@ -189,7 +189,7 @@ def page():
         "misses as what is worse does. Below each table stands what is known of the causes.",
         f"{met} of {targets} targets are met, counting each simulation once. The median error of the",
         f"{len(sizes)} speed-ups of CNA, all rows, is {middle:.1f} %. Of [tables that were predicted before they were",
-        f"looked up](blind.md) {blind_count(blind().values())}.",
+        f"looked up](blind.md), but for some 15 of their numbers, {blind_count(blind().values())}.",
         "The [numbers](reproduced.json) have the deviations over the seeds, too;",
         "[how far to trust them](../../guide/simulator.md#4-how-far-to-trust-it) is in the guide.",
     ]

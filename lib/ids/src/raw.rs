@@ -106,7 +106,7 @@ pub enum Policy {
     RecentFirst,
     /// The CPU's index. A second holder on that CPU gets an ID at or above the number of CPUs.
     PerCpu,
-    /// The ID that the CPU has kept; else the lowest free one. Linux's policy from 6.3 to 6.12:
+    /// The ID that the CPU has kept; else the lowest free one. Linux's policy from 6.4 to 6.12:
     /// once an idle ID is [reclaimed](Allocator::reclaim), the next thread that needs one gets
     /// its data.
     LowestFree,

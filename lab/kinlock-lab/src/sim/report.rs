@@ -44,6 +44,7 @@ impl Cells for Report {
                 .add("mean ID", of_ids(|ids| ids.mean_id))
                 .add("max ID", of_ids(|ids| ids.max_id as f64))
                 .add("foreign lines", of_ids(|ids| ids.foreign_lines))
+                .add("first touches", of_ids(|ids| ids.first_touches))
                 .add("ns to get the ID", of_ids(|ids| ids.acquire_ns))
                 .add("events/s", |e| rate(e.events_per_host_second));
         }

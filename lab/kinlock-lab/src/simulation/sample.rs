@@ -62,6 +62,9 @@ pub struct IdUse {
     pub max_id: u32,
     /// How many lines of a burst another core had.
     pub foreign_lines: f64,
+    /// How many bursts were the first on their ID's area, over all.
+    #[serde(default)]
+    pub first_touches: f64,
 }
 
 /// Quantiles of acquisition times in ns.
@@ -142,6 +145,7 @@ impl IdUse {
             mean_id: bursts.mean(bursts.ids as f64),
             max_id: bursts.largest,
             foreign_lines: bursts.mean(bursts.foreign_lines as f64),
+            first_touches: bursts.mean(bursts.first_touches as f64),
         }
     }
 
@@ -159,6 +163,7 @@ impl IdUse {
             mean_id: mean(|one| one.mean_id),
             max_id: all.clone().map(|one| one.max_id).max().unwrap_or(0),
             foreign_lines: mean(|one| one.foreign_lines),
+            first_touches: mean(|one| one.first_touches),
         }
     }
 }

@@ -191,7 +191,7 @@ pub const POLICIES: &[Kind] = &[
     Kind::policy_called("per-cpu", "IDs: the CPU's number"),
     Kind::policy_called(
         "lowest-free",
-        "IDs: kept by CPUs for 100 ms, else the lowest free one (Linux 6.3 to 6.12)",
+        "IDs: kept by CPUs for 100 ms, else the lowest free one (Linux 6.4 to 6.12)",
     ),
     Kind::policy_called(
         "task-owned",

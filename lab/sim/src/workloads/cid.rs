@@ -132,6 +132,7 @@ impl Areas {
             id,
             since,
             foreign_lines,
+            first_touch: !touched,
             waited: *waited,
         }
     }

@@ -12,7 +12,7 @@
 //! page costs a fault and a copy.
 //!
 //! A thread that stops leaves its ID to its CPU. IDs that are idle for 100 ms are reclaimed as
-//! kernels did it from 6.3 to 6.12: when a scheduler tick finds a thread of the process running, at
+//! kernels did it from 6.4 to 6.12: when a scheduler tick finds a thread of the process running, at
 //! most every 100 ms. Ticks rarely find threads that run for microseconds. So IDs are reclaimed
 //! during the warm-up, and hardly ever after it.
 //!

@@ -198,6 +198,7 @@ impl Meter {
             largest: burst.id,
             waited_nanos: with(|w| w.costs().nanos(burst.waited)),
             foreign_lines: burst.foreign_lines,
+            first_touches: u64::from(burst.first_touch),
         });
     }
 
@@ -267,6 +268,8 @@ pub struct Bursts {
     pub waited_nanos: f64,
     /// How many lines came from elsewhere than the core's own caches.
     pub foreign_lines: u64,
+    /// How many were the first on their ID's area.
+    pub first_touches: u64,
 }
 
 impl Bursts {
@@ -280,6 +283,7 @@ impl Bursts {
             largest: self.largest.max(other.largest),
             waited_nanos: self.waited_nanos + other.waited_nanos,
             foreign_lines: self.foreign_lines + other.foreign_lines,
+            first_touches: self.first_touches + other.first_touches,
         }
     }
 
@@ -297,6 +301,8 @@ pub(super) struct Burst {
     pub(super) since: u64,
     /// How many lines came from elsewhere than the core's own caches.
     pub(super) foreign_lines: u64,
+    /// Whether it was the first on its ID's area.
+    pub(super) first_touch: bool,
     /// How long its thread waited for the ID, in cycles.
     pub(super) waited: u64,
 }
