@@ -53,7 +53,6 @@
 //! ```
 
 pub use crate::atomic::{Atomic, Atomics, ConstAtomic, ConstAtomics, Ordering};
-use crate::defect::Defect;
 use crate::events::Event;
 pub use crate::fence_calls::Ticket;
 use crate::slots::Waiters;
@@ -548,12 +547,6 @@ pub trait Platform: Atomics {
     fn on_foreign_readers(lock: *const u32) {
         let _ = lock;
     }
-
-    // ---- checks ----
-
-    /// The defect that locks have on this platform; see [`defect`](crate::defect).
-    #[doc(hidden)]
-    const DEFECT: Defect = Defect::None;
 
     // ---- observation ----
 

@@ -1,4 +1,4 @@
-//! The laboratory's door: seeded defects, and delays inside sequences. Not part of the public API.
+//! The laboratory's door: delays inside sequences. Not part of the public API.
 //!
 //! The structures for users, such as [`Stack`](crate::Stack), are these ones with [`Sound`]
 //! sequences. A check takes another [`Probe`], and must find what is wrong with it.
@@ -7,9 +7,8 @@ use crate::counter::Words;
 use crate::domain::Domain;
 use crate::error::BuildError;
 
-pub use crate::defect::{Defect, Probe, Sound};
 pub use crate::pool::{Probed as Pool, ProbedObject as Pooled};
-pub use crate::raw::Allocator;
+pub use crate::probe::{Probe, Sound};
 pub use crate::ring::Probed as Ring;
 pub use crate::stack::Probed as Stack;
 

@@ -94,7 +94,6 @@
 mod area;
 mod arena;
 mod counter;
-mod defect;
 mod domain;
 mod ending;
 mod error;
@@ -105,6 +104,7 @@ mod leased;
 mod lists;
 mod per_id;
 mod pool;
+mod probe;
 #[doc(hidden)]
 pub mod raw;
 mod ring;

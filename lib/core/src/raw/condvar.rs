@@ -118,7 +118,6 @@ pub use self::partner::Partner;
 use self::place::{FAR, Place, SEVERAL};
 #[doc(hidden)]
 use super::mutex::{BESIDE, OTHERS};
-use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{
     Atomic, ConstAtomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Parked, Platform,
@@ -300,7 +299,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         let Some(key) = mutex.key() else {
             return false;
         };
-        if self.sequence.load(Relaxed) & MOVED == 0 || P::DEFECT == Defect::CondvarBrokenChain {
+        if self.sequence.load(Relaxed) & MOVED == 0 {
             return false;
         }
         if mutex.is_locked() {
@@ -350,11 +349,6 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     #[cold]
     #[inline(never)]
     fn notify_one_slow(&self, seen: u32) -> bool {
-        if P::DEFECT == Defect::CondvarLateCount {
-            let woken = P::unpark_in(self.key(), 1, OTHERS);
-            self.advance(seen, |s| (s & !NEWCOMERS).wrapping_add(ONE));
-            return woken != 0;
-        }
         // Before the count changes: a waiter that sees that subtracts itself.
         let waiting = self.place.waiting();
         let next = |s: u32| (s & !(NEWCOMERS | SPINNER)).wrapping_add(ONE);
@@ -369,9 +363,6 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         }
         let woken = P::unpark_in(self.key(), 1, OTHERS) != 0;
         if !woken {
-            if P::DEFECT == Defect::CondvarCarelessClear {
-                self.sequence.fetch_and(!REGISTERED, Relaxed);
-            }
             // Relaxed: this publishes nothing. See 3 at the top.
             let _ = self
                 .sequence

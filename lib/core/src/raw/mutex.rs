@@ -109,7 +109,6 @@ mod word;
 pub use super::contend::QueueKind;
 use super::contend::constants::WAITS_PER_TRIAL;
 use super::osq::Osq;
-use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{
     Atomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Parked, Platform, Ticket,

@@ -128,7 +128,6 @@ mod write;
 pub use super::contend::QueueKind;
 use super::contend::constants::WAITS_PER_TRIAL;
 use super::osq::Osq;
-use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform};
 use crate::raw::waiter::expired;
@@ -320,7 +319,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// The lock must be held for writing, and the right to release it must be the caller's.
     #[inline]
     pub unsafe fn unlock_write(&self) {
-        if !self.state.leave_idle(release::<P>()) {
+        if !self.state.leave_idle(Release) {
             self.leave_writer(Leave::Free);
         }
     }
@@ -333,7 +332,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// As [`unlock_write`](Self::unlock_write).
     #[inline]
     pub unsafe fn unlock_write_fair(&self) {
-        if !self.state.leave_idle(release::<P>()) {
+        if !self.state.leave_idle(Release) {
             self.leave_writer(Leave::Fair);
         }
     }
@@ -457,13 +456,6 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             P::count(Event::Wake);
             P::unpark_in(key, u32::MAX, READERS);
         }
-    }
-}
-
-const fn release<P: Platform>() -> crate::platform::Ordering {
-    match P::DEFECT {
-        Defect::RwLockRelaxedUnlock => Relaxed,
-        _ => Release,
     }
 }
 
