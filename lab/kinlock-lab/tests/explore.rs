@@ -36,13 +36,9 @@ fn sound_ones_pass() {
 
 #[test]
 fn broken_ones_are_caught_and_can_be_replayed() {
-    for (what, flag, name) in [
-        ("locks", "--locks", "busted-splice"),
-        ("ids", "--policies", "busted-leak"),
-        ("invalidation", "--backends", "busted-wakeup"),
-    ] {
-        let report = json_with(&format!("explore {what} {flag} {name}"), 1);
-        assert_eq!(report["parameters"]["primitive"], what);
+    for name in ["busted-donation", "busted-wakeup"] {
+        let report = json_with(&format!("explore invalidation --backends {name}"), 1);
+        assert_eq!(report["parameters"]["primitive"], "invalidation");
         let checks = report["checks"].as_array().expect("checks");
         let mut catches = checks.iter().filter(|check| check["property"] == "catch");
         let caught = catches.next().is_some_and(|check| check["passed"] == true);
@@ -50,7 +46,7 @@ fn broken_ones_are_caught_and_can_be_replayed() {
         let found = &report["found"][name];
         assert!(found["schedules"].as_u64() >= Some(1), "{found}");
         let word = found["shrunk"].as_str().expect("a word");
-        let again = ends(1, &format!("explore {what} --replay {word}"));
+        let again = ends(1, &format!("explore invalidation --replay {word}"));
         let property = found["property"].as_str().unwrap();
         assert!(again.contains(&format!("{property}: ")), "{again}");
     }
@@ -59,7 +55,7 @@ fn broken_ones_are_caught_and_can_be_replayed() {
 #[test]
 fn broken_ones_are_hunted_for_longer_than_asked_for() {
     // It takes some schedules; up to ten times those asked for are played.
-    let line = "explore --locks busted-once-sleep --schedules 1 --json -";
+    let line = "explore invalidation --backends busted-donation --schedules 1 --json -";
     let report: Value = serde_json::from_str(&ends(1, line)).expect("stdout is JSON");
     let found = report["found"].as_object().expect("by name");
     let schedules = |found: &Value| found["schedules"].as_u64().unwrap();
@@ -73,11 +69,11 @@ fn broken_ones_are_hunted_for_longer_than_asked_for() {
 }
 
 #[test]
-fn a_broken_lock_that_gets_away_is_no_success() {
-    // Two threads are too few to starve one.
+fn a_broken_one_that_gets_away_is_no_success() {
+    // Only many schedules together show it.
     let text = ends(
         3,
-        "explore --locks busted-starvation --schedules 6 --threads 2",
+        "explore invalidation --backends busted-mark --schedules 6",
     );
     assert!(text.contains("NOT CAUGHT"), "{text}");
 }

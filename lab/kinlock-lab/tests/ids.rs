@@ -2,11 +2,11 @@
 
 mod support;
 
-use support::{json, json_with, list, refused};
+use support::{json, refused};
 
 #[test]
 fn bad_input_is_named_in_one_line() {
-    refused("torture ids --ids fine", "busted-shared");
+    refused("torture ids --ids fine", "busted-restart");
     refused("torture ids --seconds -1", "--seconds");
     refused("torture ids --scenarios x", "fork");
     if kinlock_ids::Backend::Restartable.available().is_err() {
@@ -18,12 +18,4 @@ fn bad_input_is_named_in_one_line() {
 fn what_works_passes() {
     let sound = "torture ids --policy recent-first --backend lease --seconds 1 --threads 4";
     assert_eq!(json(sound)["passed"], true);
-}
-
-#[test]
-fn what_does_not_work_is_caught() {
-    let report = json_with("torture ids --ids busted-shared --seconds 3", 1);
-    let checks = list(&report["checks"]).iter();
-    let mut caught = checks.filter(|check| check["property"] == "catch");
-    assert!(caught.next().is_some_and(|check| check["passed"] == true));
 }

@@ -81,8 +81,11 @@ fn json_has_the_promised_fields_and_nothing_else_beside_it() {
 }
 
 #[test]
-fn a_broken_lock_is_caught() {
-    let text = ends(1, "torture --locks busted-exclusion --seconds 2 --hang 2");
+fn what_is_broken_is_caught() {
+    let text = ends(
+        1,
+        "torture invalidation --backends busted-wait --threads 8 --seconds 4 --hang 2",
+    );
     let caught = text.lines().find(|line| line.contains("/catch"));
     let caught = caught.unwrap_or_else(|| panic!("{text}"));
     assert!(
@@ -93,8 +96,9 @@ fn a_broken_lock_is_caught() {
 }
 
 #[test]
-fn a_broken_lock_that_gets_away_is_no_success() {
-    let line = "torture --locks busted-starvation --scenarios basics --seconds 0.1";
+fn what_is_broken_and_gets_away_is_no_success() {
+    // One thread waits for no other.
+    let line = "torture invalidation --backends busted-wakeup --threads 1 --seconds 0.1";
     assert!(ends(3, line).contains("NOT CAUGHT"));
 }
 

@@ -61,9 +61,6 @@ pub static ALL: &[Specimen] = &[
         backend: Backend::Restartable,
         ..broken("busted-ring", Broken::Ring, Property::Exclusion)
     },
-    broken("busted-shared", Broken::Shared, Property::Exclusion),
-    broken("busted-leaked", Broken::Leaked, Property::Completion),
-    broken("busted-bound", Broken::AboveBound, Property::Contract),
 ];
 
 named!(Specimen, "IDs", ALL);

@@ -1,6 +1,9 @@
 //! Domains of delayed invalidation for the torture: the library's by every backend, and broken
 //! ones.
 
+/// Defects, as the library's own tests have them.
+#[path = "../../../lib/invalidation/tests/defects/mod.rs"]
+pub mod defects;
 pub mod torture;
 
 use crate::report::Property;
@@ -46,7 +49,7 @@ pub fn list() -> Packed<Native, Configured> {
 
 type Places = Box<[Place<Native, PackedPair<Native>>]>;
 
-/// A broken list: a [defect](kinlock_invalidation::lab) around the sound one.
+/// A broken list: a [defect](defects) around the sound one.
 pub struct Broken<B: RawBackend<Native, Link = PackedPair<Native>>> {
     domain: Domain<Native, Configured, B, Places>,
     /// The thread that has each place.

@@ -38,7 +38,6 @@
 //! | [`explore`] | random schedules |
 
 mod affinity;
-mod busted;
 pub mod child;
 mod configs;
 mod crew;

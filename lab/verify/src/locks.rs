@@ -1,9 +1,5 @@
-//! The locks that can be tortured, by name: the library's, and some that are broken on purpose.
-//!
-//! The broken ones are the library's own source with one defect switched on. They run on a platform
-//! that pretends to have several locality domains, so that the defect can be reached.
+//! The locks that can be tortured, by name.
 
-use crate::busted::busted;
 use crate::configs::{self, Eager, Strict, Tuned};
 use crate::monitors::{self, Monitor};
 use crate::pretend::Pretend;
@@ -11,12 +7,10 @@ use crate::report::Property;
 use crate::specimen::named;
 use crate::test_lock::{Own, ReadWrite, Runs, TestLock};
 use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawMutex, RawSpinLock};
-use kinlock_core::defect::Defect;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use kinlock_core::raw::once::RunOnce;
 use kinlock_core::raw::{LockConfig, QueuedRwLock, QueuedSpinLock};
-use kinlock_core::sabotaged::Sabotaged;
 use kinlock_linux::Native;
 use kinlock_linux::config::AsConfigured;
 use std::sync::Arc;
@@ -55,53 +49,46 @@ pub struct Meets {
 /// How to make a reader-writer lock that can be held up inside.
 pub(crate) type Reads = fn() -> Box<dyn ReadWrite + Send + Sync>;
 
-/// All locks: the library's, and the broken ones.
-macro_rules! all {
-    ($($kind:ident $defect:ident $name:literal $property:ident;)*) => {
-        /// All locks.
-        pub static ALL: &[Specimen] = &[
-            Specimen {
-                new: || Box::new(RawSpinLock::new()),
-                reorders: || <AsConfigured as LockConfig>::tuning().reorder,
-                ..lock("kinlock-spin", spinlock::<Pretend, Tuned>)
-            },
-            Specimen {
-                new: || Box::new(RawFifoSpinLock::new()),
-                ..lock("kinlock-spin-fifo", spinlock::<Pretend, configs::Fifo>)
-            },
-            Specimen {
-                new: || Box::new(RawCnaSpinLock::new()),
-                reorders: || true,
-                ..lock("kinlock-spin-cna", spinlock::<Pretend, configs::Cna>)
-            },
-            Specimen {
-                new: spinlock::<Native, Strict>,
-                reorders: || true,
-                ..lock("kinlock-spin-strict", spinlock::<Pretend, Strict>)
-            },
-            Specimen {
-                new: || Box::new(RawMutex::new()),
-                meets: Some(Meets {
-                    new: monitors::users,
-                    new_pretended: monitors::on::<Pretend>,
-                }),
-                ..lock("kinlock-mutex", mutex::<Pretend>)
-            },
-            lock("kinlock-mutex-joined", joined_mutex),
-            Specimen {
-                new: || Box::new(Own(QueuedRwLock::<Native, AsConfigured>::new())),
-                reads: Some(readwrite::<Pretend>),
-                ..lock("kinlock-rwlock", rwlock::<Pretend>)
-            },
-            Specimen {
-                defect: None,
-                ..broken::once::<{ Defect::None as u8 }>("kinlock-once", Property::Completion)
-            },
-            $(broken::$kind::<{ Defect::$defect as u8 }>($name, Property::$property),)*
-        ];
-    };
-}
-busted!(all);
+/// The library's locks.
+pub static ALL: &[Specimen] = &[
+    Specimen {
+        new: || Box::new(RawSpinLock::new()),
+        reorders: || <AsConfigured as LockConfig>::tuning().reorder,
+        ..lock("kinlock-spin", spinlock::<Pretend, Tuned>)
+    },
+    Specimen {
+        new: || Box::new(RawFifoSpinLock::new()),
+        ..lock("kinlock-spin-fifo", spinlock::<Pretend, configs::Fifo>)
+    },
+    Specimen {
+        new: || Box::new(RawCnaSpinLock::new()),
+        reorders: || true,
+        ..lock("kinlock-spin-cna", spinlock::<Pretend, configs::Cna>)
+    },
+    Specimen {
+        new: spinlock::<Native, Strict>,
+        reorders: || true,
+        ..lock("kinlock-spin-strict", spinlock::<Pretend, Strict>)
+    },
+    Specimen {
+        new: || Box::new(RawMutex::new()),
+        meets: Some(Meets {
+            new: monitors::users,
+            new_pretended: monitors::on::<Pretend>,
+        }),
+        ..lock("kinlock-mutex", mutex::<Pretend>)
+    },
+    lock("kinlock-mutex-joined", joined_mutex),
+    Specimen {
+        new: || Box::new(Own(QueuedRwLock::<Native, AsConfigured>::new())),
+        reads: Some(readwrite::<Pretend>),
+        ..lock("kinlock-rwlock", rwlock::<Pretend>)
+    },
+    Specimen {
+        runs: Some(|| Arc::new(RunOnce::<Pretend>::new())),
+        ..lock("kinlock-once", mutex::<Pretend>)
+    },
+];
 
 named!(Specimen, "lock", ALL);
 
@@ -115,60 +102,6 @@ const fn lock(name: &'static str, new_pretended: fn() -> Box<dyn TestLock>) -> S
         reads: None,
         runs: None,
         meets: None,
-    }
-}
-
-/// Locks with a defect, by the kind that a row of [`busted!`] names.
-mod broken {
-    use super::*;
-
-    /// The pretended machine with a defect.
-    type Broken<const DEFECT: u8> = Sabotaged<Pretend, DEFECT>;
-
-    pub(super) const fn spin<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
-        Specimen {
-            defect: Some(defect),
-            ..lock(name, spinlock::<Broken<DEFECT>, configs::Cna>)
-        }
-    }
-
-    pub(super) const fn mutex<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
-        Specimen {
-            defect: Some(defect),
-            ..lock(name, super::mutex::<Broken<DEFECT>>)
-        }
-    }
-
-    pub(super) const fn rwlock<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
-        Specimen {
-            defect: Some(defect),
-            reads: Some(readwrite::<Broken<DEFECT>>),
-            ..lock(name, super::rwlock::<Broken<DEFECT>>)
-        }
-    }
-
-    /// The mutex is sound, its condition variable is not.
-    pub(super) const fn condvar<const DEFECT: u8>(
-        name: &'static str,
-        defect: Property,
-    ) -> Specimen {
-        Specimen {
-            defect: Some(defect),
-            meets: Some(Meets {
-                new: monitors::on::<Broken<DEFECT>>,
-                new_pretended: monitors::on::<Broken<DEFECT>>,
-            }),
-            ..lock(name, super::mutex::<Pretend>)
-        }
-    }
-
-    /// The mutex is sound, what runs functions once is not.
-    pub(super) const fn once<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
-        Specimen {
-            defect: Some(defect),
-            runs: Some(|| Arc::new(RunOnce::<Broken<DEFECT>>::new())),
-            ..lock(name, super::mutex::<Pretend>)
-        }
     }
 }
 

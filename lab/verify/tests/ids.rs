@@ -157,11 +157,5 @@ mod deep {
         a_sequence_that_does_not_restart_is_caught: "busted-restart", 4_000;
         #[ignore = "deep: runs until the defect shows"]
         a_ring_that_does_not_restart_is_caught: "busted-ring", 4_000;
-        #[ignore = "deep: runs until the defect shows"]
-        a_shared_id_is_caught: "busted-shared", 4_000;
-        #[ignore = "deep: runs until the defect shows"]
-        a_leaked_id_is_caught: "busted-leaked", 4_000;
-        #[ignore = "deep: runs until the defect shows"]
-        an_id_above_the_bound_is_caught: "busted-bound", 4_000;
     }
 }

@@ -19,7 +19,6 @@
 //! | [`fence_calls`] | heavy fences by a system call: what one covers, and how many there are |
 //! | [`platform`] | what an algorithm may ask of the machine |
 //! | `loom` | the platform of the model checker |
-//! | `defect`, `sabotaged` | deliberate defects of locks; a platform that has one: for checks |
 //! | [`raw`] | the algorithms |
 //! | [`config`] | the knobs that functions set; configurations of locks with those in force |
 //! | [`bare`] | the platform of hardware without an operating system |
@@ -34,8 +33,6 @@ pub mod atomic;
 #[cfg(not(loom))]
 pub mod bare;
 pub mod config;
-#[doc(hidden)]
-pub mod defect;
 pub mod events;
 pub mod fence_calls;
 #[cfg(not(loom))]
@@ -44,8 +41,6 @@ pub mod hardware;
 pub mod loom;
 pub mod platform;
 pub mod raw;
-#[doc(hidden)]
-pub mod sabotaged;
 pub mod slots;
 #[cfg(all(test, not(loom)))]
 mod threads;

@@ -54,7 +54,6 @@
 
 pub use crate::atomic::{Atomic, Atomics, Ordering};
 pub(crate) use crate::atomic::{const_fn, zero};
-use crate::defect::Defect;
 use crate::events::Event;
 pub use crate::fence_calls::Ticket;
 use crate::slots::Waiters;
@@ -544,12 +543,6 @@ pub trait Platform: Atomics {
     fn on_foreign_readers(lock: *const u32) {
         let _ = lock;
     }
-
-    // ---- checks ----
-
-    /// The defect that locks have on this platform; see [`defect`](crate::defect).
-    #[doc(hidden)]
-    const DEFECT: Defect = Defect::None;
 
     // ---- observation ----
 

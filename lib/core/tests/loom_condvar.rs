@@ -3,8 +3,7 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_condvar -- --nocapture`
 //!
-//! A lost wake-up is a deadlock, which loom reports. Models of broken condition variables must
-//! fail, which shows that the scenario can see the defect.
+//! A lost wake-up is a deadlock, which loom reports.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
@@ -13,11 +12,9 @@
 
 mod model;
 
-use kinlock_core::defect::Defect;
 use kinlock_core::loom::{Loom, set_oversubscribed};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::{LockConfig, QueuedCondvar, QueuedMutex};
-use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
 
 /// One wait in `N` finds out whether the mutex should be kept; 0: none does.
@@ -28,30 +25,21 @@ impl<const N: u32> LockConfig for Trials<N> {
     const TRIALS: u32 = N;
 }
 
-/// A configuration, and the platform of its locks: loom's, perhaps with a defect.
+/// A configuration, and the platform of its locks.
 trait Model: LockConfig {
     type On: Platform;
 }
 
-macro_rules! config {
-    ($($name:ident: $defect:ident),*) => {$(
-        #[derive(Clone, Copy, Debug)]
-        struct $name;
-        impl LockConfig for $name {
-            const AT_ONCE: u32 = 0;
-        }
+#[derive(Clone, Copy, Debug)]
+struct Correct;
 
-        impl Model for $name {
-            type On = Sabotaged<Loom, { Defect::$defect as u8 }>;
-        }
-    )*};
+impl LockConfig for Correct {
+    const AT_ONCE: u32 = 0;
 }
 
-config!(
-    Correct: None, Blind: CondvarBlindSleep, Late: CondvarLateCount,
-    Careless: CondvarCarelessClear, Chainless: CondvarBrokenChain,
-    Swallowing: CondvarSwallowedWake, Lingering: CondvarLingeringSpinner
-);
+impl Model for Correct {
+    type On = Loom;
+}
 
 /// A broadcast wakes one waiter at once and moves the others, so that two waiters suffice for both.
 #[derive(Clone, Copy, Debug)]
@@ -342,57 +330,4 @@ fn a_time_limit_loses_no_waiter_of_a_broadcast() {
         2,
         all_while_one_gives_up,
     );
-}
-
-/// Models of broken condition variables; see [`model::catches`].
-mod broken {
-    use super::*;
-
-    #[test]
-    #[ignore = "must fail; run by are_caught"]
-    fn blind_sleep() {
-        explore::<Blind>("", 2, 2, 1, one_for_one);
-    }
-
-    #[test]
-    #[ignore = "must fail; run by are_caught"]
-    fn late_count() {
-        explore::<Late>("", 2, 2, 1, one_for_one);
-    }
-
-    #[test]
-    #[ignore = "must fail; run by are_caught"]
-    fn careless_clear() {
-        explore::<Careless>("", 3, 2, 2, twice);
-    }
-
-    #[test]
-    #[ignore = "must fail; run by are_caught"]
-    fn broken_chain() {
-        explore::<Chainless>("", 2, 3, 2, one_for_all);
-    }
-
-    #[test]
-    #[ignore = "must fail; run by are_caught"]
-    fn swallowed_wake() {
-        explore::<Swallowing>("", 2, 3, 1, one_gives_up);
-    }
-
-    #[test]
-    #[ignore = "must fail; run by are_caught"]
-    fn lingering_spinner() {
-        explore::<Lingering>("", 2, 2, 1, spinning!(one_for_one));
-    }
-
-    #[test]
-    fn are_caught() {
-        super::model::catches(&[
-            ("broken::blind_sleep", "deadlock"),
-            ("broken::late_count", "deadlock"),
-            ("broken::careless_clear", "deadlock"),
-            ("broken::broken_chain", "deadlock"),
-            ("broken::swallowed_wake", "deadlock"),
-            ("broken::lingering_spinner", "deadlock"),
-        ]);
-    }
 }

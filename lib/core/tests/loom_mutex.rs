@@ -3,8 +3,7 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_mutex -- --nocapture`
 //!
-//! Each model prints how many executions it explored. Models of broken variants must fail, which
-//! shows that the scenario can see the defect.
+//! Each model prints how many executions it explored.
 //!
 //! Waiters give up spinning at once, and every quantum ends at once, so that hand-off requests,
 //! hand-offs and sleep are explored wherever they can happen. In some models time goes in steps
@@ -20,25 +19,23 @@
 mod model;
 
 use kinlock_core::config::{LocalLimit, Quantum, Tuning};
-use kinlock_core::defect::Defect;
 use kinlock_core::loom::{LATE, Loom, set_domain, set_patience, set_step};
 use kinlock_core::platform::{NEVER, Platform};
 use kinlock_core::raw::LockConfig;
 use kinlock_core::raw::mutex::{Joined, Layout, QueueKind, QueuedMutex, Split};
 use kinlock_core::raw::osq::Osq;
-use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
 use model::explore;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A configuration, and the platform of its locks: loom's, perhaps with a defect.
+/// A configuration, and the platform of its locks.
 trait Model: LockConfig {
     type On: Platform;
 }
 
 /// One wait in `trials` is a trial, which keeps the lock until it knows better.
 macro_rules! config {
-    ($($name:ident: queue $queue:expr, defect $defect:ident, trials $trials:literal;)*) => {$(
+    ($($name:ident: queue $queue:expr, trials $trials:literal;)*) => {$(
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl LockConfig for $name {
@@ -56,7 +53,7 @@ macro_rules! config {
         }
 
         impl Model for $name {
-            type On = Sabotaged<Loom, { Defect::$defect as u8 }>;
+            type On = Loom;
         }
     )*};
 }
@@ -64,16 +61,11 @@ macro_rules! config {
 const OSQ: QueueKind = QueueKind::Osq;
 
 config! {
-    Queued: queue OSQ, defect None, trials 0;
-    Kept: queue OSQ, defect None, trials 1;
-    LocalFirst: queue QueueKind::Cna, defect None, trials 0;
-    LocalKept: queue QueueKind::Cna, defect None, trials 1;
-    Unqueued: queue QueueKind::Unqueued, defect None, trials 0;
-    RelaxedUnlock: queue OSQ, defect MutexRelaxedUnlock, trials 0;
-    MissingWake: queue OSQ, defect MutexMissingWake, trials 0;
-    LostWakeup: queue OSQ, defect MutexLostWakeup, trials 0;
-    DoubleHandOff: queue OSQ, defect MutexDoubleHandOff, trials 0;
-    LeakyCancel: queue OSQ, defect MutexLeakyCancel, trials 0;
+    Queued: queue OSQ, trials 0;
+    Kept: queue OSQ, trials 1;
+    LocalFirst: queue QueueKind::Cna, trials 0;
+    LocalKept: queue QueueKind::Cna, trials 1;
+    Unqueued: queue QueueKind::Unqueued, trials 0;
 }
 
 type Two<C> = Split<<C as Model>::On>;
@@ -387,41 +379,4 @@ fn spinner_queue() {
     osq("spinner queue, 3 threads, one leaves", 3, 3, others_leave);
     osq("spinner queue, 3 threads, two leave", 3, 3, two_leave);
     osq("spinner queue, 4 threads, two leave", 2, 4, others_leave);
-}
-
-/// Models of broken mutexes; see [`model::catches`].
-mod broken {
-    use super::*;
-
-    macro_rules! models {
-        ($($name:ident: $layout:ident, $fault:ident, $preemptions:literal, $threads:literal,
-           $body:expr => $symptom:literal;)*) => {
-            $(
-                #[test]
-                #[ignore = "must fail; run by are_caught"]
-                fn $name() {
-                    mutex::<$fault, $layout<$fault>>("", $preemptions, $threads, $body);
-                }
-            )*
-
-            #[test]
-            fn are_caught() {
-                model::catches(&[$((concat!("broken::", stringify!($name)), $symptom)),*]);
-            }
-        };
-    }
-
-    // `LostWakeup` only delays a joined mutex: a sleeper that its request does not wake has a time
-    // limit.
-    models! {
-        relaxed_unlock: Two, RelaxedUnlock, 4, 2, once => "Causality violation";
-        joined_relaxed_unlock: One, RelaxedUnlock, 4, 2, once => "Causality violation";
-        missing_wake: Two, MissingWake, 5, 2, once => "deadlock";
-        joined_missing_wake: One, MissingWake, 5, 2, once => "deadlock";
-        lost_wakeup: Two, LostWakeup, 5, 2, once => "deadlock";
-        double_hand_off: Two, DoubleHandOff, 2, 3, once => "Causality violation";
-        joined_double_hand_off: One, DoubleHandOff, 2, 3, once => "Causality violation";
-        leaky_cancel: Two, LeakyCancel, 5, 2, all_withdraw => "the lock is still held";
-        joined_leaky_cancel: One, LeakyCancel, 5, 2, all_withdraw => "the lock is still held";
-    }
 }

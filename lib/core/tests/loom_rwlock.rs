@@ -3,9 +3,8 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_rwlock -- --nocapture`
 //!
-//! Models of broken variants must fail, which shows that the scenario can see the defect. Waiters
-//! give up spinning at once, and every quantum ends at once: requests, registered readers and sleep
-//! are explored wherever they can happen.
+//! Waiters give up spinning at once, and every quantum ends at once: requests, registered readers
+//! and sleep are explored wherever they can happen.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
@@ -15,24 +14,22 @@
 mod model;
 
 use kinlock_core::config::{Quantum, Tuning};
-use kinlock_core::defect::Defect;
 use kinlock_core::loom::{LATE, Loom, set_row, set_step};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::LockConfig;
 use kinlock_core::raw::rwlock::{QueueKind, QueuedRwLock};
-use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
 use model::explore;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
-/// A configuration, and the platform of its locks: loom's, perhaps with a defect.
+/// A configuration, and the platform of its locks.
 trait Model: LockConfig {
     type On: Platform;
 }
 
 /// One wait in `trials` is a trial, which keeps the lock until it knows better.
 macro_rules! config {
-    ($($name:ident: defect $defect:ident, trials $trials:literal, $queue:ident;)*) => {$(
+    ($($name:ident: trials $trials:literal, $queue:ident;)*) => {$(
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl LockConfig for $name {
@@ -49,26 +46,15 @@ macro_rules! config {
         }
 
         impl Model for $name {
-            type On = Sabotaged<Loom, { Defect::$defect as u8 }>;
+            type On = Loom;
         }
     )*};
 }
 
 config! {
-    Sound: defect None, trials 0, Osq;
-    Kept: defect None, trials 1, Osq;
-    Beside: defect None, trials 0, Unqueued;
-    SilentTaker: defect RwLockSilentTaker, trials 0, Unqueued;
-    LostReader: defect RwLockLostReader, trials 0, Osq;
-    UnseenReader: defect RwLockUnseenReader, trials 0, Osq;
-    BlindAnnouncement: defect RwLockBlindAnnouncement, trials 0, Osq;
-    HastyReader: defect RwLockHastyReader, trials 0, Osq;
-    BiasInWrite: defect RwLockBiasInWrite, trials 0, Osq;
-    MissingWake: defect RwLockMissingWake, trials 0, Osq;
-    LeakyRequest: defect RwLockLeakyRequest, trials 0, Osq;
-    RelaxedUnlock: defect RwLockRelaxedUnlock, trials 0, Osq;
-    StaleWriter: defect RwLockStaleWriter, trials 0, Osq;
-    HastyRelease: defect RwLockHastyRelease, trials 0, Osq;
+    Sound: trials 0, Osq;
+    Kept: trials 1, Osq;
+    Beside: trials 0, Unqueued;
 }
 
 /// Less than a waiter spins before it sleeps, more than it watches between two looks.
@@ -521,47 +507,4 @@ fn released_by_others() {
     model::<Sound>("rwlock, two sent, downgrade", 2, 3, sent_after_downgrade);
     biased::<Sound>("biased rwlock, handed over", 4, 2, handed_over);
     biased::<Sound>("biased rwlock, handed to a third", 2, 3, handed_over);
-}
-
-/// Models of broken locks; see [`model::catches`]. A writer that waits for announced readers polls:
-/// one that does so forever exceeds the number of branches.
-mod broken {
-    use super::*;
-
-    macro_rules! models {
-        ($($name:ident: $model:ident, $fault:ident, $preemptions:literal, $threads:literal,
-           $body:expr => $symptom:literal;)*) => {
-            $(
-                #[test]
-                #[ignore = "must fail; run by are_caught"]
-                fn $name() {
-                    $model::<$fault>("", $preemptions, $threads, $body);
-                }
-            )*
-
-            #[test]
-            fn are_caught() {
-                model::catches(&[$((concat!("broken::", stringify!($name)), $symptom)),*]);
-            }
-        };
-    }
-
-    models! {
-        lost_reader: model, LostReader, 4, 2, writes_twice => "Causality violation";
-        unseen_reader: biased, UnseenReader, 3, 2, one_writes => "Causality violation";
-        blind_announcement: biased, BlindAnnouncement, 3, 2, one_writes => "Causality violation";
-        hasty_reader: model, HastyReader, 4, 2, writes_twice => "Causality violation";
-        bias_in_write: model, BiasInWrite, 3, 3, one_writes => "Causality violation";
-        missing_wake: model, MissingWake, 3, 2, one_writes => "deadlock";
-        leaky_request: model, LeakyRequest, 3, 3, writer_gives_up => "deadlock";
-        silent_taker: model, SilentTaker, 3, 3, all_write => "deadlock";
-        relaxed_unlock: model, RelaxedUnlock, 3, 2, one_writes => "Causality violation";
-        stale_writer: model, StaleWriter, 3, 2, sent_past_registered =>
-            "maximum number of branches";
-        stale_writer_that_upgrades: model, StaleWriter, 3, 2, sent_past_upgrade =>
-            "maximum number of branches";
-        stale_writer_in_time: model, StaleWriter, 3, 2, sent_past_timed =>
-            "maximum number of branches";
-        hasty_release: biased, HastyRelease, 3, 2, handed_over => "the lock is still held";
-    }
 }

@@ -3,8 +3,7 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_spin -- --nocapture`
 //!
-//! Each model prints how many executions it explored. Models of broken variants must fail, which
-//! shows that the scenario can see the defect.
+//! Each model prints how many executions it explored.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
@@ -14,21 +13,19 @@
 mod model;
 
 use kinlock_core::config::{LocalLimit, Scan, Tuning};
-use kinlock_core::defect::Defect;
 use kinlock_core::loom::{Loom, set_domain, set_oversubscribed};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::{LockConfig, QueuedSpinLock};
-use kinlock_core::sabotaged::Sabotaged;
 use loom::cell::UnsafeCell;
 
-/// A configuration, and the platform of its locks: loom's, perhaps with a defect.
+/// A configuration, and the platform of its locks.
 trait Model: LockConfig {
     type On: Platform;
 }
 
 macro_rules! config {
     ($name:ident: pending $pending:literal, park $park:literal, reorder $reorder:literal,
-     scan $scan:ident, steal $steal:literal, defect $defect:ident) => {
+     scan $scan:ident, steal $steal:literal) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl LockConfig for $name {
@@ -47,43 +44,22 @@ macro_rules! config {
         }
 
         impl Model for $name {
-            type On = Sabotaged<Loom, { Defect::$defect as u8 }>;
+            type On = Loom;
         }
     };
 }
 
-config!(SpinPending: pending true, park false, reorder false, scan Full, steal true, defect None);
-config!(SpinQueue: pending false, park false, reorder false, scan Full, steal true, defect None);
-config!(SpinCna: pending false, park false, reorder true, scan Full, steal true, defect None);
+config!(SpinPending: pending true, park false, reorder false, scan Full, steal true);
+config!(SpinQueue: pending false, park false, reorder false, scan Full, steal true);
+config!(SpinCna: pending false, park false, reorder true, scan Full, steal true);
 config!(
-    SpinCnaIncremental: pending false, park false, reorder true, scan Incremental, steal true,
-    defect None
+    SpinCnaIncremental: pending false, park false, reorder true, scan Incremental, steal true
 );
-config!(ParkPending: pending true, park true, reorder false, scan Full, steal true, defect None);
-config!(ParkQueue: pending false, park true, reorder false, scan Full, steal true, defect None);
-config!(ParkCna: pending false, park true, reorder true, scan Full, steal true, defect None);
-config!(StrictPending: pending true, park true, reorder false, scan Full, steal false, defect None);
-config!(StrictCna: pending false, park true, reorder true, scan Full, steal false, defect None);
-config!(
-    Meddling: pending false, park true, reorder false, scan Full, steal true,
-    defect SpinMeddler
-);
-config!(
-    BrokenOrder: pending true, park false, reorder false, scan Full, steal true,
-    defect SpinRelaxedUnlock
-);
-config!(
-    BrokenExclusion: pending false, park false, reorder false, scan Full, steal true,
-    defect SpinNoExclusion
-);
-config!(
-    BrokenSleep: pending false, park true, reorder false, scan Full, steal true,
-    defect SpinSilentSleeper
-);
-config!(
-    BrokenWake: pending true, park true, reorder false, scan Full, steal true,
-    defect SpinLostWakeup
-);
+config!(ParkPending: pending true, park true, reorder false, scan Full, steal true);
+config!(ParkQueue: pending false, park true, reorder false, scan Full, steal true);
+config!(ParkCna: pending false, park true, reorder true, scan Full, steal true);
+config!(StrictPending: pending true, park true, reorder false, scan Full, steal false);
+config!(StrictCna: pending false, park true, reorder true, scan Full, steal false);
 
 /// A lock and what it guards; loom reports unsynchronised access to the cell.
 struct Shared<C: Model> {
@@ -251,11 +227,6 @@ fn roused_next_three_threads() {
 }
 
 #[test]
-fn roused_three_threads() {
-    explore::<Meddling>("roused, 3 threads, one twice", 1, 3, first_locks_twice);
-}
-
-#[test]
 fn roused_cna_four_threads() {
     explore::<ParkCna>("roused ahead, CNA, 4 threads", 1, 4, enough_cpus);
 }
@@ -305,43 +276,4 @@ fn abandonment() {
         last_gives_up,
     );
     explore::<SpinPending>("abandonment of pending, 3 threads", 2, 3, last_gives_up);
-}
-
-/// Models of broken locks; see [`model::catches`].
-mod broken {
-    use super::*;
-
-    #[test]
-    #[ignore = "must fail; run by are_caught"]
-    fn relaxed_unlock() {
-        explore::<BrokenOrder>("", 2, 2, once);
-    }
-
-    #[test]
-    #[ignore = "must fail; run by are_caught"]
-    fn no_exclusion() {
-        explore::<BrokenExclusion>("", 2, 2, once);
-    }
-
-    #[test]
-    #[ignore = "must fail; run by are_caught"]
-    fn lost_wakeup() {
-        explore::<BrokenWake>("", 2, 2, once);
-    }
-
-    #[test]
-    #[ignore = "must fail; run by are_caught"]
-    fn silent_sleeper() {
-        explore::<BrokenSleep>("", 2, 3, enough_cpus);
-    }
-
-    #[test]
-    fn are_caught() {
-        super::model::catches(&[
-            ("broken::relaxed_unlock", "Causality violation"),
-            ("broken::no_exclusion", "Causality violation"),
-            ("broken::lost_wakeup", "deadlock"),
-            ("broken::silent_sleeper", "deadlock"),
-        ]);
-    }
 }

@@ -9,7 +9,7 @@ use super::area::{self, Area, Reach};
 use super::domain::{Domain, Lease};
 use super::error::BuildError;
 use super::sequence::{self, Slots};
-use crate::defect::{Probe, Sound};
+use crate::probe::{Probe, Sound};
 
 /// A counter for many writers and few readers: one word per ID, changed without a locked
 /// instruction.

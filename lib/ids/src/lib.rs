@@ -91,9 +91,9 @@
 //! | [`Pool`] | a magazine layer with lists for magazines: Bonwick and Adams, 2001 |
 //! | [`Ring`], [`PerId`] | this library |
 
-mod defect;
 #[doc(hidden)]
 pub mod lab;
+mod probe;
 #[doc(hidden)]
 pub mod raw;
 

@@ -43,7 +43,7 @@ use super::area::{self, Reach};
 use super::arena::NoMemory;
 use super::domain::Domain;
 use super::sequence::{self, GATE, HEAD, Node, Popped, Pushed, STRETCH, Slots};
-use crate::defect::Probe;
+use crate::probe::Probe;
 use kinlock::Mutex;
 use kinlock_linux::native::futex;
 use std::collections::VecDeque;

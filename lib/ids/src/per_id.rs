@@ -11,7 +11,7 @@ use super::area;
 use super::domain::{Domain, Lease};
 use super::error::BuildError;
 use super::sequence::{self, Slots};
-use crate::defect::Sound;
+use crate::probe::Sound;
 
 /// A `T` for every ID of a domain, made at the first use of the ID with this structure.
 ///

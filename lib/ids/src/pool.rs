@@ -11,7 +11,7 @@ use super::domain::Domain;
 use super::error::BuildError;
 use super::lists::Lists;
 use super::sequence::{Node, Popped, Pushed};
-use crate::defect::{Probe, Sound};
+use crate::probe::{Probe, Sound};
 
 /// How many free objects move at a time between an ID's list and the shared one.
 const BATCH: usize = 32;

@@ -82,16 +82,15 @@ mod tests;
 pub use blocks::{BLOCK, Block};
 pub use record::Record;
 
-use crate::defect::Defect;
-use kinlock_core::platform::{Atomic, Ordering, Ordering::*, Platform};
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 use record::Word;
 use shape::Shape;
 
 /// In nanoseconds. A kept ID that was unused for this long counts as old: acquisitions take it
-/// first, and [`reclaim`](Allocator::reclaim) frees it.
+/// first, and [`reclaim`](IdAllocator::reclaim) frees it.
 pub const AGE: u64 = 100_000_000;
 
-/// The member index of a thread that is no member; see [`acquire`](Allocator::acquire).
+/// The member index of a thread that is no member; see [`acquire`](IdAllocator::acquire).
 pub const NO_MEMBER: u32 = u32::MAX;
 
 /// The largest number of IDs that an allocator can hand out.
@@ -106,8 +105,8 @@ pub enum Policy {
     RecentFirst,
     /// The CPU's index. A second holder on that CPU gets an ID at or above the number of CPUs.
     PerCpu,
-    /// The ID that the CPU has kept; else the lowest free one. Linux's policy from 6.4 to 6.12:
-    /// once an idle ID is [reclaimed](Allocator::reclaim), the next thread that needs one gets
+    /// The ID that the CPU has kept; else the lowest free one. Linux's policy from 6.3 to 6.12:
+    /// once an idle ID is [reclaimed](IdAllocator::reclaim), the next thread that needs one gets
     /// its data.
     LowestFree,
     /// While there are at most as many members as allowed CPUs, each member has an ID of its own,
@@ -178,7 +177,7 @@ impl<P: Platform> Storage<P> for (&[Record<P>], &[Block<P>]) {
     }
 }
 
-/// A held ID. It must be [released](Allocator::release): if this is dropped, the ID is lost.
+/// A held ID. It must be [released](IdAllocator::release): if this is dropped, the ID is lost.
 #[must_use = "an ID that is not released is lost"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct Held {
@@ -203,11 +202,8 @@ const NOWHERE: u32 = u32::MAX;
 /// CPUs are named by index: the caller maps CPU numbers, however large and sparse, to `0..cpus`. An
 /// index out of range is allowed (a CPU that came later); such a CPU keeps no ID. All operations
 /// may be called from any thread at any time, signal handlers included.
-pub type IdAllocator<P, S> = Allocator<P, S, 0>;
-
-/// An [`IdAllocator`], or one with the [`Defect`] of the number `DEFECT`. Defect 0 is none.
 #[derive(Debug)]
-pub struct Allocator<P: Platform, S: Storage<P>, const DEFECT: u8> {
+pub struct IdAllocator<P: Platform, S: Storage<P>> {
     shape: Shape<P>,
     storage: S,
     cpus: u32,
@@ -216,12 +212,7 @@ pub struct Allocator<P: Platform, S: Storage<P>, const DEFECT: u8> {
     ages: bool,
 }
 
-impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
-    /// Whether this is the defect.
-    const fn has(defect: Defect) -> bool {
-        DEFECT == defect as u8
-    }
-
+impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     /// An allocator for `cpus` CPUs, all of them allowed, without members. The limit is 1 until
     /// threads [`join`](Self::join).
     ///
@@ -238,7 +229,7 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
             return Err(IdError::Storage);
         }
         let first = if policy == Policy::PerCpu { cpus } else { 0 };
-        let ids = Allocator {
+        let ids = IdAllocator {
             shape: Shape::new(cpus, first),
             storage,
             cpus,
@@ -314,17 +305,10 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
         let stays = held.at == cpu || held.at >= self.cpus;
         match self.storage.records().get(held.at as usize) {
             // Even if the limit has shrunk below the ID: the next acquisition or reclaim finds it.
-            Some(record) if stays => record.word.overwrite(Word::kept(held.id).0, Self::RELEASE),
+            Some(record) if stays => record.word.overwrite(Word::kept(held.id).0, Release),
             _ => self.release_slow(cpu, held),
         }
     }
-
-    /// Pairs with the Acquire of the next thread that takes the ID.
-    const RELEASE: Ordering = if Self::has(Defect::RelaxedRelease) {
-        Relaxed
-    } else {
-        Release
-    };
 
     /// The record to ask first.
     #[inline]

@@ -25,7 +25,7 @@ use super::error::BuildError;
 use super::lists::{CLOSED, OPEN, at, with_room};
 use super::pool::Full;
 use super::sequence::{self, END, Element, FIRST, GATE, Moved, Slots};
-use crate::defect::{Probe, Sound};
+use crate::probe::{Probe, Sound};
 use kinlock::{Mutex, MutexGuard};
 use kinlock_linux::native::futex;
 

@@ -119,7 +119,7 @@ pub(super) use none::*;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(super) use x86_64::*;
 
-use crate::defect::Probe;
+use crate::probe::Probe;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 

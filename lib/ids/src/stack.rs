@@ -8,7 +8,7 @@ use super::domain::Domain;
 use super::error::BuildError;
 use super::lists::Lists;
 use super::sequence::{Node, Popped, Pushed};
-use crate::defect::{Probe, Sound};
+use crate::probe::{Probe, Sound};
 
 /// A stack without a contended head: every CPU pushes and pops on its own. Last in, first out per
 /// ID.

@@ -44,7 +44,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::area::{self, Area, Unavailable};
-use super::defect::{Probe, Sound};
+use super::probe::{Probe, Sound};
 use super::sequence::{self, Trace};
 
 /// What a trial has shown.

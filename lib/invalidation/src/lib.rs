@@ -89,9 +89,14 @@
 //! tables (Konstantin Belousov, 2019).
 
 #[doc(hidden)]
+#[cfg(not(loom))]
 pub mod lab;
 #[doc(hidden)]
 pub mod raw;
+
+/// The unit tests include a file that names the crate.
+#[cfg(test)]
+extern crate self as kinlock_invalidation;
 
 // The model checker runs the algorithms alone.
 #[cfg(not(loom))]

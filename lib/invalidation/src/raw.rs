@@ -50,14 +50,11 @@ mod wide;
 
 pub use counts::{Counts, Tally};
 pub use gate::Gate;
-use kinlock_core::raw::LockConfig;
-pub(crate) use list::pause;
-pub use list::{List, Pair, Seen};
+pub use list::{List, Pair, Seen, pause};
 pub use locked::{Exclusion, Locked, Member};
 pub use packed::PackedPair;
 pub use place::{Place, Places};
-pub(crate) use slots::BOUND;
-pub use slots::Slots;
+pub use slots::{BOUND, Slots};
 #[cfg(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),
     not(miri),
@@ -67,6 +64,7 @@ pub use wide::WidePair;
 
 use core::ops::Deref;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
+use kinlock_core::raw::LockConfig;
 
 /// The list with pairs of eight bytes.
 pub type Packed<P, C> = List<P, PackedPair<P>, C>;
@@ -289,7 +287,7 @@ where
 
     /// As [`end`](Self::end), but leaves waking to the caller. Returns whether a waiter may go.
     #[inline]
-    pub(crate) fn end_quietly(&self, me: u16) -> bool {
+    pub fn end_quietly(&self, me: u16) -> bool {
         let owner = &self.places[me as usize - 1].owner;
         let depth = owner.depth.load(Relaxed);
         debug_assert!(depth != 0, "no section is open here");
@@ -306,7 +304,7 @@ where
     }
 
     /// Where waiters sleep, and the statistics of their wake-ups.
-    pub(crate) fn gate(&self) -> (&Gate<P, C>, &Counts<P>) {
+    pub fn gate(&self) -> (&Gate<P, C>, &Counts<P>) {
         (&self.gate, &self.counts)
     }
 

@@ -13,17 +13,18 @@
 //! count its restarts), and the pairs of sixteen bytes, which exist on hardware only.
 #![cfg(loom)]
 
+mod defects;
 #[path = "../../core/tests/model/mod.rs"]
 mod model;
 
+use defects::{
+    BoundRespected, GenerationReadBeforeMark, WakeLost, end_erasing_late,
+    generation_read_before_mark,
+};
 use kinlock_core::loom::Loom;
 use kinlock_core::platform::{Atomic, NEVER};
 use kinlock_core::raw::LockConfig;
 use kinlock_core::raw::mutex::{QueueKind, QueuedMutex};
-use kinlock_invalidation::lab::{
-    BoundRespected, GenerationReadBeforeMark, WakeLost, end_erasing_late,
-    generation_read_before_mark,
-};
 use kinlock_invalidation::raw::{
     Backend, Config, Domain, Member, NearWrap, Packed, PackedPair, Pair, Place, Slots,
 };

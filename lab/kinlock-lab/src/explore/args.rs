@@ -58,8 +58,7 @@ pub struct Common {
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Locks {
-    /// Locks, separated by commas; `mutex` and `condvar` are among them [default: all of ours;
-    /// `busted`: all that are broken on purpose]
+    /// Locks, separated by commas; `mutex` and `condvar` are among them [default: all of ours]
     #[arg(
         long,
         value_name = "A,B",
@@ -84,7 +83,7 @@ pub struct Locks {
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Ids {
-    /// Policies, separated by commas [default: all; `busted`: all that are broken on purpose]
+    /// Policies, separated by commas [default: all]
     #[arg(
         long,
         visible_alias = "ids",

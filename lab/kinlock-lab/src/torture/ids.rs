@@ -16,8 +16,7 @@ use crate::checks::{HELP, chosen, name, one_of};
 ///
 /// Restartable sequences, and leases under each policy, are put through a number of scenarios, with
 /// signals and changes of affinity meanwhile, and with delays inside the sequences. What is broken
-/// in `--ids busted`: an ID that is shared, one that is leaked, one above the bound, a sequence
-/// that does not restart.
+/// in `--ids busted`: a sequence that does not restart.
 ///
 /// Example: kinlock-lab torture ids --backend rseq --seconds 60
 #[derive(clap::Args)]

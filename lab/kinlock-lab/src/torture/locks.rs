@@ -22,10 +22,7 @@ const DIVIDED: f64 = 0.08;
 
 /// Test that locks are correct under stress
 ///
-/// Each lock is put through a number of scenarios; each scenario makes several checks. What is
-/// broken in `--locks busted`: no mutual exclusion, waiters lost in a splice or asleep, a starved
-/// locality domain, a lock that is handed to two threads or to none, a condition variable that
-/// loses notifications.
+/// Each lock is put through a number of scenarios; each scenario makes several checks.
 ///
 /// Locks whose waiters sleep use the system call membarrier, and do without where it is refused.
 /// `--without-membarrier` has a seccomp filter refuse it, so that this way is tortured, too.
@@ -34,7 +31,7 @@ const DIVIDED: f64 = 0.08;
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// Locks, separated by commas [default: all of ours; `busted`: all that are broken on purpose]
+    /// Locks, separated by commas [default: all of ours]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = name::<Specimen>)]
     locks: Vec<&'static str>,
     /// Numbers of locality domains to pretend, separated by commas

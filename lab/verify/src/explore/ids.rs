@@ -19,8 +19,7 @@ use super::{Outcome, Replay, Subject, Tally};
 use crate::report::Property;
 use crate::specimen::named;
 use kinlock_core::platform::Platform;
-use kinlock_ids::lab::{Allocator, Defect};
-use kinlock_ids::raw::{AGE, BLOCK, Block, Held, Policy, Record};
+use kinlock_ids::raw::{AGE, BLOCK, Block, Held, IdAllocator, Policy, Record};
 use kinlock_measure::random::Random;
 use kinlock_sim::schedule::say;
 use kinlock_sim::{Disturbance, Machine, Schedule, Sim, Stuck, machine, place_slice};
@@ -37,17 +36,12 @@ pub struct Specimen {
     play: fn(&Replay<Specimen>, trace: bool) -> Outcome,
 }
 
-/// All of them: each policy, and broken ones.
+/// All of them: each policy.
 pub static ALL: &[Specimen] = &[
     sound::<{ Policy::RecentFirst as u8 }>("recent-first"),
     sound::<{ Policy::PerCpu as u8 }>("per-cpu"),
     sound::<{ Policy::LowestFree as u8 }>("lowest-free"),
     sound::<{ Policy::TaskOwned as u8 }>("task-owned"),
-    broken::<{ Defect::Shared as u8 }>("busted-shared", Property::Exclusion),
-    broken::<{ Defect::Leaked as u8 }>("busted-leak", Property::Contract),
-    broken::<{ Defect::AboveBound as u8 }>("busted-bound", Property::Contract),
-    broken::<{ Defect::StaleRecent as u8 }>("busted-recent", Property::Contract),
-    broken::<{ Defect::Stranded as u8 }>("busted-stranded", Property::Completion),
 ];
 
 named!(Specimen, "policy", ALL);
@@ -56,15 +50,7 @@ const fn sound<const POLICY: u8>(name: &'static str) -> Specimen {
     Specimen {
         name,
         defect: None,
-        play: play::<POLICY, 0>,
-    }
-}
-
-const fn broken<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
-    Specimen {
-        name,
-        defect: Some(defect),
-        play: play::<{ Policy::RecentFirst as u8 }, DEFECT>,
+        play: play::<POLICY, Sim>,
     }
 }
 
@@ -80,11 +66,10 @@ impl Subject for Specimen {
     }
 }
 
-type Ids<const DEFECT: u8> =
-    Allocator<Sim, (&'static [Record<Sim>], &'static [Block<Sim>]), DEFECT>;
+type Ids<P> = IdAllocator<P, (&'static [Record<P>], &'static [Block<P>])>;
 
-struct Shared<const DEFECT: u8> {
-    ids: Ids<DEFECT>,
+struct Shared<P: Platform> {
+    ids: Ids<P>,
     cpus: u32,
     /// Whether threads say when they go on without their IDs.
     marks: bool,
@@ -123,7 +108,7 @@ const STEPS: usize = 12;
 /// times with 64 threads.
 const ACCESSES_PER_THREAD: u64 = 10_000;
 
-fn play<const POLICY: u8, const DEFECT: u8>(replay: &Replay<Specimen>, trace: bool) -> Outcome {
+fn play<const POLICY: u8, P: Platform>(replay: &Replay<Specimen>, trace: bool) -> Outcome {
     static MACHINE: OnceLock<Machine> = OnceLock::new();
     let machine = MACHINE.get_or_init(|| machine::load("laptop").expect("it is built in"));
     let mut policies = Policy::ALL.into_iter();
@@ -138,13 +123,13 @@ fn play<const POLICY: u8, const DEFECT: u8>(replay: &Replay<Specimen>, trace: bo
     replay.play(
         schedule,
         trace,
-        || Shared::<DEFECT>::new(policy, cpus, threads, seed),
+        || Shared::<P>::new(policy, cpus, threads, seed),
         [Shared::body, |_, _| ()],
         Shared::judge,
     )
 }
 
-impl<const DEFECT: u8> Shared<DEFECT> {
+impl<P: Platform> Shared<P> {
     fn new(policy: Policy, cpus: u32, threads: usize, seed: u64) -> Self {
         let records = place_slice(cpus as usize + threads, |_| Record::new());
         // Each may hold two.

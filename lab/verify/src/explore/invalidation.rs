@@ -13,14 +13,14 @@
 
 use super::violation::{Failure, Violation};
 use super::{Outcome, Replay, Subject, Tally, draw};
+use crate::invalidation::defects::{
+    WakeLost, end_erasing_late, generation_read_before_mark, marked_early,
+};
 use crate::report::Property;
 use crate::specimen::named;
 use kinlock_core::platform::{Atomic, NEVER, Platform};
 use kinlock_core::raw::LockConfig;
 use kinlock_core::raw::mutex::{QueueKind, QueuedMutex};
-use kinlock_invalidation::lab::{
-    WakeLost, end_erasing_late, generation_read_before_mark, marked_early,
-};
 use kinlock_invalidation::raw::{
     Backend, Config, Domain, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
 };

@@ -1,5 +1,5 @@
 //! The locks that are explored, by name: the library's source on the simulated machine, in the
-//! configurations that differ in their queues, and broken ones.
+//! configurations that differ in their queues.
 //!
 //! # Invariants
 //!
@@ -11,18 +11,14 @@ mod mutex;
 mod once;
 mod rwlock;
 
-use self::super::locks as spin;
-use crate::busted::busted_or_rare;
 use crate::report::Property;
 use crate::specimen::named;
 use crate::test_lock::{Algorithm, ReadWrite};
 use kinlock_core::config::{LocalLimit, Scan, Tuning};
-use kinlock_core::defect::Defect;
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::QueueKind;
 use kinlock_core::raw::{LockConfig, QueuedSpinLock};
-use kinlock_core::sabotaged::Sabotaged;
 use kinlock_measure::random::Random;
 use kinlock_sim::Sim;
 use std::cell::Cell;
@@ -134,43 +130,31 @@ pub(super) trait Runs {
     fn call(&self, number: usize, function: &mut dyn FnMut());
 }
 
-/// All locks: the library's, and the broken ones.
-macro_rules! all {
-    ($($kind:ident $defect:ident $name:literal $property:ident;)*) => {
-        /// All locks.
-        pub static ALL: &[Specimen] = &[
-            Specimen {
-                reach: QUEUE,
-                ..sound("fifo", place::<true, 0>, |_| Tuning::DEFAULT)
-            },
-            Specimen {
-                reach: LINGERING,
-                ..sound("cna", place::<true, 0>, |_| reordering())
-            },
-            sound("cna-count", place::<true, 0>, counted),
-            sound("cna-timed", place::<true, 0>, |random| {
-                limited(LocalLimit::time(1 + random.below(3) as u8).ok())
-            }),
-            sound("cna-incremental", place::<true, 0>, |random| {
-                let mut tuning = counted(random);
-                tuning.scan = Scan::Incremental;
-                tuning
-            }),
-            sound(
-                "cna-meddler",
-                place::<true, { Defect::SpinMeddler as u8 }>,
-                counted,
-            ),
-            sound("cna-no-pending", place::<false, 0>, counted),
-            mutex::SOUND,
-            condvar::SOUND,
-            rwlock::SOUND,
-            once::SOUND,
-            $($kind::broken::<{ Defect::$defect as u8 }>($name, Property::$property),)*
-        ];
-    };
-}
-busted_or_rare!(all);
+/// All locks.
+pub static ALL: &[Specimen] = &[
+    Specimen {
+        reach: QUEUE,
+        ..sound("fifo", place::<true, Sim>, |_| Tuning::DEFAULT)
+    },
+    Specimen {
+        reach: LINGERING,
+        ..sound("cna", place::<true, Sim>, |_| reordering())
+    },
+    sound("cna-count", place::<true, Sim>, counted),
+    sound("cna-timed", place::<true, Sim>, |random| {
+        limited(LocalLimit::time(1 + random.below(3) as u8).ok())
+    }),
+    sound("cna-incremental", place::<true, Sim>, |random| {
+        let mut tuning = counted(random);
+        tuning.scan = Scan::Incremental;
+        tuning
+    }),
+    sound("cna-no-pending", place::<false, Sim>, counted),
+    mutex::SOUND,
+    condvar::SOUND,
+    rwlock::SOUND,
+    once::SOUND,
+];
 
 named!(Specimen, "lock", ALL);
 
@@ -192,14 +176,6 @@ const fn sound(
         reads: false,
         runs: false,
         max_accesses: MAX_ACCESSES,
-    }
-}
-
-pub(super) const fn broken<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
-    Specimen {
-        defect: Some(defect),
-        reach: &[],
-        ..sound(name, place::<true, DEFECT>, counted)
     }
 }
 
@@ -279,7 +255,7 @@ impl<const PENDING: bool, const PARK: bool> LockConfig for Kind<PENDING, PARK> {
     }
 }
 
-fn place<const PENDING: bool, const DEFECT: u8>(park: bool) -> Explored {
+fn place<const PENDING: bool, P: Platform>(park: bool) -> Explored {
     fn place<P: Platform, C: LockConfig>() -> Explored {
         Explored {
             lock: kinlock_sim::place(QueuedSpinLock::<P, C>::new()),
@@ -289,8 +265,8 @@ fn place<const PENDING: bool, const DEFECT: u8>(park: bool) -> Explored {
         }
     }
     if park {
-        place::<Sabotaged<Sim, DEFECT>, Kind<PENDING, true>>()
+        place::<P, Kind<PENDING, true>>()
     } else {
-        place::<Sabotaged<Sim, DEFECT>, Kind<PENDING, false>>()
+        place::<P, Kind<PENDING, false>>()
     }
 }

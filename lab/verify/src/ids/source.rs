@@ -1,11 +1,8 @@
-//! Sources of IDs: a domain, or an allocator that is broken on purpose.
+//! Sources of IDs.
 
 use super::Specimen;
 use crate::affinity;
-use kinlock_ids::lab::{Allocator, Defect};
-use kinlock_ids::raw::{Block, Record};
 use kinlock_ids::{Backend, Domain, Policy};
-use kinlock_linux::Native;
 use std::sync::OnceLock;
 
 /// A defect.
@@ -15,12 +12,6 @@ pub(super) enum Broken {
     NoRestart,
     /// Sequences of rings do not restart.
     Ring,
-    /// An ID has two holders.
-    Shared,
-    /// An ID is lost.
-    Leaked,
-    /// An ID is above the bound.
-    AboveBound,
 }
 
 /// IDs in a bitmap for as many as this, with leases.
@@ -93,57 +84,6 @@ pub(super) fn domain(specimen: &Specimen) -> Domain {
 /// Where a specimen's IDs come from.
 pub(super) fn of(specimen: &Specimen) -> Box<dyn Source> {
     match specimen.broken {
-        Some(Broken::Shared) => own::<{ Defect::Shared as u8 }>(specimen.policy),
-        Some(Broken::Leaked) => own::<{ Defect::Leaked as u8 }>(specimen.policy),
-        Some(Broken::AboveBound) => own::<{ Defect::AboveBound as u8 }>(specimen.policy),
         None | Some(Broken::NoRestart | Broken::Ring) => Box::new(domain(specimen)),
     }
-}
-
-type Slices = (&'static [Record<Native>], &'static [Block<Native>]);
-
-/// The library's own allocator, with a defect.
-struct Own<const DEFECT: u8>(Allocator<Native, Slices, DEFECT>);
-
-fn own<const DEFECT: u8>(policy: Policy) -> Box<dyn Source> {
-    let cpus = affinity::cpu_numbers();
-    // Leaked: one of each per process.
-    let records: Vec<_> = (0..cpus).map(|_| Record::new()).collect();
-    let blocks: Vec<_> = (0..IDS / kinlock_ids::raw::BLOCK)
-        .map(|_| Block::new())
-        .collect();
-    let storage: Slices = (records.leak(), blocks.leak());
-    let ids = Allocator::new(storage, cpus as u32, policy).expect("the storage is large enough");
-    Box::new(Own::<DEFECT>(ids))
-}
-
-impl<const DEFECT: u8> Source for Own<DEFECT> {
-    fn with(&self, section: &mut dyn FnMut(u32)) -> bool {
-        let Ok(held) = self.0.acquire(cpu()) else {
-            return false;
-        };
-        section(held.id());
-        self.0.release(cpu(), held);
-        true
-    }
-
-    fn limit(&self) -> u32 {
-        self.0.limit()
-    }
-
-    fn count(&self) -> u32 {
-        IDS
-    }
-
-    fn join(&self) {
-        self.0.join();
-    }
-
-    fn leave(&self) {
-        self.0.leave();
-    }
-}
-
-fn cpu() -> u32 {
-    kinlock_linux::rseq::current_cpu().unwrap_or(u32::from(u16::MAX))
 }

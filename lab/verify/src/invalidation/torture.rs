@@ -15,13 +15,13 @@
 //! 1. The signal's handler is async-signal-safe: it spins and does nothing else. It stays
 //!    installed.
 
+use super::defects::{WakeLost, generation_read_before_mark};
 use super::{Broken, Kind, NoWait, Specimen, list};
 use crate::crew::{self, Worker};
 use crate::injector::{self, Injector};
 use crate::plan::{self, Context, Settings, Step, Tortured};
 use crate::report::{Check, Findings, Property, Report};
 use crate::signal;
-use kinlock_invalidation::lab::{WakeLost, generation_read_before_mark};
 use kinlock_measure::random::Random;
 use kinlock_measure::workloads::pages::{self, Ours, Pool, Protection};
 use std::sync::Arc;

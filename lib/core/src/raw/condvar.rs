@@ -119,7 +119,6 @@ use self::place::{FAR, Place, SEVERAL};
 use super::config::{LockConfig, Usual};
 #[doc(hidden)]
 use super::mutex::{NOTIFIED, OTHERS};
-use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, EVERY_SET, NEVER, Ordering::*, Parked, Platform, const_fn, zero};
 
@@ -278,7 +277,7 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
         let Some(key) = mutex.key() else {
             return false;
         };
-        if self.sequence.load(Relaxed) & MOVED == 0 || P::DEFECT == Defect::CondvarBrokenChain {
+        if self.sequence.load(Relaxed) & MOVED == 0 {
             return false;
         }
         if mutex.is_locked() {
@@ -328,11 +327,6 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
     #[cold]
     #[inline(never)]
     fn notify_one_slow(&self, seen: u32) -> bool {
-        if P::DEFECT == Defect::CondvarLateCount {
-            let woken = P::unpark_in(self.key(), 1, OTHERS);
-            self.advance(seen, |s| (s & !NEWCOMERS).wrapping_add(ONE));
-            return woken != 0;
-        }
         // Before the count changes: a waiter that sees that subtracts itself.
         let waiting = self.place.waiting();
         let next = |s: u32| (s & !(NEWCOMERS | SPINNER)).wrapping_add(ONE);
@@ -347,9 +341,6 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
         }
         let woken = P::unpark_in(self.key(), 1, OTHERS) != 0;
         if !woken {
-            if P::DEFECT == Defect::CondvarCarelessClear {
-                self.sequence.fetch_and(!REGISTERED, Relaxed);
-            }
             // Relaxed: this publishes nothing. See 3 at the top.
             let _ = self
                 .sequence

@@ -110,7 +110,6 @@ mod word;
 use super::config::LockConfig;
 pub use super::contend::QueueKind;
 use super::osq::Osq;
-use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, EVERY_SET, NEVER, Ordering::*, Parked, Platform, Ticket, const_fn};
 use core::marker::PhantomData;

@@ -29,8 +29,6 @@
 //! After its swap the thread that ran the function uses the address of the word only. A thread
 //! that has seen the new state may free the memory.
 
-#[doc(hidden)]
-use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform, const_fn, zero};
 
@@ -164,10 +162,6 @@ impl<P: Platform> RunOnce<P> {
             POISONED => OnceState::Poisoned,
             _ => OnceState::New,
         };
-        if P::DEFECT == Defect::OnceEarlyDone {
-            self.end(DONE);
-            return run(state);
-        }
         let ending = Ending(self);
         run(state);
         core::mem::forget(ending);
@@ -176,12 +170,8 @@ impl<P: Platform> RunOnce<P> {
 
     /// The function has ended: publishes what it did, and wakes all that wait for it.
     fn end(&self, state: u32) {
-        let order = match P::DEFECT {
-            Defect::OnceRelaxedEnd => Relaxed,
-            _ => Release,
-        };
-        let before = self.word.swap(state, order);
-        if before & SLEEPERS != 0 && P::DEFECT != Defect::OnceMissingWake {
+        let before = self.word.swap(state, Release);
+        if before & SLEEPERS != 0 {
             P::count(Event::Wake);
             P::unpark(self.key(), u32::MAX);
         }
@@ -211,12 +201,9 @@ impl<P: Platform> RunOnce<P> {
                 .word
                 .compare_exchange(RUNNING, asleep, Relaxed, Relaxed);
         }
-        if self.word.load(Relaxed) == asleep || P::DEFECT == Defect::OnceBlindSleep {
+        if self.word.load(Relaxed) == asleep {
             P::count(Event::Park);
-            P::park(self.key(), asleep, NEVER, || match P::DEFECT {
-                Defect::OnceBlindSleep => asleep,
-                _ => self.word.load(Relaxed),
-            });
+            P::park(self.key(), asleep, NEVER, || self.word.load(Relaxed));
         }
         self.word.load(Acquire)
     }

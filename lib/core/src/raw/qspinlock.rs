@@ -133,7 +133,6 @@ mod timing;
 use core::marker::PhantomData;
 
 use super::config::LockConfig;
-use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform, const_fn, zero};
 use crate::raw::waiter::expired;
@@ -245,15 +244,8 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     /// The lock must be held, and the caller must have the right to release it.
     #[inline]
     pub unsafe fn unlock(&self) {
-        self.locked.store(
-            0,
-            if matches!(P::DEFECT, Defect::SpinRelaxedUnlock) {
-                Relaxed
-            } else {
-                Release
-            },
-        );
-        if P::CAN_PARK && C::PARK && !matches!(P::DEFECT, Defect::SpinLostWakeup) {
+        self.locked.store(0, Release);
+        if P::CAN_PARK && C::PARK {
             // Pairs with the heavy fence in `sleep_on_word`; see 1 above.
             P::light_fence();
             if self.pending.glance(Relaxed) & (PARKED | EXTENDED) != 0 {

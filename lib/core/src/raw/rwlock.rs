@@ -130,7 +130,6 @@ mod write;
 use super::config::LockConfig;
 pub use super::contend::QueueKind;
 use super::osq::Osq;
-use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, NEVER, Ordering::*, Parked, Platform, const_fn};
 use crate::raw::waiter::expired;
@@ -295,7 +294,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// The lock must be held for writing, and the right to release it must be the caller's.
     #[inline]
     pub unsafe fn unlock_write(&self) {
-        if !self.state.leave_idle(release::<P>()) {
+        if !self.state.leave_idle(Release) {
             self.leave_writer(Leave::Free);
         }
     }
@@ -308,7 +307,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// As [`unlock_write`](Self::unlock_write).
     #[inline]
     pub unsafe fn unlock_write_fair(&self) {
-        if !self.state.leave_idle(release::<P>()) {
+        if !self.state.leave_idle(Release) {
             self.call_front();
             self.leave_writer(Leave::Free);
         }
@@ -433,13 +432,6 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
             P::count(Event::Wake);
             P::unpark_in(key, u32::MAX, READERS);
         }
-    }
-}
-
-const fn release<P: Platform>() -> crate::platform::Ordering {
-    match P::DEFECT {
-        Defect::RwLockRelaxedUnlock => Relaxed,
-        _ => Release,
     }
 }
 

@@ -6,7 +6,6 @@
 //!
 //! 1. A slot that has been claimed is the claiming thread's until that thread releases it.
 
-use crate::defect::Defect;
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
 pub use crate::slots::*;
 use core::cell::Cell;
@@ -160,7 +159,7 @@ pub(crate) const UNNOTICED_SLEEP_NS: u64 = 1_000_000;
 
 /// When a sleep ends by itself. `noticed`: a fence guarantees that the sleep is ended before.
 pub(crate) fn sleep_limit<P: Platform>(noticed: bool, deadline: u64) -> u64 {
-    if noticed || P::DEFECT == Defect::UnfencedSleep {
+    if noticed {
         deadline
     } else {
         deadline.min(P::now() + UNNOTICED_SLEEP_NS)

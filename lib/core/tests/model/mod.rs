@@ -2,8 +2,8 @@
 //! broken variants are caught.
 
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Seconds after which the exploration of a model stops. The report then says so.
@@ -72,21 +72,33 @@ fn run(name: &str, preemptions: usize, execution: impl Fn() + Send + Sync + 'sta
 /// process of its own, because loom may abort when it finds a deadlock.
 #[allow(dead_code)]
 pub fn catches(cases: &[(&str, &str)]) {
-    for (name, symptom) in cases {
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "--nocapture", name])
-            .env("RUST_BACKTRACE", "0")
-            // Independent of the time that the correct variants get, and of how busy the machine
-            // is: the slowest takes 80 seconds if it has nothing else to do.
-            .env("KINLOCK_MODEL_SECONDS", "3600")
-            .output()
-            .unwrap();
-        let text =
-            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && text.contains(symptom),
-            "{name} was not caught:\n{text}"
-        );
-        println!("loom: {name}: caught ({symptom})");
-    }
+    let waiting = Mutex::new(cases.iter());
+    let next = || waiting.lock().unwrap().next();
+    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((name, symptom)) = next() {
+                    is_caught(name, symptom);
+                }
+            });
+        }
+    });
+}
+
+fn is_caught(name: &str, symptom: &str) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "--nocapture", name])
+        .env("RUST_BACKTRACE", "0")
+        // Independent of the time that the correct variants get, and of how busy the machine
+        // is: the slowest takes 80 seconds if it has nothing else to do.
+        .env("KINLOCK_MODEL_SECONDS", "3600")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && text.contains(symptom),
+        "{name} was not caught:\n{text}"
+    );
+    println!("loom: {name}: caught ({symptom})");
 }

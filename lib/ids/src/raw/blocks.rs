@@ -1,6 +1,6 @@
 //! The bitmap of IDs in use, and the record that last kept each ID.
 
-use super::{Allocator, Storage};
+use super::{IdAllocator, Storage};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 /// The number of IDs in a [`Block`].
@@ -38,7 +38,7 @@ impl<P: Platform> Block<P> {
     }
 }
 
-impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
+impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     /// The number of IDs that are held or kept. O(capacity / 32); not one instant.
     pub fn in_use(&self) -> u32 {
         let count = |block: &Block<P>| block.used.0.load(Relaxed).count_ones();

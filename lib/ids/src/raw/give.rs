@@ -3,11 +3,10 @@
 
 use super::record::{Record, Word};
 use super::take::{idle_since, mark};
-use super::{AGE, Allocator, BLOCK, Held, NO_MEMBER, Policy, Storage};
-use crate::defect::Defect;
+use super::{AGE, BLOCK, Held, IdAllocator, NO_MEMBER, Policy, Storage};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
-impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
+impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     #[cold]
     #[inline(never)]
     pub(super) fn release_slow(&self, cpu: u32, held: Held) {
@@ -29,12 +28,12 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
             // As in `migrate`, the CPU that loses its ID has no recent one either. With one it
             // would keep out the IDs of threads that come later.
             let new = if stays { Word::kept(id) } else { Word::NOTHING };
-            record.word.overwrite(new.0, Self::RELEASE);
+            record.word.overwrite(new.0, Release);
             if stays {
                 return;
             }
         }
-        if !moves && !Self::has(Defect::Leaked) {
+        if !moves {
             self.free(id);
         }
     }

@@ -8,7 +8,7 @@
 //! `grown` says how far searches go. It comes down with the limit; a late acquisition may leave it
 //! one too high, which makes searches longer and no ID larger.
 
-use super::{AGE, Allocator, NO_MEMBER, Policy, Storage};
+use super::{AGE, IdAllocator, NO_MEMBER, Policy, Storage};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 /// The state that all acquisitions read and few operations write.
@@ -164,7 +164,7 @@ impl<P: Platform> Shape<P> {
     }
 }
 
-impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
+impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     /// The policy.
     pub fn policy(&self) -> Policy {
         self.policy

@@ -1,17 +1,13 @@
 //! Acquisitions for which the fast path finds no ID.
 
 use super::record::{Record, Word};
-use super::{AGE, Allocator, BLOCK, Held, IdError, NOWHERE, Policy, Storage};
-use crate::defect::Defect;
+use super::{AGE, BLOCK, Held, IdAllocator, IdError, NOWHERE, Policy, Storage};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 /// How many kept IDs an acquisition compares to find an old one.
 const CANDIDATES: u32 = 8;
 
-/// With a seeded defect an acquisition gives up after this many rounds.
-const ROUNDS_WITH_A_DEFECT: u32 = 100_000;
-
-impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
+impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     #[cold]
     #[inline(never)]
     pub(super) fn acquire_slow(&self, cpu: u32, member: u32) -> Result<Held, IdError> {
@@ -21,15 +17,9 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
                 self.reclaim(now);
             }
         }
-        let mut rounds = 0;
         loop {
             if let Some(result) = self.try_once(cpu, member).transpose() {
                 return result;
-            }
-            rounds += 1;
-            // A defect may leave a state in which no round ever succeeds.
-            if DEFECT != 0 && rounds == ROUNDS_WITH_A_DEFECT {
-                return Err(IdError::Exhausted);
             }
             P::relax();
         }
@@ -52,9 +42,7 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
             let old = match self.policy {
                 Policy::PerCpu => Some(at),
                 Policy::LowestFree => None,
-                _ => word
-                    .recent()
-                    .filter(|&id| id < limit || Self::has(Defect::StaleRecent)),
+                _ => word.recent().filter(|&id| id < limit),
             };
             if let Some(id) = old.filter(|&id| self.claim(id)) {
                 return Ok(Some(self.settle(at, id)));
@@ -99,10 +87,8 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
         // The fast path of a release keeps an ID without comparing it with the limit. No other
         // acquisition might ever take it: its CPU may never run a thread again. And as long as it
         // is kept, the search below fails.
-        if !Self::has(Defect::Stranded) {
-            if let Some(id) = (from..grown).find_map(|id| self.take_from_keeper(id)) {
-                return Ok(Some(id));
-            }
+        if let Some(id) = (from..grown).find_map(|id| self.take_from_keeper(id)) {
+            return Ok(Some(id));
         }
         if !self.all_held(first, grown) {
             return Ok(None);
@@ -120,9 +106,6 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
     /// The looks are read-modify-writes because these read the newest values. A plain load may read
     /// an old one, and so find an ID held that was given back before this acquisition began.
     fn all_held(&self, from: u32, to: u32) -> bool {
-        if Self::has(Defect::AboveBound) {
-            return true;
-        }
         let mut start = from;
         while start < to {
             let end = (start / BLOCK + 1) * BLOCK;
@@ -156,7 +139,7 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
     /// It also marks the unmarked IDs that it passes, which is the first step of the hand-shake
     /// with their owners.
     fn take_idle(&self, limit: u32) -> Option<u32> {
-        if limit == 0 || Self::has(Defect::AboveBound) {
+        if limit == 0 {
             return None;
         }
         let start = self.shape.next_victim() % limit;
@@ -200,10 +183,6 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
     /// owner has taken it back.
     pub(super) fn take_from_keeper(&self, id: u32) -> Option<u32> {
         let (record, word) = self.kept(id)?;
-        if Self::has(Defect::Shared) {
-            record.word.overwrite(Word::had(id).0, Release);
-            return Some(id);
-        }
         exchange(record, word, Word::had(id)).then_some(id)
     }
 

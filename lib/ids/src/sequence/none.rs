@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
 
 use crate::area::Area;
-use crate::defect::Probe;
+use crate::probe::Probe;
 
 use super::{Element, Moved, Node, OutOfRange, Popped, Pushed, Slots, Trace};
 

@@ -4,7 +4,7 @@ use core::ptr::NonNull;
 
 use super::*;
 use crate::area::{Area, at};
-use crate::defect::Sound;
+use crate::probe::Sound;
 
 /// An area with an ID that the test chooses.
 #[repr(C, align(32))]

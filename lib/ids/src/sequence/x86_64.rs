@@ -15,7 +15,7 @@ use super::{
     Pushed, REFUSED, STRETCH, Slots, Trace, in_range,
 };
 use crate::area::{Area, SIGNATURE, at};
-use crate::defect::Probe;
+use crate::probe::Probe;
 
 /// A sequence: `$before` and `$commit` between begin and end, with the operands below and its own.
 /// The delay of a [`Probe`] comes between `$before` and `$commit`.

@@ -25,7 +25,8 @@ pub struct Tally {
 #[derive(Debug)]
 pub struct Counts<P: Platform> {
     pub(super) begin_restarts: P::AtomicU64,
-    pub(crate) end_restarts: P::AtomicU64,
+    /// How often ends started over.
+    pub end_restarts: P::AtomicU64,
     pub(super) waits: P::AtomicU64,
     pub(super) slow_waits: P::AtomicU64,
     pub(super) wakes: P::AtomicU64,

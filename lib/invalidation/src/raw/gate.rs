@@ -74,17 +74,18 @@ impl<P: Platform, C: Config> Gate<P, C> {
     }
 
     /// No generation is waited for.
-    pub(crate) fn erase(&self) {
+    pub fn erase(&self) {
         self.awaited.store(NONE, Relaxed);
     }
 
     /// Keeps waiters from falling asleep that have not checked since.
-    pub(crate) fn count_wake_up(&self) {
+    pub fn count_wake_up(&self) {
         // Release: a waiter that acquires this sees what has passed before, and `NONE`.
         self.wakeups.fetch_add(1, Release);
     }
 
-    pub(crate) fn wake_all(&self, counts: &Counts<P>) {
+    /// Wakes all that sleep.
+    pub fn wake_all(&self, counts: &Counts<P>) {
         counts.wakes.fetch_add(1, Relaxed);
         P::unpark(self.key(), u32::MAX);
     }

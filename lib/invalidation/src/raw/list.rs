@@ -108,7 +108,8 @@ pub trait Pair: Send + Sync + 'static {
 #[repr(C)]
 #[derive(Debug)]
 pub struct List<P: Platform, Q, C: Config> {
-    pub(crate) head: Q,
+    /// The element before the first.
+    pub head: Q,
     pub(super) starter: QueuedMutex<P, C::Mutex>,
     config: PhantomData<C>,
 }
@@ -141,11 +142,7 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
 
     /// The element before `me`, and its value. `None`: an element is marked, or the walk missed it.
     #[inline]
-    pub(crate) fn predecessor<'a>(
-        &'a self,
-        places: Places<'a, P, Q>,
-        me: u16,
-    ) -> Option<(&'a Q, Seen)> {
+    pub fn predecessor<'a>(&'a self, places: Places<'a, P, Q>, me: u16) -> Option<(&'a Q, Seen)> {
         let mut at = &self.head;
         for _ in 0..=places.all.len() {
             let seen = at.load();
@@ -347,7 +344,7 @@ const TIMED_SLEEP: u64 = 50_000;
 
 /// Waits before an operation starts over. The obstacle lasts a few instructions, unless its thread
 /// is not running.
-pub(crate) fn pause<P: Platform>(restarts: u32) {
+pub fn pause<P: Platform>(restarts: u32) {
     if restarts < PAUSES {
         for _ in 0..1 << (restarts / 4) {
             P::relax();

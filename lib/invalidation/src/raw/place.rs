@@ -7,7 +7,8 @@ use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Place<P: Platform, L> {
-    pub(crate) link: L,
+    /// The backend's part.
+    pub link: L,
     pub(super) owner: Owner<P>,
 }
 
@@ -54,13 +55,13 @@ impl<P: Platform, L> Copy for Places<'_, P, L> {}
 impl<'a, P: Platform, L> Places<'a, P, L> {
     /// The backend's part of a place.
     #[inline]
-    pub(crate) fn link(self, place: u16) -> &'a L {
+    pub fn link(self, place: u16) -> &'a L {
         &self.all[place as usize - 1].link
     }
 
     /// The places up to the highest in which a section was ever open. Those of all sections that
     /// the caller may know of are among them: a place counts before its section begins.
-    pub(crate) fn used(self) -> &'a [Place<P, L>] {
+    pub fn used(self) -> &'a [Place<P, L>] {
         &self.all[..self.highest.load(Relaxed) as usize]
     }
 }

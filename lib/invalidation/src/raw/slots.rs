@@ -31,7 +31,7 @@ use super::{Backend, Counts, NearWrap, Places};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 /// In a slot: it holds a bound.
-pub(crate) const BOUND: u64 = 1 << 63;
+pub const BOUND: u64 = 1 << 63;
 
 /// Tickets stop this far below the maximum. So the ticket does not grow into [`BOUND`], even if all
 /// threads pass the check at the same time.
@@ -42,11 +42,11 @@ const RESERVE: u64 = 1 << 32;
 #[derive(Debug)]
 pub struct Slots<P: Platform> {
     /// All generations up to this one have passed.
-    pub(crate) done: P::AtomicU64,
+    pub done: P::AtomicU64,
     /// The newest generation given out.
     ticket: P::AtomicU64,
     /// Ends that met waiters; wraps.
-    pub(crate) ends: P::AtomicU32,
+    pub ends: P::AtomicU32,
 }
 
 /// The places with a slot each.
@@ -90,7 +90,7 @@ impl<P: Platform> Slots<P> {
 
     /// Stores what has passed, given the newest ticket and the least generation in a slot. Returns
     /// it.
-    pub(crate) fn advance(&self, ticket: u64, least: Option<u64>) -> u64 {
+    pub fn advance(&self, ticket: u64, least: Option<u64>) -> u64 {
         let done = least.map_or(ticket, |least| ticket.min(least - 1));
         // AcqRel: a thread that sees the generation passed by this word alone also acquires what
         // the ends have released whose slots were read here.

@@ -1,7 +1,10 @@
 //! Single steps, on lists whose state was made by hand.
 
+#[path = "../../tests/defects/mod.rs"]
+mod defects;
+
+use self::defects::marked_early;
 use super::*;
-use crate::lab::marked_early;
 use kinlock_core::platform::{Atomics, NEVER};
 use kinlock_core::raw::mutex::{QueueKind, QueuedMutex};
 use kinlock_linux::Native;

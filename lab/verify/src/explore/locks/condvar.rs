@@ -4,32 +4,20 @@
 //!
 //! 1. [`Meeting::wait_until`] is called by a thread that holds the lock only, as it demands.
 
-use super::{Explored, MAX_ACCESSES, Meeting, Specimen, mutex};
-use crate::report::Property;
+use super::{Explored, Meeting, Specimen, mutex};
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::{LockConfig, QueuedCondvar, QueuedMutex};
-use kinlock_core::sabotaged::Sabotaged;
 use kinlock_sim::Sim;
 
 /// The condition variable, with a mutex whose queue is drawn by lot.
 pub(super) const SOUND: Specimen = Specimen {
     name: "condvar",
-    place: place::<0>,
+    place: place::<Sim>,
     reach: &[Event::Park, Event::Wake, Event::HandoffRequest],
     meets: true,
     ..mutex::SOUND
 };
-
-pub(super) const fn broken<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
-    Specimen {
-        name,
-        defect: Some(defect),
-        place: place::<DEFECT>,
-        max_accesses: MAX_ACCESSES,
-        ..SOUND
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Kind;
@@ -39,7 +27,7 @@ impl LockConfig for Kind {
     const AT_ONCE: u32 = 0;
 }
 
-fn place<const DEFECT: u8>(park: bool) -> Explored {
+pub(super) fn place<P: Platform>(park: bool) -> Explored {
     fn place<P: Platform, M: LockConfig>() -> Explored {
         let pair = kinlock_sim::place(Pair::<P, M> {
             mutex: QueuedMutex::default(),
@@ -53,9 +41,9 @@ fn place<const DEFECT: u8>(park: bool) -> Explored {
         }
     }
     if park {
-        place::<Sabotaged<Sim, DEFECT>, mutex::Kind<true>>()
+        place::<P, mutex::Kind<true>>()
     } else {
-        place::<Sabotaged<Sim, DEFECT>, mutex::Kind<false>>()
+        place::<P, mutex::Kind<false>>()
     }
 }
 

@@ -1,13 +1,11 @@
 //! The mutex among the locks that are explored.
 
 use super::{Explored, KNOBS, MAX_ACCESSES, Specimen};
-use crate::report::Property;
 use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::LockConfig;
 use kinlock_core::raw::mutex::{Joined, Layout, QueueKind, QueuedMutex, Split};
-use kinlock_core::sabotaged::Sabotaged;
 use kinlock_measure::random::Random;
 use kinlock_sim::Sim;
 
@@ -15,7 +13,7 @@ use kinlock_sim::Sim;
 pub(super) const SOUND: Specimen = Specimen {
     name: "mutex",
     defect: None,
-    place: place::<0>,
+    place: place::<Sim>,
     tuning,
     reach: &[
         Event::SlowPath,
@@ -38,16 +36,6 @@ pub(super) const SOUND: Specimen = Specimen {
     // neighbour may be preempted for long.
     max_accesses: 20 * MAX_ACCESSES,
 };
-
-pub(super) const fn broken<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
-    Specimen {
-        name,
-        defect: Some(defect),
-        place: place::<DEFECT>,
-        max_accesses: MAX_ACCESSES,
-        ..SOUND
-    }
-}
 
 pub(super) const USUAL_QUEUE: QueueKind = QueueKind::Osq;
 
@@ -98,7 +86,7 @@ impl<const PARK: bool> LockConfig for Kind<PARK> {
     }
 }
 
-fn place<const DEFECT: u8>(park: bool) -> Explored {
+pub(super) fn place<P: Platform>(park: bool) -> Explored {
     fn place<P: Platform, C: LockConfig, L: Layout<P>>() -> Explored {
         Explored {
             lock: kinlock_sim::place(QueuedMutex::<P, C, L>::default()),
@@ -115,5 +103,5 @@ fn place<const DEFECT: u8>(park: bool) -> Explored {
             (false, true) => place::<P, Kind<false>, Joined<P>>(),
         }
     }
-    place_on::<Sabotaged<Sim, DEFECT>>(park)
+    place_on::<P>(park)
 }

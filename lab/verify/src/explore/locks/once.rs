@@ -1,13 +1,11 @@
 //! `Once` among the locks that are explored: several, beside a mutex that handlers take.
 
 use super::{Explored, MAX_ACCESSES, Runs, Specimen, mutex};
-use crate::report::Property;
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::LockConfig;
 use kinlock_core::raw::mutex::QueuedMutex;
 use kinlock_core::raw::once::RunOnce;
-use kinlock_core::sabotaged::Sabotaged;
 use kinlock_sim::Sim;
 
 /// Each round of a schedule has one of its own.
@@ -15,23 +13,14 @@ const ONCES: usize = 16;
 
 pub(super) const SOUND: Specimen = Specimen {
     name: "once",
-    place: place::<0>,
+    place: place::<Sim>,
     reach: &[Event::Park, Event::Wake],
     runs: true,
     max_accesses: MAX_ACCESSES,
     ..mutex::SOUND
 };
 
-pub(super) const fn broken<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
-    Specimen {
-        name,
-        defect: Some(defect),
-        place: place::<DEFECT>,
-        ..SOUND
-    }
-}
-
-fn place<const DEFECT: u8>(park: bool) -> Explored {
+pub(super) fn place<P: Platform>(park: bool) -> Explored {
     fn place<P: Platform, M: LockConfig>() -> Explored {
         let set = kinlock_sim::place(Set::<P, M> {
             mutex: QueuedMutex::default(),
@@ -45,8 +34,8 @@ fn place<const DEFECT: u8>(park: bool) -> Explored {
         }
     }
     match park {
-        true => place::<Sabotaged<Sim, DEFECT>, mutex::Kind<true>>(),
-        false => place::<Sabotaged<Sim, DEFECT>, mutex::Kind<false>>(),
+        true => place::<P, mutex::Kind<true>>(),
+        false => place::<P, mutex::Kind<false>>(),
     }
 }
 

@@ -1,20 +1,18 @@
 //! The reader-writer lock among the locks that are explored.
 
-use super::{Explored, KNOBS, MAX_ACCESSES, Specimen, mutex};
-use crate::report::Property;
+use super::{Explored, KNOBS, Specimen, mutex};
 use kinlock_core::config::Tuning;
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::LockConfig;
 use kinlock_core::raw::mutex::QueueKind;
 use kinlock_core::raw::rwlock::QueuedRwLock;
-use kinlock_core::sabotaged::Sabotaged;
 use kinlock_sim::Sim;
 
 /// The reader-writer lock with a queue of writers drawn by lot for each schedule.
 pub(super) const SOUND: Specimen = Specimen {
     name: "rwlock",
-    place: place::<0>,
+    place: place::<Sim>,
     reach: &[
         Event::SlowPath,
         Event::Queued,
@@ -30,16 +28,6 @@ pub(super) const SOUND: Specimen = Specimen {
     reads: true,
     ..mutex::SOUND
 };
-
-pub(super) const fn broken<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
-    Specimen {
-        name,
-        defect: Some(defect),
-        place: place::<DEFECT>,
-        max_accesses: MAX_ACCESSES,
-        ..SOUND
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Kind<const PARK: bool>;
@@ -58,7 +46,7 @@ impl<const PARK: bool> LockConfig for Kind<PARK> {
     }
 }
 
-fn place<const DEFECT: u8>(park: bool) -> Explored {
+pub(super) fn place<P: Platform>(park: bool) -> Explored {
     fn place<P: Platform, C: LockConfig>() -> Explored {
         let lock = kinlock_sim::place(QueuedRwLock::<P, C>::default());
         Explored {
@@ -69,7 +57,7 @@ fn place<const DEFECT: u8>(park: bool) -> Explored {
         }
     }
     match park {
-        true => place::<Sabotaged<Sim, DEFECT>, Kind<true>>(),
-        false => place::<Sabotaged<Sim, DEFECT>, Kind<false>>(),
+        true => place::<P, Kind<true>>(),
+        false => place::<P, Kind<false>>(),
     }
 }

@@ -1,7 +1,6 @@
 //! The limit on local hand-offs, while waiters of other domains are set aside.
 
 use super::Head;
-use crate::defect::Defect;
 use crate::platform::Platform;
 use crate::tuning::LocalLimit;
 
@@ -40,7 +39,7 @@ impl<P: Platform> Head<P> {
     }
 
     pub(super) fn limit_now(&self) -> Limit {
-        if self.secondary.is_none() || P::DEFECT == Defect::SpinStarvation {
+        if self.secondary.is_none() {
             return Limit::Far;
         }
         let (used, limit, lead) = match self.tuning.limit {

@@ -2,7 +2,6 @@
 
 use super::limit::{Limit, clock};
 use super::{Head, Search};
-use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::Platform;
 use crate::raw::waiter::{Id, Link};
@@ -107,12 +106,12 @@ impl<P: Platform> Head<P> {
             return;
         };
         match self.secondary {
-            Some(tail) if P::DEFECT != Defect::SpinLostSplice => {
+            Some(tail) => {
                 let head = self.next(tail).unwrap_or(first);
                 self.link(tail, first);
                 self.link(last, head);
             }
-            _ => {
+            None => {
                 self.link(last, first);
                 self.since = clock::<P>();
                 self.run = 0;

@@ -7,9 +7,7 @@ mod order;
 
 use super::*;
 use crate::Native;
-use crate::defect::Defect;
 use crate::raw::waiter::{ABANDONED, PARKED, Slot, WAITING};
-use crate::sabotaged::Sabotaged;
 use crate::tuning::{LocalLimit, Scan};
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -38,7 +36,6 @@ impl<P> Hardware for P where
 }
 
 type Sound = Native;
-type Lossy = Sabotaged<Native, { Defect::SpinLostSplice as u8 }>;
 
 const FULL: Tuning = Tuning {
     reorder: true,

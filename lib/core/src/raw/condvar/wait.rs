@@ -88,7 +88,7 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
         loop {
             // Acquire pairs with `advance`.
             let seen = self.sequence.load(Acquire);
-            if seen & !FLAGS != ticket && P::DEFECT != Defect::CondvarBlindSleep {
+            if seen & !FLAGS != ticket {
                 self.place.subtract_one();
                 return End::Awake;
             }
@@ -98,9 +98,6 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
                     if self.sequence.load(Acquire) & !FLAGS == ticket {
                         // See 5 at the top.
                         self.notify_all();
-                    }
-                    if P::DEFECT == Defect::CondvarSwallowedWake && limit().is_none() {
-                        return End::TimeUp;
                     }
                     return End::Woken;
                 }
@@ -139,7 +136,7 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
                 if now & VAIN != 0 {
                     self.sequence.fetch_and(!VAIN, Relaxed);
                 }
-                P::DEFECT != Defect::CondvarBlindSleep
+                true
             }
             Err(now) => !self.stop_spinning(now, ticket),
         }
@@ -155,9 +152,6 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
     /// Clears `SPINNER`, as the waiter is going to sleep. `false`: the count has moved on.
     pub(super) fn stop_spinning(&self, mut seen: u32, ticket: u32) -> bool {
         self.place.add_one();
-        if P::DEFECT == Defect::CondvarLingeringSpinner {
-            return true;
-        }
         while seen & !FLAGS == ticket {
             // This waiter owns the flag as long as the count is the same: see 4 at the top.
             let without = seen & !SPINNER | VAIN;
@@ -189,11 +183,7 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
         P::count(Event::Park);
         // Never as the mutex's requester or front, if the waiter is requeued onto the mutex.
         mutex.park(self.key(), seen, until, NOTIFIED, || {
-            if P::DEFECT == Defect::CondvarBlindSleep {
-                seen
-            } else {
-                self.sequence.load(Relaxed)
-            }
+            self.sequence.load(Relaxed)
         })
     }
 }

@@ -10,7 +10,6 @@ use super::*;
 use crate::Native;
 use crate::raw::contend::constants::SPIN_NS;
 use crate::raw::contend::{Headship, Next, Wait};
-use crate::sabotaged::Sabotaged;
 use crate::tuning::{Quantum, Tuning};
 
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +21,9 @@ impl LockConfig for Sound {
 
 /// Holders ask for more time.
 #[derive(Clone, Copy, Debug)]
-struct Longer;
+struct Extending;
 
-impl LockConfig for Longer {
+impl LockConfig for Extending {
     const TRIALS: u32 = 0;
     fn tuning() -> Tuning {
         Tuning {
@@ -47,38 +46,16 @@ macro_rules! trying {
 
 trying!(AlwaysTrying: 1, Usual: 1024);
 
-/// A configuration, and the platform of its mutexes: hardware, perhaps with a defect.
+/// A configuration, and the platform of its mutexes.
 trait Model: LockConfig {
     type On: Platform;
 }
 
-macro_rules! models {
-    ($($name:ident: $config:ident, $defect:ident;)*) => {$(
-        #[derive(Clone, Copy, Debug)]
-        struct $name;
-
-        impl LockConfig for $name {
-            const TRIALS: u32 = <$config as LockConfig>::TRIALS;
-            fn tuning() -> Tuning {
-                $config::tuning()
-            }
-        }
-
-        impl Model for $name {
-            type On = Sabotaged<Native, { Defect::$defect as u8 }>;
-        }
-    )*};
-}
-
-models! {
-    Extending: Longer, None;
-    LeakyCancel: Sound, MutexLeakyCancel;
-    DoubleHandOff: Sound, MutexDoubleHandOff;
-    SilentRequeue: Sound, MutexSilentRequeue;
-    SilentEnd: Sound, MutexSilentEnd;
-}
-
 impl Model for Sound {
+    type On = Native;
+}
+
+impl Model for Extending {
     type On = Native;
 }
 

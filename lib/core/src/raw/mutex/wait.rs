@@ -84,7 +84,7 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// A waiter that was too late for its pickup may stand beside one that has made another request
     /// since, and take that for its own. So the thread that ends it wakes both.
     fn request_ended(&self, before: u8) {
-        if before & REQUESTER_SLEEPS != 0 && P::DEFECT != Defect::MutexSilentEnd {
+        if before & REQUESTER_SLEEPS != 0 {
             wake::<P>(self.key(), REQUESTER);
         }
     }
@@ -97,10 +97,7 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
 
     /// `false`: too late, the lock has been handed over.
     pub(super) fn withdraw_request(&self) -> bool {
-        let withdraw = |flags| {
-            let leaks = P::DEFECT == Defect::MutexLeakyCancel;
-            (flags & PICKUP == 0 || leaks).then_some(flags & !REQUEST)
-        };
+        let withdraw = |flags| (flags & PICKUP == 0).then_some(flags & !REQUEST);
         let withdrawn = self.word.fetch_update(Relaxed, withdraw);
         withdrawn
             .inspect(|&before| self.request_ended(before))
@@ -127,8 +124,7 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             self.word.set(flag, SeqCst);
         } else {
             // A request that has ended ends no sleep. So the flag comes and goes with the request.
-            let stands = |flags| is_requested::<P>(flags) || P::DEFECT == Defect::MutexLostWakeup;
-            let marked = |flags| stands(flags).then_some(flags | flag);
+            let marked = |flags| is_requested::<P>(flags).then_some(flags | flag);
             if self.word.fetch_update(SeqCst, marked).is_err() {
                 return;
             }
@@ -140,7 +136,7 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             let seen = self.four_bytes();
             let [locked, flags, ..] = seen.to_ne_bytes();
             let ours = flag == REQUESTER_SLEEPS && flags & PICKUP != 0;
-            let can_act = (locked == FREE || ours) && P::DEFECT != Defect::MutexLostWakeup;
+            let can_act = locked == FREE || ours;
             // Without its flag nothing would end the sleep: an unlock that cleared it has woken one
             // thread, perhaps not this one.
             if can_act || flags & flag == 0 || expired(until, P::now) {
@@ -228,7 +224,7 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
                 // miss that. One front waiter is enough: it takes the lock, and its unlock wakes
                 // the next, or it sets the flag again, with a fence. This thread wakes the other
                 // sleepers when it has the lock.
-                if P::DEFECT != Defect::MutexSilentRequeue && !self.pass_wake_up_on() {
+                if !self.pass_wake_up_on() {
                     P::unpark_in(self.key(), 1, FRONT);
                 }
                 self.lock();

@@ -2,7 +2,6 @@
 //! methods here access them. The table in [`mutex`](super) shows all that these do.
 
 use super::{OTHERS, Osq, REQUESTER};
-use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering, Ordering::*, Platform, Ticket, zero};
 use crate::raw::LockConfig;
@@ -187,7 +186,7 @@ impl<P: Platform> Layout<P> for Split<P> {
 impl<P: Platform> Split<P> {
     #[inline]
     fn set_free<C: LockConfig>(&self, key: *const u32) {
-        self.locked.store(FREE, release::<P>());
+        self.locked.store(FREE, Release);
         if P::CAN_PARK && C::PARK {
             // Pairs with the heavy fence in `fence_after_flag`.
             P::light_fence();
@@ -206,9 +205,6 @@ impl<P: Platform> Split<P> {
         // Release: on a hand-off `flags` publishes the critical section instead of `locked`.
         let unlocked = self.fetch_update(Release, asked);
         let handed = unlocked.is_ok_and(|before| finish_handoff::<P>(before, key));
-        if handed && P::DEFECT == Defect::MutexDoubleHandOff {
-            return false;
-        }
         if !handed {
             self.set_free::<C>(key);
             P::end_slice();
@@ -298,8 +294,7 @@ impl<P: Platform> Layout<P> for Joined<P> {
 
     #[inline]
     fn unlock<C: LockConfig>(&self, key: *const u32, queue: &Osq<P>) {
-        let order = release::<P>();
-        let unlocked = self.0.compare_exchange(HELD_WORD, 0, order, Relaxed);
+        let unlocked = self.0.compare_exchange(HELD_WORD, 0, Release, Relaxed);
         if unlocked.is_err() {
             self.unlock_flagged::<C>(key, queue);
         }
@@ -324,12 +319,11 @@ impl<P: Platform> Joined<P> {
                 return Some(0);
             }
             let handed = is_requested::<P>(flags);
-            let held = handed && P::DEFECT != Defect::MutexDoubleHandOff;
             // The requester of a hand-off wakes the next sleeper.
             let woken = if handed { 0 } else { SLEEPERS };
-            Some(word(held as u8, after_unlock::<P>(flags) & !woken))
+            Some(word(handed as u8, after_unlock::<P>(flags) & !woken))
         };
-        let (Ok(seen) | Err(seen)) = self.0.fetch_update(release::<P>(), unlock);
+        let (Ok(seen) | Err(seen)) = self.0.fetch_update(Release, unlock);
         // From here on `self` may be gone.
         let flags = flags_in(seen);
         // No requester sleeps without a request.
@@ -360,15 +354,6 @@ fn finish_handoff<P: Platform>(before: u8, key: *const u32) -> bool {
 /// Wakes one of the sleepers of a set, or all that sleep as requesters: mostly there is one, see
 /// `request_ended`.
 pub(super) fn wake<P: Platform>(key: *const u32, set: u32) {
-    if P::DEFECT != Defect::MutexMissingWake {
-        P::count(Event::Wake);
-        P::unpark_in(key, if set == REQUESTER { u32::MAX } else { 1 }, set);
-    }
-}
-
-const fn release<P: Platform>() -> Ordering {
-    match P::DEFECT {
-        Defect::MutexRelaxedUnlock => Relaxed,
-        _ => Release,
-    }
+    P::count(Event::Wake);
+    P::unpark_in(key, if set == REQUESTER { u32::MAX } else { 1 }, set);
 }

@@ -3,7 +3,6 @@
 use super::timing::spin_limit;
 use super::{EXTENDED, PARKED, PENDING, QueuedSpinLock, STEAL, STEAL_LIMIT_NS, Seen, Terms};
 use super::{compose, pending_bit};
-use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform, Ticket};
 use crate::raw::LockConfig;
@@ -87,10 +86,6 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     /// Waits for the lock and takes it. `None`: the time is up.
     pub(super) fn wait_at_front(&self, front: Front, terms: Terms) -> Option<Taken> {
         let mut at_once = true;
-        if front == Front::Head && matches!(P::DEFECT, Defect::SpinNoExclusion) {
-            self.locked.store(1, Relaxed);
-            return Some(Taken::default());
-        }
         let (tuning, deadline) = (terms.tuning, terms.deadline);
         let mut since = None;
         loop {

@@ -89,11 +89,9 @@ mod tests {
     use super::super::{PARKED, PENDING, QueuedSpinLock, STEAL, Terms};
     use super::*;
     use crate::Native;
-    use crate::defect::Defect;
     use crate::platform::{Atomic, Ordering::Relaxed, Platform};
     use crate::raw::Usual;
     use crate::raw::waiter::{ABANDONED, GO, Id, secondary_in};
-    use crate::sabotaged::Sabotaged;
     use crate::tuning::Tuning;
 
     #[test]
@@ -143,8 +141,6 @@ mod tests {
         }
     }
 
-    type Pushy = Sabotaged<Native, { Defect::SpinPushy as u8 }>;
-
     /// Whether a head that looked got the free lock with this pending byte, and its advice.
     fn advice<P: Platform>(pending: u8) -> (bool, Approach) {
         let lock = QueuedSpinLock::<P, Usual>::new();
@@ -168,8 +164,6 @@ mod tests {
                 advice::<Native>(PENDING | rest),
                 (overtakes, Approach::Look)
             );
-            let pushy = advice::<Pushy>(PENDING | rest);
-            assert_eq!(pushy.1 == BLINDLY, overtakes, "can fail");
         }
     }
 

@@ -5,7 +5,6 @@ use super::key;
 use super::policy::Approach;
 use super::timing::{SPINS_BEHIND, spin_limit};
 use super::{PARKED, QueuedSpinLock, STEAL, Terms};
-use crate::defect::Defect;
 use crate::events::Event;
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform, Ticket};
 use crate::raw::LockConfig;
@@ -42,15 +41,12 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         // While oversubscribed this waiter probably sleeps. A checked grant is cheaper than a heavy
         // fence then.
         let guarded = terms.deadline != NEVER || terms.oversubscribed;
-        let headship = match cna::queue(&self.tail, Link::new(id, guarded, named), |_| {}) {
+        let headship = match cna::queue::<P>(&self.tail, Link::new(id, guarded, named), |_| {}) {
             None => Headship {
                 state: GO,
                 slept: false,
             },
             Some(predecessor) => {
-                if matches!(P::DEFECT, Defect::SpinMeddler) {
-                    Self::rouse(predecessor);
-                }
                 // Behind a sleeper nothing happens soon, so spinning brings nothing. Where each
                 // thread can have a CPU it still pays: otherwise one sleeper makes sleepers of all
                 // later waiters, and every hand-off has to wake one.
@@ -121,9 +117,6 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
                         node.drowsy.store(AWAKE, Relaxed);
                         match waiter.abandon(NODE_PARKED) {
                             Ok(()) => return Err(()),
-                            Err(_) if matches!(P::DEFECT, Defect::SpinRousedLeaves) => {
-                                return Err(());
-                            }
                             Err(back) => waiter = back,
                         }
                     }
@@ -224,9 +217,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     /// Announces that the waiter is about to sleep.
     #[cold]
     fn announce_sleep(node: &Node<P>) {
-        if !matches!(P::DEFECT, Defect::SpinSilentSleeper) {
-            node.drowsy.store(DROWSY, Relaxed);
-        }
+        node.drowsy.store(DROWSY, Relaxed);
     }
 
     /// The head: gets the lock, and passes headship on before its critical section.
@@ -299,9 +290,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     fn advise(told: Approach, taken: Option<Taken>) -> Approach {
         match taken {
             None => Approach::Look,
-            Some(taken) if taken.overtook && !matches!(P::DEFECT, Defect::SpinPushy) => {
-                Approach::Look
-            }
+            Some(taken) if taken.overtook => Approach::Look,
             Some(taken) if taken.at_once && told == Approach::Look => told.after_success(),
             Some(_) => told.after_failure(),
         }

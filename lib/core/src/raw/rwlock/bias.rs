@@ -117,12 +117,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         }
         P::light_fence();
         let seen = self.state.load(SeqCst);
-        let others = match P::DEFECT {
-            Defect::RwLockBiasInWrite => 0,
-            _ => WRITER | UPGRADING | REQUEST,
-        };
-        let biased = seen & (BIASED | others) == BIASED;
-        if biased || P::DEFECT == Defect::RwLockBlindAnnouncement {
+        let others = WRITER | UPGRADING | REQUEST;
+        if seen & (BIASED | others) == BIASED {
             return true;
         }
         self.leave_marked();
@@ -174,12 +170,6 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
                     P::on_foreign_readers(key);
                 }
                 // No reader is announced anywhere, and none is counted.
-                return;
-            }
-            if matches!(
-                P::DEFECT,
-                Defect::RwLockLostReader | Defect::RwLockHastyRelease
-            ) {
                 return;
             }
             P::relax();
@@ -254,12 +244,11 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         let (start, name) = (P::now(), self.name());
         // See `announce`.
         P::light_fence();
-        let entries = P::visible_readers()
+        let mut entries = P::visible_readers()
             .into_iter()
             .flat_map(|t| t.entries(name));
-        let mut gone = entries.filter(|_| P::DEFECT != Defect::RwLockUnseenReader);
         let gone =
-            gone.all(|entry| self.await_reader(start, deadline, || entry.load(SeqCst) != name));
+            entries.all(|entry| self.await_reader(start, deadline, || entry.load(SeqCst) != name));
         // Readers that pass writers may be counted meanwhile.
         let end = || self.state.fetch_update(Acquire, revoked).ok();
         let ended = |before| {

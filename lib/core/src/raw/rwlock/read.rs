@@ -61,10 +61,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         // Acquire pairs with the release of writers.
         let before = self.state.add(Acquire);
         self.counted(before);
-        match P::DEFECT {
-            Defect::RwLockHastyReader => Counted::Reads,
-            _ => Counted::at(before),
-        }
+        Counted::at(before)
     }
 
     /// A reader that has counted itself waits until it holds the lock (`true`), or until the time
@@ -84,9 +81,6 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     pub(super) fn read_in_turn(&self, deadline: u64, passing: bool) -> Option<Counted> {
         let mut patience = Patience::begin::<P>();
         loop {
-            if P::DEFECT == Defect::RwLockBiasInWrite {
-                self.state.set(BIASED);
-            }
             if let Some(counted) = self.enter(passing).or_else(|| self.register()) {
                 return Some(counted);
             }
@@ -135,9 +129,6 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     pub(super) fn register(&self) -> Option<Counted> {
         let seen = self.state.load(Relaxed);
         with_registered::<P>(seen)?;
-        if P::DEFECT == Defect::RwLockLostReader {
-            return Some(Counted::Registered);
-        }
         if may_add::<P>(seen) {
             return Some(self.add());
         }
@@ -151,21 +142,13 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         // A writer that is still revoking does not count. No reader registers for such a writer, so
         // it has come after this reader, which already holds the lock: the writer waits until this
         // reader has left.
-        let written = |seen| match P::DEFECT {
-            Defect::RwLockStaleWriter => seen & WRITER != 0,
-            _ => is_written(seen),
-        };
         loop {
             // Acquire pairs with the release of the writer.
-            if !written(self.state.load(Acquire)) {
+            if !is_written(self.state.load(Acquire)) {
                 return true;
             }
             if expired(deadline, P::now) {
-                let lost = |seen| P::DEFECT == Defect::RwLockLostReader && !counts(seen);
-                let withdrawn = |seen| match lost(seen) {
-                    true => written(seen).then_some(seen),
-                    false => written(seen).then(|| without_registered(seen)),
-                };
+                let withdrawn = |seen| is_written(seen).then(|| without_registered(seen));
                 if self.state.fetch_update(Relaxed, withdrawn).is_ok() {
                     return false;
                 }
@@ -173,13 +156,13 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
                 continue;
             }
             let spin_ns = spin::limit::<P>().min(left(deadline, P::now));
-            if !self.state.wait_for(spin_ns, |seen| !written(seen)) {
+            if !self.state.wait_for(spin_ns, |seen| !is_written(seen)) {
                 self.sleep(
                     READERS,
                     READERS_SLEEP,
                     deadline,
                     |s| s | READERS_SLEEP,
-                    written,
+                    is_written,
                 );
             }
         }
@@ -218,7 +201,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// A reader has left and found the word `before`. If it was the last counted one, wakes whoever
     /// waits for that.
     pub(super) fn wake_after_reader(key: *const u32, before: u32) {
-        if count(before) != READER || P::DEFECT == Defect::RwLockMissingWake {
+        if count(before) != READER {
             return;
         }
         if before & UPGRADING != 0 {

@@ -128,7 +128,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// which asks to go next if it comes too late. This holder leaves no request for them: they
     /// may not run, and the request would keep all others out.
     pub(super) fn leave_mark(&self, beside: Option<bool>) {
-        if self.has_others(beside) && P::DEFECT != Defect::RwLockSilentTaker {
+        if self.has_others(beside) {
             let marked = |seen| Some(with_sleeping_front::<P>(seen));
             let _ = self.state.fetch_update(Relaxed, marked);
         }
@@ -137,10 +137,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// The waiter at the front gives up. Readers that waited for its turn go on, and another one at
     /// the front asks to go next.
     pub(super) fn leave_front(&self, beside: Option<bool>) {
-        let left = |seen| match P::DEFECT {
-            Defect::RwLockLeakyRequest => None,
-            _ => Some(without_front(seen)),
-        };
+        let left = |seen| Some(without_front(seen));
         // Acquire: see `Hints::come_beside`.
         let left = self.state.fetch_update(Acquire, left);
         let others = self.has_others(beside);
@@ -174,7 +171,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     pub(super) fn leave_writer(&self, leave: Leave) {
         let key = self.key();
         let left = |seen| Some(after_writer::<P>(seen, leave));
-        let (Ok(before) | Err(before)) = self.state.fetch_update(release::<P>(), left);
+        let (Ok(before) | Err(before)) = self.state.fetch_update(Release, left);
         // From here on `self` may be gone.
         Self::wake(key, before, after_writer::<P>(before, leave));
     }

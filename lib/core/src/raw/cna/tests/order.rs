@@ -36,18 +36,6 @@ fn waiters_set_aside_later_join_the_end_of_the_secondary_queue() {
 }
 
 #[test]
-fn a_broken_splice_loses_waiters_here() {
-    let q = Queue::new(&[0, 1, 0, 2, 0, 1]);
-    let (_, state) = q.turn::<Lossy>(0, GO, 0, FULL).unwrap();
-    let (_, state) = q.turn::<Lossy>(2, state, 0, FULL).unwrap();
-    assert_eq!(
-        q.secondary_of(state),
-        [3],
-        "waiter 1 is in no queue any more"
-    );
-}
-
-#[test]
 fn without_local_waiters_the_secondary_queue_goes_in_front() {
     let q = Queue::new(&[0, 1, 0, 2, 1]);
     let (heir, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();

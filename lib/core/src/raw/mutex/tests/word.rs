@@ -5,7 +5,7 @@ use crate::raw::contend;
 use crate::raw::contend::spin;
 use std::thread;
 
-fn unlocked<C: Model, L: AnyLayout>(flags: u8) -> (bool, u8) {
+pub(super) fn unlocked<C: Model, L: AnyLayout>(flags: u8) -> (bool, u8) {
     let mutex = with::<C, L>(HELD, flags);
     unlock(&mutex);
     state(&mutex)
@@ -49,11 +49,6 @@ both_layouts! {
         }
     }
 
-    /// What the model checker and the explorer search for, seen in the word.
-    fn a_hand_off_that_releases_as_well_shows<L>() {
-        assert_eq!(unlocked::<DoubleHandOff, L>(HANDOFF), (FREE, PICKUP));
-    }
-
     fn there_is_one_requester<L>() {
         let mutex = with::<Sound, L>(HELD, SLEEPERS);
         assert!(mutex.request_handoff());
@@ -78,9 +73,6 @@ both_layouts! {
         assert!(!mutex.withdraw_request());
         assert!(matches!(Waiting::new(&mutex).await_handoff(&late()), Next::End(Some(()))));
         assert_eq!(state(&mutex), (HELD, 0));
-        let mutex = with::<LeakyCancel, L>(HELD, PICKUP);
-        assert!(mutex.withdraw_request());
-        assert_eq!(state(&mutex), (HELD, PICKUP), "nobody will ever take it");
     }
 
     fn a_requester_takes_what_is_free_or_handed_over<L>() {

@@ -12,25 +12,25 @@ const MILLI: u64 = 1_000_000;
 #[test]
 fn a_release_too_many_of_a_lock_that_nobody_has_made_biased_does_nothing() {
     for held in [0, WRITER, UPGRADABLE, WRITER | READER] {
-        let lock = lock::<Fair, SOUND>();
+        let lock = lock::<Fair, Scripted>();
         lock.state.set(held);
-        blind(|| end(lock, ScriptedLock::<Fair, SOUND>::unlock_read));
+        blind(|| end(lock, ScriptedLock::<Fair, Scripted>::unlock_read));
         assert_eq!(word(lock), held);
     }
     // Its reader may be announced.
     for held in [BIASED, WRITER | REVOKING] {
-        let lock = lock::<Fair, SOUND>();
+        let lock = lock::<Fair, Scripted>();
         lock.state.set(held);
         assert!(meets_a_stranger(|| end(
             lock,
-            ScriptedLock::<Fair, SOUND>::unlock_read
+            ScriptedLock::<Fair, Scripted>::unlock_read
         )));
     }
 }
 
 /// A lock at which another thread is announced.
-fn read_elsewhere() -> &'static ScriptedLock<Fair, SOUND> {
-    let lock = lock::<Fair, SOUND>();
+fn read_elsewhere() -> &'static ScriptedLock<Fair, Scripted> {
+    let lock = lock::<Fair, Scripted>();
     lock.set_biased();
     assert!(as_part(1, || lock.read()));
     assert_eq!(word(lock), BIASED);
@@ -53,7 +53,7 @@ fn a_biased_lock_counts_as_held() {
         assert_eq!(word(lock), BIASED | UPGRADABLE);
         end(lock, ScriptedLock::unlock_upgradable);
         assert!(lock.try_read(false));
-        end(lock, ScriptedLock::<Fair, SOUND>::unlock_read);
+        end(lock, ScriptedLock::<Fair, Scripted>::unlock_read);
     });
     assert_eq!(word(lock), BIASED);
     assert!(lock.is_announced());
@@ -67,7 +67,7 @@ fn a_writer_with_a_time_limit_waits_for_the_end_of_the_bias() {
     blind(|| {
         in_a_sleep(3, || {
             seeing(|| {
-                as_part(1, || end(lock, ScriptedLock::<Fair, SOUND>::unlock_read));
+                as_part(1, || end(lock, ScriptedLock::<Fair, Scripted>::unlock_read));
                 lock.write();
                 end(lock, ScriptedLock::unlock_write);
             });

@@ -16,7 +16,7 @@ impl LockConfig for Beside {
     }
 }
 
-type Shared<const DEFECT: u8 = SOUND> = &'static ScriptedLock<Beside, DEFECT>;
+type Shared<P = Scripted> = &'static ScriptedLock<Beside, P>;
 
 /// The wake-ups that `event` sends to the front, and how many threads they may wake.
 fn woken_by(event: impl FnOnce()) -> [u32; 2] {
@@ -27,8 +27,8 @@ fn woken_by(event: impl FnOnce()) -> [u32; 2] {
 }
 
 /// A lock at whose front so many others wait, held as the word says.
-fn crowded<const DEFECT: u8>(others: u32, held: u32) -> Shared<DEFECT> {
-    let lock = lock::<Beside, DEFECT>();
+fn crowded<P: Platform>(others: u32, held: u32) -> Shared<P> {
+    let lock = lock::<Beside, P>();
     (0..others).for_each(|_| _ = lock.hints.come_beside());
     lock.state.set(held | FRONT_SLEEPS);
     lock
@@ -52,8 +52,8 @@ fn each_release_wakes_one() {
 }
 
 /// Of several sleepers one was woken, and takes the lock. Its release wakes the next.
-fn flag_after_the_woken_one<const DEFECT: u8>(others: u32) -> u32 {
-    let lock = crowded::<DEFECT>(others, WRITER);
+pub(super) fn flag_after_the_woken_one<P: Platform>(others: u32) -> u32 {
+    let lock = crowded::<P>(others, WRITER);
     in_a_sleep(0, || end(lock, ScriptedLock::unlock_write));
     lock.write();
     word(lock)
@@ -61,10 +61,11 @@ fn flag_after_the_woken_one<const DEFECT: u8>(others: u32) -> u32 {
 
 #[test]
 fn who_takes_the_lock_marks_it_for_the_others_at_the_front() {
-    assert_eq!(flag_after_the_woken_one::<SOUND>(0), WRITER);
-    assert_eq!(flag_after_the_woken_one::<SOUND>(3), WRITER | FRONT_SLEEPS);
-    const SILENT: u8 = Defect::RwLockSilentTaker as u8;
-    assert_eq!(flag_after_the_woken_one::<SILENT>(3), WRITER);
+    assert_eq!(flag_after_the_woken_one::<Scripted>(0), WRITER);
+    assert_eq!(
+        flag_after_the_woken_one::<Scripted>(3),
+        WRITER | FRONT_SLEEPS
+    );
 }
 
 #[test]

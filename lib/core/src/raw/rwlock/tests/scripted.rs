@@ -227,21 +227,20 @@ impl Platform for Scripted {
 }
 
 /// The lock of these tests. It is never freed: a name in the table is another lock's otherwise.
-pub(super) type ScriptedLock<C, const DEFECT: u8 = SOUND> =
-    QueuedRwLock<Sabotaged<Scripted, DEFECT>, C>;
+pub(super) type ScriptedLock<C, P = Scripted> = QueuedRwLock<P, C>;
 
-pub(super) fn lock<C: LockConfig, const DEFECT: u8>() -> &'static ScriptedLock<C, DEFECT> {
+pub(super) fn lock<C: LockConfig, P: Platform>() -> &'static ScriptedLock<C, P> {
     Box::leak(Box::default())
 }
 
-pub(super) fn word<C: LockConfig, const DEFECT: u8>(lock: &ScriptedLock<C, DEFECT>) -> u32 {
+pub(super) fn word<C: LockConfig, P: Platform>(lock: &ScriptedLock<C, P>) -> u32 {
     lock.state.load(Relaxed)
 }
 
 /// Releases what the caller's script says is held.
-pub(super) fn end<C: LockConfig, const DEFECT: u8>(
-    lock: &ScriptedLock<C, DEFECT>,
-    release: unsafe fn(&ScriptedLock<C, DEFECT>),
+pub(super) fn end<C: LockConfig, P: Platform>(
+    lock: &ScriptedLock<C, P>,
+    release: unsafe fn(&ScriptedLock<C, P>),
 ) {
     // SAFETY: every caller holds the lock in that way, or shows that nothing bad comes of it.
     unsafe { release(lock) }

@@ -19,7 +19,7 @@ const MICRO: u64 = 1_000;
 fn a_writer_whose_limit_is_below_the_quantum_asks_for_its_turn_in_time() {
     assert!(Tuning::DEFAULT.quantum.nanos() >= 1_000 * MICRO);
     for limit in [300 * MICRO, 900 * MICRO, 3_000 * MICRO] {
-        let lock = lock::<Usual, SOUND>();
+        let lock = lock::<Usual, Scripted>();
         // One reads while the other leaves and comes again: the lock is never free.
         lock.state.set(2 * READER);
         let begun = sleeps().len();
@@ -37,7 +37,7 @@ fn a_writer_whose_limit_is_below_the_quantum_asks_for_its_turn_in_time() {
 
 #[test]
 fn a_writer_without_a_limit_leaves_readers_the_quantum() {
-    let lock = lock::<Usual, SOUND>();
+    let lock = lock::<Usual, Scripted>();
     lock.state.set(2 * READER);
     let start = Scripted::now();
     in_a_sleep(1, || {
@@ -54,7 +54,7 @@ fn a_writer_without_a_limit_leaves_readers_the_quantum() {
 #[test]
 fn a_reader_passes_a_front_that_does_not_come_for_a_free_lock() {
     let patience = Scripted::patience();
-    let lock = lock::<Usual, SOUND>();
+    let lock = lock::<Usual, Scripted>();
     lock.state
         .set(REQUEST | FRONT_SLEEPS | generation::<Scripted>());
     let start = Scripted::now();
@@ -83,7 +83,7 @@ fn a_reader_passes_a_front_that_does_not_come_for_a_free_lock() {
 
 #[test]
 fn a_writer_whose_request_was_ended_does_not_sleep_without_one() {
-    let lock = lock::<Usual, SOUND>();
+    let lock = lock::<Usual, Scripted>();
     lock.state.set(2 * READER);
     let begun = sleeps().len();
     lock.sleep_in_turn(Want::Write, NEVER);
@@ -96,8 +96,8 @@ fn a_writer_whose_request_was_ended_does_not_sleep_without_one() {
 /// It finds the lock taken each time that it looks, which does not mean that the front runs.
 #[test]
 fn a_writer_leaves_at_a_later_look_although_the_lock_is_held() {
-    let lock = lock::<Usual, SOUND>();
-    let front = Sabotaged::<Scripted, SOUND>::waiters().take_node();
+    let lock = lock::<Usual, Scripted>();
+    let front = Scripted::waiters().take_node();
     let front = front.expect("a slot is free");
     assert!(lock.writers.join(&front, true, NEVER), "nobody else queues");
     lock.state.set(2 * READER);
@@ -117,10 +117,8 @@ fn a_writer_leaves_at_a_later_look_although_the_lock_is_held() {
 
 #[test]
 fn a_writer_goes_on_beside_a_front_that_does_not_run() {
-    let lock = lock::<Usual, SOUND>();
-    let front = Sabotaged::<Scripted, SOUND>::waiters()
-        .take_node()
-        .expect("a slot is free");
+    let lock = lock::<Usual, Scripted>();
+    let front = Scripted::waiters().take_node().expect("a slot is free");
     assert!(lock.writers.join(&front, true, NEVER), "nobody else queues");
     lock.state
         .set(REQUEST | FRONT_SLEEPS | generation::<Scripted>());
@@ -136,7 +134,7 @@ fn a_writer_goes_on_beside_a_front_that_does_not_run() {
 
 #[test]
 fn a_writer_that_a_fair_release_makes_the_next_takes_no_timed_sleep() {
-    let lock = lock::<Usual, SOUND>();
+    let lock = lock::<Usual, Scripted>();
     lock.state.set(3 * READER);
     in_a_sleep(0, || {
         end(lock, ScriptedLock::unlock_read_fair);
@@ -162,7 +160,7 @@ fn a_fair_release_makes_a_sleeping_waiter_the_next() {
         }),
     ];
     for (held, leave) in ends {
-        let lock = lock::<Usual, SOUND>();
+        let lock = lock::<Usual, Scripted>();
         lock.state.set(held);
         in_a_sleep(0, move || {
             leave(lock);
@@ -177,7 +175,7 @@ fn a_fair_release_makes_a_sleeping_waiter_the_next() {
 #[test]
 fn a_full_lock_refuses_readers_without_a_sleep() {
     for others in [0, REQUEST, FRONT_SLEEPS] {
-        let full = lock::<Usual, SOUND>();
+        let full = lock::<Usual, Scripted>();
         full.state.set(LIMIT | others);
         let begun = sleeps().len();
         assert!(!full.read() && !full.upgradable());
@@ -193,7 +191,7 @@ fn a_full_lock_refuses_readers_without_a_sleep() {
 /// It waits for the upgradable reader, which goes on as the last reader that can be counted.
 #[test]
 fn an_upgradable_reader_gives_up_when_the_lock_becomes_full() {
-    let lock = lock::<Usual, SOUND>();
+    let lock = lock::<Usual, Scripted>();
     lock.state.set(UPGRADABLE | (LIMIT - (2 * READER)));
     in_a_sleep(0, || {
         assert!(lock.try_read(false) && lock.is_full());
@@ -209,7 +207,7 @@ fn an_upgradable_reader_gives_up_when_the_lock_becomes_full() {
 /// It may be preempted there for long.
 #[test]
 fn readers_enter_where_the_count_is_below_zero_and_writers_do_not() {
-    let lock = lock::<Usual, SOUND>();
+    let lock = lock::<Usual, Scripted>();
     let below = |by: u32| BIASED | FRONT_SLEEPS | 0_u32.wrapping_sub(by * READER);
     for by in [1, 2] {
         lock.state
