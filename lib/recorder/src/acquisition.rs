@@ -244,7 +244,7 @@ pub fn taken_after(object: Object<'_>, wait: Wait) {
 #[inline]
 fn counted_after(object: Object<'_>, wait: Wait) -> Option<()> {
     let (table, marks) = (memory::table()?, object.marks?);
-    let (owner, tally) = tally::found(object.address, marks)?;
+    let (owner, tally) = tally::found(object.address, marks.serial)?;
     let (_, lock) = entry(table, tally)?;
     let waits = tally::waits_of(owner, tally)?;
     let sample_at = tally.sample_at.load(Relaxed);
@@ -265,7 +265,7 @@ fn counted_after(object: Object<'_>, wait: Wait) -> Option<()> {
 /// Notes in the tally and the marks that the calling thread holds the lock; `locked` is the number
 /// of this acquisition.
 #[inline]
-fn holds(owner: &Owner, tally: &Tally, marks: Marks<'_>, locked: u64) {
+pub(super) fn holds(owner: &Owner, tally: &Tally, marks: Marks<'_>, locked: u64) {
     tally.locked.store(locked, Relaxed);
     tally.since.store(HELD, Relaxed);
     // Without a branch: the processor cannot predict which thread held the lock last.
@@ -278,15 +278,46 @@ fn holds(owner: &Owner, tally: &Tally, marks: Marks<'_>, locked: u64) {
 /// not, more than counting is needed, and the caller has to call [`taken_at_once`].
 #[inline]
 pub fn count_taken(address: u64, marks: Marks<'_>) -> bool {
-    let Some((owner, tally)) = tally::found(address, marks) else {
+    counted(address, marks).is_some()
+}
+
+/// The same for a call that does not wait.
+#[inline]
+pub fn count_tried(address: u64, marks: Marks<'_>) -> bool {
+    let Some(tally) = counted(address, marks) else {
         return false;
     };
-    let locked = tally.locked.load(Relaxed).wrapping_add(1);
-    if tally.sample_at.load(Relaxed) == locked as u32 || memory::has_domains() {
-        return false;
+    if let Some(lock) = entry_of(tally) {
+        add(&lock.tries, 1);
+    }
+    true
+}
+
+/// A recursive lock with marks of its own was taken by the thread that holds it. Returns whether
+/// that is counted.
+#[inline]
+pub fn count_nested(address: u64, marks: Marks<'_>) -> bool {
+    let lock = tally::found(address, marks.serial).and_then(|(_, tally)| entry_of(tally));
+    lock.inspect(|lock| bump(&lock.nested, 1)).is_some()
+}
+
+/// Counts an acquisition without a wait, if no more than counting is needed. Returns the tally.
+#[inline]
+fn counted(address: u64, marks: Marks<'_>) -> Option<&'static Tally> {
+    let (owner, tally) = tally::found(address, marks.serial)?;
+    let locked = next(tally)?;
+    if memory::has_domains() && marks.last.load(Relaxed) != owner.token.load(Relaxed) {
+        return None;
     }
     holds(owner, tally, marks, locked);
-    true
+    Some(tally)
+}
+
+/// The number of the acquisition that is not counted yet, unless it is to be measured.
+#[inline]
+pub(super) fn next(tally: &Tally) -> Option<u64> {
+    let locked = tally.locked.load(Relaxed).wrapping_add(1);
+    (tally.sample_at.load(Relaxed) != locked as u32).then_some(locked)
 }
 
 /// A lock was taken without a wait.
@@ -470,7 +501,14 @@ fn count_shared(
     }
 }
 
+/// The entry of the lock of a tally of this table.
+#[inline]
+pub(super) fn entry_of(tally: &'static Tally) -> Option<&'static Lock> {
+    entry(memory::table_with(tally)?, tally).map(|(_, lock)| lock)
+}
+
 /// The entry of the lock of a tally, and its index plus 1.
+#[inline]
 fn entry<'a>(table: &'a Table, tally: &Tally) -> Option<(u32, &'a Lock)> {
     let index = tally.lock.load(Relaxed);
     let at = (index as usize).checked_sub(1)?;
@@ -600,19 +638,17 @@ fn measure(table: &Table, tally: &Tally, weight: u16, taken_by: u32) {
     tally.taken_by.store(taken_by, Relaxed);
 }
 
-/// The calling thread is about to release a lock with marks of its own. `None`: that is noted. The
-/// time: more is needed, and the caller has to call [`release`] with it.
+/// The calling thread is about to release a lock with marks of its own. Returns whether that is
+/// noted; if not, the caller has to call [`release`].
 #[inline]
-pub fn count_release(address: u64, marks: Marks<'_>) -> Option<u64> {
-    if let Some((_, tally)) = tally::found(address, marks) {
-        if tally.since.load(Relaxed) == HELD {
-            tally.since.store(0, Relaxed);
-            return None;
-        }
+pub fn count_release(address: u64, marks: Marks<'_>) -> bool {
+    let found = tally::found_of_holder(address, marks.serial);
+    let is_counted = |tally: &Tally| tally.since.load(Relaxed) == HELD;
+    match found {
+        Some((_, tally)) if is_counted(tally) => tally.since.store(0, Relaxed),
+        _ => return false,
     }
-    // The clock is read here, since what follows is rarely cached: with the time that this takes, a
-    // short hold would seem twice as long.
-    Some(Native::now())
+    true
 }
 
 /// The calling thread is about to release a lock. `now`: the time, if the caller knows it;

@@ -37,6 +37,7 @@ fn handed(mode: u32) -> Handed {
 }
 
 /// The locks of an owner, from the one that was taken first on.
+#[inline]
 pub(super) fn list(owner: &Owner) -> &[Held] {
     let count = owner.held_count.load(Relaxed) as usize;
     &owner.held[..count.min(HELDS)]
@@ -47,10 +48,18 @@ pub(super) fn push(table: &Table, address: u64, serial: u32, stack: u32, mode: u
     let Some(owner) = tally::owner(table) else {
         return;
     };
+    if !push_to(owner, address, serial, stack, mode) {
+        owner.held_lost.store(1, Relaxed);
+        add(&table.header.dropped_held, 1);
+    }
+}
+
+/// The same for the calling thread's owner. Returns whether there was room.
+#[inline]
+pub(super) fn push_to(owner: &Owner, address: u64, serial: u32, stack: u32, mode: u32) -> bool {
     let count = owner.held_count.load(Relaxed);
     let Some(new) = owner.held.get(count as usize) else {
-        owner.held_lost.store(1, Relaxed);
-        return add(&table.header.dropped_held, 1);
+        return false;
     };
     // The handler of a signal may take locks, too, between any two of these stores. It must not get
     // the same place, and must not see here what was there before.
@@ -64,6 +73,22 @@ pub(super) fn push(table: &Table, address: u64, serial: u32, stack: u32, mode: u
     compiler_fence(SeqCst);
     new.serial.store(serial, Relaxed);
     new.address.store(address, Relaxed);
+    true
+}
+
+/// The calling thread releases the lock that it has taken last. Returns whether it is that one, and
+/// whether the list has it once; if not, nothing is changed.
+#[inline]
+pub(super) fn pop_from(owner: &Owner, address: u64) -> bool {
+    let Some((last, others)) = list(owner).split_last() else {
+        return false;
+    };
+    let is_it = |held: &Held| held.address.load(Relaxed) == address;
+    let is_once = is_it(last) && !others.iter().any(is_it);
+    if is_once {
+        owner.held_count.store(others.len() as u32, Relaxed);
+    }
+    is_once
 }
 
 /// Whether the list of the calling thread is complete, and what it has of a lock.

@@ -114,13 +114,14 @@ mod uses;
 mod waits;
 
 pub use self::acquisition::{
-    Behind, Outcome, Wait, acquisition, count_release, count_taken, lock_ended, release,
-    taken_after, taken_again, taken_at_once,
+    Behind, Outcome, Wait, acquisition, count_nested, count_release, count_taken, count_tried,
+    lock_ended, release, taken_after, taken_again, taken_at_once,
 };
 pub use self::misuse::{destroyed_held, misused, sleepers_at};
 pub use self::object::{Marks, Object};
 pub use self::rwlock::{
-    RwAccess, rwlock_acquisition, rwlock_asked, rwlock_ended, rwlock_release, side,
+    RwAccess, count_rwlock, count_rwlock_release, rwlock_acquisition, rwlock_asked, rwlock_ended,
+    rwlock_release, serial_of_side, side,
 };
 pub use self::threads::give_up_key;
 pub use self::unwind::enter;

@@ -22,8 +22,8 @@
 
 use super::files::{Name, close, largest_file, map, open, process};
 use super::memory::{
-    Errno, FAILED, FORK, HAS_DOMAINS, MADE, MAKING, NOT_MADE, TABLE, TAGS, errno, has_memory,
-    is_of_window, is_page_present, system_call, table,
+    Errno, FAILED, FORK, MADE, MAKING, NOT_MADE, TABLE, TAGS, errno, has_memory, is_of_window,
+    is_page_present, system_call, table,
 };
 use super::mode::window;
 use super::threads::name_program;
@@ -381,7 +381,7 @@ fn fill_header(table: &Table, locks: u32, window: u32) {
     header.window.store(window, Relaxed);
     let domains = kinlock_linux::topology::domain_count();
     header.domains.store(domains as u32, Relaxed);
-    HAS_DOMAINS.store(domains > 1, Relaxed);
+    FORK.has_domains.store(domains > 1, Relaxed);
     name_program(header);
     header.magic.store(MAGIC, Release);
 }

@@ -20,12 +20,10 @@ pub(super) use system_call;
 
 /// The mapping of the table. In the child of a fork, other memory is mapped in the same place.
 pub(super) static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
-/// Whether the machine has several locality domains.
-pub(super) static HAS_DOMAINS: AtomicBool = AtomicBool::new(false);
-
+/// Whether the machine of the table has several locality domains.
 #[inline]
 pub(super) fn has_domains() -> bool {
-    HAS_DOMAINS.load(Relaxed)
+    FORK.has_domains.load(Relaxed)
 }
 
 /// A page that the kernel clears in the child of a fork.
@@ -39,14 +37,18 @@ pub(super) struct ForkPage {
     /// [`NOT_MADE`], then [`MAKING`], then [`MADE`] or [`FAILED`]; in the child of a fork
     /// [`NOT_MADE`] again.
     pub(super) state: AtomicU32,
-    room: [u32; 1021],
+    /// Whether the machine has several locality domains. It is here, beside what each acquisition
+    /// reads.
+    pub(super) has_domains: AtomicBool,
+    room: [u8; PAGE - 13],
 }
 
 pub(super) static FORK: ForkPage = ForkPage {
     tag: AtomicU32::new(0),
     window: AtomicU32::new(0),
     state: AtomicU32::new(NOT_MADE),
-    room: [0; 1021],
+    has_domains: AtomicBool::new(false),
+    room: [0; PAGE - 13],
 };
 
 const _: () = assert!(size_of::<ForkPage>() == PAGE);
@@ -65,9 +67,15 @@ pub(super) const FAILED: u32 = 3;
 #[inline]
 pub(super) fn tag() -> usize {
     match is_of_window() {
-        true => FORK.tag.load(Relaxed) as usize,
+        true => tag_of_table(),
         false => 0,
     }
+}
+
+/// The same, whichever window the table is of.
+#[inline]
+pub(super) fn tag_of_table() -> usize {
+    FORK.tag.load(Relaxed) as usize
 }
 
 /// Whether no new window has begun since the table was made or cleared.
@@ -88,6 +96,13 @@ pub(super) fn table() -> Option<&'static Table> {
     }
     // SAFETY: invariant 3: it is null or the table, which is never unmapped. Zeros are valid.
     unsafe { TABLE.load(Acquire).as_ref() }
+}
+
+/// The table to which a part belongs, whichever window it is of.
+#[inline]
+pub(super) fn table_with<T>(_: &'static T) -> Option<&'static Table> {
+    // SAFETY: invariant 3: as in `table`.
+    unsafe { TABLE.load(Relaxed).as_ref() }
 }
 
 // ---- pages ----------------------------------------------

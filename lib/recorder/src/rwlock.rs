@@ -4,7 +4,7 @@
 //! time holds it. The reading side is held by several: no number of its entry is changed by plain
 //! loads and stores, and it has no last holder.
 
-use super::acquisition::{Outcome, acquisition, end_of_hold, lock_ended};
+use super::acquisition::{Outcome, acquisition, end_of_hold, entry_of, holds, lock_ended, next};
 use super::held::{Handed, Removed};
 use super::is_taken;
 use super::locks::lock_at;
@@ -13,7 +13,7 @@ use super::object::{Object, marks_in};
 use super::threads::thread;
 use super::{held, make, memory, order, tally};
 use core::panic::Location;
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU32, Ordering::*};
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use kinlock_report::{
@@ -69,6 +69,7 @@ pub fn rwlock_asked(access: RwAccess, is_endless: bool, waits_behind: bool) {
 }
 
 /// One side of a reader-writer lock. Its mode is [`READS`], or 0.
+#[inline]
 pub fn side(access: RwAccess) -> Object<'static> {
     let side = match access.mode & READS {
         0 => 0,
@@ -82,6 +83,61 @@ pub fn side(access: RwAccess) -> Object<'static> {
         is_nested: false,
         travels: access.travels,
     }
+}
+
+/// What the lock has noted for [`count_rwlock`]: the serial number of one side; 0: it has none yet.
+pub fn serial_of_side(access: RwAccess) -> u32 {
+    let address = side(access).address;
+    let entry = memory::table().and_then(|table| lock_at(table, address));
+    entry.map_or(0, |(_, lock)| lock.serial.load(Relaxed))
+}
+
+/// A reader-writer lock was taken without a wait, and has noted the serial number of that side.
+/// Returns whether that is counted now; if not, more than counting is needed, and the caller has to
+/// call [`rwlock_asked`] and [`rwlock_acquisition`].
+#[inline(always)]
+pub fn count_rwlock(access: RwAccess, serial: &AtomicU32) -> bool {
+    count_taken(access, serial).is_some()
+}
+
+#[inline(always)]
+fn count_taken(access: RwAccess, serial: &AtomicU32) -> Option<()> {
+    let object = side(access);
+    let (owner, tally) = tally::found(object.address, serial)?;
+    let locked = next(tally)?;
+    let push = || held::push_to(owner, access.address, 0, 0, access.mode).then_some(());
+    if object.has_many_holders() {
+        // A thread that reads already has one hold, whatever it adds.
+        if tally.since.load(Relaxed) != 0 {
+            return None;
+        }
+        push()?;
+        tally.locked.store(locked, Relaxed);
+        tally.since.store(HELD, Relaxed);
+        return Some(());
+    }
+    let marks = marks_in(entry_of(tally)?);
+    if memory::has_domains() && marks.last.load(Relaxed) != owner.token.load(Relaxed) {
+        return None;
+    }
+    push()?;
+    holds(owner, tally, marks, locked);
+    Some(())
+}
+
+/// The calling thread is about to release such a lock, which it holds in this mode. Returns whether
+/// that is noted; if not, the caller has to call [`rwlock_release`].
+#[inline]
+pub fn count_rwlock_release(access: RwAccess, serial: &AtomicU32) -> bool {
+    let found = tally::found_of_holder(side(access).address, serial);
+    let Some((owner, tally)) = found.filter(|(_, tally)| tally.since.load(Relaxed) == HELD) else {
+        return false;
+    };
+    let is_noted = held::pop_from(owner, access.address);
+    if is_noted {
+        tally.since.store(0, Relaxed);
+    }
+    is_noted
 }
 
 /// An acquisition of a reader-writer lock has ended.

@@ -33,14 +33,14 @@ pub(super) fn here() -> Registers {
     Registers { pc, stack, frame }
 }
 
-/// The part of the stack that can be read without a fault.
+/// The page of the stack that is known to be readable without a fault.
 ///
 /// What a shared object says of its frames may be wrong. So an address that follows from it need
 /// not lie on the stack. Nothing is kept for the next walk: another stack may be in its place then,
 /// such as a smaller one of a coroutine.
 pub(super) struct Readable {
-    from: u64,
-    to: u64,
+    innermost: u64,
+    page: u64,
 }
 
 const PAGE: u64 = 4096;
@@ -51,20 +51,23 @@ const FARTHEST: u64 = 1 << 20;
 impl Readable {
     /// The page of a thread's stack pointer.
     pub(super) fn new(stack: u64) -> Self {
-        let from = stack & !(PAGE - 1);
-        let to = from + PAGE;
-        Readable { from, to }
+        let page = stack & !(PAGE - 1);
+        let innermost = page;
+        Readable { innermost, page }
     }
 
     pub(super) fn read(&mut self, address: u64) -> Option<u64> {
-        if address % 8 != 0 || address < self.from || address >= self.from + FARTHEST {
+        let farthest = self.innermost + FARTHEST;
+        if address % 8 != 0 || !(self.innermost..farthest).contains(&address) {
             return None;
         }
-        while address >= self.to {
-            if !is_readable(self.to) {
+        let page = address & !(PAGE - 1);
+        if page != self.page {
+            // Pages between the two, which a large frame fills, are not asked for.
+            if !is_readable(page) {
                 return None;
             }
-            self.to += PAGE;
+            self.page = page;
         }
         // SAFETY: invariant 4.
         Some(unsafe { ptr::read_volatile(address as *const u64) })
@@ -73,20 +76,26 @@ impl Readable {
 
 /// Whether the word at an address can be read.
 ///
-/// Asks the kernel to wait while the word is 0, but for no time at all. Every sandbox permits this
-/// call, and it fails with `EFAULT` if the word cannot be read.
+/// Asks the kernel to compare the word, and to move no waiters if it is 0. Every sandbox permits
+/// this call, and it fails with `EFAULT` if the word cannot be read. A wait for no time would find
+/// the same, but on a word that is 0 it gives the CPU up: a hundred times the cost.
 #[cold]
 pub(super) fn is_readable(address: u64) -> bool {
-    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    let none = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the kernel checks the address; the rest is as invariant 2 says.
+    let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: invariant 9: the kernel checks the address, and changes no memory.
     unsafe {
         let errno: *mut c_int = libc::__errno_location();
         let before = *errno;
-        let result = libc::syscall(libc::SYS_futex, address, operation, 0, &none);
+        let (wakes, moves) = (0_u64, 0_u64);
+        let result = libc::syscall(
+            libc::SYS_futex,
+            address,
+            operation,
+            wakes,
+            moves,
+            address,
+            0_u64,
+        );
         let is_fault = result < 0 && *errno == libc::EFAULT;
         *errno = before;
         !is_fault
@@ -96,6 +105,25 @@ pub(super) fn is_readable(address: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_of_zeros_is_read_without_a_wait() {
+        let switches = || {
+            // SAFETY: invariant 2.
+            unsafe {
+                let mut usage: libc::rusage = core::mem::zeroed();
+                assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
+                usage.ru_nvcsw
+            }
+        };
+        let zeros = core::sync::atomic::AtomicU64::new(0);
+        let before = switches();
+        for _ in 0..1000 {
+            assert!(is_readable(zeros.as_ptr().addr() as u64));
+        }
+        let waits = switches() - before;
+        assert!(waits < 500, "{waits} waits");
+    }
 
     #[test]
     fn a_page_that_is_gone_is_not_read_again() {

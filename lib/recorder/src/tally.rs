@@ -9,11 +9,11 @@ use super::locks::{lock_at, lock_of_holder, note_thread};
 use super::memory::{self, TAGS, is_present, provide};
 use super::object::{Marks, Object, marks_in};
 use super::record;
-use super::thread::{tallies, token};
+use super::thread::{kept, tallies, token};
 use super::threads::{KEY, await_end, thread, thread_of};
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU32, Ordering::*};
 use kinlock_core::platform::Platform;
 use kinlock_linux::native::Native;
 use kinlock_report::{OWNERS, Owner, TALLIES, Table, Tally, Waits};
@@ -26,21 +26,23 @@ const ADDRESS: usize = (1 << TAG_SHIFT) - 1;
 
 const _: () = assert!(TAGS <= 1 << (usize::BITS - TAG_SHIFT));
 
-/// What the calling thread has stored: the address of its tallies together with the tag of the
-/// table that they are in; 0: nothing yet; the tag alone: the table has no room for its tallies.
+/// The calling thread's tallies, if it has any in this table, whichever window that is of.
+///
+/// The thread keeps the address of its tallies together with the tag of the table that they are in;
+/// 0: nothing yet; the tag alone: the table has no room for its tallies.
 #[inline]
-fn kept() -> usize {
-    // SAFETY: invariant 6.
-    unsafe { *tallies() }
+fn in_table() -> Option<&'static Owner> {
+    // Each acquisition asks. The exclusive or takes the tag off, and leaves none if it is the same.
+    let address = kept() ^ memory::tag_of_table() << TAG_SHIFT;
+    // SAFETY: invariant 3: the tag says that it is an address in this table.
+    (address >> TAG_SHIFT == 0 && address != 0)
+        .then(|| unsafe { &*ptr::with_exposed_provenance(address) })
 }
 
-/// The calling thread's tallies, if it has any in this table.
+/// The calling thread's tallies, if it has any in this table, and the table is of this window.
 #[inline]
 fn own() -> Option<&'static Owner> {
-    let kept = kept();
-    // SAFETY: invariant 3: the tag says that it is an address in this table.
-    (kept & ADDRESS != 0 && kept >> TAG_SHIFT == memory::tag())
-        .then(|| unsafe { &*ptr::with_exposed_provenance(kept & ADDRESS) })
+    in_table().filter(|_| memory::is_of_window())
 }
 
 fn keep(address: usize) {
@@ -62,14 +64,30 @@ fn is_of(tally: &Tally, serial: u32, address: u64) -> bool {
     tally.serial.load(Relaxed) == serial && tally.address.load(Relaxed) == address
 }
 
-/// The calling thread's tally of a lock that it holds, if it is in the first of the two places, and
-/// the tallies' owner.
+/// The owner's tally of a lock with this serial number, if it is in the first of its two places.
 #[inline]
-pub(super) fn found(address: u64, marks: Marks<'_>) -> Option<(&'static Owner, &'static Tally)> {
-    let owner = own()?;
-    let serial = marks.serial.load(Relaxed);
+fn in_first_place(owner: &Owner, address: u64, serial: u32) -> Option<&Tally> {
     let tally = &owner.tallies[places(serial)[0]];
-    is_of(tally, serial, address).then_some((owner, tally))
+    is_of(tally, serial, address).then_some(tally)
+}
+
+/// The calling thread's tally of a lock that it holds, if it is in the first of the two places, and
+/// the tallies' owner. `serial`: what the lock has noted.
+#[inline]
+pub(super) fn found(address: u64, serial: &AtomicU32) -> Option<(&'static Owner, &'static Tally)> {
+    let owner = own()?;
+    Some((owner, in_first_place(owner, address, serial.load(Relaxed))?))
+}
+
+/// The same for a thread that is about to release the lock. The table may be of an earlier window:
+/// then nobody reads any more what the thread changes there.
+#[inline]
+pub(super) fn found_of_holder(
+    address: u64,
+    serial: &AtomicU32,
+) -> Option<(&'static Owner, &'static Tally)> {
+    let owner = in_table()?;
+    Some((owner, in_first_place(owner, address, serial.load(Relaxed))?))
 }
 
 /// The calling thread's tallies. They are added if it has none; `None`: there is no room.

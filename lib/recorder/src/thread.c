@@ -24,10 +24,12 @@ unsigned kinlock_token(unsigned *tokens)
 }
 
 /* Where the report keeps the address of this thread's tallies. */
+__attribute__((visibility("hidden"))) __thread unsigned long kinlock_kept
+    __attribute__((tls_model("initial-exec")));
+
 unsigned long *kinlock_tallies(void)
 {
-    static __thread unsigned long tallies __attribute__((tls_model("initial-exec")));
-    return &tallies;
+    return &kinlock_kept;
 }
 
 /* The stack pointer where this thread entered the recorder. */

@@ -40,7 +40,7 @@ pub extern "C" fn forget_number() {
     unsafe { *imp::number() = 0 };
 }
 
-pub(super) use imp::{enter, entered, tallies};
+pub(super) use imp::{enter, entered, kept, tallies};
 pub use imp::{forget_parent, token};
 
 #[cfg(feature = "initial-exec")]
@@ -69,6 +69,30 @@ mod imp {
     #[inline]
     pub(in super::super) fn tallies() -> *mut usize {
         kinlock_tallies()
+    }
+
+    /// What is kept there. Each acquisition asks, and a call would take as long as what follows.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub(in super::super) fn kept() -> usize {
+        let kept: usize;
+        // SAFETY: invariant 6: it reads that thread-local.
+        unsafe {
+            core::arch::asm!(
+                "mov {kept}, qword ptr [rip + kinlock_kept@GOTTPOFF]",
+                "mov {kept}, qword ptr fs:[{kept}]",
+                kept = out(reg) kept,
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+        kept
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline]
+    pub(in super::super) fn kept() -> usize {
+        // SAFETY: invariant 6.
+        unsafe { *tallies() }
     }
 
     /// The stack pointer where the thread entered the recorder; 0: it has not told.
@@ -129,6 +153,12 @@ mod imp {
     /// Where the address of the calling thread's tallies is kept.
     pub(in super::super) fn tallies() -> *mut usize {
         TALLIES.with(Cell::as_ptr)
+    }
+
+    /// What is kept there.
+    #[inline]
+    pub(in super::super) fn kept() -> usize {
+        TALLIES.get()
     }
 
     /// The stack pointer where the thread entered the recorder; 0: it has not told.

@@ -144,6 +144,46 @@ fn readers_and_writers_are_told_apart() {
     }
 }
 
+/// Most acquisitions are only counted. None of them is lost, and no hold stays behind.
+#[test]
+fn what_is_free_each_time_is_counted() {
+    let place = Place::new();
+    for lock in ALL {
+        let said = place.run(&["--lock", lock], &["often"]);
+        let row = |name: &str, side: Option<&str>| {
+            let mut locks = list(&said.process["locks"]).iter();
+            let is_it = |l: &&Value| l["name"] == name && side.is_none_or(|side| l["side"] == side);
+            locks.find(is_it).unwrap_or_else(|| panic!("no {name}"))
+        };
+        let read = ("read", 0);
+        let written = ("write", 1);
+        for (name, side, locked) in [
+            ("cache", Some(read), 4500),
+            ("cache", Some(written), 2000),
+            ("other", Some(read), 2000),
+            ("usual", None, 2000),
+            ("deep", None, 2000),
+            ("strict", None, 2000),
+            ("tried", None, 2000),
+        ] {
+            let row = row(name, side.map(|(side, _)| side));
+            let changed = side.map_or(1, |(_, changed)| changed);
+            has(row, &[("locked", locked), ("contended", 0)], lock);
+            has(row, &[("threads", 2), ("changed_owner", changed)], lock);
+            assert!(list(&row["holders"]).is_empty(), "{lock}: {row:#}");
+            // An estimate from those that are measured.
+            let held = row["hold"]["count"].as_u64().unwrap();
+            assert!((locked / 4..4 * locked).contains(&held), "{lock}: {row:#}");
+        }
+        has(row("deep", None), &[("nested", 2000)], lock);
+        has(
+            row("tried", None),
+            &[("tries", 2000), ("failed_tries", 0)],
+            lock,
+        );
+    }
+}
+
 #[test]
 fn a_starved_writer_is_seen() {
     let place = Place::new();

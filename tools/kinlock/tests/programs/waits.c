@@ -191,6 +191,34 @@ static void *gives_up(void *unused)
     return unused;
 }
 
+/* ---- locks that are taken often, and are free each time ---- */
+
+pthread_rwlock_t other = PTHREAD_RWLOCK_INITIALIZER;
+pthread_mutex_t usual = PTHREAD_MUTEX_INITIALIZER, tried = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t deep = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+pthread_mutex_t strict = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+
+static void *takes_often(void *unused)
+{
+    for (int i = 0; i < 1000; i++) {
+        pthread_rwlock_rdlock(&cache);
+        if (i % 4 == 0)
+            pthread_rwlock_rdlock(&cache), pthread_rwlock_unlock(&cache);
+        pthread_rwlock_unlock(&cache);
+        pthread_rwlock_wrlock(&cache), pthread_rwlock_unlock(&cache);
+        /* The one that was taken first is released first. */
+        pthread_rwlock_rdlock(&cache), pthread_rwlock_rdlock(&other);
+        pthread_rwlock_unlock(&cache), pthread_rwlock_unlock(&other);
+        pthread_mutex_lock(&usual), pthread_mutex_unlock(&usual);
+        pthread_mutex_lock(&deep), pthread_mutex_lock(&deep);
+        pthread_mutex_unlock(&deep), pthread_mutex_unlock(&deep);
+        pthread_mutex_lock(&strict), pthread_mutex_unlock(&strict);
+        if (pthread_mutex_trylock(&tried) == 0)
+            pthread_mutex_unlock(&tried);
+    }
+    return unused;
+}
+
 /* ---- condition variables ---- */
 
 __attribute__((noinline)) void idles(int number)
@@ -346,7 +374,10 @@ int main(int count, char **words)
     const char *mode = count > 1 ? words[1] : "";
     if (strcmp(mode, "rwlock") == 0)
         read_and_write();
-    else if (strcmp(mode, "starved") == 0)
+    else if (strcmp(mode, "often") == 0) {
+        pthread_join(begun(takes_often), NULL);
+        pthread_join(begun(takes_often), NULL);
+    } else if (strcmp(mode, "starved") == 0)
         starve(atol(words[2]));
     else if (strcmp(mode, "gives-up") == 0) {
         pthread_rwlock_rdlock(&cache);

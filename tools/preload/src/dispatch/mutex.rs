@@ -10,18 +10,19 @@ use crate::libc::lock::libc_lock;
 use crate::libc::real;
 use crate::mode::{MODE, Mode, REPORTS};
 use crate::posix::mutex::Mutex;
+use crate::thread::known_thread_id;
 use crate::time::{self, Limit};
 use crate::traced::Acquisition;
 use crate::traced::counts;
 use crate::traced::report::{self, Marks, Object, Wait};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
-use kinlock_linux::probe;
+use kinlock_core::platform::Platform;
+use kinlock_linux::{Native, probe};
 use kinlock_report::{DESTROYED_AWAITED, FOREIGN, NOT_HELD};
 
 /// Which path a call takes. 0: the usual one, a normal mutex of ours, untraced. A kind: the usual
-/// one of that kind. [`REPORTS`]: a normal mutex of ours, for a report. All other values: the cold
-/// path.
+/// one of that kind. With [`REPORTS`]: the same, for a report. All other values: the cold path.
 #[inline]
 fn path(mutex: &Mutex) -> u32 {
     mutex.kind.load(Relaxed) | MODE.load(Relaxed)
@@ -228,15 +229,27 @@ fn object(mutex: &Mutex, mode: Mode) -> Object<'_> {
     }
 }
 
-/// Takes a normal mutex of ours, for a report.
+/// Takes a mutex for a report. The usual cases are short because what is not usual is a call at the
+/// end: so nothing has to be kept meanwhile.
 #[inline(never)]
-fn lock_reported(mutex: &Mutex) -> c_int {
+fn lock_reported(mutex: &Mutex, path: u32) -> c_int {
+    if path != REPORTS {
+        return lock_other_reported(mutex, path);
+    }
     if !mutex.word.try_lock() {
         return wait_reported(mutex);
     }
     if !report::count_taken(mutex.address() as u64, own_marks(mutex)) {
-        report::taken_at_once(object(mutex, mode()));
+        return taken_at_once(mutex);
     }
+    mutex.note_owner()
+}
+
+/// The calling thread has taken a normal mutex of ours, and more than counting is needed.
+#[cold]
+#[inline(never)]
+fn taken_at_once(mutex: &Mutex) -> c_int {
+    report::taken_at_once(object(mutex, mode()));
     mutex.note_owner()
 }
 
@@ -263,15 +276,108 @@ fn reported(mutex: &Mutex) -> Object<'_> {
     }
 }
 
-/// Releases a normal mutex of ours, for a report.
+/// Releases a mutex for a report.
 #[inline(never)]
-fn unlock_reported(mutex: &Mutex) -> c_int {
-    let (address, marks) = (mutex.address() as u64, own_marks(mutex));
-    if let now @ Some(_) = report::count_release(address, marks) {
-        report::release(reported(mutex), now, mutex.word.is_locked());
+fn unlock_reported(mutex: &Mutex, path: u32) -> c_int {
+    if path != REPORTS {
+        return unlock_other_reported(mutex, path);
+    }
+    if !report::count_release(mutex.address() as u64, own_marks(mutex)) {
+        return release_reported(mutex);
     }
     mutex.release();
     0
+}
+
+/// Releases a normal mutex of ours, where more than counting is needed.
+#[cold]
+#[inline(never)]
+fn release_reported(mutex: &Mutex) -> c_int {
+    // The clock is read here, since what follows is rarely cached: with the time that this takes, a
+    // short hold would seem twice as long.
+    let now = Some(Native::now());
+    report::release(reported(mutex), now, mutex.word.is_locked());
+    mutex.release();
+    0
+}
+
+const RECURSIVE_REPORTS: u32 = RECURSIVE | REPORTS;
+const ERROR_CHECKING_REPORTS: u32 = ERROR_CHECKING | REPORTS;
+
+/// Takes a mutex for a report that is no normal one of ours.
+#[inline(never)]
+fn lock_other_reported(mutex: &Mutex, path: u32) -> c_int {
+    let (address, marks) = (mutex.address() as u64, own_marks(mutex));
+    let is_recursive = match path {
+        RECURSIVE_REPORTS => true,
+        ERROR_CHECKING_REPORTS => false,
+        _ => return cold_lock_endless(mutex),
+    };
+    match known_thread_id() {
+        Some(thread) if !mutex.is_owned_by(thread) && mutex.word.try_lock() => {
+            if !report::count_taken(address, marks) {
+                return taken_and_owned(mutex, thread);
+            }
+            mutex.own(thread);
+            0
+        }
+        Some(thread)
+            if is_recursive
+                && mutex.is_owned_by(thread)
+                && report::count_nested(address, marks) =>
+        {
+            mutex.deepen()
+        }
+        _ => cold_lock_endless(mutex),
+    }
+}
+
+/// The calling thread has taken a mutex that knows its owner, and more than counting is needed.
+#[cold]
+#[inline(never)]
+fn taken_and_owned(mutex: &Mutex, thread: u32) -> c_int {
+    report::taken_at_once(object(mutex, mode()));
+    mutex.own(thread);
+    0
+}
+
+/// Releases a mutex for a report that is no normal one of ours.
+#[inline(never)]
+fn unlock_other_reported(mutex: &Mutex, path: u32) -> c_int {
+    let is_ours = matches!(path, RECURSIVE_REPORTS | ERROR_CHECKING_REPORTS);
+    let thread = known_thread_id().filter(|_| is_ours);
+    match thread {
+        Some(thread) if mutex.is_owned_by(thread) => {
+            let is_noted = mutex.is_deeper()
+                || report::count_release(mutex.address() as u64, own_marks(mutex));
+            match is_noted {
+                true => mutex.unlock_owned(),
+                false => cold_unlock(mutex),
+            }
+        }
+        _ => cold_unlock(mutex),
+    }
+}
+
+/// Tries a normal mutex of ours, for a report.
+#[inline(never)]
+fn try_reported(mutex: &Mutex) -> c_int {
+    if !mutex.word.try_lock() {
+        return cold_lock(mutex, Limit::Now);
+    }
+    if !report::count_tried(mutex.address() as u64, own_marks(mutex)) {
+        return tried_at_once(mutex);
+    }
+    mutex.note_owner()
+}
+
+/// The calling thread has tried a normal mutex of ours and has it, and more than counting is
+/// needed.
+#[cold]
+#[inline(never)]
+fn tried_at_once(mutex: &Mutex) -> c_int {
+    Acquisition::begin(mode(), object(mutex, mode()), true, false).end(0);
+    mutex.note_owner()
 }
 
 /// Tells the report that a mutex in use was to be destroyed. The C library also refuses to destroy
@@ -359,8 +465,7 @@ pub(super) unsafe extern "C-unwind" fn pthread_mutex_lock(pointer: *mut Mutex) -
         0 if mutex.word.lock_at_once() => mutex.note_owner(),
         0 => wait(mutex),
         kind @ (RECURSIVE | ERROR_CHECKING) => mutex.lock_owned(kind),
-        REPORTS => lock_reported(mutex),
-        _ => cold_lock_endless(mutex),
+        path => lock_reported(mutex, path),
     }
 }
 
@@ -368,13 +473,12 @@ pub(super) unsafe extern "C-unwind" fn pthread_mutex_lock(pointer: *mut Mutex) -
 pub(super) unsafe extern "C" fn pthread_mutex_trylock(pointer: *mut Mutex) -> c_int {
     // SAFETY: invariant 1.
     let mutex = unsafe { mutex(pointer) };
-    if path(mutex) == 0 {
-        return match mutex.word.try_lock() {
-            true => mutex.note_owner(),
-            false => libc::EBUSY,
-        };
+    match path(mutex) {
+        0 if mutex.word.try_lock() => mutex.note_owner(),
+        0 => libc::EBUSY,
+        REPORTS => try_reported(mutex),
+        _ => cold_lock(mutex, Limit::Now),
     }
-    cold_lock(mutex, Limit::Now)
 }
 
 #[unsafe(no_mangle)]
@@ -420,8 +524,7 @@ pub(super) unsafe extern "C" fn pthread_mutex_unlock(pointer: *mut Mutex) -> c_i
     match path(mutex) {
         0 => mutex.release(),
         RECURSIVE | ERROR_CHECKING => return mutex.unlock_owned(),
-        REPORTS => return unlock_reported(mutex),
-        _ => return cold_unlock(mutex),
+        path => return unlock_reported(mutex, path),
     }
     0
 }

@@ -6,23 +6,26 @@
 use super::choice::{mode, rwlock_mode};
 use crate::libc::lock::{libc_read, libc_write};
 use crate::libc::real;
-use crate::mode::{HOLDS, Mode, RWLOCK_MODE};
+use crate::mode::{HOLDS, Mode, REPORTS, RWLOCK_MODE};
 use crate::posix::rwlock::RwLock;
 use crate::time::Limit;
 use crate::traced::RwAcquisition;
 use crate::traced::counts::{self, Access};
-use crate::traced::report::{self, Behind};
+use crate::traced::report::{self, Behind, RwAccess};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use kinlock_linux::probe;
 use kinlock_report::{DESTROYED_HELD, RWLOCK};
 
 /// Which path a call takes. 0: the usual one, a lock of ours, untraced. [`HOLDS`]: the same, but it
-/// is noted who reads. All other values: the cold path.
+/// is noted who reads. [`REPORTS`] and [`REPORTS_HOLDS`]: both of these, for a report. All other
+/// values: the cold path.
 #[inline]
 fn path(lock: &RwLock) -> u32 {
     lock.path(RWLOCK_MODE.load(Relaxed))
 }
+
+const REPORTS_HOLDS: u32 = REPORTS | HOLDS;
 
 /// # Safety
 ///
@@ -34,6 +37,14 @@ unsafe fn rwlock<'a>(pointer: *const RwLock) -> &'a RwLock {
 }
 
 // ---- the cold path --------------------------------------
+
+/// [`cold_lock`] without a limit: a limit would lie on the stack, and the fast path would have to
+/// make room for it.
+#[cold]
+#[inline(never)]
+fn cold_lock_endless(rwlock: &RwLock, access: Access) -> c_int {
+    cold_lock(rwlock, access, Limit::Never)
+}
 
 /// Takes a lock for which there is no shorter way.
 fn cold_lock(rwlock: &RwLock, access: Access, limit: Limit) -> c_int {
@@ -63,7 +74,105 @@ fn traced_lock(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> c_i
     if trace.must_wait(result, || behind(rwlock)) {
         result = lock(rwlock, mode, access, limit);
     }
-    trace.end(result)
+    trace.end(result);
+    mark(rwlock, mode, access, result);
+    result
+}
+
+/// The calling thread has taken a lock of ours for a report: notes the serial number of that side,
+/// by which the next acquisition finds its numbers.
+fn mark(rwlock: &RwLock, mode: Mode, access: Access, result: c_int) {
+    if result != 0 || !mode.reports() || rwlock.is_delegated(mode) {
+        return;
+    }
+    let serial = report::serial_of_side(reported(rwlock, access));
+    let mark = rwlock.serial(access);
+    // Other readers may read the mark now.
+    if mark.load(Relaxed) != serial {
+        mark.store(serial, Relaxed);
+    }
+}
+
+#[inline]
+fn reported(rwlock: &RwLock, access: Access) -> RwAccess {
+    access.reported(rwlock.address() as u64)
+}
+
+/// Counts an acquisition for a report. The lock was taken without a wait. Returns whether nothing
+/// more is needed.
+#[inline(always)]
+fn count(rwlock: &RwLock, access: Access) -> bool {
+    report::count_rwlock(reported(rwlock, access), rwlock.serial(access))
+}
+
+/// Takes a lock for reading for a report. As for mutexes, what is not usual is a call at the end.
+#[inline(never)]
+fn read_reported(lock: &RwLock, path: u32) -> c_int {
+    if !matches!(path, REPORTS | REPORTS_HOLDS) || !lock.word.read_at_once() {
+        return cold_lock_endless(lock, Access::Read);
+    }
+    count_reader(lock, path)
+}
+
+/// The calling thread has taken a lock of ours for reading, without a wait. A function of its own,
+/// since the one before it needs registers to take the lock.
+#[inline(never)]
+fn count_reader(lock: &RwLock, path: u32) -> c_int {
+    if !count(lock, Access::Read) {
+        return taken_at_once(lock, Access::Read);
+    }
+    match path {
+        REPORTS => lock.count_read(),
+        _ => lock.note_read(Mode(path)),
+    }
+}
+
+/// The same for writing.
+#[inline(never)]
+fn write_reported(lock: &RwLock, path: u32) -> c_int {
+    if !matches!(path, REPORTS | REPORTS_HOLDS) || !lock.word.write_at_once() {
+        return cold_lock_endless(lock, Access::Write);
+    }
+    if !count(lock, Access::Write) {
+        return taken_at_once(lock, Access::Write);
+    }
+    lock.note_writer()
+}
+
+/// The calling thread has taken a lock of ours without a wait, and more than counting is needed.
+#[cold]
+#[inline(never)]
+fn taken_at_once(rwlock: &RwLock, access: Access) -> c_int {
+    let mode = rwlock_mode();
+    let about = [false, true, !rwlock.is_recursive()];
+    let trace = RwAcquisition::begin(mode, access, rwlock.address() as u64, about);
+    match access {
+        Access::Read => rwlock.note_read(mode),
+        Access::Write => rwlock.note_writer(),
+    };
+    trace.end(0);
+    mark(rwlock, mode, access, 0);
+    0
+}
+
+/// Releases a lock for a report.
+#[inline(never)]
+fn unlock_reported(lock: &RwLock, path: u32) -> c_int {
+    if !matches!(path, REPORTS | REPORTS_HOLDS) {
+        return cold_unlock(lock);
+    }
+    let access = lock.callers_access();
+    let is_noted = access.is_some_and(|access| {
+        report::count_rwlock_release(reported(lock, access), lock.serial(access))
+    });
+    if !is_noted {
+        return cold_unlock(lock);
+    }
+    if path == REPORTS_HOLDS {
+        lock.note_release();
+    }
+    lock.posix_unlock();
+    0
 }
 
 /// The first attempt of a traced acquisition that may wait. It must not go ahead of a writer that
@@ -143,6 +252,9 @@ fn end_reported(lock: &RwLock) {
         report::misused(DESTROYED_HELD, address, RWLOCK, lock.writer());
     }
     report::rwlock_ended(address);
+    if !lock.is_delegated(rwlock_mode()) {
+        lock.clear_marks();
+    }
 }
 
 // ---- the functions --------------------------------------
@@ -184,7 +296,7 @@ unsafe extern "C-unwind" fn pthread_rwlock_rdlock(pointer: *mut RwLock) -> c_int
     match path(lock) {
         0 if lock.word.read_at_once() => lock.count_read(),
         HOLDS if lock.word.read_at_once() => lock.note_read(Mode(HOLDS)),
-        _ => cold_lock(lock, Access::Read, Limit::Never),
+        path => read_reported(lock, path),
     }
 }
 
@@ -195,7 +307,7 @@ unsafe extern "C-unwind" fn pthread_rwlock_wrlock(pointer: *mut RwLock) -> c_int
     probe!("wrlock_entry", lock);
     match path(lock) {
         0 | HOLDS if lock.word.write_at_once() => lock.note_writer(),
-        _ => cold_lock(lock, Access::Write, Limit::Never),
+        path => write_reported(lock, path),
     }
 }
 
@@ -206,7 +318,7 @@ unsafe extern "C" fn pthread_rwlock_unlock(pointer: *mut RwLock) -> c_int {
     match path(lock) {
         0 => {}
         HOLDS => lock.note_release(),
-        _ => return cold_unlock(lock),
+        path => return unlock_reported(lock, path),
     }
     lock.posix_unlock();
     0

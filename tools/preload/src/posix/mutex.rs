@@ -191,19 +191,31 @@ impl Mutex {
     }
 
     #[inline]
-    fn own(&self, thread: u32) {
+    pub(crate) fn own(&self, thread: u32) {
         probe!("mutex_acquired", self);
         self.owner.store(thread, Relaxed);
         self.depth.store(1, Relaxed);
     }
 
-    fn deepen(&self) -> c_int {
+    pub(crate) fn deepen(&self) -> c_int {
         match self.depth.load(Relaxed).checked_add(1) {
             Some(depth) => self.depth.store(depth, Relaxed),
             None => return libc::EAGAIN,
         }
         probe!("mutex_acquired", self);
         0
+    }
+
+    /// Whether this thread holds a mutex of ours that knows its owner.
+    #[inline]
+    pub(crate) fn is_owned_by(&self, thread: u32) -> bool {
+        // Relaxed: as in `posix_lock`.
+        self.owner.load(Relaxed) == thread
+    }
+
+    /// Whether a recursive mutex, which the calling thread holds, was taken more than once.
+    pub(crate) fn is_deeper(&self) -> bool {
+        self.depth.load(Relaxed) > 1
     }
 
     fn take(&self, mode: Mode, limit: Limit) -> c_int {

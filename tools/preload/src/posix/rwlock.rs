@@ -3,8 +3,9 @@
 use super::cancel::{self, Attempt};
 use crate::libc::layout;
 use crate::mode::Mode;
-use crate::thread::{read_locks, thread_id};
+use crate::thread::{known_thread_id, read_locks, thread_id};
 use crate::time::Limit;
+use crate::traced::counts::Access;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use kinlock_core::platform::Platform;
@@ -20,7 +21,10 @@ use kinlock_report::{READING, RWLOCK};
 #[repr(C)]
 pub(crate) struct RwLock {
     pub(crate) word: QueuedRwLock<Native, AsConfigured>,
-    unused: [u32; 4],
+    /// The report's marks: the serial numbers of the writing and the reading side; 0: not known.
+    /// They lie near the word, since each acquisition that is reported reads one.
+    serials: [AtomicU32; 2],
+    unused: [u32; 2],
     /// The number of the thread that holds the lock for writing, or 0. Debuggers look for it here.
     writer: AtomicU32,
     /// Whether processes share the lock.
@@ -65,6 +69,19 @@ impl RwLock {
         (self as *const Self).cast()
     }
 
+    /// The mark of one side.
+    #[inline]
+    pub(crate) fn serial(&self, access: Access) -> &AtomicU32 {
+        &self.serials[usize::from(access == Access::Read)]
+    }
+
+    /// A destroyed lock has no marks.
+    pub(crate) fn clear_marks(&self) {
+        for serial in &self.serials {
+            serial.store(0, Relaxed);
+        }
+    }
+
     fn key(&self) -> u64 {
         self.address() as u64
     }
@@ -85,6 +102,15 @@ impl RwLock {
         match self.writer() {
             writer if writer == thread_id() => 0,
             writer => writer,
+        }
+    }
+
+    /// How the lock is held, if the calling thread holds it; `None`: another thread writes.
+    #[inline]
+    pub(crate) fn callers_access(&self) -> Option<Access> {
+        match self.writer() {
+            0 => Some(Access::Read),
+            writer => (known_thread_id() == Some(writer)).then_some(Access::Write),
         }
     }
 

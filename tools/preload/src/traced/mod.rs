@@ -84,6 +84,19 @@ fn waited(wait: Option<Wait>, result: c_int) -> Option<Wait> {
     None
 }
 
+impl Access {
+    /// Such an access to the reader-writer lock at this address.
+    #[inline]
+    pub(crate) fn reported(self, address: u64) -> RwAccess {
+        RwAccess {
+            address,
+            place: None,
+            travels: false,
+            mode: u32::from(self == Access::Read) * READS,
+        }
+    }
+}
+
 /// One acquisition of a reader-writer lock that is counted or reported.
 pub(crate) struct RwAcquisition {
     mode: Mode,
@@ -119,12 +132,7 @@ impl RwAcquisition {
     }
 
     fn reported(&self) -> RwAccess {
-        RwAccess {
-            address: self.address,
-            place: None,
-            travels: false,
-            mode: u32::from(self.access == Access::Read) * READS,
-        }
+        self.access.reported(self.address)
     }
 
     /// After the lock was tried: whether it was busy and the program's call waits for it. From here

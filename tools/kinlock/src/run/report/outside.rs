@@ -55,8 +55,6 @@ struct Object {
     bytes: OnceCell<Option<Vec<u8>>>,
     /// Where it keeps what threads wait for and hold now.
     now: Option<u64>,
-    /// Its own functions are no callers.
-    is_left_out: bool,
 }
 
 /// What threads wait for and hold, as one object of the process knows it.
@@ -163,7 +161,6 @@ impl Outside {
             end_of_index: 0,
             bytes: OnceCell::new(),
             now: None,
-            is_left_out: false,
         };
         for segment in segments {
             let address = bias.wrapping_add(segment.p_vaddr(endian));
@@ -197,8 +194,6 @@ impl Outside {
                 _ => {}
             }
         }
-        let are_posix = object.now.and_then(|now| self.half(now));
-        object.is_left_out = are_posix.is_some_and(|are_posix| are_posix != 0);
         Some(object)
     }
 
@@ -274,7 +269,7 @@ impl Outside {
         let (mut at, mut found) = (from, Vec::new());
         for _ in 0..MOST {
             let object = self.object_at(at.pc.wrapping_sub(1));
-            if object.is_some_and(|object| !object.is_left_out) {
+            if object.is_some_and(|object| !self.is_left_out(object)) {
                 found.push(at.pc);
             }
             let rule = self.rule(at.pc, object);
@@ -287,6 +282,13 @@ impl Outside {
             at = caller;
         }
         found
+    }
+
+    /// Whether functions of this object are no callers. The process is asked each time: when it was
+    /// first looked at, the library may have been loaded and not have begun.
+    fn is_left_out(&self, object: &Object) -> bool {
+        let are_posix = object.now.and_then(|now| self.half(now));
+        are_posix.is_some_and(|are_posix| are_posix != 0)
     }
 
     fn object_at(&self, address: u64) -> Option<&Object> {

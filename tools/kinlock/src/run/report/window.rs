@@ -42,10 +42,10 @@ use crate::run::witness;
 /// The memory of the process is read, so this takes the rights of a debugger.
 ///
 /// With --seconds the process has to stand by: `kinlock run --standby` has started it, or one that
-/// started it. It runs at full speed until this command switches measuring on, and from then on a
-/// few percent slower until it switches that off again. What was begun before is not measured: a
-/// thread that waits already is seen when it waits again, and a lock that is held already when it
-/// is taken again. Ctrl-C ends the measurement early.
+/// started it. It runs at full speed until this command switches measuring on, and as slow as with
+/// `run --report` until it switches that off again. What was begun before is not measured: a thread
+/// that waits already is seen when it waits again, and a lock that is held already when it is taken
+/// again. Ctrl-C ends the measurement early.
 ///
 /// No signal is sent, and nothing is stopped.
 ///
