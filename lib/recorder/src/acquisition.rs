@@ -710,8 +710,13 @@ pub(super) fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u6
     let Some((_, lock)) = entry(table, tally) else {
         return;
     };
-    let weight = u32::from(tally.weight.load(Relaxed));
-    let total = nanos.saturating_mul(u64::from(weight));
+    let weight = u64::from(tally.weight.load(Relaxed));
+    // A sample stands for hundreds of acquisitions. If it is the longest so far, the others are
+    // taken to be as long as the longest before: a thread may have lost its CPU once.
+    let usual = nanos.min(lock.hold_max.load(Relaxed));
+    let total = usual
+        .saturating_mul(weight.saturating_sub(1))
+        .saturating_add(nanos);
     let has_many_holders = lock.address.load(Relaxed) & READING != 0;
     // The holds of readers may end at the same time.
     let count = match has_many_holders {
@@ -719,16 +724,17 @@ pub(super) fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u6
         false => bump,
     };
     count(&lock.samples, 1);
-    count(&lock.held, u64::from(weight));
+    count(&lock.held, weight);
     count(&lock.hold_ns, total);
     match has_many_holders {
         true => drop(lock.hold_max.fetch_max(nanos, Relaxed)),
         false => raise(&lock.hold_max, nanos),
     }
-    count(&lock.holds[bucket(nanos)], weight.into());
+    count(&lock.holds[bucket(usual)], weight.saturating_sub(1));
+    count(&lock.holds[bucket(nanos)], 1);
     let taken_by = tally.taken_by.load(Relaxed) as usize;
     if let Some(entry) = taken_by.checked_sub(1).and_then(|at| table.uses.get(at)) {
-        add(&entry.held, u64::from(weight));
+        add(&entry.held, weight);
         add(&entry.hold_ns, total);
     }
     if record::is_on() && !has_many_holders && owner.token.load(Relaxed) == token() {

@@ -41,6 +41,7 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
         (0, State::Ended(at)) => at,
         (end, _) => end,
     };
+    let life = end.saturating_sub(get(&header.begin));
     let uses = uses(table);
     let threads = threads(table, &tallies, end);
     let entries = used(&table.locks, &header.locks_used).iter().enumerate();
@@ -49,7 +50,7 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
         entries.partition(|(_, entry)| NO_LOCKS.iter().any(|kind| get32(&entry.kind) & kind != 0));
     let locks = locks
         .into_iter()
-        .map(|(index, _)| lock(table, index, &tallies, &uses, &mut symbols, &threads));
+        .map(|(index, _)| lock(table, index, &tallies, &uses, &mut symbols, &threads, life));
     let waiting = |key: u64| -> Vec<u32> {
         let all = threads.iter().filter(|t| key != 0 && t.waits_key == key);
         all.map(|t| t.id).collect()
@@ -87,7 +88,7 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
             .unwrap_or("unknown"),
         ended: get(&header.end) != 0,
         runs: get(&header.end) == 0 && state == State::Runs,
-        seconds: end.saturating_sub(get(&header.begin)) as f64 / 1e9,
+        seconds: life as f64 / 1e9,
         domains: get32(&header.domains),
         thread_count: get32(&header.threads),
         changed_files: symbols.changed_files(),
@@ -308,6 +309,7 @@ fn lock(
     uses: &HashMap<u32, Vec<usize>>,
     symbols: &mut Symbols,
     threads: &[Thread],
+    life: u64,
 ) -> Lock {
     let (from, sum) = (&table.locks[index], &tallies.locks[index]);
     let changed = get(&from.changed) + sum.changed;
@@ -351,6 +353,15 @@ fn lock(
         [contended, wait_ns, get(&from.failed)],
         symbols,
     );
+    // An estimate. One thread at a time holds the lock, but where readers do, or the row is of
+    // many.
+    let hold_ns = match ended.max(others) <= 1 && side != Some("read") {
+        true => get(&from.hold_ns).min(life),
+        false => get(&from.hold_ns),
+    };
+    for caller in &mut callers {
+        caller.hold_ns = caller.hold_ns.min(hold_ns);
+    }
     let data = rust::data(&first, &callers);
     rust::without_own(&mut first);
     callers
@@ -381,12 +392,7 @@ fn lock(
         wait: times(wait_ns, contended, get(&from.wait_max), &waits),
         behind_readers: behind(&from.behind[0]),
         behind_writers: behind(&from.behind[1]),
-        hold: times(
-            get(&from.hold_ns),
-            get(&from.held),
-            get(&from.hold_max),
-            &holds,
-        ),
+        hold: times(hold_ns, get(&from.held), get(&from.hold_max), &holds),
         hold_samples: get(&from.samples),
         // A replay knows no readers.
         recorded: match side {
