@@ -48,8 +48,8 @@
 //!
 //! * **One mutex at a time.** Waiting with two mutexes at the same time is a mistake: debug builds
 //!   [panic](#panics) when they notice, release builds stay correct. Using a second mutex after the
-//!   first is fine. From then on, or with a mutex 1 MiB away or more, `notify_all` wakes all waiters
-//!   at once.
+//!   first is fine. From then on, or with a mutex 1 MiB away or more, `notify_all` wakes all
+//!   waiters at once.
 //! * **Lifetime**: it must outlive the calls that notify it. A waiter may free it once it has the
 //!   mutex again, if every notifier holds that mutex while it notifies.
 //! * **Wrap-around**: notifications are counted modulo 2^27; a `notify_all` with more than 256

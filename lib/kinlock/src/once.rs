@@ -22,9 +22,9 @@
 //! # Misuse and special cases
 //!
 //! * **Recursion**: a function that calls the same `Once` waits forever.
-//! * **Lifetime**: references ensure that it outlives the calls. Through `unsafe` code it may be freed
-//!   as soon as no other call waits and its end has been seen, by a call or a [`state`](Once::state):
-//!   the thread that ran the function then uses its address only.
+//! * **Lifetime**: references ensure that it outlives the calls. Through `unsafe` code it may be
+//!   freed as soon as no other call waits and its end has been seen, by a call or a
+//!   [`state`](Once::state): the thread that ran the function then uses its address only.
 //! * **fork**: in the child, a function that another thread ran never ends.
 //!
 //! # Algorithm

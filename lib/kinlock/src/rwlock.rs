@@ -26,9 +26,9 @@
 //!   that goes on in place of another that does not run.
 //! * **Read bias**: readers that get into each other's way make the lock *read-biased*. From then
 //!   on they announce themselves in a table, and write no shared cache line. The next writer ends
-//!   that by a *revocation*. The longer it took, the fewer of the readers that get into each other's
-//!   way set the bias again: one in 8 to one in 4096, by chance. Nothing else bounds how much of
-//!   their time writers spend on it.
+//!   that by a *revocation*. The longer it took, the fewer of the readers that get into each
+//!   other's way set the bias again: one in 8 to one in 4096, by chance. Nothing else bounds how
+//!   much of their time writers spend on it.
 //! * **Recursion**: a thread that already reads may use `read_recursive`, which passes waiting
 //!   writers. A second plain `read` may wait forever behind a writer. With `debug_assertions` it
 //!   panics when it has done so for a second, for as many reads as a small table remembers; not
@@ -36,8 +36,8 @@
 //! * **Upgradable readers**: one at a time, beside plain readers. They queue with the writers.
 //! * **Upgrade**: an upgradable reader becomes a writer once all other readers have left. No writer
 //!   comes in between, and no reader enters meanwhile but by `read_recursive`. If its time limit
-//!   ends before, it still is the upgradable reader. `try_upgrade` fails if there is another reader.
-//!   A thread that holds a plain read guard, too, waits for itself.
+//!   ends before, it still is the upgradable reader. `try_upgrade` fails if there is another
+//!   reader. A thread that holds a plain read guard, too, waits for itself.
 //! * **Downgrade**: a writer becomes a reader or the upgradable reader, and the upgradable reader a
 //!   plain one, in one step that never waits. No writer comes in between, and readers that wait may
 //!   enter.
@@ -49,9 +49,9 @@
 //!
 //! * **Time**: without waiters one atomic read-modify-write to take the lock and one to release it.
 //!   While the lock is read-biased, both are in the reader's own line of the table.
-//! * **A revocation** reads a table entry per thread that ever read a biased lock (256 at most), and
-//!   waits for the announced readers. These cannot wake the writer, so it notices up to an eighth of
-//!   its wait, or 50 us, late.
+//! * **A revocation** reads a table entry per thread that ever read (256 at most), and waits for
+//!   the announced readers. These cannot wake the writer, so it notices up to an eighth of its
+//!   wait, or 50 us, late.
 //! * **Waiting**: a waiter spins for some microseconds before it sleeps. Each sleep is one system
 //!   call. One more wakes a writer, and one all readers that wait.
 //! * **Memory**: eight bytes per lock; all-zero memory is an unlocked one. The table has 32 KiB for

@@ -3,8 +3,8 @@
 //! # When to use it
 //!
 //! For short critical sections that many threads contend for, where order within a locality domain
-//! matters. Its waiters sleep, too: the first after 50 us of spinning, those behind it after 1 ms at
-//! most. So more threads than CPUs do no harm. For critical sections that block or run long use
+//! matters. Its waiters sleep, too: the first after 50 us of spinning, those behind it after 1 ms
+//! at most. So more threads than CPUs do no harm. For critical sections that block or run long use
 //! [`Mutex`](crate::Mutex): its waiters notice sooner that spinning is pointless.
 //!
 //! # Guarantees
@@ -18,15 +18,15 @@
 //!   A priority waiter is never set aside for the sake of locality.
 //! * **Barging**: a running thread may overtake a front waiter that sleeps, during the first 10 ms
 //!   that the waiter spends at the front. [`set_stealing`](crate::config::set_stealing) turns this
-//!   off; each hand-off to a sleeper then takes as long as waking it. A thread that has looked at the
-//!   lock before a waiter came may in either case take it once.
-//! * **Bound**: with one locality domain, a waiter with `n` waiters before it waits for at most `n + 1`
-//!   times 10 ms and a few critical sections and wake-ups. Without stealing it waits for `n + 1`
-//!   critical sections and wake-ups. This holds as long as the scheduler runs the holder and the
-//!   waiters whose turn it is: one that is stopped while it spins at the front holds up all others. A
-//!   waiter also needs a place in the queue, which at most 16,383 threads of a process have: each
-//!   keeps its place from its first queueing to its end. Others wait in no order and without a bound,
-//!   and look at the lock every 0.1 ms.
+//!   off; each hand-off to a sleeper then takes as long as waking it. A thread that has looked at
+//!   the lock before a waiter came may in either case take it once.
+//! * **Bound**: with one locality domain, the waiter at the front waits for at most 10 ms and a few
+//!   critical sections and wake-ups, and one with `n` waiters before it `n + 1` times as long.
+//!   Without stealing these are `n + 1` critical sections and wake-ups. This holds as long as the
+//!   scheduler runs the holder and the waiters whose turn it is: one that is stopped while it spins
+//!   at the front holds up all others. A waiter also needs a place in the queue, which at most
+//!   16,383 threads of a process have: each keeps its place from its first queueing to its end.
+//!   Others wait in no order and without a bound, and look at the lock every 0.1 ms.
 //! * **`try_lock`** fails if the lock is held or a thread waits for it.
 //! * **Time limits** are on the monotonic clock. A zero timeout, or a deadline in the past, tries
 //!   once.
