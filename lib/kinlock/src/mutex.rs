@@ -128,11 +128,8 @@ pub(crate) type GuardMarker = lock_api::GuardNoSend;
 /// assert_eq!(names.into_inner(), ["first", "second"]);
 /// ```
 ///
-/// This is an alias. Its methods are those of [`lock_api::Mutex`]: [`new`](lock_api::Mutex::new)
-/// (`const`), [`lock`](lock_api::Mutex::lock), [`try_lock`](lock_api::Mutex::try_lock),
-/// [`try_lock_for`](lock_api::Mutex::try_lock_for),
-/// [`try_lock_until`](lock_api::Mutex::try_lock_until), [`get_mut`](lock_api::Mutex::get_mut),
-/// [`into_inner`](lock_api::Mutex::into_inner).
+/// This is an alias. The page of [`lock_api::Mutex`] has its methods: `new` (`const`), `lock`,
+/// `try_lock`, `try_lock_for`, `try_lock_until`, `get_mut`, `into_inner`.
 ///
 /// The mutex is `Send` and `Sync` if the data is `Send`. It is never `RefUnwindSafe`: a closure
 /// that borrows it needs an [`AssertUnwindSafe`](core::panic::AssertUnwindSafe) for `catch_unwind`,

@@ -28,8 +28,8 @@ use lock_api::GetThreadId;
 
 /// A mutex that the thread that holds it may lock again. See the [module](self).
 ///
-/// This is an alias. Its methods are those of [`lock_api::ReentrantMutex`]. It is `Send` and `Sync`
-/// if the data is `Send`.
+/// This is an alias. The page of [`lock_api::ReentrantMutex`] has its methods. It is `Send` and
+/// `Sync` if the data is `Send`.
 pub type ReentrantMutex<T> = lock_api::ReentrantMutex<RawMutex, RawThreadId, T>;
 
 /// Holds a [`ReentrantMutex`]. Dropping the last guard of a thread unlocks the mutex.

@@ -135,12 +135,9 @@ use {
 /// assert!(routes.try_write().is_none());
 /// ```
 ///
-/// This is an alias. Its methods are those of [`lock_api::RwLock`]: [`new`](lock_api::RwLock::new)
-/// (`const`), [`read`](lock_api::RwLock::read), [`write`](lock_api::RwLock::write),
-/// [`try_read`](lock_api::RwLock::try_read), [`try_write`](lock_api::RwLock::try_write),
-/// [`read_recursive`](lock_api::RwLock::read_recursive),
-/// [`upgradable_read`](lock_api::RwLock::upgradable_read), their relatives with time limits,
-/// [`get_mut`](lock_api::RwLock::get_mut), [`into_inner`](lock_api::RwLock::into_inner).
+/// This is an alias. The page of [`lock_api::RwLock`] has its methods: `new` (`const`), `read`,
+/// `write`, `try_read`, `try_write`, `read_recursive`, `upgradable_read`, their relatives with time
+/// limits, `get_mut`, `into_inner`. The pages of the guards have `upgrade` and `downgrade`.
 ///
 /// The lock is `Send` if the data is, and `Sync` if the data is `Send` and `Sync`. It is never
 /// `RefUnwindSafe`, as a [`Mutex`](crate::Mutex). The [module](self) states guarantees, costs and
