@@ -1,5 +1,10 @@
 //! The condition variable: [`Condvar`], for use with [`Mutex`](crate::Mutex).
 //!
+//! # When to use it
+//!
+//! To wait until data under a [`Mutex`](crate::Mutex) have changed. It works with no other lock. A
+//! function that is to run once has [`Once`](crate::Once).
+//!
 //! # Guarantees
 //!
 //! * **Waiting** releases the mutex and goes to sleep in one step, as far as notifiers can tell. A
@@ -42,9 +47,9 @@
 //! # Misuse and limits
 //!
 //! * **One mutex at a time.** Waiting with two mutexes at the same time is a mistake: debug builds
-//!   panic when they notice, release builds stay correct. Using a second mutex after the first is
-//!   fine. From then on, or with a mutex 1 MiB away or more, `notify_all` wakes all waiters at
-//!   once.
+//!   [panic](#panics) when they notice, release builds stay correct. Using a second mutex after the
+//!   first is fine. From then on, or with a mutex 1 MiB away or more, `notify_all` wakes all
+//!   waiters at once.
 //! * **Lifetime**: it must outlive the calls that notify it. A waiter may free it once it has the
 //!   mutex again, if every notifier holds that mutex while it notifies.
 //! * **Wrap-around**: notifications are counted modulo 2^27; a `notify_all` with more than 256
@@ -52,6 +57,12 @@
 //!   counts, misses its wake-up.
 //! * **Relocking, poisoning, fork**: as for the [mutex](crate::mutex). In the child of a fork the
 //!   waiters of other threads no longer exist.
+//!
+//! # Panics
+//!
+//! With `debug_assertions`, each function that waits panics if it notices that another thread waits
+//! here with another mutex. A panic of a `condition` passes through. In both cases the guard stays
+//! valid: the thread still holds the mutex.
 //!
 //! # Algorithm
 //!
@@ -93,7 +104,8 @@ use kinlock_linux::native::{deadline, park_until_realtime};
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A condition variable of eight bytes. See the [module](self) for semantics.
+/// A condition variable of eight bytes. It is `Send`, `Sync` and `RefUnwindSafe`. See the
+/// [module](self) for semantics.
 #[repr(transparent)]
 #[derive(Default)]
 pub struct Condvar(QueuedCondvar<Native>);
@@ -107,6 +119,16 @@ impl fmt::Debug for Condvar {
 const _: () = assert!(size_of::<Condvar>() == 8 && align_of::<Condvar>() == 4);
 
 /// Whether a wait ended because its time was up.
+///
+/// ```
+/// use kinlock::{Condvar, Mutex};
+/// use std::time::Duration;
+///
+/// let (done, changed) = (Mutex::new(false), Condvar::new());
+/// let mut done = done.lock();
+/// let result = changed.wait_while_for(&mut done, |done| !*done, Duration::from_millis(1));
+/// assert_eq!(result.timed_out(), !*done);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WaitTimeoutResult(bool);
 
@@ -171,12 +193,28 @@ impl Condvar {
 
     /// Releases the mutex, waits for a notification, and takes the mutex again.
     ///
-    /// May return without a notification.
+    /// May return without a notification, so it stands in a loop:
+    ///
+    /// ```
+    /// use kinlock::{Condvar, Mutex};
+    ///
+    /// let (jobs, added) = (Mutex::new(vec![]), Condvar::new());
+    /// std::thread::scope(|s| {
+    ///     s.spawn(|| {
+    ///         jobs.lock().push(7);
+    ///         added.notify_one();
+    ///     });
+    ///     let mut jobs = jobs.lock();
+    ///     while jobs.is_empty() {
+    ///         added.wait(&mut jobs);
+    ///     }
+    ///     assert_eq!(jobs.pop(), Some(7));
+    /// });
+    /// ```
     ///
     /// # Panics
     ///
-    /// With `debug_assertions`, this and every other function that waits panics if it notices that
-    /// another thread waits here with another mutex. The guard stays valid.
+    /// See the [module](self#panics).
     #[cfg_attr(feature = "report", track_caller)]
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
         self.wait_by(guard, || Some(NEVER), here());
@@ -184,7 +222,18 @@ impl Condvar {
 
     /// Waits while `condition` returns `true`. Evaluates it first, and after each wake-up.
     ///
-    /// If `condition` panics, the thread still holds the mutex.
+    /// ```
+    /// use kinlock::{Condvar, Mutex};
+    ///
+    /// let (jobs, added) = (Mutex::new(vec![7]), Condvar::new());
+    /// let mut jobs = jobs.lock();
+    /// added.wait_while(&mut jobs, |jobs| jobs.is_empty());
+    /// assert_eq!(jobs.pop(), Some(7));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// See the [module](self#panics).
     #[cfg_attr(feature = "report", track_caller)]
     pub fn wait_while<T: ?Sized>(
         &self,
@@ -206,6 +255,10 @@ impl Condvar {
     /// let mut guard = mutex.lock();
     /// assert!(condvar.wait_for(&mut guard, Duration::ZERO).timed_out());
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// See the [module](self#panics).
     #[cfg_attr(feature = "report", track_caller)]
     pub fn wait_for<T: ?Sized>(
         &self,
@@ -216,6 +269,20 @@ impl Condvar {
     }
 
     /// As [`wait`](Self::wait), until `deadline` at the latest.
+    ///
+    /// ```
+    /// use kinlock::{Condvar, Mutex};
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let (mutex, condvar) = (Mutex::new(()), Condvar::new());
+    /// let deadline = Instant::now() + Duration::from_millis(1);
+    /// while !condvar.wait_until(&mut mutex.lock(), deadline).timed_out() {}
+    /// assert!(Instant::now() >= deadline);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// See the [module](self#panics).
     #[cfg_attr(feature = "report", track_caller)]
     pub fn wait_until<T: ?Sized>(
         &self,
@@ -229,6 +296,19 @@ impl Condvar {
     ///
     /// That clock may be set during the wait, and the kernel then looks at the limit again. A jump
     /// forward past `deadline` ends the wait, a jump backward prolongs it.
+    ///
+    /// ```
+    /// use kinlock::{Condvar, Mutex};
+    /// use std::time::SystemTime;
+    ///
+    /// let (mutex, condvar) = (Mutex::new(()), Condvar::new());
+    /// let result = condvar.wait_until_system(&mut mutex.lock(), SystemTime::UNIX_EPOCH);
+    /// assert!(result.timed_out(), "that was in 1970");
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// See the [module](self#panics).
     #[cfg_attr(feature = "report", track_caller)]
     pub fn wait_until_system<T: ?Sized>(
         &self,
@@ -242,6 +322,22 @@ impl Condvar {
     /// Waits while `condition` returns `true`, for at most `timeout` in total.
     ///
     /// After a timeout `condition` is not evaluated again: it may have become `false` just then.
+    ///
+    /// ```
+    /// use kinlock::{Condvar, Mutex};
+    /// use std::time::Duration;
+    ///
+    /// let (jobs, added) = (Mutex::new(Vec::<u32>::new()), Condvar::new());
+    /// let mut jobs = jobs.lock();
+    /// let limit = Duration::from_millis(1);
+    /// assert!(added.wait_while_for(&mut jobs, |jobs| jobs.is_empty(), limit).timed_out());
+    /// jobs.push(7);
+    /// assert!(!added.wait_while_for(&mut jobs, |jobs| jobs.is_empty(), limit).timed_out());
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// See the [module](self#panics).
     #[cfg_attr(feature = "report", track_caller)]
     pub fn wait_while_for<T: ?Sized>(
         &self,
@@ -255,6 +351,20 @@ impl Condvar {
     }
 
     /// As [`wait_while_for`](Self::wait_while_for), until `deadline` at the latest.
+    ///
+    /// ```
+    /// use kinlock::{Condvar, Mutex};
+    /// use std::time::Instant;
+    ///
+    /// let (jobs, added) = (Mutex::new(Vec::<u32>::new()), Condvar::new());
+    /// let mut jobs = jobs.lock();
+    /// let result = added.wait_while_until(&mut jobs, |jobs| jobs.is_empty(), Instant::now());
+    /// assert!(result.timed_out());
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// See the [module](self#panics).
     #[cfg_attr(feature = "report", track_caller)]
     pub fn wait_while_until<T: ?Sized>(
         &self,
@@ -268,6 +378,21 @@ impl Condvar {
 
     /// As [`wait_while_for`](Self::wait_while_for), until the time of day is `deadline` or later;
     /// see [`wait_until_system`](Self::wait_until_system).
+    ///
+    /// ```
+    /// use kinlock::{Condvar, Mutex};
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let (jobs, added) = (Mutex::new(vec![7]), Condvar::new());
+    /// let mut jobs = jobs.lock();
+    /// let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
+    /// let result = added.wait_while_until_system(&mut jobs, |jobs| jobs.is_empty(), tomorrow);
+    /// assert!(!result.timed_out());
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// See the [module](self#panics).
     #[cfg_attr(feature = "report", track_caller)]
     pub fn wait_while_until_system<T: ?Sized>(
         &self,

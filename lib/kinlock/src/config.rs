@@ -10,7 +10,9 @@
 //! | more time for holders | `KINLOCK_SLICE_EXTENSION` | [`set_slice_extension`] |
 //! | kind of domain | `KINLOCK_DOMAIN` | `set_domain_kind` |
 //! | locality domains made up for tests | `KINLOCK_TOPOLOGY` | |
+//! | which system calls locks may make | `KINLOCK_SYSTEM_CALLS` | |
 //! | report the decision on standard error | `KINLOCK_VERBOSE` | |
+//! | ask a program to print its statistics | `KINLOCK_SHOW_STATS` | read by `show_stats` |
 //!
 //! Values and defaults are listed in the guide, `docs/guide/knobs.md`.
 //!
@@ -22,14 +24,31 @@
 //! reported once on standard error, when a lock is first contended, and then ignored. An empty
 //! value counts as unset.
 //!
-//! Without the feature `std` there is no environment, `auto` means off, and `set_domain_kind` does
-//! not exist.
+//! Without the feature `std` there is no environment, `auto` means off, and `set_domain_kind` and
+//! `show_stats` do not exist.
+//!
+//! # Setting a knob
+//!
+//! A `set_` function changes one word. Any thread may call it at any time, but a program best sets
+//! its knobs before it starts threads. A wait for a lock reads the knobs when it begins, so a
+//! change holds for waits that begin after it; a lock that is found free reads none. There are two
+//! exceptions. Whether mutexes and reader-writer locks queue by locality is decided once, within
+//! the first seventeen contended waits of the process, and `set_numa` changes it before only. The
+//! kind of domain is fixed as soon as the domains are known: `set_domain_kind` fails then.
 //!
 //! ```
-//! use kinlock::config::{self, Numa};
+//! use kinlock::config::{self, Numa, Quantum, Scan};
+//! # #[cfg(feature = "std")]
+//! use kinlock::topology::DomainKind;
 //!
+//! # #[cfg(feature = "std")]
+//! config::set_domain_kind(DomainKind::Socket).expect("no lock has been contended");
 //! config::set_numa(Numa::On);
+//! config::set_scan(Scan::Incremental);
 //! config::set_local_limit("2^16".parse()?);
+//! config::set_stealing(false);
+//! config::set_quantum(Quantum::FAIR);
+//! config::set_slice_extension(true);
 //! assert!(config::decision().reorder);
 //! # Ok::<(), kinlock::config::ParseError>(())
 //! ```

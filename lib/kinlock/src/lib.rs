@@ -5,7 +5,7 @@
 //! | [`Mutex`] | most purposes: four bytes, waiters spin for a moment and then sleep |
 //! | `Condvar` | waiting for a condition under a [`Mutex`]: eight bytes, every kind of time limit |
 //! | [`Once`], [`FairMutex`], `ReentrantMutex` | what their names say |
-//! | [`SpinLock`] | very short critical sections: four bytes, queued, NUMA-aware |
+//! | [`SpinLock`] | very short critical sections: four bytes, queued, NUMA-aware; it sleeps, too |
 //! | [`RwLock`] | data that is mostly read: eight bytes, many readers or one writer |
 //! | [`RawMutex`], [`RawRwLock`], [`RawSpinLock`] | the same without data, for [`lock_api`] 0.4 |
 //!

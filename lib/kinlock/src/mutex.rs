@@ -113,21 +113,57 @@ pub(crate) type GuardMarker = lock_api::GuardSend;
 #[cfg(not(feature = "send_guard"))]
 pub(crate) type GuardMarker = lock_api::GuardNoSend;
 
-/// A mutex of four bytes plus the data.
+/// A mutex of four bytes plus the data, rounded up to the data's alignment.
 ///
-/// It has the methods of [`lock_api::Mutex`]: `new` (`const`), `lock`, `try_lock`, `try_lock_for`,
-/// `try_lock_until`, `get_mut`, `into_inner`. Guards can be mapped. They can be sent to other
-/// threads with the feature `send_guard` only. The mutex is `Send` and `Sync` if the data is
-/// `Send`. The [module](self) states guarantees, costs and misuse.
+/// ```
+/// use kinlock::Mutex;
+///
+/// let names = Mutex::new(vec!["first"]);
+/// names.lock().push("second"); // The guard is dropped here, which unlocks the mutex.
+/// {
+///     let mut names = names.lock();
+///     names.sort();
+/// } // Here, too.
+/// assert_eq!(names.try_lock().map(|names| names.len()), Some(2));
+/// assert_eq!(names.into_inner(), ["first", "second"]);
+/// ```
+///
+/// This is an alias. The page of [`lock_api::Mutex`] has its methods: `new` (`const`), `lock`,
+/// `try_lock`, `try_lock_for`, `try_lock_until`, `get_mut`, `into_inner`.
+///
+/// The mutex is `Send` and `Sync` if the data is `Send`. It is never `RefUnwindSafe`: a closure
+/// that borrows it needs an [`AssertUnwindSafe`](core::panic::AssertUnwindSafe) for `catch_unwind`,
+/// since a panic leaves the data as it is. The [module](self) states guarantees, costs and misuse.
 pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 
-/// Holds a [`Mutex`]. Dropping it unlocks the mutex.
+/// Holds a [`Mutex`]. Dropping it unlocks the mutex. It can be sent to other threads with the
+/// feature `send_guard` only.
+///
+/// ```
+/// use kinlock::{Mutex, MutexGuard};
+///
+/// let mutex = Mutex::new(1);
+/// let mut guard: MutexGuard<u32> = mutex.lock();
+/// *guard += 1;
+/// MutexGuard::unlocked(&mut guard, || assert_eq!(mutex.try_lock().as_deref(), Some(&2)));
+/// assert!(mutex.is_locked());
+/// ```
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 
 /// Holds a [`Mutex`] and refers to a part of its data. Dropping it unlocks the mutex.
+///
+/// ```
+/// use kinlock::{Mutex, MutexGuard};
+///
+/// let pair = Mutex::new((1, "one"));
+/// let mut number = MutexGuard::map(pair.lock(), |pair| &mut pair.0);
+/// *number = 2;
+/// drop(number);
+/// assert_eq!(pair.lock().0, 2);
+/// ```
 pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 
-/// A mutex of four bytes plus the data that goes to its waiters in the order of their queue.
+/// A mutex of the size of a [`Mutex`] that goes to its waiters in the order of their queue.
 ///
 /// While a thread waits, whether it runs or not, no newcomer takes the mutex, except one that has
 /// looked at it before that thread began to wait. Locality does not count, nor does the knob for
@@ -136,7 +172,8 @@ pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 ///
 /// Each hand-off to a sleeper waits until it has woken up, where a [`Mutex`] does so once per
 /// [quantum](crate::config::Quantum). The lock is the queued [spinlock](crate::spin), whose other
-/// guarantees and costs hold.
+/// guarantees and costs hold. Its methods and its auto traits are those of [`Mutex`]. Misuse has
+/// the consequences that [the mutex's page](self#misuse-and-special-cases) names.
 ///
 /// ```
 /// use kinlock::FairMutex;
@@ -155,11 +192,19 @@ pub type FairMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawFairMutex, T>;
 pub type MappedFairMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawFairMutex, T>;
 
 /// A new mutex, in a constant: [`Mutex::new`] by the name that users of parking_lot know.
+///
+/// ```
+/// static HITS: kinlock::Mutex<u64> = kinlock::const_mutex(0);
+/// ```
 pub const fn const_mutex<T>(value: T) -> Mutex<T> {
     Mutex::new(value)
 }
 
 /// A new fair mutex, in a constant: [`FairMutex::new`] by the name that users of parking_lot know.
+///
+/// ```
+/// static TURNS: kinlock::FairMutex<u64> = kinlock::const_fair_mutex(0);
+/// ```
 pub const fn const_fair_mutex<T>(value: T) -> FairMutex<T> {
     FairMutex::new(value)
 }
@@ -353,6 +398,16 @@ raw_mutex! {
 
 raw_mutex! {
     /// The lock of [`FairMutex`] without data, for any user of [`lock_api`] 0.4.
+    ///
+    /// ```
+    /// use kinlock::{RawFairMutex, lock_api::RawMutex};
+    ///
+    /// let lock = RawFairMutex::new();
+    /// lock.lock();
+    /// assert!(!lock.try_lock());
+    /// // SAFETY: this thread has locked it.
+    /// unsafe { lock.unlock() };
+    /// ```
     RawFairMutex, QueuedSpinLock<Native, InOrder>, try_lock,
     /// As `unlock`, which is fair.
     unlock, unlock

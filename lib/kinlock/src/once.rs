@@ -14,13 +14,23 @@
 //! # Costs
 //!
 //! A call after the function has returned costs one load. A thread that waits for the function
-//! spins for 20 us and then sleeps. Four bytes; all-zero memory is a new `Once`. Nothing is ever
+//! spins for 20 us and then sleeps; while more threads wait than there are CPUs it sleeps at once.
+//! Each of `n` sleepers makes a system call, and the end of the function wakes all of them by one,
+//! which takes O(n) in the kernel. Four bytes; all-zero memory is a new `Once`. Nothing is ever
 //! allocated.
 //!
 //! # Misuse and special cases
 //!
 //! * **Recursion**: a function that calls the same `Once` waits forever.
+//! * **Lifetime**: references ensure that it outlives the calls. Through `unsafe` code it may be
+//!   freed as soon as no other call waits and its end has been seen, by a call or a
+//!   [`state`](Once::state): the thread that ran the function then uses its address only.
 //! * **fork**: in the child, a function that another thread ran never ends.
+//!
+//! # Algorithm
+//!
+//! A word of four states and a flag for sleepers, as in std's and parking_lot's `Once`.
+//! `kinlock_core::raw::once` has the state table.
 //!
 //! # Example
 //!
@@ -36,10 +46,12 @@
 
 use crate::machine::Native;
 use core::fmt;
+#[doc(inline)]
 pub use kinlock_core::raw::once::OnceState;
 use kinlock_core::raw::once::RunOnce;
 
-/// Runs a function once. See the [module](self) for semantics.
+/// Runs a function once. It is `Send`, `Sync` and `RefUnwindSafe`. See the [module](self) for
+/// semantics.
 #[repr(transparent)]
 #[derive(Default)]
 pub struct Once(RunOnce<Native>);
@@ -53,6 +65,15 @@ impl Once {
     }
 
     /// What has become of the function. Acquires what it did, if it has ended. O(1).
+    ///
+    /// ```
+    /// use kinlock::{Once, OnceState};
+    ///
+    /// let once = Once::new();
+    /// assert_eq!(once.state(), OnceState::New);
+    /// once.call_once(|| assert_eq!(once.state(), OnceState::InProgress));
+    /// assert!(once.state().done() && !once.state().poisoned());
+    /// ```
     #[inline]
     pub fn state(&self) -> OnceState {
         self.0.state()

@@ -27,6 +27,9 @@ use core::num::NonZeroUsize;
 use lock_api::GetThreadId;
 
 /// A mutex that the thread that holds it may lock again. See the [module](self).
+///
+/// This is an alias. The page of [`lock_api::ReentrantMutex`] has its methods. It is `Send` and
+/// `Sync` if the data is `Send`.
 pub type ReentrantMutex<T> = lock_api::ReentrantMutex<RawMutex, RawThreadId, T>;
 
 /// Holds a [`ReentrantMutex`]. Dropping the last guard of a thread unlocks the mutex.
@@ -37,6 +40,14 @@ pub type MappedReentrantMutexGuard<'a, T> =
     lock_api::MappedReentrantMutexGuard<'a, RawMutex, RawThreadId, T>;
 
 /// Tells threads apart, for [`lock_api::ReentrantMutex`].
+///
+/// ```
+/// use kinlock::{RawThreadId, lock_api::GetThreadId};
+///
+/// let here = RawThreadId.nonzero_thread_id();
+/// let there = std::thread::spawn(|| RawThreadId.nonzero_thread_id());
+/// assert_ne!(here, there.join().unwrap());
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawThreadId;
 
@@ -54,6 +65,10 @@ unsafe impl GetThreadId for RawThreadId {
 
 /// A new reentrant mutex, in a constant: [`ReentrantMutex::new`] by the name that users of
 /// parking_lot know.
+///
+/// ```
+/// static NAMES: kinlock::ReentrantMutex<[&str; 1]> = kinlock::const_reentrant_mutex(["one"]);
+/// ```
 pub const fn const_reentrant_mutex<T>(value: T) -> ReentrantMutex<T> {
     ReentrantMutex::new(value)
 }

@@ -26,20 +26,21 @@
 //!   that goes on in place of another that does not run.
 //! * **Read bias**: readers that get into each other's way make the lock *read-biased*. From then
 //!   on they announce themselves in a table, and write no shared cache line. The next writer ends
-//!   that: it reads a table entry per thread that ever read (256 at most), and waits for the
-//!   announced readers. These cannot wake it, so it notices up to an eighth of its wait, or 50 us,
-//!   late. The longer that took, the fewer of the readers that get into each other's way set the
-//!   bias again: one in 8 to one in 4096, by chance. Nothing else bounds how much of their time
-//!   writers spend on it.
+//!   that by a *revocation*. The longer it took, the fewer of the readers that get into each
+//!   other's way set the bias again: one in 8 to one in 4096, by chance. Nothing else bounds how
+//!   much of their time writers spend on it.
 //! * **Recursion**: a thread that already reads may use `read_recursive`, which passes waiting
 //!   writers. A second plain `read` may wait forever behind a writer. With `debug_assertions` it
 //!   panics when it has done so for a second, for as many reads as a small table remembers; not
 //!   with the features `send_guard` and `deadlock_detection`.
 //! * **Upgradable readers**: one at a time, beside plain readers. They queue with the writers.
-//! * **Limit**: a lock counts 2^20 - 1 readers, with the writer or the upgradable reader. Those
-//!   that have announced themselves are not counted. A further one panics, as with the lock of std:
-//!   a count of a million readers means leaked guards. Attempts fail, and those with a
-//!   time limit fail before their time is up.
+//! * **Upgrade**: an upgradable reader becomes a writer once all other readers have left. No writer
+//!   comes in between, and no reader enters meanwhile but by `read_recursive`. If its time limit
+//!   ends before, it still is the upgradable reader. `try_upgrade` fails if there is another
+//!   reader. A thread that holds a plain read guard, too, waits for itself.
+//! * **Downgrade**: a writer becomes a reader or the upgradable reader, and the upgradable reader a
+//!   plain one, in one step that never waits. No writer comes in between, and readers that wait may
+//!   enter.
 //! * **Time limits** are on the monotonic clock. A zero timeout, or a deadline in the past, tries
 //!   once. While a writer whose time is limited waits for announced readers, `try_read` fails.
 //! * **Panics** in a critical section release the lock. There is no poisoning.
@@ -47,11 +48,28 @@
 //! # Costs
 //!
 //! * **Time**: without waiters one atomic read-modify-write to take the lock and one to release it.
+//!   While the lock is read-biased, both are in the reader's own line of the table.
+//! * **A revocation** reads a table entry per thread that ever read (256 at most), and waits for
+//!   the announced readers. These cannot wake the writer, so it notices up to an eighth of its
+//!   wait, or 50 us, late.
+//! * **Waiting**: a waiter spins for some microseconds before it sleeps. Each sleep is one system
+//!   call. One more wakes a writer, and one all readers that wait.
 //! * **Memory**: eight bytes per lock; all-zero memory is an unlocked one. The table has 32 KiB for
 //!   the process. Nothing is ever allocated.
 //!
+//! # Panics
+//!
+//! A lock counts 2^20 - 1 readers, with the writer or the upgradable reader. Those that have
+//! announced themselves are not counted. If it is full, `read`, `read_recursive` and
+//! `upgradable_read` panic, as with the lock of std: a million readers mean leaked guards. Attempts
+//! fail, those with a time limit before their time is up.
+//!
 //! # Misuse and special cases
 //!
+//! * **Lifetime**: guards ensure that the lock outlives them. Users of [`RawRwLock`] may free it as
+//!   soon as another thread has taken it for writing: a release then uses its address only. There
+//!   is one exception: where a thread has released a read lock that another one had taken, the lock
+//!   must stay valid until each release has returned.
 //! * **Leaking** a guard with `mem::forget` leaves that lock locked. If the memory of a lock whose
 //!   read guard has leaked is used for another lock, that one may stay locked, too.
 //! * **Signals**: a handler may take any lock that the interrupted code neither holds nor is
@@ -105,32 +123,93 @@ use {
     std::time::{Duration, Instant},
 };
 
-/// A reader-writer lock of eight bytes plus the data.
+/// A reader-writer lock of eight bytes plus the data, rounded up to the data's alignment.
 ///
-/// It has the methods of [`lock_api::RwLock`]: `new` (`const`), `read`, `write`, `try_read`,
-/// `try_write`, `read_recursive`, `upgradable_read`, their relatives with time limits, `get_mut`,
-/// `into_inner`. Guards can be mapped. They can be sent to other threads with the feature
-/// `send_guard` only. The lock is `Send` if the data is, and `Sync` if the data is `Send` and
-/// `Sync`. The [module](self) states guarantees, costs and misuse.
+/// ```
+/// use kinlock::RwLock;
+///
+/// let routes = RwLock::new(vec!["home"]);
+/// routes.write().push("help");
+/// let (one, other) = (routes.read(), routes.read());
+/// assert_eq!((one.len(), other[1]), (2, "help"));
+/// assert!(routes.try_write().is_none());
+/// ```
+///
+/// This is an alias. The page of [`lock_api::RwLock`] has its methods: `new` (`const`), `read`,
+/// `write`, `try_read`, `try_write`, `read_recursive`, `upgradable_read`, their relatives with time
+/// limits, `get_mut`, `into_inner`. The pages of the guards have `upgrade` and `downgrade`.
+///
+/// The lock is `Send` if the data is, and `Sync` if the data is `Send` and `Sync`. It is never
+/// `RefUnwindSafe`, as a [`Mutex`](crate::Mutex). The [module](self) states guarantees, costs and
+/// misuse.
 pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
 
-/// Holds a [`RwLock`] for reading. Dropping it releases the lock.
+/// Holds a [`RwLock`] for reading. Dropping it releases the lock. As every guard of the lock, it
+/// can be sent to other threads with the feature `send_guard` only.
 pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
 
 /// Holds a [`RwLock`] for writing. Dropping it releases the lock.
+///
+/// ```
+/// use kinlock::{RwLock, RwLockWriteGuard};
+///
+/// let price = RwLock::new(3);
+/// let mut written = price.write();
+/// *written += 1;
+/// let read = RwLockWriteGuard::downgrade(written); // No other writer comes in between.
+/// assert_eq!((*read, *price.read()), (4, 4));
+/// ```
 pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock, T>;
 
 /// Holds a [`RwLock`] for reading, and can be upgraded to writing. There is one at a time.
+///
+/// ```
+/// use kinlock::{RwLock, RwLockUpgradableReadGuard as Upgradable, RwLockWriteGuard};
+///
+/// let stock = RwLock::new(vec![1]);
+/// let seen = stock.upgradable_read(); // Plain readers may enter beside it.
+/// if seen.is_empty() {
+///     Upgradable::upgrade(seen).push(0); // Waits until they have left.
+/// } else {
+///     let reader = stock.read();
+///     let seen = Upgradable::try_upgrade(seen).expect_err("there is a reader");
+///     drop(reader);
+///     let mut written = Upgradable::try_upgrade(seen).expect("there is none");
+///     written.push(2);
+///     let seen = RwLockWriteGuard::downgrade_to_upgradable(written);
+///     assert_eq!(*seen, [1, 2]);
+/// }
+/// ```
 pub type RwLockUpgradableReadGuard<'a, T> = lock_api::RwLockUpgradableReadGuard<'a, RawRwLock, T>;
 
 /// Holds a [`RwLock`] for reading and refers to a part of its data.
+///
+/// ```
+/// use kinlock::{RwLock, RwLockReadGuard};
+///
+/// let pair = RwLock::new((1, "one"));
+/// let name = RwLockReadGuard::map(pair.read(), |pair| &pair.1);
+/// assert_eq!(*name, "one");
+/// ```
 pub type MappedRwLockReadGuard<'a, T> = lock_api::MappedRwLockReadGuard<'a, RawRwLock, T>;
 
 /// Holds a [`RwLock`] for writing and refers to a part of its data.
+///
+/// ```
+/// use kinlock::{RwLock, RwLockWriteGuard};
+///
+/// let pair = RwLock::new((1, "one"));
+/// *RwLockWriteGuard::map(pair.write(), |pair| &mut pair.0) += 1;
+/// assert_eq!(pair.read().0, 2);
+/// ```
 pub type MappedRwLockWriteGuard<'a, T> = lock_api::MappedRwLockWriteGuard<'a, RawRwLock, T>;
 
 /// A new reader-writer lock, in a constant: [`RwLock::new`] by the name that users of parking_lot
 /// know.
+///
+/// ```
+/// static PRICES: kinlock::RwLock<[u64; 4]> = kinlock::const_rwlock([3; 4]);
+/// ```
 pub const fn const_rwlock<T>(value: T) -> RwLock<T> {
     RwLock::new(value)
 }

@@ -3,22 +3,31 @@
 //! # When to use it
 //!
 //! For short critical sections that many threads contend for, where order within a locality domain
-//! matters. Waiters spin for a short while and then sleep, so more threads than CPUs do no harm.
-//! For critical sections that block or run long use [`Mutex`](crate::Mutex): its waiters notice
-//! sooner that spinning is pointless.
+//! matters. Its waiters sleep, too: the first after 50 us of spinning, those behind it after 1 ms
+//! at most. So more threads than CPUs do no harm. For critical sections that block or run long use
+//! [`Mutex`](crate::Mutex): its waiters notice sooner that spinning is pointless.
 //!
 //! # Guarantees
 //!
 //! * **Exclusion and memory order**: one thread at a time holds the lock. Taking it acquires what
 //!   the previous holder's release published.
-//! * **Fairness within a locality domain**: first in, first out; with the
+//! * **Fairness within a locality domain**: waiters go first in, first out; with the
 //!   [incremental scan](crate::config::Scan), roughly so.
 //! * **Fairness across domains**: local waiters go first for at most the
 //!   [local limit](crate::config::set_local_limit) (10 ms by default) per domain that waits before.
 //!   A priority waiter is never set aside for the sake of locality.
 //! * **Barging**: a running thread may overtake a front waiter that sleeps, during the first 10 ms
 //!   that the waiter spends at the front. [`set_stealing`](crate::config::set_stealing) turns this
-//!   off; each hand-off to a sleeper then takes as long as waking it.
+//!   off; each hand-off to a sleeper then takes as long as waking it. A thread that has looked at
+//!   the lock before a waiter came may in either case take it once.
+//! * **Bound**: with one locality domain, the waiter at the front waits for at most 10 ms and a few
+//!   critical sections and wake-ups, and one with `n` waiters before it `n + 1` times as long.
+//!   Without stealing these are `n + 1` critical sections and wake-ups. This holds as long as the
+//!   scheduler runs the holder and the waiters whose turn it is: one that is stopped while it spins
+//!   at the front holds up all others. A waiter also needs a place in the queue, which at most
+//!   16,383 threads of a process have: each keeps its place from its first queueing to its end.
+//!   Others wait in no order and without a bound, and look at the lock every 0.1 ms.
+//! * **`try_lock`** fails if the lock is held or a thread waits for it.
 //! * **Time limits** are on the monotonic clock. A zero timeout, or a deadline in the past, tries
 //!   once.
 //! * **Panics** in a critical section release the lock. There is no poisoning.
@@ -33,7 +42,13 @@
 //!
 //! # Misuse and special cases
 //!
-//! * **Relocking** in one thread waits forever, or until the time limit.
+//! * **Relocking** in one thread waits forever, or until the time limit. Debug builds do not notice
+//!   it, the feature `report` does not show this lock, and `deadlock_detection` does not see it.
+//! * **Unlocking** a lock that is not held is impossible through guards, which cannot be sent to
+//!   another thread, whatever the features. Raw, it does nothing if the lock is free, and otherwise
+//!   ends the holder's exclusion.
+//! * **Lifetime**: the memory of a lock must stay valid until each `unlock` has returned, also if
+//!   another thread has had the lock since. Guards ensure that; users of [`RawSpinLock`] have to.
 //! * **Leaking** a guard with `mem::forget` leaves that lock locked and affects no other.
 //! * **Signals**: a handler may take any lock that the interrupted code neither holds nor is
 //!   acquiring.
@@ -69,11 +84,10 @@ use crate::machine::{AsConfigured, Fifo, Native, NumaAware};
 use kinlock_core::raw::qspinlock::QueuedSpinLock;
 use lock_api::{GuardNoSend, RawMutex};
 
-/// A spinlock of four bytes plus the data, NUMA-aware as configured (`auto` by default).
+/// A queued spinlock of four bytes plus the data, NUMA-aware as configured (`auto` by default).
 ///
-/// It has the methods of [`lock_api::Mutex`]: `new` (`const`), `lock`, `try_lock`, `try_lock_for`,
-/// `try_lock_until`, `get_mut`, `into_inner`. Guards can be mapped, and cannot be sent to other
-/// threads. The [module](self) states guarantees, costs and misuse.
+/// It has the methods and the auto traits of a [`Mutex`](crate::Mutex). The [module](self) states
+/// guarantees, costs and misuse.
 ///
 /// ```
 /// use kinlock::SpinLock;
@@ -85,10 +99,18 @@ use lock_api::{GuardNoSend, RawMutex};
 /// ```
 pub type SpinLock<T> = lock_api::Mutex<RawSpinLock, T>;
 
-/// Holds a [`SpinLock`]. Dropping it unlocks the lock.
+/// Holds a [`SpinLock`]. Dropping it unlocks the lock. It cannot be sent to other threads.
 pub type SpinLockGuard<'a, T> = lock_api::MutexGuard<'a, RawSpinLock, T>;
 
 /// Holds a [`SpinLock`] and refers to a part of its data. Dropping it unlocks the lock.
+///
+/// ```
+/// use kinlock::{SpinLock, SpinLockGuard};
+///
+/// let pair = SpinLock::new((1, "one"));
+/// *SpinLockGuard::map(pair.lock(), |pair| &mut pair.0) += 1;
+/// assert_eq!(pair.lock().0, 2);
+/// ```
 pub type MappedSpinLockGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawSpinLock, T>;
 
 macro_rules! raw_spin_lock {
@@ -165,12 +187,28 @@ raw_spin_lock! {
 }
 
 raw_spin_lock! {
-    /// As [`RawSpinLock`], but always first in, first out. The other knobs apply.
+    /// As [`RawSpinLock`], but waiters always go first in, first out. The other knobs apply.
+    ///
+    /// ```
+    /// use kinlock::{RawFifoSpinLock, lock_api::Mutex};
+    ///
+    /// static TICKETS: Mutex<RawFifoSpinLock, u32> = Mutex::new(0);
+    ///
+    /// *TICKETS.lock() += 1;
+    /// ```
     RawFifoSpinLock, Fifo
 }
 
 raw_spin_lock! {
     /// As [`RawSpinLock`], but always NUMA-aware. The other knobs apply.
+    ///
+    /// ```
+    /// use kinlock::{RawCnaSpinLock, lock_api::Mutex};
+    ///
+    /// static FREE: Mutex<RawCnaSpinLock, Vec<u32>> = Mutex::new(Vec::new());
+    ///
+    /// FREE.lock().push(1);
+    /// ```
     RawCnaSpinLock, NumaAware
 }
 
