@@ -138,9 +138,13 @@ impl Watch {
         if due.is_empty() {
             return Ok(Vec::new());
         }
+        // Anew: when it was looked at before, the program may not have been loaded as a whole.
+        let Some(outside) = Outside::look(self.pid)? else {
+            return Ok(Vec::new());
+        };
         let mut symbols = outside.symbols();
-        let (locks, _) = found.report(outside, &mut symbols);
-        let threads = found.threads(outside, &mut symbols);
+        let (locks, _) = found.report(&outside, &mut symbols);
+        let threads = found.threads(&outside, &mut symbols);
         let mut lines = Vec::new();
         for (thread, held) in due {
             self.lines += 1;

@@ -9,7 +9,6 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kinlock_cli::report::text;
@@ -251,15 +250,8 @@ impl Outside {
     /// Where a thread is in a system call. Of its registers, the kernel does not tell the frame
     /// pointer. `None`: it runs, or the kernel does not say.
     pub fn registers(&self, thread: u32) -> Option<Registers> {
-        // One that is just being woken, moved or put to sleep counts as running for a moment.
-        let looks = || of_process(self.pid, &format!("task/{thread}/syscall"));
-        let says = (0..5).find_map(|look| {
-            if look > 0 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            looks().ok().filter(|says| !says.starts_with(b"running"))
-        });
-        let says = String::from_utf8(says?).ok()?;
+        let says = of_process(self.pid, &format!("task/{thread}/syscall")).ok()?;
+        let says = String::from_utf8(says).ok()?;
         let mut words = says.split_whitespace().rev();
         let mut next = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
         let (pc, stack) = (next()?, next()?);
