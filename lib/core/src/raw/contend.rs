@@ -15,7 +15,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `wait.rs` | the three parts, and `Target` |
-//! | `policy.rs` | from what was seen to what is done next: a pure function |
+//! | `policy.rs` | from what was seen to what is done next, without a clock or the lock |
 //! | `queue.rs`, `cna_queue.rs` | queueing: first in, first out, or local waiters first |
 //! | `spin.rs` | how long a thread spins |
 //! | `constants.rs` | how long each step lasts |

@@ -1,6 +1,5 @@
 //! The blocking mutex: four bytes. Running threads may barge; waiters stand in a queue, in which
-//! they sleep; the waiter at its front spins, and follows a policy (`raw::contend`) that is a pure
-//! function.
+//! they sleep; the waiter at its front spins, and follows a policy (`raw::contend`).
 //!
 //! Sources: queued optimistic spinners are from the Linux kernel's mutex (Long, 2013), the
 //! cancellable queue from Zijlstra (2014), the hand-off from Zijlstra and Long (2016). A lock that

@@ -33,7 +33,7 @@
 //! | A | `p` leaves as well | `m.previous` becomes `p`'s predecessor: try again there, or abandon |
 //! | B | a newcomer has swapped the tail, and links itself next | wait for the link, or abandon |
 //! | B | `n` leaves: its step A competes with this swap | wait for its step C, or abandon |
-//! | B, C | `p`, the head, leaves: it does not wait for `m` | `p` is gone; `m` does its work |
+//! | B, C | `p`, the head, leaves: it does not wait for `m` | `p` is gone; `m` makes `n` the head |
 //!
 //! A thread that takes a `next` away, by swap or compare-and-swap, owns the link. So one thread at
 //! a time changes a link.

@@ -39,7 +39,7 @@
 //! | ... leaves | (F + U, n) | (F, n), no `WATCHED` | unparks the front |
 //! | ... as a reader | (F + U, n) | (F, n + 1), likewise | the same |
 //! | ... becomes a writer | (F + U, 0) | (F + W, 0) | unparks readers |
-//! | ... is to, but n > 0 | (F + U, n) | (F + U + UPGRADING, n) | waits for n = 0 |
+//! | ... wants to, but n > 0 | (F + U, n) | (F + U + UPGRADING, n) | waits for n = 0 |
 //! | ... and gives up | (F + U + UPGRADING, n) | (F + U, n), by fetch-and | unparks readers |
 //! | front falls asleep | (F, n), cannot enter | (F + FRONT_SLEEPS, n) | parks |
 //! | front begins a watch | (F, n) | (F + WATCHED, n), by fetch-or | |
@@ -98,12 +98,12 @@
 //!    writer enters, but for one that waits beside the queue. So it waits at most for the writer
 //!    that holds the lock, if there is one, and for one batch of readers: those that hold the lock,
 //!    had looked, or were registered when that writer left.
-//! 2. *A reader* registers after a spin if a writer holds the lock: it then waits for the rest of
-//!    that writer's section. If a writer is to go next, it waits for that one to enter, is woken,
-//!    and registers. So it waits for one batch of readers and one writer at most, once it has spun,
-//!    if it runs within a quantum of being woken, which is less where many writers queue. Otherwise
-//!    the next writer may be to go next already, and the reader waits for that one, too. With
-//!    `Quantum::FAIR` that is usual.
+//! 2. *A reader* registers after a spin, or after a quantum at a kept lock, if a writer holds the
+//!    lock: it then waits for the rest of that writer's section. If a writer is to go next, it
+//!    waits for that one to enter, is woken, and registers. So it waits for one batch of readers
+//!    and one writer at most, once it has spun, if it runs within a quantum of being woken. The
+//!    quantum is shorter where many writers queue. Otherwise the next writer may be to go next
+//!    already, and the reader waits for that one, too. With `Quantum::FAIR` that is usual.
 //! 3. *Writers* are first in, first out, apart from those that barge before the front's request,
 //!    and from those that leave the queue because the front does not run.
 //!

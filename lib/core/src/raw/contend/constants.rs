@@ -37,9 +37,9 @@ pub(in crate::raw) const SPIN_NS: u64 = 20_000;
 /// threads that run share the lock among themselves while others sleep in the queue, and hand-offs
 /// need not wait for threads to wake up.
 ///
-/// A newcomer that waits for the end of a long section looks this often whether the lock has been
-/// requested. A lock that stays free for so long, while a
-/// waiter in the queue looks at it, is one that no thread comes for.
+/// A newcomer that waits for the end of a long section looks every `BARGE_NS` whether the lock has
+/// been requested. A lock that stays free for `BARGE_NS`, while a waiter in the queue looks at it,
+/// is one that no thread comes for.
 pub(in crate::raw) const BARGE_NS: u64 = 5_000;
 
 /// The length of a round, in quanta: in this time each waiter has its turn, if the critical

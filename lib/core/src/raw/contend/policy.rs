@@ -1,4 +1,5 @@
-//! What a waiter at the front does next: a pure function of what it has seen and of the time.
+//! What a waiter at the front does next: a state machine that reads no
+//! clock and does not touch the lock.
 //!
 //! A holder that takes the lock again sooner than its cache line could be elsewhere gains more from
 //! its warm cache than others could gain from the time in between. So its lock is *kept*: the front

@@ -45,7 +45,7 @@ pub(in crate::raw) trait Target<P: Platform> {
     /// Marks the lock as kept.
     fn keep(&self);
 
-    /// Takes back the mark of [`keep`](Self::keep), and ends a watch.
+    /// Takes back the mark of [`keep`](Self::keep). The mutex also ends a watch.
     fn share(&self);
 
     /// The waiter no longer believes that the one at the front runs. That one may owe others a
@@ -53,7 +53,7 @@ pub(in crate::raw) trait Target<P: Platform> {
     fn lose_patience(&mut self) {}
 
     /// The waiter is about to leave the lock alone for `nanos` nanoseconds. If it owes another
-    /// sleeper a wake-up, that must not wait for longer than an unnoticed sleep.
+    /// sleeper a wake-up, that must not wait for longer than `UNNOTICED_SLEEP_NS`.
     fn before_timed_sleep(&mut self, nanos: u64) {
         let _ = nanos;
     }
@@ -191,14 +191,14 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
     front
 }
 
-/// Whether no thread comes for the lock, as a waiter in the queue finds out that depends on the
-/// front.
+/// A waiter in the queue depends on the front. This finds out whether no thread comes for the lock.
 ///
-/// The lock stays free: between two sections it is free for a moment, too. A waiter that has
-/// `looked` before also goes on in three more cases. The lock is free at this moment. It was handed
-/// over: the first time, the waiter that it is meant for was perhaps under way. Or no waiter has
-/// asked to go next: newcomers may take the lock each time that a waiter looks, and the front may
-/// still not run. A front that has asked is served by the next release.
+/// One look is not enough, because a lock is also free between two sections. So the lock must stay
+/// free for [`BARGE_NS`]. A waiter that has `looked` before also goes on in three more cases. The
+/// lock is free at this moment. It was handed over: the first time, the waiter that it is meant for
+/// was perhaps under way. Or no waiter has asked to go next: newcomers may take the lock each time
+/// that a waiter looks, and the front may still not run. A front that has asked is served by the
+/// next release.
 pub(super) fn is_stuck<P: Platform, T: Target<P>>(target: &T, looked: bool) -> bool {
     let until = P::now().saturating_add(BARGE_NS);
     loop {

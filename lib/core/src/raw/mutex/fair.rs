@@ -1,8 +1,8 @@
 //! Unlocking so that a waiter gets the lock.
 //!
-//! A holder cannot hand over unless the waiter at the front has requested that: others do not look
-//! for a pickup. So it unlocks, and stands aside until the lock is taken. Not for ever: the waiter
-//! may not have a CPU, or have given up.
+//! A holder cannot hand over unless the waiter at the front has requested that: others look for a
+//! pickup only after a long wait. So it unlocks, and stands aside until the lock is taken, but not
+//! without a limit: the waiter may not have a CPU, or have given up.
 //!
 //! A mutex whose waiters always request, and whose holders wait for the request, is worse: with
 //! eight threads on two CPUs one thread got 0.002 to 0.02 times as many turns as another, where

@@ -185,7 +185,8 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
 
     /// As [`lock`](Self::lock), for a thread that a notification has just woken. A notifier that
     /// holds the lock may need the CPU on which such a thread would spin. So it sleeps on the word,
-    /// beside the queue. If others are faster for a whole quantum, it queues.
+    /// beside the queue. If it is woken when a quantum is over, and others are faster again, it
+    /// queues.
     pub fn lock_notified(&self) {
         let until = P::now().saturating_add(C::tuning().quantum.nanos());
         let (mut taken, mut slept) = (self.try_lock(), false);

@@ -25,28 +25,28 @@
 //! | ... a writer gives up before | (F + W + REVOKING, n) | (F + BIASED, n) | compare-and-swap |
 //! | ... an upgraded one does | (F + W + REVOKING, n) | (F + U + BIASED, n) | the same |
 //! | reader passes a revoking writer | (F + W + REVOKING, n) | the same, n + 1 | as in (d) |
-//! | reader leaves for another (e) | (F, -k) | (F, 1 - k) | its entry goes afterwards |
+//! | reader takes its subtraction back (e) | (F, -k) | (F, 1 - k) | its entry goes afterwards |
 //!
 //! Notes:
 //!
-//! * (a) If it has counted itself at the start of its slow path, without waiting, and chance has
-//!   chosen this read: the longer the last revocation took, the fewer. A look must find no waiter
-//!   that sleeps at the front or is to go next, and a place left. The word may change between the
-//!   look and the fetch-and-or. No writer gets past its revocation before this reader has left. But
-//!   if another thread has left by this one's count, see (c), a writer with `REVOKING` may have
-//!   come, which waits for an entry that stands for this reader. Then `BIASED` stays beside `W`,
-//!   until that writer leaves a biased lock behind. It changes nothing in the rows in which `F`
-//!   has it.
+//! * (a) A reader may do this if it has counted itself at the start of its slow path, without
+//!   waiting, and chance has chosen this read: the longer the last revocation took, the fewer. A
+//!   look must find no waiter that sleeps at the front or is to go next, and a place left. The word
+//!   may change between the look and the fetch-and-or. No writer gets past its revocation before
+//!   this reader has left. But if another thread has left by this one's count, see (c), a writer
+//!   with `REVOKING` may have come, which waits for an entry that stands for this reader. Then
+//!   `BIASED` stays beside `W`, until that writer leaves a biased lock behind. It changes nothing
+//!   in the rows in which `F` has it.
 //! * (b) Without `W`, `REQUEST` and `UPGRADING`.
-//! * (c) Its thread's entry, or if another reader has emptied that one: one of the count, or any
-//!   entry of the lock.
+//! * (c) It ends its own thread's entry. If another reader has emptied that one, it ends one of the
+//!   count, or any entry of the lock.
 //! * (d) The writer then looks at the lock's entries in the table, and waits until all are empty. A
 //!   thread that already reads may pass it meanwhile, and is counted. A reader may have registered
-//!   with the writer before; if another thread has released an announced reader by the count, an
-//!   entry stands for the registered one, which holds the lock now that this writer has gone. The
-//!   next writer finds the count 0 and has `REVOKING` until that reader has left, and nobody
-//!   registers for a writer with `REVOKING`. So a registered reader that sees the flag holds the
-//!   lock, and must not wait.
+//!   with the previous writer. If another thread then released an announced reader by subtracting
+//!   from the count, an entry stands for the registered one, which holds the lock since the
+//!   previous writer left. This writer finds the count 0 and has `REVOKING` until that reader has
+//!   left, and no reader registers for a writer with `REVOKING`. So a registered reader that sees
+//!   the flag holds the lock, and must not wait.
 //! * (e) A reader looks at the flags before it subtracts itself from the count. If the bias was set
 //!   in between and others have left in its place, the count goes below zero, and this reader is
 //!   announced. Below zero no writer enters, so the subtraction can be taken back, and the entry
@@ -85,8 +85,8 @@ const TIMED_SLEEP_NS: core::ops::Range<u64> = 50_000..1_000_000;
 
 /// How often a reader that leaves looks for a reader to end. A look misses all of them only if
 /// others move them meanwhile from the count to an entry, which they can hardly do twice in a row.
-/// Where no reader is left at all, somebody has released once too often, or has released what a
-/// fork has freed; nobody must wait for ever then.
+/// Where no reader is left at all, a thread has released once too often, or has released what a
+/// fork has freed. Then no thread must wait without end.
 const RELEASE_LOOKS: u32 = if cfg!(loom) { 4 } else { 1000 };
 
 impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {

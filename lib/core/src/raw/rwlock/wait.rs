@@ -28,7 +28,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
 pub(super) struct Writer<'a, P: Platform, C: LockConfig> {
     pub(super) lock: &'a QueuedRwLock<P, C>,
     pub(super) want: Want,
-    /// It is at the front of the queue, or has none.
+    /// It is at the front of the queue, or stands beside it.
     pub(super) front: bool,
 }
 
