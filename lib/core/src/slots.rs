@@ -33,7 +33,7 @@
 //! | `WAITING` | `PARKED` | the owner | compare-and-swap |
 //! | `PARKED` | `WAITING` | the owner, roused | compare-and-swap |
 //! | `WAITING`, `PARKED` | `ABANDONED` | the owner | compare-and-swap |
-//! | `WAITING`, `PARKED` | `GO` or an id | the head before | store; swap if guarded or in an OSQ |
+//! | `WAITING`, `PARKED` | `GO` or an id | the head before | store; guarded, or OSQ: conditional |
 //!
 //! # Guarded and drowsy waiters
 //!
@@ -103,7 +103,7 @@ use crate::atomic::{Atomic, Atomics, Ordering::*, const_fn, zero};
 /// different numbers use tables of their own.
 ///
 /// Two builds of one version may come from different commits. Sizes alone do not tell them apart.
-pub const MEANING: u64 = 4;
+pub const MEANING: u64 = 5;
 
 /// Nodes per slot.
 pub(crate) const NESTING: usize = 4;

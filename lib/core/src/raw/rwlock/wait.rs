@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::raw::contend::{self, Headship, Next, Sight, Target, Wait};
+use crate::raw::waiter::{UNNOTICED_SLEEP_NS, left};
 
 impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     pub(super) fn begin_wait(deadline: u64) -> Wait {
@@ -37,7 +38,17 @@ impl<P: Platform, C: LockConfig> Writer<'_, P, C> {
     /// the time is up, or the lock is full.
     pub(super) fn wait_at_front(&mut self, wait: &Wait, place: &Headship<'_, P>) -> Option<u32> {
         self.front = true;
-        let beside = place.is_beside().then(|| self.lock.hints.come_beside());
+        let beside = place.is_beside();
+        while beside && !self.lock.hints.come_beside() {
+            if let Some(before) = self.take() {
+                self.lock.leave_mark(false);
+                return Some(before);
+            }
+            if expired(wait.deadline, P::now) {
+                return None;
+            }
+            self.timed_sleep(UNNOTICED_SLEEP_NS.min(left(wait.deadline, P::now)));
+        }
         let taken = contend::wait_at_front(self, wait, place);
         match taken {
             Some(_) => self.lock.leave_mark(beside),

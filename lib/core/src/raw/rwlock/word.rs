@@ -300,8 +300,9 @@ pub(super) fn may_be_biased(seen: u32) -> bool {
 }
 
 /// A holder that is about to leave wakes a waiter at the front, if one sleeps, which goes next.
+/// Under a standing request a sleeper is the next already, and the release wakes it.
 pub(super) fn with_called_front<P: Platform>(seen: u32) -> Option<u32> {
-    let sleeps = seen & FRONT_SLEEPS != 0 && is_ours::<P>(seen);
+    let sleeps = seen & (FRONT_SLEEPS | REQUEST) == FRONT_SLEEPS && is_ours::<P>(seen);
     sleeps.then_some(seen & !FRONT_SLEEPS | REQUEST)
 }
 
@@ -452,8 +453,7 @@ impl<P: Platform> Hints<P> {
     /// sleeper, by a read-modify-write that releases. Who takes the lock or gives up changes the
     /// word, acquires, and looks here afterwards: one of the two sees the other.
     ///
-    /// `false`: there are too many to be counted. This one then relies on its timers, should all
-    /// others leave first.
+    /// `false`: there are too many to be counted, so that no holder would know of this one.
     pub(super) fn come_beside(&self) -> bool {
         let come = |seen| {
             let beside = Self::beside(seen);

@@ -116,18 +116,18 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     }
 
     /// Whether others are at the front: for a waiter that has just changed the word, and leaves the
-    /// front. `beside`: it stands beside the queue, and whether it is counted there.
-    fn has_others(&self, beside: Option<bool>) -> bool {
-        if beside == Some(true) {
+    /// front. `beside`: it is counted beside the queue.
+    fn has_others(&self, beside: bool) -> bool {
+        if beside {
             self.hints.leave_beside();
         }
-        self.hints.has_beside() || beside.is_some() && self.writers.last() != 0
+        self.hints.has_beside() || beside && self.writers.last() != 0
     }
 
     /// A waiter at the front has taken the lock. If others are there, its release wakes the next,
     /// which asks to go next if it comes too late. This holder leaves no request for them: they
     /// may not run, and the request would keep all others out.
-    pub(super) fn leave_mark(&self, beside: Option<bool>) {
+    pub(super) fn leave_mark(&self, beside: bool) {
         if self.has_others(beside) {
             let marked = |seen| Some(with_sleeping_front::<P>(seen));
             let _ = self.state.fetch_update(Relaxed, marked);
@@ -136,7 +136,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
 
     /// The waiter at the front gives up. Readers that waited for its turn go on, and another one at
     /// the front asks to go next.
-    pub(super) fn leave_front(&self, beside: Option<bool>) {
+    pub(super) fn leave_front(&self, beside: bool) {
         let left = |seen| Some(without_front(seen));
         // Acquire: see `Hints::come_beside`.
         let left = self.state.fetch_update(Acquire, left);
@@ -157,7 +157,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
             return;
         }
         P::count(Event::Wake);
-        if P::unpark_in(self.key(), 1, FRONT) != 0 {
+        if P::unpark_in(self.key(), 1, FRONT) != 0 || !Self::PARKS {
             return;
         }
         if let Ok(before) = self.state.fetch_update(Relaxed, without_call::<P>) {

@@ -133,3 +133,24 @@ fn a_fair_release_for_a_waiter_that_has_given_up_leaves_a_lock_for_all() {
         assert!(lock.try_read(false), "{held:#x}");
     }
 }
+
+/// It is the next already, so the release leaves its request alone.
+#[test]
+fn a_fair_release_takes_no_standing_request_back() {
+    let lock = crowded::<Scripted>(0, 2 * READER);
+    lock.state.set(REQUEST);
+    end(lock, ScriptedLock::unlock_read_fair);
+    assert_eq!(word(lock), READER | FRONT_SLEEPS | REQUEST);
+}
+
+/// A holder that looks for others beside the queue would not see it.
+#[test]
+fn a_waiter_that_cannot_be_counted_looks_again_and_again() {
+    let lock: Shared = crowded(511, WRITER);
+    in_a_sleep(2, || end(lock, ScriptedLock::unlock_write));
+    lock.write();
+    assert_eq!(word(lock), WRITER | FRONT_SLEEPS, "the others are there");
+    assert!(!lock.hints.come_beside(), "it is not counted");
+    let limit = Scripted::now() + 3_000_000;
+    assert!(!lock.write_until(limit));
+}
