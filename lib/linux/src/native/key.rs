@@ -73,29 +73,75 @@ impl Key {
     }
 }
 
-/// A new key whose values are stored without allocation: the last of these that is free. A program
-/// that uses a key which it has not created uses a low one, often 0, and counts on the error.
+/// A new key whose values are stored without allocation. Not a low one, if another is free: a
+/// program that uses a key which it has not created uses a low one, often 0, and counts on the
+/// error.
+///
+/// Meanwhile only a few keys are taken. The value of another thread's new key would need memory if
+/// that thread came too late for the first keys, and an allocator that keeps such a value would
+/// call itself without end.
 pub(super) fn without_allocation(
     destructor: Option<unsafe extern "C" fn(*mut c_void)>,
 ) -> Option<libc::pthread_key_t> {
-    let mut is_made = [false; FIRST_THAT_ALLOCATES as usize];
-    loop {
+    const LOW: usize = 8;
+    let (mut low, mut made) = ([None; LOW], None);
+    for place in 0..=LOW {
         let mut key = 0;
         // SAFETY: invariant 1.
         if unsafe { libc::pthread_key_create(&mut key, destructor) } != 0 {
             break;
         }
-        let Some(is_made) = is_made.get_mut(key as usize) else {
+        if key >= FIRST_THAT_ALLOCATES {
             // SAFETY: invariant 1: it was just created, and no thread has a value for it.
             unsafe { libc::pthread_key_delete(key) };
             break;
-        };
-        *is_made = true;
+        }
+        made = Some(key);
+        if key as usize >= LOW || place == LOW {
+            break;
+        }
+        low[place] = made;
     }
-    let kept = is_made.iter().rposition(|&is_made| is_made)?;
-    for key in (0..kept).filter(|&key| is_made[key]) {
+    for key in low.into_iter().flatten().filter(|key| made != Some(*key)) {
         // SAFETY: as above.
-        unsafe { libc::pthread_key_delete(key as libc::pthread_key_t) };
+        unsafe { libc::pthread_key_delete(key) };
     }
-    Some(kept as libc::pthread_key_t)
+    made
+}
+
+#[cfg(all(test, not(any(miri, loom))))]
+mod tests {
+    use super::*;
+    use core::sync::atomic::{AtomicBool, AtomicU32};
+
+    unsafe extern "C" fn ignore(_: *mut c_void) {}
+
+    #[test]
+    fn others_get_keys_without_allocation_meanwhile() {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        static STOP: AtomicBool = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                while !STOP.load(Relaxed) {
+                    let key = without_allocation(Some(ignore)).expect("one is free");
+                    assert!((8..FIRST_THAT_ALLOCATES).contains(&key), "{key}");
+                    // SAFETY: invariant 1.
+                    unsafe { libc::pthread_key_delete(key) };
+                    MADE.fetch_add(1, Relaxed);
+                }
+            });
+            let mut highest = 0;
+            while MADE.load(Relaxed) < 20_000 && highest < FIRST_THAT_ALLOCATES {
+                let mut key = 0;
+                // SAFETY: invariant 1.
+                unsafe {
+                    assert_eq!(libc::pthread_key_create(&mut key, None), 0);
+                    libc::pthread_key_delete(key);
+                }
+                highest = highest.max(key);
+            }
+            STOP.store(true, Relaxed);
+            assert!(highest < FIRST_THAT_ALLOCATES, "{highest}");
+        });
+    }
 }
