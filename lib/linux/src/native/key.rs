@@ -85,7 +85,8 @@ pub(super) fn without_allocation(
 ) -> Option<libc::pthread_key_t> {
     const LOW: usize = 8;
     let (mut low, mut made) = ([None; LOW], None);
-    for place in 0..=LOW {
+    let mut places = low.iter_mut();
+    loop {
         let mut key = 0;
         // SAFETY: invariant 1.
         if unsafe { libc::pthread_key_create(&mut key, destructor) } != 0 {
@@ -97,10 +98,10 @@ pub(super) fn without_allocation(
             break;
         }
         made = Some(key);
-        if key as usize >= LOW || place == LOW {
-            break;
+        match places.next() {
+            Some(place) if (key as usize) < LOW => *place = made,
+            _ => break,
         }
-        low[place] = made;
     }
     for key in low.into_iter().flatten().filter(|key| made != Some(*key)) {
         // SAFETY: as above.
