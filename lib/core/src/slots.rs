@@ -66,8 +66,8 @@
 //! The child of a fork marks the nodes of the parent's waiters in the same way. So the first
 //! newcomer behind waiters that do not exist is the head at once.
 //!
-//! A waiter that moves the tail back to its predecessor **pins** that one's node first: it still
-//! has to look whether that node is gone, and a pinned node is not used again.
+//! A thread that still has to look at a node, or whether the tail names it, when others may already
+//! reap it **pins** the node first. A pinned node is not used again.
 //!
 //! # States of a slot
 //!

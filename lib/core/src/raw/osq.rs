@@ -213,8 +213,18 @@ impl<P: Platform> Links<'_, P> {
             if let Some(next) = self.detach_next(head, None) {
                 return Some(next);
             }
-            if !backoff.pause::<P>() && mark() {
+            if backoff.pause::<P>() {
+                continue;
+            }
+            // From the mark on the newcomer may reap the node, which must not be in the queue anew
+            // when its tail is looked at.
+            self.table.pin(head);
+            let marked = mark();
+            if marked {
                 self.reap_last(head);
+            }
+            self.table.unpin(head);
+            if marked {
                 return None;
             }
         }

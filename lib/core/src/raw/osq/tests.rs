@@ -249,6 +249,29 @@ fn a_head_passes_over_a_waiter_that_has_left_before_the_late_link_comes() {
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
+/// Otherwise it could be the last of the queue again when the thread that has marked it looks at the
+/// tail.
+#[test]
+fn a_node_is_not_used_again_before_the_thread_that_marks_it_has_looked_at_the_tail() {
+    let (bench, [a, b, c]) = late_behind_a_waiter();
+    let links = bench.links();
+    let owner = bench.table.claim().unwrap();
+    assert_eq!(owner, b.slot() - 1, "the lowest is the slot of `a`");
+    let owner = bench.table.claim().unwrap();
+    assert_eq!(owner, b.slot());
+    assert!(links.unqueue(&bench.place(b)));
+    let mark = || {
+        let marked = bench.table.mark_gone(b);
+        assert!(bench.table.link(b, link_to(c)), "it reaps the node");
+        assert_ne!(bench.table.claim_node(owner), Some(b));
+        marked
+    };
+    assert!(links.detach_next(a, None).is_some());
+    assert!(links.take_out(b, mark).is_none());
+    assert_eq!(bench.table.claim_node(owner), Some(b));
+    assert_eq!(bench.tail.load(Relaxed), c.encode());
+}
+
 #[test]
 fn a_waiter_that_leaves_behind_a_gone_head_is_the_head_and_waits_for_no_link_either() {
     let (bench, [a, b, c]) = late_behind_a_waiter();
