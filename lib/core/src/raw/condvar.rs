@@ -259,14 +259,15 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
 
     /// Ends a wait that was broken off within [`Partner::park`], such as by a cancellation of the
     /// thread. Passes on the notification that the waiter may have taken, and takes the mutex
-    /// again.
+    /// again. All are notified: one alone could be a thread that began to wait after the
+    /// notification, which was for those that waited before.
     ///
     /// Only for partners without a [key](Partner::key): it does not ask whether the waiter was
     /// moved to the mutex.
     pub fn abandon<M: Partner<P>>(&self, mutex: &M) {
         debug_assert!(mutex.key().is_none());
         self.place.subtract_one();
-        self.notify_one();
+        self.notify_all();
         mutex.leave();
         mutex.lock();
     }

@@ -91,6 +91,24 @@ fn a_notified_spinner_is_reported() {
     assert!(condvar.notify_one());
 }
 
+/// A caller that does not hold the mutex cannot wait with it, and another thread sleeps.
+#[test]
+fn a_spinner_whose_mutex_is_not_released_passes_its_notification_on() {
+    let condvar = at(7);
+    sleeper(&condvar);
+    for (notified, after) in [(false, 7), (true, 9)] {
+        let (ticket, spins) = condvar.register(false);
+        assert!(spins);
+        if notified {
+            assert!(condvar.notify_one());
+            assert_eq!(word(&condvar).0, 8, "by the spinner");
+        }
+        condvar.unregister(ticket, spins);
+        assert_eq!(word(&condvar).0, after);
+        condvar.sequence.fetch_and(!VAIN, Relaxed);
+    }
+}
+
 #[test]
 fn a_notification_that_wakes_nobody_says_that_nobody_waits() {
     let condvar = at(7);

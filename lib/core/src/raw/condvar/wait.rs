@@ -142,10 +142,13 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
         }
     }
 
-    /// Takes a registration back: the mutex was not the caller's to release.
+    /// Takes a registration back: the mutex was not the caller's to release. If this spinner has
+    /// had a notification meanwhile, that is for those that wait.
     pub(super) fn unregister(&self, ticket: u32, spins: bool) {
         if !spins || self.stop_spinning(self.sequence.load(Relaxed), ticket) {
             self.place.subtract_one();
+        } else {
+            self.notify_all();
         }
     }
 
