@@ -76,7 +76,7 @@
 //! limit, and otherwise ends the process: [`Platform::on_foreign_readers`].
 
 use super::*;
-use crate::raw::contend::constants::SPIN_NS;
+use crate::raw::contend::constants::{SPIN_NS, TURN_IN_LIMIT_DIVISOR};
 use crate::raw::waiter::{left, sleep_until};
 
 /// The shortest and the longest timed sleep of a writer that waits for announced readers, in
@@ -185,6 +185,21 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
             let mut entries = table.entries(name);
             entries.any(|entry| entry.load(Acquire) == name)
         })
+    }
+
+    /// For a writer or an upgrade with a time limit, before it keeps new readers out: waits for an
+    /// eighth of the limit at most, as long as a reader is announced or the word shows `others`.
+    /// It keeps them out until it gives up, and may begin anew at once.
+    pub(super) fn spare_readers(&self, deadline: u64, others: impl Fn(u32) -> bool) {
+        if deadline == NEVER {
+            return;
+        }
+        let start = P::now();
+        let until = start + deadline.saturating_sub(start) / TURN_IN_LIMIT_DIVISOR;
+        let spares = |word| others(word) || word & BIASED != 0 && self.is_announced();
+        while spares(self.state.load(Relaxed)) && !expired(until, P::now) {
+            Self::pause(start, until);
+        }
     }
 
     /// Calls `attempt`, which takes the lock for writing. Without a table it calls that only while

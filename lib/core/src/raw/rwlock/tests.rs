@@ -313,6 +313,38 @@ fn a_writer_that_gives_up_leaves_the_bias_to_announced_readers() {
     assert!(lock.write_until(NEVER));
 }
 
+/// Others would wait for it, also in vain: it may give up, and begin anew at once.
+#[test]
+fn with_a_time_limit_readers_are_spared_for_an_eighth_of_it() {
+    let lock = Lock::<Native>::default();
+    let limit = 8_000_000;
+    let spared = |others: fn(u32) -> bool| {
+        let begun = Native::now();
+        lock.spare_readers(begun + limit, others);
+        Native::now() - begun
+    };
+    // With limits that no test outlasts.
+    let week = Native::now() + 604_800_000_000_000;
+    lock.set_biased();
+    lock.spare_readers(week, |word| count(word) != 0);
+    assert!(lock.read());
+    lock.spare_readers(NEVER, |_| true);
+    assert!(spared(|_| false) >= limit / 8);
+    assert_eq!(word(&lock), BIASED);
+    std::thread::scope(|s| {
+        let writer = s.spawn(|| lock.spare_readers(week, |_| false));
+        end(&lock, Lock::unlock_read);
+        writer.join().expect("the reader has left");
+    });
+    // As one that upgrades.
+    let counted = lock
+        .state
+        .fetch_update(Relaxed, |seen| Some(seen & !BIASED));
+    counted.expect("nobody else changes it");
+    assert!(lock.read());
+    assert!(spared(|word| count(word) != 0) >= limit / 8);
+}
+
 #[test]
 fn a_thread_that_reads_may_pass_the_writer_that_waits_for_it() {
     let lock = Lock::<Native>::default();

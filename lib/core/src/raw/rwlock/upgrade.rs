@@ -91,6 +91,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// As [`unlock_upgradable`](Self::unlock_upgradable).
     #[inline]
     pub unsafe fn upgrade_until(&self, deadline: u64) -> bool {
+        self.spare_readers(deadline, |word| count(word) != 0);
         self.await_bias(deadline, || self.upgrade_slow(deadline))
     }
 

@@ -74,7 +74,12 @@ impl<P: Platform, C: LockConfig> Target<P> for Writer<'_, P, C> {
     }
 
     fn sight(&self, word: u32) -> Sight {
-        self.lock.sight(word, self.finds_free(word))
+        let sight = self.lock.sight(word, self.finds_free(word));
+        Sight {
+            // Of a full lock the waiter at the front finds out.
+            unclaimed: sight.unclaimed || is_full_for(word, self.want),
+            ..sight
+        }
     }
 
     fn take(&mut self) -> Option<u32> {

@@ -15,7 +15,11 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     pub(super) fn take_slow(&self, want: Want, deadline: u64) -> bool {
         P::count(Event::SlowPath);
         let held = match want {
-            Want::Write => self.await_bias(deadline, || self.take_waiting(want, deadline)),
+            Want::Write => {
+                // At the front it spares counted ones.
+                self.spare_readers(deadline, |_| false);
+                self.await_bias(deadline, || self.take_waiting(want, deadline))
+            }
             Want::Upgradable => self.take_waiting(want, deadline),
         };
         if !held {
