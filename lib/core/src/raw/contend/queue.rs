@@ -89,6 +89,11 @@ impl<P: Platform> Headship<'_, P> {
         matches!(self.0, Place::Unqueued { .. })
     }
 
+    /// Whether its owner stands in the queue, and no other waiter behind it.
+    pub(super) fn is_alone(&self) -> bool {
+        !self.is_beside() && self.followers() == 0
+    }
+
     /// About how many waiters stand behind: those that have queued since this one. In a CNA queue
     /// these may have had their turns, or stand behind others that were set aside before.
     pub(super) fn followers(&self) -> u32 {

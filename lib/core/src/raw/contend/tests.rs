@@ -1,5 +1,6 @@
 //! The policy as a table, without threads.
 
+mod alone;
 mod newcomer;
 mod patience;
 mod spin;

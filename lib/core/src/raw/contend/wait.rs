@@ -1,7 +1,9 @@
 //! The parts of a wait, for any [`Target`].
 
 use super::Wait;
-use super::constants::{BARGE_NS, FIRST_PAUSE_NS, ROUND_QUANTA, SPIN_NS, TURN_IN_LIMIT_DIVISOR};
+use super::constants::{
+    ALONE_NS, BARGE_NS, FIRST_PAUSE_NS, ROUND_QUANTA, SPIN_NS, TURN_IN_LIMIT_DIVISOR,
+};
 use super::policy::{Front, Seen, Step};
 use super::queue::{Headship, QueueKind};
 use super::spin;
@@ -278,6 +280,11 @@ pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
                     spin::record::<P>(false);
                 }
                 (spun, seen_free) = (false, false);
+                // Among readers a lock may never be free without a request.
+                let nanos = match !T::HAS_READERS && place.is_alone() {
+                    true => nanos.max(ALONE_NS),
+                    false => nanos,
+                };
                 let until = now.saturating_add(nanos).min(wait.deadline);
                 next = target.sleep(wait, until);
             }
