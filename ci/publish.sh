@@ -41,8 +41,8 @@ arguments=()
 for crate in "${public[@]}"; do
     arguments+=(-p "$crate")
 done
-# Cargo compiles each package against the packed ones below it. What it unpacked and compiled of them
-# in an earlier run it takes for current while their version is the same, so both go first.
+# Cargo compiles each package against the packed ones below it. What it unpacked and compiled of
+# them in an earlier run it takes for current while their version is the same, so both go first.
 export CARGO_TARGET_DIR=$PWD/target/publish
 rm -rf target/publish "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-*/kinlock*
 log=$(mktemp)

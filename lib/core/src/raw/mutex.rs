@@ -25,8 +25,8 @@
 //! # Transitions
 //!
 //! A state is (flags, locked). `f` stands for any other flags, and letters refer to the notes
-//! below. `HANDOFF` stands for the whole request: it ends together with `REQUESTER_SLEEPS` and the
-//! generation. [`Split`] changes the two bytes one after the other, [`Joined`] in one step.
+//! below. `HANDOFF` stands for the whole request: when that ends, `REQUESTER_SLEEPS` and the
+//! generation go with it. [`Split`] changes the two bytes one after the other, [`Joined`] in one step.
 //!
 //! | who | from | to | how |
 //! | --- | --- | --- | --- |
@@ -47,7 +47,7 @@
 //! | requester picks up | (f + PICKUP, 1) | (f, 1) | compare-and-swap, and wake a sleeper (d) |
 //! | ... or another at the front | (f + PICKUP, 1) | (f, 1) | the same, after its patience (i) |
 //! | requester takes the lock | (f + HANDOFF, 1) | (f, 1) | fetch-and (i) |
-//! | waiter falls asleep | (f, 1) | (f + SLEEPERS, 1) | fetch-or, look again, heavy fence, park |
+//! | waiter falls asleep | (f, 1) | (f + SLEEPERS, 1) | fetch-or, look again, park (1. below) |
 //! | woken waiter gives up | (f, *) | (f + SLEEPERS, *) | fetch-or, look again (e) |
 //! | woken waiter has the lock | (f, 1) | (f + SLEEPERS, 1) | fetch-or (f) |
 //!
@@ -75,9 +75,9 @@
 //!   is shared until the next trial, although it should be kept.
 //! * (i) A requester that does not run must not keep the lock from others for as long as it is
 //!   stopped. The waiter whose compare-and-swap clears `PICKUP` has the lock. A requester that
-//!   comes too late finds neither `HANDOFF` nor `PICKUP`, and requests again. Or it finds the
-//!   request of another waiter, and takes that for its own: then two threads wait for one pickup.
-//!   So a thread that ends a request wakes all that sleep as requesters, and so does a hand-off.
+//!   comes too late finds neither `HANDOFF` nor `PICKUP`, and requests again. If another waiter
+//!   has requested meanwhile, it takes that request for its own: then two threads are requesters
+//!   for one pickup. One gets it, and the other requests again. So a thread that ends a request wakes all that sleep as requesters, and so does a hand-off.
 //!
 //! # Why no sleeper is forgotten
 //!
@@ -92,9 +92,9 @@
 //!    for a hand-off, each of which ends in one of these. A waiter that a condition variable has
 //!    requeued here is in no queue when it wakes up. It passes the wake-up on while the lock is
 //!    free, or takes the lock. Or it sets the flag *before* it queues, since the head that it then
-//!    stands behind may still sleep. With `Split` it also wakes that head.
-//! 3. *A request ends by one compare-and-swap, of the holder or of the requester, or by a fetch-and
-//!    of the requester once it holds the lock.* Mostly there is one requester at a time, and
+//!    stands behind may still sleep. With `Split` it also wakes a waiter at the front.
+//! 3. *A request ends by one compare-and-swap, of the holder, of the requester or of a waiter that
+//!    picks up in its place, or by a fetch-and of the requester once it holds the lock.* Mostly there is one requester at a time, and
 //!    `PICKUP` is meant for it alone. It looks for `PICKUP` each time it looks at the word, and
 //!    before it withdraws. Where there are two, see (i).
 //! 4. *A hand-off to a requester that falls asleep.* Setting `REQUESTER_SLEEPS` and handing over
@@ -112,7 +112,7 @@ use super::osq::Osq;
 use crate::events::Event;
 use crate::platform::{Atomic, EVERY_SET, NEVER, Ordering::*, Parked, Platform, Ticket, const_fn};
 use core::marker::PhantomData;
-use word::{HANDOFF, PICKUP, REQUESTER_SLEEPS, SLEEPERS};
+use word::{HANDOFF, PICKUP, SLEEPERS};
 pub use word::{Joined, Layout, Split};
 
 /// The park sets: of the requester; of waiters that follow the policy, at the front of the queue or
@@ -217,8 +217,7 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// Whether a thread queues, sleeps on the word or has requested a hand-off at this moment.
     #[inline]
     pub fn is_contended(&self) -> bool {
-        self.queue.last() != 0
-            || self.word.flags(Relaxed) & (SLEEPERS | REQUESTER_SLEEPS | HANDOFF | PICKUP) != 0
+        self.queue.last() != 0 || self.word.flags() & (SLEEPERS | HANDOFF | PICKUP) != 0
     }
 
     /// Makes it an unlocked mutex in a forked child, where its holder and waiters do not exist.

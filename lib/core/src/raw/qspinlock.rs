@@ -365,7 +365,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         }
         match P::waiters().take_node() {
             Some(waiter) => self.queue(waiter, terms),
-            None => self.lock_without_node(deadline),
+            None => self.lock_beside(deadline),
         }
     }
 

@@ -19,7 +19,7 @@ pub(super) struct Seen {
     pub(super) look: Option<u64>,
     pub(super) free: bool,
     /// No unlock since the waiter began to watch.
-    pub(super) watched: bool,
+    pub(super) no_unlock: bool,
     /// The lock is kept by its holders.
     pub(super) kept: bool,
 }
@@ -170,7 +170,7 @@ impl Front {
 
     /// Whether the same critical section goes on since the watch began.
     fn is_in_one_section(&self, seen: Seen) -> bool {
-        matches!(self.phase, Phase::Watching { free: false, .. }) && seen.watched && !seen.free
+        matches!(self.phase, Phase::Watching { free: false, .. }) && seen.no_unlock && !seen.free
     }
 
     /// The lock is better shared. The time since `start` counts as polling, so after a whole
@@ -213,8 +213,8 @@ impl Front {
     /// The next step of a watch that began at `start` and whose look before this one found the lock
     /// `free` or not.
     fn watching(&mut self, start: u64, free: bool, seen: Seen, left: u64) -> Step {
-        let watched = seen.since(start);
-        if !seen.watched {
+        let watching_for = seen.since(start);
+        if !seen.no_unlock {
             self.transfer = self.transfer.max(seen.look.unwrap_or(0));
             self.unlocks += 1;
             if self.unlocks < UNLOCKS_SAMPLED {
@@ -227,9 +227,9 @@ impl Front {
         } else if seen.free {
             self.phase = Phase::Watching { start, free: true };
             return Step::Pause(self.idle());
-        } else if watched < SPIN_NS {
+        } else if watching_for < SPIN_NS {
             // The same critical section goes on. A pause as long as the watch so far doubles it.
-            return Step::Pause(watched.clamp(FIRST_PAUSE_NS, IDLE_NS));
+            return Step::Pause(watching_for.clamp(FIRST_PAUSE_NS, IDLE_NS));
         } else if self.trial {
             self.share(start);
             return Step::Share;

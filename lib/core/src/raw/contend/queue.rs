@@ -43,7 +43,7 @@ enum Place<'a, P: Platform> {
 
 impl<'a, P: Platform> Headship<'a, P> {
     /// For a waiter that finds no node, and so cannot queue.
-    pub(in crate::raw) fn without_node() -> Self {
+    pub(in crate::raw) fn beside() -> Self {
         Headship(Place::Unqueued { _node: None })
     }
 

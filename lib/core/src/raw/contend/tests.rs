@@ -33,7 +33,7 @@ fn look(now: u64, marks: &str) -> Seen {
         now,
         look: marks.contains('t').then_some(TRANSFER),
         free: marks.contains('f'),
-        watched: marks.contains('w'),
+        no_unlock: marks.contains('w'),
         kept: marks.contains('k'),
     }
 }

@@ -41,7 +41,7 @@ pub(in crate::raw) trait Target<P: Platform> {
     /// Waits until the lock is seen free, for at most this many nanoseconds.
     fn wait_until_free(&self, nanos: u64) -> bool;
 
-    /// Begins a watch: [`Sight::watched`] holds from now on, until the next unlock ends it.
+    /// Begins a watch: [`Sight::no_unlock`] holds from now on, until the next unlock ends it.
     fn watch(&self);
 
     /// Marks the lock as kept.
@@ -83,7 +83,7 @@ pub(in crate::raw) trait Target<P: Platform> {
 pub(in crate::raw) struct Sight {
     pub(in crate::raw) free: bool,
     /// No unlock since the waiter began to watch.
-    pub(in crate::raw) watched: bool,
+    pub(in crate::raw) no_unlock: bool,
     /// The lock is kept by its holders.
     pub(in crate::raw) kept: bool,
     /// It is kept, or another waiter has requested it: newcomers do not barge.
@@ -178,7 +178,7 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
 ) -> Option<Headship<'a, P>> {
     let Some(node) = P::waiters().take_node() else {
         P::count(Event::SlotFallback);
-        return Some(Headship::without_node());
+        return Some(Headship::beside());
     };
     let mut patience = match T::PARKS {
         true => Patience::begin::<P>(),
@@ -188,7 +188,7 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
     let front = Headship::wait(kind, queue, node, wait, T::PARKS, &mut patience, stuck);
     if front.is_none() && !expired(wait.deadline, P::now) {
         target.lose_patience();
-        return Some(Headship::without_node());
+        return Some(Headship::beside());
     }
     front
 }
@@ -242,7 +242,7 @@ pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
             now,
             look: before.map(|before| now.saturating_sub(before)),
             free: sight.free,
-            watched: sight.watched,
+            no_unlock: sight.no_unlock,
             kept: sight.kept,
         };
         if expired(wait.deadline, || now) {

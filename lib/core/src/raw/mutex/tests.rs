@@ -4,8 +4,8 @@ mod sleep;
 mod slice;
 mod word;
 
-use super::wait::Waiting;
-use super::word::{KEPT, WATCHED, generation};
+use super::wait::{Sleeper, Waiting};
+use super::word::{KEPT, REQUESTER_SLEEPS, WATCHED, generation};
 use super::*;
 use crate::Native;
 use crate::raw::contend::constants::SPIN_NS;
@@ -105,7 +105,7 @@ fn with<C: Model, L: AnyLayout>(held: bool, flags: u8) -> Mutex<C, L> {
 fn state<P: Platform, C: LockConfig, L: Layout<P>>(mutex: &QueuedMutex<P, C, L>) -> (bool, u8) {
     let [locked, flags] = mutex.word.bytes();
     let state = (locked != 0, flags);
-    assert_eq!(state, (mutex.is_locked(), mutex.word.flags(Relaxed)));
+    assert_eq!(state, (mutex.is_locked(), mutex.word.flags()));
     state
 }
 
@@ -131,15 +131,15 @@ fn waiting(tuning: Tuning, trial: bool) -> Wait {
     }
 }
 
-/// Waits at the front, as one that has slept on the word if `slept`.
+/// Waits at the front. `owes`: as one that has slept on the word.
 fn wait_as<P: Platform, C: LockConfig, L: Layout<P>>(
     mutex: &QueuedMutex<P, C, L>,
-    slept: bool,
+    owes: bool,
     wait: Wait,
 ) -> bool {
     let mut waiter = Waiting::new(mutex);
-    waiter.slept = slept;
-    waiter.wait_at_front(&wait, &Headship::without_node())
+    waiter.owes = owes;
+    waiter.wait_at_front(&wait, &Headship::beside())
 }
 
 /// Hand-offs are requested at once.

@@ -5,7 +5,18 @@ use super::*;
 use crate::raw::contend::constants::FIRST_PAUSE_NS;
 use crate::raw::contend::{self, Headship, Next, Sight, Target, Wait, spin};
 use crate::raw::patience::Patience;
-use crate::raw::waiter::{UNNOTICED_SLEEP_NS, expired, sleep_limit};
+use crate::raw::waiter::{UNNOTICED_SLEEP_NS, expired, left as time_left, sleep_limit};
+
+/// As what a thread sleeps on the word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sleeper {
+    /// At the front of the queue, or beside it.
+    Front,
+    /// Woken by a condition variable, or moved here.
+    Notified,
+    /// It has requested a hand-off.
+    Requester,
+}
 
 impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     const PARKS: bool = P::CAN_PARK && C::PARK;
@@ -65,12 +76,11 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// Meant for the requester. But a requester that does not run would keep the lock from
     /// everybody, so any waiter may come in its place.
     pub(super) fn pick_up(&self) -> bool {
-        let picked = |flags| (flags & PICKUP != 0).then_some(flags & !(REQUEST | PICKUP));
+        let picked = |flags| (flags & PICKUP != 0).then_some(flags & !PICKUP);
         // Acquire pairs with the hand-over in `unlock`.
         let Ok(before) = self.word.fetch_update(Acquire, picked) else {
             return false;
         };
-        self.request_ended(before);
         // A hand-off wakes none of the other sleepers on the word. Threads that hand the lock to
         // each other would leave them asleep for ever.
         if before & SLEEPERS != 0 {
@@ -105,23 +115,27 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     }
 
     /// Sleeps until an unlock wakes the thread, the lock is seen free or handed over, or `until`
-    /// has come. `flag` says as what it sleeps: [`SLEEPERS`], or [`REQUESTER_SLEEPS`] for the
-    /// requester. Where waiters do not sleep, it spins until the lock is free.
+    /// has come. Where waiters do not sleep, it spins until the lock is free.
     ///
-    /// With [`SLEEPERS`], `slept` becomes `true` even if the thread does not fall asleep: to pass
-    /// on a wake-up that it has not had costs little. `set` is then [`FRONT`] for a waiter at the
-    /// front, or [`NOTIFIED`].
+    /// For all but the requester `owes` becomes `true`, even if the thread does not fall asleep: to
+    /// pass on a wake-up that it has not had costs little.
     ///
     /// A sleep without a fence has a limit. After it the thread falls asleep again, as the last of
     /// the sleepers: where several sleep on the word, they wake up in another order than they came
     /// in. A fence ends that, mostly after a millisecond or two.
-    pub(super) fn sleep(&self, slept: &mut bool, (flag, set): (u8, u32), until: u64) {
+    pub(super) fn sleep(&self, owes: &mut bool, sleeper: Sleeper, until: u64) {
         if !Self::PARKS {
             self.word.wait_until_free(until.saturating_sub(P::now()));
             return;
         }
+        let (flag, set) = match sleeper {
+            Sleeper::Front => (SLEEPERS, FRONT),
+            Sleeper::Notified => (SLEEPERS, NOTIFIED),
+            Sleeper::Requester => (REQUESTER_SLEEPS, REQUESTER),
+        };
         if flag == SLEEPERS {
             self.word.set(flag, SeqCst);
+            *owes = true;
         } else {
             // A request that has ended ends no sleep. So the flag comes and goes with the request.
             let marked = |flags| is_requested::<P>(flags).then_some(flags | flag);
@@ -130,7 +144,6 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             }
         }
         P::count(Event::Park);
-        *slept |= flag == SLEEPERS;
         let mut ticket = Ticket::default();
         loop {
             let seen = self.four_bytes();
@@ -189,17 +202,17 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// queues.
     pub fn lock_notified(&self) {
         let until = P::now().saturating_add(C::tuning().quantum.nanos());
-        let (mut taken, mut slept) = (self.try_lock(), false);
+        let (mut taken, mut owes) = (self.try_lock(), false);
         // Each unlock of a kept lock would wake it, and it would find the lock taken.
-        while !taken && Self::PARKS && self.word.flags(Relaxed) & KEPT == 0 {
+        while !taken && Self::PARKS && self.word.flags() & KEPT == 0 {
             // Without a time limit of its own: in a virtual machine each timer costs an exit.
-            self.sleep(&mut slept, (SLEEPERS, NOTIFIED), NEVER);
+            self.sleep(&mut owes, Sleeper::Notified, NEVER);
             taken = self.try_lock();
             if P::now() >= until {
                 break;
             }
         }
-        match (taken, slept) {
+        match (taken, owes) {
             (true, false) => {}
             (true, true) => {
                 self.word.set(SLEEPERS, Relaxed);
@@ -241,8 +254,9 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
 #[derive(Debug)]
 pub(super) struct Waiting<'a, P: Platform, C: LockConfig, L: Layout<P>> {
     mutex: &'a QueuedMutex<P, C, L>,
-    /// It has slept on the word, or set the flag to do so, and has not passed on a wake-up since.
-    pub(super) slept: bool,
+    /// It may have had a wake-up that other sleepers on the word need, and has not passed it on: it
+    /// has slept there, or was about to, or acts in place of a waiter that has.
+    pub(super) owes: bool,
     /// How long this waiter still waits for the requester whose request stands.
     patience: Option<Patience>,
 }
@@ -251,7 +265,7 @@ impl<'a, P: Platform, C: LockConfig, L: Layout<P>> Waiting<'a, P, C, L> {
     pub(super) fn new(mutex: &'a QueuedMutex<P, C, L>) -> Self {
         Waiting {
             mutex,
-            slept: false,
+            owes: false,
             patience: None,
         }
     }
@@ -259,10 +273,10 @@ impl<'a, P: Platform, C: LockConfig, L: Layout<P>> Waiting<'a, P, C, L> {
     /// Waits until the lock is taken (`true`), or the time is up.
     pub(super) fn wait_at_front(&mut self, wait: &Wait, place: &Headship<'_, P>) -> bool {
         let taken = contend::wait_at_front(self, wait, place).is_some();
-        if self.slept && taken {
+        if self.owes && taken {
             // This thread's own unlock comes later, and wakes the next sleeper.
             self.mutex.word.set(SLEEPERS, Relaxed);
-        } else if self.slept && !self.mutex.pass_wake_up_on() {
+        } else if self.owes && !self.mutex.pass_wake_up_on() {
             // A needless wake-up costs less than a lost one.
             self.mutex.wake_sleeper();
         }
@@ -276,7 +290,7 @@ impl<'a, P: Platform, C: LockConfig, L: Layout<P>> Waiting<'a, P, C, L> {
         let start = P::now();
         let mut spins = Self::PARKS;
         loop {
-            let flags = mutex.word.flags(Relaxed);
+            let flags = mutex.word.flags();
             if flags & PICKUP != 0 {
                 if mutex.pick_up() {
                     if spins {
@@ -303,8 +317,7 @@ impl<'a, P: Platform, C: LockConfig, L: Layout<P>> Waiting<'a, P, C, L> {
                     spin::record::<P>(false);
                     spins = false;
                 }
-                let requester = (REQUESTER_SLEEPS, REQUESTER);
-                mutex.sleep(&mut self.slept, requester, wait.deadline);
+                mutex.sleep(&mut self.owes, Sleeper::Requester, wait.deadline);
             } else {
                 P::back_off(FIRST_PAUSE_NS);
             }
@@ -319,16 +332,17 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, L
     const PARKS: bool = QueuedMutex::<P, C, L>::PARKS;
 
     fn look(&self) -> u8 {
-        self.mutex.word.flags(Relaxed)
+        self.mutex.word.flags()
     }
 
     fn sight(&self, flags: u8) -> Sight {
+        let free = !self.mutex.word.is_held();
         Sight {
-            free: !self.mutex.word.is_held(),
-            watched: flags & WATCHED != 0,
+            free,
+            no_unlock: flags & WATCHED != 0,
             kept: flags & KEPT != 0,
             reserved: flags & (KEPT | HANDOFF | PICKUP) != 0,
-            unclaimed: flags & PICKUP != 0 || !self.mutex.word.is_held(),
+            unclaimed: free || flags & PICKUP != 0,
             requested: is_requested::<P>(flags),
         }
     }
@@ -354,22 +368,22 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, L
     }
 
     fn lose_patience(&mut self) {
-        self.slept = true;
+        self.owes = true;
     }
 
     fn before_timed_sleep(&mut self, nanos: u64) {
-        self.slept = self.slept && !self.mutex.pass_wake_up_on();
+        self.owes = self.owes && !self.mutex.pass_wake_up_on();
         // If the holder has missed the flag, this waiter sees the lock free when it looks again. It
         // owes the wake-up until then.
-        if self.slept && nanos > UNNOTICED_SLEEP_NS {
+        if self.owes && nanos > UNNOTICED_SLEEP_NS {
             self.mutex.wake_sleeper();
-            self.slept = false;
+            self.owes = false;
         }
     }
 
     fn sleep(&mut self, _: &Wait, until: u64) -> Next<()> {
         let mutex = self.mutex;
-        mutex.sleep(&mut self.slept, (SLEEPERS, FRONT), until);
+        mutex.sleep(&mut self.owes, Sleeper::Front, until);
         Next::Look
     }
 
@@ -388,7 +402,7 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, L
             None => (Patience::begin::<P>(), spin),
         };
         if mutex.word.wait_until_free(polled) {
-            self.timed_sleep(spin);
+            self.timed_sleep(spin.min(time_left(wait.deadline, P::now)));
             // If the requester has not come for it, this waiter's unlock will hand the lock over.
             return match mutex.try_lock() {
                 true => Next::End(Some(())),
@@ -396,14 +410,14 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, L
             };
         }
         // Did the hand-over stand before this sleep?
-        let pickup = || mutex.word.flags(Relaxed) & PICKUP != 0;
+        let pickup = || mutex.word.flags() & PICKUP != 0;
         let due = pickup();
         if !due {
-            // Only the time for which the hand-over stands counts.
+            // The time before the hand-over does not count.
             patience = Patience::begin::<P>();
         }
         let until = patience.or(wait.deadline);
-        mutex.sleep(&mut self.slept, (SLEEPERS, FRONT), until);
+        mutex.sleep(&mut self.owes, Sleeper::Front, until);
         if patience.is_lost::<P>(|_| due && pickup()) && mutex.pick_up() {
             // The thread that handed it over may not have woken that waiter yet.
             wake::<P>(mutex.key(), REQUESTER);

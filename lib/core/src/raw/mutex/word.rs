@@ -6,20 +6,21 @@ use crate::events::Event;
 use crate::platform::{Atomic, Ordering, Ordering::*, Platform, Ticket, zero};
 use crate::raw::LockConfig;
 
-/// One waiter, the requester, has requested a hand-off. The next unlock leaves the lock held and
+/// A waiter, the requester, has requested a hand-off. The next unlock leaves the lock held and
 /// replaces this flag by [`PICKUP`].
 pub(super) const HANDOFF: u8 = 1;
-/// The lock belongs to the requester, which has not noticed yet.
+/// The lock was handed over, and belongs to the requester. It has not noticed yet.
 pub(super) const PICKUP: u8 = 2;
-/// A thread other than the requester sleeps on the word, or is about to. An unlock or a pickup
-/// clears the flag and wakes one such thread, which sets it again for those that still sleep.
+/// A thread other than a requester may sleep on the word, and no thread has been sent a wake-up. An
+/// unlock or a pickup clears the flag and wakes one sleeper. That one owes the others a wake-up, and
+/// pays by setting the flag again.
 pub(super) const SLEEPERS: u8 = 4;
-/// The requester sleeps on the word, or is about to.
+/// A requester sleeps on the word, or is about to. Only beside [`HANDOFF`].
 pub(super) const REQUESTER_SLEEPS: u8 = 8;
-/// Set by the waiter at the front, cleared by the next unlock. So that waiter learns of an unlock
+/// Set by the waiter at the front, cleared by the next unlock, or by a waiter that shares the lock. So that waiter learns of an unlock
 /// even if the lock is held again when it looks.
 pub(super) const WATCHED: u8 = 16;
-/// The lock is kept. Newcomers queue, and the front waiter sleeps for a quantum.
+/// The lock is kept. Newcomers queue, and the waiter at the front watches before it takes the lock.
 pub(super) const KEPT: u8 = 32;
 /// The process that the request was made in, as its number in a chain of forks, modulo 4. A request
 /// of another process is void, since its requester does not exist here: the next unlock clears it,
@@ -71,12 +72,11 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
     /// Waits until the lock is seen free, for at most `nanos` nanoseconds.
     fn wait_until_free(&self, nanos: u64) -> bool;
 
-    /// The flags. `order` is Acquire where `PICKUP` among them means that the caller has the
-    /// lock.
-    fn flags(&self, order: Ordering) -> u8;
+    /// The flags, by a Relaxed load.
+    fn flags(&self) -> u8;
 
-    /// Sets flags. Returns those before.
-    fn set(&self, flags: u8, order: Ordering) -> u8;
+    /// Sets flags.
+    fn set(&self, flags: u8, order: Ordering);
 
     /// Clears flags. Returns those before.
     fn clear(&self, flags: u8) -> u8;
@@ -150,12 +150,12 @@ impl<P: Platform> Layout<P> for Split<P> {
         P::wait_for(&self.locked, Relaxed, nanos, |locked| locked == FREE).is_ok()
     }
 
-    fn flags(&self, order: Ordering) -> u8 {
-        self.flags.load(order)
+    fn flags(&self) -> u8 {
+        self.flags.load(Relaxed)
     }
 
-    fn set(&self, flags: u8, order: Ordering) -> u8 {
-        self.flags.fetch_or(flags, order)
+    fn set(&self, flags: u8, order: Ordering) {
+        self.flags.fetch_or(flags, order);
     }
 
     fn clear(&self, flags: u8) -> u8 {
@@ -172,10 +172,10 @@ impl<P: Platform> Layout<P> for Split<P> {
         // would fetch it once and the store a second time, for writing.
         P::prefetch_for_writing(&self.locked);
         // Relaxed: a request or a watch that this load misses is served by the next unlock.
-        if self.flags.glance(Relaxed) & (HANDOFF | WATCHED) != 0 && self.unlock_watched::<C>(key) {
-            return;
+        match self.flags.glance(Relaxed) & (HANDOFF | WATCHED) {
+            0 => self.set_free::<C>(key),
+            _ => self.unlock_asked::<C>(key),
         }
-        self.set_free::<C>(key);
     }
 
     fn bytes(&self) -> [u8; 2] {
@@ -197,10 +197,10 @@ impl<P: Platform> Split<P> {
     }
 
     /// Tells the watcher of the unlock, and hands the lock over if that is requested. Otherwise
-    /// releases it. `false`: the caller has to.
+    /// releases it.
     #[cold]
     #[inline(never)]
-    fn unlock_watched<C: LockConfig>(&self, key: *const u32) -> bool {
+    fn unlock_asked<C: LockConfig>(&self, key: *const u32) {
         let asked = |flags| (flags & (HANDOFF | WATCHED) != 0).then(|| after_unlock::<P>(flags));
         // Release: on a hand-off `flags` publishes the critical section instead of `locked`.
         let unlocked = self.fetch_update(Release, asked);
@@ -209,7 +209,6 @@ impl<P: Platform> Split<P> {
             self.set_free::<C>(key);
             P::end_slice();
         }
-        true
     }
 
     /// Wakes the requester, if it sleeps, and one of the other sleepers on the word. To wake the
@@ -274,12 +273,12 @@ impl<P: Platform> Layout<P> for Joined<P> {
         P::wait_for(&self.0, Relaxed, nanos, |word| word & HELD_WORD == 0).is_ok()
     }
 
-    fn flags(&self, order: Ordering) -> u8 {
-        flags_in(self.0.load(order))
+    fn flags(&self) -> u8 {
+        flags_in(self.0.load(Relaxed))
     }
 
-    fn set(&self, flags: u8, order: Ordering) -> u8 {
-        flags_in(self.0.fetch_or(word(FREE, flags), order))
+    fn set(&self, flags: u8, order: Ordering) {
+        self.0.fetch_or(word(FREE, flags), order);
     }
 
     fn clear(&self, flags: u8) -> u8 {

@@ -61,7 +61,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     /// Takes the lock when there is no free node, because of deep nesting or many threads. It tries
     /// again and again, with growing pauses. That is slower and not fair, but correct.
     #[cold]
-    pub(super) fn lock_without_node(&self, deadline: u64) -> bool {
+    pub(super) fn lock_beside(&self, deadline: u64) -> bool {
         P::count(Event::SlotFallback);
         let mut pause = 1u32;
         loop {

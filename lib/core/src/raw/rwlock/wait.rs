@@ -15,7 +15,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         let kept = self.hints.is_kept();
         Sight {
             free,
-            watched: word & WATCHED != 0,
+            no_unlock: word & WATCHED != 0,
             kept,
             reserved: kept || is_requested::<P>(word),
             unclaimed: is_free(word),
@@ -132,7 +132,7 @@ struct Reader<'a, P: Platform, C: LockConfig> {
 impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// Waits, and enters or registers. `None`: the time is up, or the lock is full.
     pub(super) fn wait_to_count(&self, deadline: u64, passing: bool) -> Option<Counted> {
-        let (wait, place) = (Self::begin_wait(deadline), Headship::without_node());
+        let (wait, place) = (Self::begin_wait(deadline), Headship::beside());
         let lock = self;
         contend::wait_at_front(&mut Reader { lock, passing }, &wait, &place)
     }

@@ -31,7 +31,7 @@ impl<const READERS: bool> Target<Native> for Held<READERS> {
     fn sight(&self, (): ()) -> Sight {
         Sight {
             free: false,
-            watched: false,
+            no_unlock: false,
             kept: false,
             reserved: false,
             unclaimed: false,
@@ -96,6 +96,6 @@ fn a_waiter_sleeps_beyond_its_quantum_only_if_no_other_waits_behind_it() {
     assert!(first_sleep::<false>(&place).0 <= quantum);
     queue.tail().store(id.encode(), Relaxed);
     // Beside the queue others may stand, too.
-    let beside = Headship::without_node();
+    let beside = Headship::beside();
     assert!(first_sleep::<false>(&beside).0 <= quantum);
 }

@@ -28,7 +28,7 @@ impl<const PARKS: bool> Target<Timed> for Newcomer<PARKS> {
     fn sight(&self, (): ()) -> Sight {
         Sight {
             free: false,
-            watched: false,
+            no_unlock: false,
             kept: false,
             reserved: NOW.get() >= self.reserved,
             unclaimed: false,

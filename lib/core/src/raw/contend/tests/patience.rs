@@ -94,7 +94,7 @@ impl Target<Timed> for Lock {
     fn sight(&self, (): ()) -> Sight {
         Sight {
             free: NOW.get() < self.free_until,
-            watched: false,
+            no_unlock: false,
             kept: false,
             reserved: false,
             unclaimed: NOW.get() < self.free_until || self.handed_over,

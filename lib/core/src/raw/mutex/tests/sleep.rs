@@ -12,13 +12,11 @@ const MINUTE: u64 = 60_000_000_000;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// As what a waiter sleeps that sets this flag.
-fn as_sleeper(flag: u8) -> (u8, u32) {
-    let set = if flag == SLEEPERS {
-        NOTIFIED
-    } else {
-        REQUESTER
-    };
-    (flag, set)
+fn as_sleeper(flag: u8) -> Sleeper {
+    match flag {
+        SLEEPERS => Sleeper::Notified,
+        _ => Sleeper::Requester,
+    }
 }
 
 fn soon() -> u64 {
@@ -35,10 +33,10 @@ both_layouts! {
             (HELD, 0, REQUESTER_SLEEPS, 0),
         ] {
             let mutex = with::<Sound, L>(held, flags);
-            let (mut slept, until) = (false, soon());
-            mutex.sleep(&mut slept, as_sleeper(flag), until);
+            let (mut owes, until) = (false, soon());
+            mutex.sleep(&mut owes, as_sleeper(flag), until);
             // The requester sleeps in nobody else's place, and owes no wake-up.
-            assert_eq!(slept, flag == SLEEPERS);
+            assert_eq!(owes, flag == SLEEPERS);
             assert!(Native::now() < until, "{flags}");
             assert_eq!(state(&mutex), (held, after));
         }
@@ -46,7 +44,7 @@ both_layouts! {
 
     fn a_sleep_ends_in_time<L>() {
         let mutex = with::<Sound, L>(HELD, 0);
-        mutex.sleep(&mut false, (SLEEPERS, NOTIFIED), Native::now() + 1_000_000);
+        mutex.sleep(&mut false, Sleeper::Notified, Native::now() + 1_000_000);
         assert_eq!(state(&mutex), (HELD, SLEEPERS));
     }
 
@@ -56,7 +54,7 @@ both_layouts! {
         let mutex = with::<Sound, L>(HELD, 0);
         let until = soon();
         thread::scope(|s| {
-            let sleeper = s.spawn(|| mutex.sleep(&mut false, (SLEEPERS, NOTIFIED), until));
+            let sleeper = s.spawn(|| mutex.sleep(&mut false, Sleeper::Notified, until));
             while Native::unpark_in(mutex.key(), 1, OTHERS) == 0 {
                 thread::yield_now();
             }
@@ -77,7 +75,7 @@ both_layouts! {
                 s.spawn(move || mutex.sleep(&mut false, as_sleeper(flag), until))
             };
             let (requester, other) = (sleeper(REQUESTER_SLEEPS), sleeper(SLEEPERS));
-            while mutex.word.flags(Relaxed) != HANDOFF | REQUESTER_SLEEPS | SLEEPERS {
+            while mutex.word.flags() != HANDOFF | REQUESTER_SLEEPS | SLEEPERS {
                 thread::yield_now();
             }
             unlock(&mutex);
@@ -98,7 +96,7 @@ both_layouts! {
         let mutex = with::<Sound, L>(HELD, HANDOFF);
         thread::scope(|s| {
             let waiter = s.spawn(|| wait_as(&mutex, false, waiting(fair(), false)));
-            while mutex.word.flags(Relaxed) & SLEEPERS == 0 {
+            while mutex.word.flags() & SLEEPERS == 0 {
                 thread::yield_now();
             }
             unlock(&mutex);
@@ -140,10 +138,10 @@ both_layouts! {
         let (done, finished) = mpsc::channel();
         thread::scope(|s| {
             s.spawn(|| {
-                mutex.sleep(&mut false, (SLEEPERS, NOTIFIED), NEVER);
+                mutex.sleep(&mut false, Sleeper::Notified, NEVER);
                 done.send(()).expect("the test listens");
             });
-            while mutex.word.flags(Relaxed) & SLEEPERS == 0 {
+            while mutex.word.flags() & SLEEPERS == 0 {
                 thread::yield_now();
             }
             thread::sleep(Duration::from_millis(30));
@@ -210,9 +208,9 @@ both_layouts! {
         ] {
             let mutex = with::<Sound, L>(held, 0);
             let mut waiter = Waiting::new(&mutex);
-            waiter.slept = true;
+            waiter.owes = true;
             waiter.timed_sleep(nanos);
-            assert_eq!((state(&mutex), waiter.slept), ((held, after), owes));
+            assert_eq!((state(&mutex), waiter.owes), ((held, after), owes));
         }
     }
 
@@ -261,7 +259,7 @@ pub(super) fn a_request_ends_by_another<C: Model, L: AnyLayout>(patience: Durati
             done.send(matches!(next, Next::Look))
                 .expect("the test listens");
         });
-        while mutex.word.flags(Relaxed) & REQUESTER_SLEEPS == 0 {
+        while mutex.word.flags() & REQUESTER_SLEEPS == 0 {
             thread::yield_now();
         }
         thread::sleep(Duration::from_millis(30));
@@ -281,7 +279,7 @@ fn await_waiter_behind<P: Platform, C: LockConfig, L: Layout<P>>(
     mutex: &QueuedMutex<P, C, L>,
     head: u16,
 ) {
-    while mutex.queue.last() == head && mutex.word.flags(Relaxed) == 0 {
+    while mutex.queue.last() == head && mutex.word.flags() == 0 {
         thread::yield_now();
     }
 }
@@ -290,11 +288,11 @@ fn await_waiter_behind<P: Platform, C: LockConfig, L: Layout<P>>(
 fn lock_as_sleeping_head<C: Model, L: AnyLayout>(mutex: &Mutex<C, L>) {
     let place = On::<C>::waiters().take_node().expect("a slot is free");
     assert!(mutex.queue.join(&place, true, NEVER));
-    let mut slept = false;
+    let mut owes = false;
     while !mutex.try_lock() {
-        mutex.sleep(&mut slept, (SLEEPERS, FRONT), NEVER);
+        mutex.sleep(&mut owes, Sleeper::Front, NEVER);
     }
-    if slept {
+    if owes {
         mutex.word.set(SLEEPERS, Relaxed);
     }
     mutex.queue.leave(&place);
@@ -320,7 +318,7 @@ pub(super) fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: Model, L: AnyLa
         };
         let pause = || thread::sleep(Duration::from_millis(30));
         enter(lock_as_sleeping_head::<C, L>);
-        while mutex.word.flags(Relaxed) & SLEEPERS == 0 {
+        while mutex.word.flags() & SLEEPERS == 0 {
             thread::yield_now();
         }
         pause();

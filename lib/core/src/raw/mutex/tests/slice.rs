@@ -45,7 +45,7 @@ both_layouts! {
         let mutex = with::<Extending, L>(HELD, 0);
         let asked = std::thread::scope(|s| {
             let sleeper = s.spawn(|| Slices::during(|| mutex.lock_notified()));
-            while mutex.word.flags(Relaxed) & SLEEPERS == 0 {
+            while mutex.word.flags() & SLEEPERS == 0 {
                 std::thread::yield_now();
             }
             unlock(&mutex);

@@ -92,7 +92,7 @@ fn a_head_that_has_slept_forbids_stealing_before_it_scans() {
 fn a_waiter_without_a_node_does_not_sleep_where_none_may() {
     let lock = QueuedSpinLock::<Observed, Queueing<false>>::new();
     assert!(lock.try_lock());
-    assert!(!lock.lock_without_node(Native::now() + 2_000_000));
+    assert!(!lock.lock_beside(Native::now() + 2_000_000));
 }
 
 #[test]
