@@ -292,6 +292,14 @@ int main(int count, char **words)
         return in_domains(words + 2);
     if (strcmp(mode, "crowds") == 0)
         return in_crowds();
+    if (strcmp(mode, "condvar") == 0) {
+        struct timespec soon;
+        clock_gettime(CLOCK_REALTIME, &soon);
+        soon.tv_sec += 1;
+        pthread_mutex_lock(&waited_with);
+        pthread_cond_timedwait(&condvar, &waited_with, &soon);
+        return pthread_mutex_unlock(&waited_with);
+    }
     pthread_create(&thread, NULL, work, NULL);
     for (int i = 1; i <= 5; i++) {
         pthread_mutex_lock(&busy);
@@ -328,11 +336,6 @@ int main(int count, char **words)
     pthread_spin_init(&spin, 0);
     for (int i = 0; i < 4; i++)
         pthread_spin_lock(&spin), pthread_spin_unlock(&spin);
-    pthread_mutex_lock(&waited_with);
-    clock_gettime(CLOCK_REALTIME, &soon);
-    soon.tv_sec += 1;
-    pthread_cond_timedwait(&condvar, &waited_with, &soon);
-    pthread_mutex_unlock(&waited_with);
     if (strcmp(mode, "child") == 0) {
         pid_t child = fork();
         if (child == 0) {
