@@ -2,25 +2,14 @@
 
 mod common;
 
-use common::{Program, library, scratch};
+use common::{Program, library, run, scratch, text};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Instant;
 
 const WARNING: &str = "kinlock: the program called no function of pthread mutexes, condition \
                        variables, spinlocks or reader-writer locks\n";
-
-fn run(command: &mut Command) -> Output {
-    command
-        .env("LD_PRELOAD", library())
-        .output()
-        .expect("it starts")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text")
-}
 
 /// The number after `"name":` in a line.
 fn number(line: &str, name: &str) -> u64 {
@@ -203,50 +192,6 @@ fn without_a_place_for_the_report_the_program_runs_on() {
         text(&output.stderr),
         "kinlock: ignoring KINLOCK_REPORT: the path is too long\n"
     );
-}
-
-/// Programs answer the same while they are reported on. A test each: they sleep most of the time.
-mod reported_on {
-    use super::*;
-
-    macro_rules! programs {
-        ($($name:ident: $file:literal;)*) => {
-            $(
-                #[test]
-                fn $name() {
-                    answers_the_same($file);
-                }
-            )*
-        };
-    }
-
-    programs! {
-        return_codes: "codes.c";
-        waits: "waits.c";
-        cancelled_waits: "cancel.c";
-        cancelled_threads: "cancelled.c";
-        children_of_fork: "forks.c";
-        memory_that_goes_at_once: "gone.c";
-        spinlocks: "spin.c";
-    }
-
-    fn answers_the_same(file: &str) {
-        let program = Program::of(file);
-        let runs = ["kinlock-mutex", "pthread"].map(|lock| {
-            let mut command = program.command();
-            command
-                .env("KINLOCK_LOCK", lock)
-                .env("KINLOCK_REPORT", scratch("report"));
-            (lock, std::thread::spawn(move || run(&mut command)))
-        });
-        let expected = program.command().output().expect("it starts");
-        for (lock, output) in runs {
-            let output = output.join().expect("a result");
-            assert!(output.status.success(), "{lock}: {output:?}");
-            assert_eq!(text(&output.stdout), text(&expected.stdout), "{lock}");
-            assert_eq!(text(&output.stderr), "", "{lock}");
-        }
-    }
 }
 
 #[test]
