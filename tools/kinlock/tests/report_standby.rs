@@ -8,14 +8,12 @@ use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use kinlock_report::{REPORTS, Switch};
 use serde_json::Value;
-use support::{compiled, kinlock, list};
+use support::{compiled, heeding_ctrl_c, kinlock, list, until};
 use tempfile::TempDir;
 
 const SOURCE: &str = include_str!("programs/server.c");
@@ -133,14 +131,7 @@ fn report(pid: u32, flags: &[&str]) -> Command {
     let mut command = kinlock();
     command.arg("report").arg(pid.to_string()).args(flags);
     command.args(["--json", "-"]);
-    // A shell starts jobs in the background with SIGINT ignored, and the command keeps it so.
-    // SAFETY: it may be called between fork and exec, and gets no pointer.
-    unsafe {
-        command.pre_exec(|| {
-            libc::signal(libc::SIGINT, libc::SIG_DFL);
-            Ok(())
-        });
-    }
+    heeding_ctrl_c(&mut command);
     command
 }
 
@@ -154,15 +145,6 @@ fn is_on(switch: &Path) -> bool {
     let word = |at: usize| u32::from_ne_bytes(page[at..at + 4].try_into().unwrap());
     let modes = [offset_of!(Switch, mode), offset_of!(Switch, rwlock_mode)];
     modes.iter().all(|&at| word(at) & REPORTS != 0)
-}
-
-/// Waits for something for a while: otherwise it will not happen.
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is() {
-        assert!(begin.elapsed() < Duration::from_secs(300), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// The names of the locks of a process that were taken, with how often.

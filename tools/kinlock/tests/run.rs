@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{compiled, kinlock, script, silent_library, without_knobs};
+use support::{compiled, kinlock, script, silent_library, text, without_knobs};
 use tempfile::TempDir;
 
 /// A folder with programs, and a library that can be preloaded.
@@ -60,10 +60,6 @@ impl Place {
         assert_eq!(message.lines().count(), 1, "{words:?}: {message}");
         assert!(message.contains(expected), "{words:?}: {message}");
     }
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
 }
 
 #[test]

@@ -5,28 +5,21 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use serde_json::Value;
-use support::{compiled, kinlock, list};
-use tempfile::TempDir;
+use support::{Place, kinlock, list, text};
 
-const SOURCE: &str = include_str!("programs/watched.c");
-
-/// A folder with the program.
-struct Place(TempDir);
+const SOURCE: &str = concat!(
+    include_str!("../../preload/tests/c/common.h"),
+    include_str!("programs/watched.c")
+);
 
 impl Place {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        compiled(folder.path(), "watched", "-O1 -g -pthread", SOURCE);
-        Place(folder)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        Place::of("watched", "-O1 -g -pthread", SOURCE)
     }
 
     fn command(&self, flags: &[&str], mode: &str) -> Command {
@@ -41,14 +34,6 @@ impl Place {
     fn run(&self, flags: &[&str], mode: &str) -> Output {
         self.command(flags, mode).output().unwrap()
     }
-
-    fn json(&self) -> Value {
-        serde_json::from_str(&fs::read_to_string(self.file("json")).unwrap()).unwrap()
-    }
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
 }
 
 /// The locks of the process that waited longest.
