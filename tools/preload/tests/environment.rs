@@ -1,12 +1,12 @@
 //! The environment variables that the library reads, and the counts.
 
-mod common;
+mod support;
 
-use common::{Program, library, run, scratch, text};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Instant;
+use support::{Program, library, run, scratch, text};
 
 const WARNING: &str = "kinlock: the program called no function of pthread mutexes, condition \
                        variables, spinlocks or reader-writer locks\n";

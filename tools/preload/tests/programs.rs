@@ -1,8 +1,8 @@
 //! C and C++ programs have to print the same with and without the library.
 
-mod common;
+mod support;
 
-use common::{Program, compile, library, run, scratch, text};
+use support::{Program, compile, library, run, scratch, text};
 
 macro_rules! same_answers {
     ($($name:ident: $file:literal, $locks:expr;)*) => {
@@ -125,7 +125,7 @@ fn deep_a_hundred_thousand_threads() {
 
 #[test]
 fn before_main_and_in_plugins_and_after_main() {
-    let plugin = common::compile("plugin.c", &["-shared", "-fPIC"]);
+    let plugin = support::compile("plugin.c", &["-shared", "-fPIC"]);
     let plugin = plugin.to_str().expect("a path");
     Program::of("early.c").with(&[plugin]).answers_the_same(ALL);
 }
@@ -134,9 +134,9 @@ fn before_main_and_in_plugins_and_after_main() {
 /// the same code in one process.
 #[test]
 fn with_plugins_that_have_copies_of_the_crate() {
-    let plugin = common::plugin_with_the_crate();
+    let plugin = support::plugin_with_the_crate();
     let copies = [1, 2].map(|number| {
-        let copy = common::scratch(&format!("copy-{number}.so"));
+        let copy = support::scratch(&format!("copy-{number}.so"));
         std::fs::copy(&plugin, &copy).expect("it is copied");
         copy.to_str().expect("a path").to_owned()
     });
@@ -148,7 +148,7 @@ fn with_plugins_that_have_copies_of_the_crate() {
 /// the next look-up of a thread-local.
 #[test]
 fn nothing_is_allocated_after_libraries_were_loaded() {
-    let library = common::compile("local.c", &["-shared", "-fPIC"]);
+    let library = support::compile("local.c", &["-shared", "-fPIC"]);
     let copies: Vec<_> = (0..60)
         .map(|number| {
             let copy = library.with_extension(format!("{number}.so"));
