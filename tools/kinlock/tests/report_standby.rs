@@ -13,13 +13,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use kinlock_report::{REPORTS, Switch};
 use serde_json::Value;
-use support::{compiled, heeding_ctrl_c, kinlock, list, until};
-use tempfile::TempDir;
+use support::{Place, heeding_ctrl_c, is_refusal, kinlock, list, until};
 
 const SOURCE: &str = include_str!("programs/server.c");
 const ALL: &[&str] = &["kinlock-mutex", "kinlock-spin", "pthread"];
-
-struct Place(TempDir);
 
 /// A server that runs.
 struct Server {
@@ -32,17 +29,11 @@ struct Server {
 
 impl Place {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        compiled(folder.path(), "server", "-O1 -g -w -pthread", SOURCE);
-        Place(folder)
-    }
-
-    fn server(&self) -> PathBuf {
-        self.0.path().join("server")
+        Place::of("server", "-O1 -g -w -pthread", SOURCE)
     }
 
     fn start(&self, flags: &[&str], mode: &str) -> Server {
-        self.start_program(&self.server(), flags, &[mode.as_ref()])
+        self.start_program(&self.file("server"), flags, &[mode.as_ref()])
     }
 
     /// Below a shell, which stays. The shell is the child, and the server what is said.
@@ -189,7 +180,7 @@ fn each_measurement_has_what_was_done_in_it() {
 fn a_measurement_can_be_a_page() {
     let place = Place::new();
     let mut server = place.start(&["--standby"], "obeys");
-    let file = place.0.path().join("page.html");
+    let file = place.file("page.html");
     let page = |server: &mut Server, takes: &str| {
         let measurement = server.measure_with(&["--html", file.to_str().unwrap()]);
         server.does(takes);
@@ -315,7 +306,7 @@ fn names_need_not_be_utf_8() {
     let folder = place.0.path().join(OsStr::from_bytes(b"caf\xe9"));
     fs::create_dir(&folder).unwrap();
     let program = folder.join("аналитика-сервер");
-    fs::rename(place.server(), &program).unwrap();
+    fs::rename(place.file("server"), &program).unwrap();
     let mut server = place.start_program(&program, &["--standby"], &["obeys".as_ref()]);
     let measurement = server.measure();
     server.does("5");
@@ -333,7 +324,7 @@ fn names_need_not_be_utf_8() {
 #[test]
 fn a_descendant_that_ends_is_none_to_be_measured() {
     let place = Place::new();
-    let mut shell = place.start_below_shell(&place.server());
+    let mut shell = place.start_below_shell(&place.file("server"));
     // As if it ended after it was seen.
     fs::remove_file(switch_of(shell.said)).unwrap();
     let output = report(shell.child.id(), &["--all", "--seconds", "0.01"]).output();
@@ -367,7 +358,7 @@ fn counters(file: &Path) -> Vec<(String, String, String)> {
 fn counters_are_replaced_while_a_process_is_followed() {
     let place = Place::new();
     let mut server = place.start(&["--standby"], "obeys");
-    let file = place.0.path().join("server.prom");
+    let file = place.file("server.prom");
     let flags = ["--follow", "--openmetrics", file.to_str().unwrap()];
     let mut command = kinlock();
     command.arg("report").arg(server.child.id().to_string());
@@ -399,7 +390,7 @@ fn counters_are_replaced_while_a_process_is_followed() {
 fn counters_of_a_measurement() {
     let place = Place::new();
     let mut server = place.start(&["--standby"], "obeys");
-    let file = place.0.path().join("server.prom");
+    let file = place.file("server.prom");
     let measurement = server.measure_with(&["--openmetrics", file.to_str().unwrap()]);
     server.does("5");
     measurement.end();
@@ -428,12 +419,7 @@ fn a_switch_may_become_shorter() {
 #[test]
 fn bad_input_is_refused() {
     let place = Place::new();
-    let refused = |output: Output, expected: &str| {
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{message}");
-        assert_eq!(message.lines().count(), 1, "{message}");
-        assert!(message.contains(expected), "{message}");
-    };
+    let refused = |output: Output, expected: &str| is_refusal(&output, 2, expected);
     let bare = place.start(&[], "obeys");
     let own = bare.child.id();
     let measured = |pid: u32, flags: &[&str]| {

@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use serde_json::Value;
-use support::{Place, kinlock, list, text};
+use support::{Place, is_refusal, kinlock, list, text};
 
 const SOURCE: &str = concat!(
     include_str!("../../preload/tests/c/common.h"),
@@ -679,13 +679,7 @@ fn bad_input_is_one_line() {
     let refuses = |words: &[&str], expected: &str| {
         let mut command = kinlock();
         let output = command.arg("run").args(words).output().unwrap();
-        let message = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {message}");
-        assert!(
-            output.stdout.is_empty() && message.lines().count() == 1,
-            "{message}"
-        );
-        assert!(message.contains(expected), "{words:?}: {message}");
+        is_refusal(&output, 2, expected);
     };
     refuses(
         &["--report", "--json", "-", "true"],

@@ -68,12 +68,16 @@ pub fn refused(line: &str, expected: &str) {
 
 /// The same with words, one of which may be empty.
 pub fn refused_words(words: &[&str], expected: &str) {
-    let output = command().args(words).output().unwrap();
+    is_refusal(&command().args(words).output().unwrap(), 2, expected);
+}
+
+/// Asserts that a command has ended with this status and one line that says `expected`.
+pub fn is_refusal(output: &Output, status: i32, expected: &str) {
     let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{words:?}: {message}");
-    assert!(output.stdout.is_empty(), "{words:?}");
-    assert_eq!(message.lines().count(), 1, "{words:?}: {message}");
-    assert!(message.contains(expected), "{words:?}: {message}");
+    assert_eq!(output.status.code(), Some(status), "{message}");
+    assert!(output.stdout.is_empty(), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(message.contains(expected), "{message}");
 }
 
 /// A report without what depends on the machine that simulates.
