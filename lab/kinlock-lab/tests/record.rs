@@ -6,41 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use support::{compiled, done, json, kinlock, list, refused, script};
+use support::{done, json, list, recorded, recorded_lock as lock, refused, script, within};
 use tempfile::TempDir;
-
-const SOURCE: &str = include_str!("../../../tools/kinlock/tests/programs/recorded.c");
-
-fn recorded(words: &[&str]) -> (TempDir, PathBuf, Value) {
-    let folder = tempfile::tempdir().unwrap();
-    let program = compiled(folder.path(), "program", "-O1 -g -pthread", SOURCE);
-    let file = folder.path().join("recorded.json");
-    let mut command = kinlock();
-    command.arg("record").arg("-o").arg(&file).arg("--");
-    let output = command.arg(program).args(words).output().unwrap();
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(7), "{message}");
-    let text = fs::read_to_string(&file).unwrap();
-    (folder, file, serde_json::from_str(&text).unwrap())
-}
-
-fn lock<'a>(recording: &'a Value, name: &str) -> &'a Value {
-    let mut locks = list(&recording["locks"]).iter();
-    let found = locks.find(|lock| lock["name"] == name);
-    found.unwrap_or_else(|| panic!("no lock {name}: {}", recording["locks"]))
-}
-
-/// The part of the times that lies in a range, and for how many acquisitions all stand.
-fn within(times: &Value, from: u64, to: u64) -> (f64, u64) {
-    let classes: Vec<(u64, u64, u64)> = serde_json::from_value(times.clone()).unwrap();
-    assert!(classes.iter().all(|class| class.0 < class.1));
-    let of_range = classes
-        .iter()
-        .filter(|class| class.1 > from && class.0 <= to);
-    let count: u64 = of_range.map(|class| class.2).sum();
-    let all: u64 = classes.iter().map(|class| class.2).sum();
-    (count as f64 / all as f64, all)
-}
 
 /// What a simulation with one of 1, 8 and 16 threads says in words, and its report.
 fn simulated(file: &Path) -> (String, Value) {
@@ -69,7 +36,7 @@ fn shares_of_waiting(report: &Value) -> [f64; 3] {
 
 #[test]
 fn a_simulation_tells_how_long_more_threads_would_wait() {
-    let (_folder, file, _) = recorded(&["2", "4000", "5", "40"]);
+    let (_folder, file, _) = recorded(&[], &["2", "4000", "5", "40"]);
     let (text, report) = simulated(&file);
     let said = "on laptop with 16 threads your program would spend ";
     let sentence = text.lines().find(|line| line.contains(said)).unwrap();
@@ -95,7 +62,7 @@ mod deep {
     fn recorded_undisturbed() -> (TempDir, PathBuf) {
         let mut long = Vec::new();
         for _ in 0..6 {
-            let (folder, file, recording) = recorded(&["2", "4000", "5", "40"]);
+            let (folder, file, recording) = recorded(&[], &["2", "4000", "5", "40"]);
             let hot = lock(&recording, "hot");
             let parts = (
                 within(&hot["hold"], 25_000, u64::MAX).0,

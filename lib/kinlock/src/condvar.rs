@@ -217,7 +217,7 @@ impl Condvar {
     /// See the [module](self#panics).
     #[cfg_attr(feature = "report", track_caller)]
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
-        self.wait_by(guard, || Some(NEVER), here());
+        self.wait_by(guard, || Some(NEVER), None, here());
     }
 
     /// Waits while `condition` returns `true`. Evaluates it first, and after each wake-up.
@@ -265,7 +265,7 @@ impl Condvar {
         guard: &mut MutexGuard<'_, T>,
         timeout: Duration,
     ) -> WaitTimeoutResult {
-        self.wait_by(guard, until(timeout), here())
+        self.wait_by(guard, until(timeout), None, here())
     }
 
     /// As [`wait`](Self::wait), until `deadline` at the latest.
@@ -315,8 +315,8 @@ impl Condvar {
         guard: &mut MutexGuard<'_, T>,
         deadline: SystemTime,
     ) -> WaitTimeoutResult {
-        let end = since_1970(deadline);
-        self.wait_by_clock(guard, until_system(deadline), end, here())
+        let end = Some(since_1970(deadline));
+        self.wait_by(guard, until_system(deadline), end, here())
     }
 
     /// Waits while `condition` returns `true`, for at most `timeout` in total.
@@ -346,7 +346,7 @@ impl Condvar {
         timeout: Duration,
     ) -> WaitTimeoutResult {
         let (mut until, place) = (until(timeout), here());
-        let wait = |guard: &mut MutexGuard<'_, T>| self.wait_by(guard, &mut until, place);
+        let wait = |guard: &mut MutexGuard<'_, T>| self.wait_by(guard, &mut until, None, place);
         wait_while(guard, condition, wait)
     }
 
@@ -400,17 +400,18 @@ impl Condvar {
         condition: impl FnMut(&mut T) -> bool,
         deadline: SystemTime,
     ) -> WaitTimeoutResult {
-        let (end, place) = (since_1970(deadline), here());
-        let wait = |guard: &mut MutexGuard<'_, T>| {
-            self.wait_by_clock(guard, until_system(deadline), end, place)
-        };
+        let (end, place) = (Some(since_1970(deadline)), here());
+        let wait =
+            |guard: &mut MutexGuard<'_, T>| self.wait_by(guard, until_system(deadline), end, place);
         wait_while(guard, condition, wait)
     }
 
+    /// `end`: the limit as a time of day, if it is one, in nanoseconds since 1970.
     fn wait_by<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
         until: impl FnMut() -> Option<u64>,
+        end: Option<u64>,
         place: Place,
     ) -> WaitTimeoutResult {
         // SAFETY: invariant 2: only the wait below uses the raw mutex.
@@ -423,33 +424,7 @@ impl Condvar {
         let mutex = &crate::report::Reporting::new(mutex, raw, self, place);
         #[cfg(not(feature = "report"))]
         let Place = place;
-        // SAFETY: invariants 1 and 2.
-        let notified = unsafe { self.0.wait_by(mutex, until) };
-        #[cfg(feature = "report")]
-        mutex.ended(notified);
-        WaitTimeoutResult(!notified)
-    }
-
-    /// As [`wait_by`](Self::wait_by), asleep until the time of day is `end`, in nanoseconds since
-    /// 1970.
-    fn wait_by_clock<T: ?Sized>(
-        &self,
-        guard: &mut MutexGuard<'_, T>,
-        until: impl FnMut() -> Option<u64>,
-        end: u64,
-        place: Place,
-    ) -> WaitTimeoutResult {
-        // SAFETY: invariant 2: only the wait below uses the raw mutex.
-        let raw = unsafe { MutexGuard::mutex(guard).raw() };
-        probing!("cond_wait", self, raw);
-        let mutex = &raw.0;
-        #[cfg(feature = "deadlock_detection")]
-        let mutex = &crate::deadlock::Noted(mutex);
-        #[cfg(feature = "report")]
-        let mutex = &crate::report::Reporting::new(mutex, raw, self, place);
-        #[cfg(not(feature = "report"))]
-        let Place = place;
-        let by_clock = ByTimeOfDay { mutex, end };
+        let by_clock = ByClock { mutex, end };
         // SAFETY: invariants 1 and 2.
         let notified = unsafe { self.0.wait_by(&by_clock, until) };
         #[cfg(feature = "report")]
@@ -471,14 +446,14 @@ fn wait_while<T: ?Sized>(
     result
 }
 
-/// A mutex whose waiter sleeps by the time of day.
-struct ByTimeOfDay<'a, M> {
+/// A mutex whose waiter sleeps by the clock that limits its wait.
+struct ByClock<'a, M> {
     mutex: &'a M,
-    /// In nanoseconds since 1970.
-    end: u64,
+    /// The limit as a time of day, in nanoseconds since 1970. `None`: it is none.
+    end: Option<u64>,
 }
 
-impl<M: Partner<Native>> Partner<Native> for ByTimeOfDay<'_, M> {
+impl<M: Partner<Native>> Partner<Native> for ByClock<'_, M> {
     fn key(&self) -> Option<*const u32> {
         self.mutex.key()
     }
@@ -504,16 +479,20 @@ impl<M: Partner<Native>> Partner<Native> for ByTimeOfDay<'_, M> {
         self.mutex.lock_after_sleep();
     }
 
-    /// The moment on the monotonic clock is right only as long as nobody sets the time of day.
+    /// Where the limit is a time of day, the moment on the monotonic clock is right only as long as
+    /// nobody sets that.
     fn park(
         &self,
         key: *const u32,
         expected: u32,
-        _: u64,
+        until: u64,
         sets: u32,
         current: impl Fn() -> u32,
     ) -> Parked {
-        park_until_realtime(key, expected, self.end, sets, current)
+        match self.end {
+            Some(end) => park_until_realtime(key, expected, end, sets, current),
+            None => self.mutex.park(key, expected, until, sets, current),
+        }
     }
 
     fn leave(&self) {
@@ -560,8 +539,8 @@ mod tests {
         // SAFETY: nobody uses the mutex.
         let mutex = unsafe { &mutex.raw().0 };
         let deadline = SystemTime::now() + Duration::from_millis(20);
-        let end = since_1970(deadline);
-        let partner = ByTimeOfDay { mutex, end };
+        let end = Some(since_1970(deadline));
+        let partner = ByClock { mutex, end };
         let word = AtomicU32::new(0);
         let park = || {
             let key = word.as_ptr().cast_const();

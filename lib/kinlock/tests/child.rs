@@ -1,12 +1,9 @@
 //! What a child of fork does with the locks of its parent. The only test of this process: a child
 //! starts threads, which takes locks of the standard library, and another test that starts one at
 //! the moment of the fork would leave those locks held.
-//!
-//! # Invariants cited by `SAFETY` comments
-//!
-//! 1. These calls of the system have no conditions, and the status is a live local. The child of a
-//!    fork may allocate, since the C library sees to that, and ends without destructors.
 #![cfg(not(any(loom, miri)))]
+
+mod support;
 
 use kinlock::{Condvar, Mutex, Once, RwLock, RwLockUpgradableReadGuard};
 use kinlock_core::raw::QueuedRwLock;
@@ -38,11 +35,7 @@ fn a_child_goes_on_with_what_the_forking_thread_held() {
         assert!(lock.read());
         assert!(lock.read());
         let guard = upgradable.upgradable_read();
-        // SAFETY: invariant 1.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: invariant 1. If it hangs, the default action of the signal ends it.
-            unsafe { libc::alarm(300) };
+        let status = support::in_a_child(|| {
             std::thread::scope(|s| {
                 // One is announced, one is counted; the threads have rows of their own.
                 for _ in 0..2 {
@@ -58,14 +51,9 @@ fn a_child_goes_on_with_what_the_forking_thread_held() {
             lock.write();
             *RwLockUpgradableReadGuard::upgrade(guard) += 1;
             once.call_once(|| ());
-            let fine = upgradable.try_read().is_some_and(|n| *n == 1);
-            // SAFETY: invariant 1.
-            unsafe { libc::_exit(i32::from(!fine)) };
-        }
-        let mut status = 0;
-        // SAFETY: invariant 1.
-        let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-        assert_eq!((waited, status), (child, 0));
+            i32::from(upgradable.try_read().is_none_or(|n| *n != 1))
+        });
+        assert_eq!(status, Some(0));
         *first.lock() = 1;
         condvar.notify_all();
         // SAFETY: taken twice above; the child has released its copies.

@@ -11,6 +11,8 @@
 //! 3. Memory is mapped where nothing is.
 #![cfg(all(feature = "std", not(miri), not(loom)))]
 
+mod support;
+
 use kinlock::lock_api::{RawMutex as RawMutexTrait, RawRwLock as _};
 use kinlock::{RawMutex, RawRwLock, RawSpinLock};
 use std::ffi::{CString, c_void};
@@ -276,19 +278,11 @@ fn sharing() {
 
 /// Runs `body` in a forked child. Fails if a check of the child fails.
 fn in_a_child(body: impl FnOnce()) {
-    // SAFETY: invariant 2. The child of a fork may allocate, since the C library sees to that.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: invariant 2.
-        unsafe { libc::alarm(300) };
-        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err();
-        // SAFETY: invariant 2. It ends without destructors.
-        unsafe { libc::_exit(failed.into()) };
-    }
-    let mut status = 0;
-    // SAFETY: invariant 2.
-    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-    assert_eq!((waited, status), (child, 0), "the child failed");
+    let body = || {
+        body();
+        0
+    };
+    assert_eq!(support::in_a_child(body), Some(0), "the child failed");
 }
 
 fn forking() {

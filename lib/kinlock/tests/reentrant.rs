@@ -1,12 +1,9 @@
 //! A reentrant mutex is entered by its holder only, also where a C library gives the memory of a
 //! thread that is gone to a new one. The only test of this process, since its child starts threads
 //! (see `child.rs`).
-//!
-//! # Invariants cited by `SAFETY` comments
-//!
-//! 1. These calls of the system have no conditions, and the status is a live local. The child of a
-//!    fork may allocate, since the C library sees to that, and ends without destructors.
 #![cfg(all(feature = "std", not(any(loom, miri))))]
+
+mod support;
 
 use kinlock::ReentrantMutex;
 use std::cell::Cell;
@@ -20,19 +17,7 @@ fn is_entered(lock: &ReentrantMutex<Cell<u32>>) -> bool {
 
 /// Whether `check` holds in the child of a fork.
 fn in_a_child(check: impl FnOnce() -> bool) -> bool {
-    // SAFETY: invariant 1.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: invariant 1. If it hangs, the default action of the signal ends it.
-        unsafe { libc::alarm(300) };
-        let fine = check();
-        // SAFETY: invariant 1.
-        unsafe { libc::_exit(i32::from(!fine)) };
-    }
-    let mut status = 0;
-    // SAFETY: invariant 1.
-    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-    (waited, status) == (child, 0)
+    support::in_a_child(|| i32::from(!check())) == Some(0)
 }
 
 #[test]

@@ -1,35 +1,14 @@
 //! The child of a process in which readers are announced and counted uses its locks.
-//!
-//! # Invariants cited by `SAFETY` comments
-//!
-//! 1. These calls of the system have no conditions. The child of a fork may allocate, since the C
-//!    library sees to that, and ends without destructors.
-//! 2. The status is written to a variable of the caller.
 #![cfg(all(not(miri), not(loom)))]
+
+mod support;
 
 use kinlock::RwLock;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread::{sleep, yield_now};
 use std::time::Duration;
-
-/// Runs `body` in a forked child, for at most ten seconds. Returns the number of the first check
-/// that failed, or 0.
-fn in_a_child(body: impl FnOnce() -> i32) -> Option<i32> {
-    // SAFETY: invariant 1.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: invariant 1. If it hangs, the default action of the signal ends it.
-        unsafe { libc::alarm(300) };
-        let code = body();
-        // SAFETY: invariant 1.
-        unsafe { libc::_exit(code) };
-    }
-    let mut status = 0;
-    // SAFETY: invariant 2.
-    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-    (waited == child && libc::WIFEXITED(status)).then(|| libc::WEXITSTATUS(status))
-}
+use support::in_a_child;
 
 /// The number of the first that is false, or 0.
 fn first_false(checks: &[bool]) -> i32 {

@@ -750,3 +750,6 @@ pub fn lock_ended(address: u64) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

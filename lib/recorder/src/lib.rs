@@ -81,7 +81,7 @@
 
 #![cfg(target_os = "linux")]
 #![no_std]
-#[cfg(not(feature = "initial-exec"))]
+#[cfg(any(test, not(feature = "initial-exec")))]
 extern crate std;
 
 mod acquisition;

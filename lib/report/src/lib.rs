@@ -136,12 +136,18 @@
 
 #![no_std]
 
+mod beside;
 mod classes;
+mod misuse;
 pub mod now;
+mod thread;
 pub mod unwind;
 
+pub use beside::{REPORTS, SHARED, SWITCH, Shared, Switch};
 pub use classes::{bucket, class, class_range, end_of, waits_per_sample};
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+pub use misuse::*;
+pub use thread::{HELD, HELDS, Held, Owner, Pause, READS, Tally, Thread, Waits};
 
 /// The version of the layout. It has to change with the layout, and with the meaning of a field.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"kinloc12");
@@ -215,32 +221,6 @@ pub const NO_LOCKS: [u32; 4] = [CONDVAR, BARRIER, SEMAPHORE, JOIN];
 /// Set in the kind of a lock: its next acquisition looks up its callers, for its order.
 pub const OUTER: u32 = 1 << 24;
 
-/// How many misuses.
-pub const MISUSES: usize = 512;
-/// How many orders of two locks.
-pub const ORDERS: usize = 16384;
-/// How many locks a thread can hold at a time so that each is known.
-pub const HELDS: usize = 16;
-/// How many further locks are noted that were held each time when two locks were taken.
-pub const GATES: usize = 4;
-/// How many threads are noted that have taken two locks one after the other: as many as the longest
-/// circle of orders has that is looked for, so that with more of them one is left for each.
-pub const MAKERS: usize = 8;
-
-/// A [misuse](Misuse::kind): a lock was released by another thread than the one that holds it.
-pub const FOREIGN: u32 = 1;
-/// A lock was released that nobody holds.
-pub const NOT_HELD: u32 = 2;
-/// A lock was destroyed while a thread holds it.
-pub const DESTROYED_HELD: u32 = 3;
-/// A lock or condition variable was destroyed while a thread waits for it.
-pub const DESTROYED_AWAITED: u32 = 4;
-/// A thread waits for a lock that it holds.
-pub const RELOCKED: u32 = 5;
-/// A thread takes a reader-writer lock for reading that it holds for reading, though a writer may
-/// come in between: the lock's attribute has readers wait behind writers.
-pub const READ_AGAIN: u32 = 6;
-
 /// The whole file.
 #[repr(C)]
 pub struct Table {
@@ -312,52 +292,6 @@ pub struct EndedThreads {
     /// For how long, in ns, by kind: in the order of [`NO_LOCKS`].
     pub other_ns: [AtomicU64; NO_LOCKS.len()],
 }
-
-/// A page that all processes of a report share. It is a file beside the tables, made by the command
-/// before it starts the program.
-#[repr(C)]
-pub struct Shared {
-    /// [`MAGIC`].
-    pub magic: AtomicU64,
-    /// How many processes could not make a table.
-    pub without_table: AtomicU32,
-    /// Why the last of them could not, as an `errno`.
-    pub errno: AtomicU32,
-    /// Not 0: the command has written its report, and no more tables are wanted.
-    pub is_over: AtomicU32,
-}
-
-/// The shared page's file is named like the tables' files, with this in place of the process.
-pub const SHARED: &str = ".shared";
-
-/// Set in the [mode](Switch::mode) of a process while it fills its table.
-pub const REPORTS: u32 = 1 << 27;
-
-/// By what a process that stands by is told to fill its table: a page of it that is also a file.
-///
-/// The library tests the mode with each operation of a lock, and it lies in this page. So the
-/// command switches measuring on and off by changing a bit of the file, and nobody has to look for
-/// that. The children of a fork share the page of their parent.
-///
-/// What is measured between the two is a *window*. The first operation in a window clears the
-/// table, or makes it, and stores the number of the window [there](Header::window).
-#[repr(C)]
-pub struct Switch {
-    /// [`MAGIC`].
-    pub magic: AtomicU64,
-    /// The mode of everything but reader-writer locks. Its bits are the library's, but for
-    /// [`REPORTS`], which the command sets and clears.
-    pub mode: AtomicU32,
-    /// The mode of reader-writer locks, likewise.
-    pub rwlock_mode: AtomicU32,
-    /// The number of the last window, which the command has increased before it set the bits.
-    pub window: AtomicU32,
-    /// Why a process had no table in the last window, as an `errno`; 0: none lacked one.
-    pub errno: AtomicU32,
-}
-
-/// The file of a switch is named like those of tables, with this before the process.
-pub const SWITCH: &str = ".switch";
 
 /// The beginning of the file.
 #[repr(C)]
@@ -459,162 +393,6 @@ pub struct Module {
     pub path: [AtomicU8; 512],
 }
 
-/// A thread. Two threads share no cache line, nor a pair of lines that is fetched together.
-#[repr(C, align(128))]
-pub struct Thread {
-    /// The thread's number in this process, 1, 2, ... in the order of first locks; 0: free.
-    pub token: AtomicU32,
-    /// The kernel's number of the thread.
-    pub id: AtomicU32,
-    /// What the thread is called, up to the first zero.
-    pub name: [AtomicU8; 16],
-    /// How often the thread took a lock, without what its tallies say.
-    pub locked: AtomicU64,
-    /// How often it waited for one.
-    pub contended: AtomicU64,
-    /// How long it waited, in ns.
-    pub wait_ns: AtomicU64,
-    /// Its longest wait, in ns.
-    pub wait_max: AtomicU64,
-    /// The address in the entry of what it waits for now, or 0.
-    pub waits_for: AtomicU64,
-    /// Since when it waits for that.
-    pub waits_since: AtomicU64,
-    /// How often it waited for what is no lock.
-    pub others: AtomicU64,
-    /// For how long, in ns, by kind: in the order of [`NO_LOCKS`].
-    pub other_ns: [AtomicU64; NO_LOCKS.len()],
-    /// When it took its first lock.
-    pub begin: AtomicU64,
-    /// When it ended; 0: it has not.
-    pub end: AtomicU64,
-}
-
-/// The tallies of one thread.
-#[repr(C, align(128))]
-pub struct Owner {
-    /// The number of the thread; 0: free.
-    pub token: AtomicU32,
-    /// The tally of a lock is at the lock's serial number modulo [`TALLIES`], or at that place with
-    /// the lowest bit inverted.
-    pub tallies: [Tally; TALLIES],
-    /// The waits of each tally.
-    pub waits: [Waits; TALLIES],
-    /// The think time that runs for each tally.
-    pub pauses: [Pause; TALLIES],
-    /// How many of `held` are used.
-    pub held_count: AtomicU32,
-    /// Not 0: the thread has held more locks than `held` has room for.
-    pub held_lost: AtomicU32,
-    /// Locks that the thread holds: reader-writer locks, and with lock order all.
-    pub held: [Held; HELDS],
-}
-
-/// A lock that a thread holds.
-#[repr(C)]
-pub struct Held {
-    /// The address of the lock.
-    pub address: AtomicU64,
-    /// The lock's serial number; 0: it has no entry.
-    pub serial: AtomicU32,
-    /// The stack by which it was taken, as an index plus 1; 0: it was not looked up.
-    pub stack: AtomicU32,
-    /// [`READS`], or 0.
-    pub mode: AtomicU32,
-    /// Unused.
-    pub unused: AtomicU32,
-}
-
-/// In [`Held::mode`]: the thread holds the lock for reading.
-pub const READS: u32 = 1;
-
-/// A misuse of a lock, at one place of the program.
-#[repr(C)]
-pub struct Misuse {
-    /// What it is, such as [`FOREIGN`]. It is stored after all other fields; 0: they are not
-    /// complete.
-    pub kind: AtomicU32,
-    /// The kind of the lock, as [`Lock::kind`], or [`CONDVAR`].
-    pub lock_kind: AtomicU32,
-    /// The address of the lock.
-    pub address: AtomicU64,
-    /// How often this was seen.
-    pub count: AtomicU64,
-    /// The stack of the call, as an index plus 1.
-    pub stack: AtomicU32,
-    /// The stack by which the holder had taken the lock, as an index plus 1; 0: it is not known.
-    pub taken: AtomicU32,
-    /// The stack by which the lock was first taken, as an index plus 1; 0: it is not known.
-    pub first: AtomicU32,
-    /// The kernel's number of the thread that made the call the first time.
-    pub thread: AtomicU32,
-    /// The kernel's number of the thread that held the lock then; 0: nobody, or it is not known.
-    pub holder: AtomicU32,
-    /// Unused.
-    pub unused: AtomicU32,
-}
-
-/// A thread asked for one lock while it held another one.
-#[repr(C)]
-pub struct Order {
-    /// The serial number of the lock that was held in the upper 32 bits, that of the other one in
-    /// the lower; 0: free.
-    pub key: AtomicU64,
-    /// The address of the lock that was held.
-    pub from_address: AtomicU64,
-    /// The address of the other one.
-    pub to_address: AtomicU64,
-    /// The kind of the lock that was held, as [`Lock::kind`].
-    pub from_kind: AtomicU32,
-    /// The kind of the other one.
-    pub to_kind: AtomicU32,
-    /// The stack by which the first lock was taken, as an index plus 1; 0: it is not known.
-    pub from_stack: AtomicU32,
-    /// The stack by which the second lock was asked for.
-    pub to_stack: AtomicU32,
-    /// The stack by which the first lock was taken first of all.
-    pub from_first: AtomicU32,
-    /// The kernel's number of the thread that did it the first time.
-    pub id: AtomicU32,
-    /// The threads that did it, the first ones first.
-    pub makers: [Maker; MAKERS],
-}
-
-/// How one thread asked for one lock while it held another one. The last maker of an order stands
-/// for all threads that found no place, too.
-#[repr(C)]
-pub struct Maker {
-    /// The number of the thread; 0: free.
-    pub thread: AtomicU32,
-    /// How the locks were taken, a bit for each way: the bit's number is 2 if the first lock was
-    /// held for reading, plus 1 if the second was asked for reading.
-    pub modes: AtomicU32,
-    /// Serial numbers of locks that the thread also held, each time and not for reading.
-    pub gates: [AtomicU32; GATES],
-}
-
-/// How one thread waited for one lock.
-#[repr(C)]
-pub struct Waits {
-    /// How often it waited.
-    pub count: AtomicU64,
-    /// How long, in ns.
-    pub nanos: AtomicU64,
-}
-
-/// The think time of a thread, since its last measured hold of a lock ended.
-#[repr(C, align(32))]
-pub struct Pause {
-    /// When that hold ended; 0: no think time runs.
-    pub since: AtomicU64,
-    /// How long the thread had waited for all locks by then, in ns.
-    pub waited: AtomicU64,
-    /// The weight of that hold.
-    pub weight: AtomicU32,
-    /// The [`Tally::sample_at`] to be restored when the think time ends.
-    pub sample_at: AtomicU32,
-}
-
 /// The recorded distributions of one lock.
 #[repr(C, align(64))]
 pub struct Record {
@@ -626,39 +404,6 @@ pub struct Record {
     /// How often a thread (the second index) held the lock right after another (the first index),
     /// weighted.
     pub follows: [[AtomicU32; RECORDED_THREADS]; RECORDED_THREADS],
-}
-
-/// In [`Tally::since`]: the thread holds the lock, and the hold is not measured.
-pub const HELD: u64 = 1;
-
-/// What one thread did to one lock. It fills one cache line.
-#[repr(C, align(64))]
-pub struct Tally {
-    /// The serial number of the lock; 0: the tally is free.
-    pub serial: AtomicU32,
-    /// The index of the lock's entry, plus 1.
-    pub lock: AtomicU32,
-    /// The address of the lock.
-    pub address: AtomicU64,
-    /// How often the thread took the lock.
-    pub locked: AtomicU64,
-    /// How many of these were hand-offs: the last holder was another thread.
-    pub changed: AtomicU64,
-    /// How many of the hand-offs came from another locality domain.
-    pub remote: AtomicU64,
-    /// Since when the thread holds the lock; [`HELD`]: that was not measured; 0: it does not hold
-    /// it.
-    pub since: AtomicU64,
-    /// The number of the acquisition that is measured next if it does not wait, modulo 2^32.
-    pub sample_at: AtomicU32,
-    /// The weight that that acquisition will have.
-    pub gap: AtomicU16,
-    /// The weight of the hold that is measured now.
-    pub weight: AtomicU16,
-    /// The use by which the lock was taken then, as an index plus 1.
-    pub taken_by: AtomicU32,
-    /// The stack by which the lock was first taken, as an index plus 1.
-    pub first: AtomicU32,
 }
 
 /// Waits that found a reader-writer lock held in one of its two ways.

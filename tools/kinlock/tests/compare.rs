@@ -3,7 +3,7 @@
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. The child has not been waited for, so that the number is still its own.
-//! 2. Between fork and exec only `signal`, `setsid` and `open` are called, which POSIX allows
+//! 2. Between fork and exec only `setsid` and `open` are called, which POSIX allows
 //!    there.
 
 mod support;
@@ -17,7 +17,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{compiled, has_numbers, kinlock, list, names, script, silent_library};
+use support::{
+    compiled, has_numbers, heeding_ctrl_c, kinlock, list, names, script, silent_library, until,
+};
 use tempfile::TempDir;
 
 /// A folder with a library that changes nothing, and a program `./program`.
@@ -721,17 +723,6 @@ fn bad_input_is_one_line() {
     contains(&place.refuses(127, &["no-such-program"]), "not found");
 }
 
-/// After so long something does not happen any more.
-const PATIENCE: Duration = Duration::from_secs(300);
-
-fn eventually(what: &str, is: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !is() {
-        assert!(begin.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Whether the process that wrote its number to `file` has ended.
 fn has_ended(file: &Path) -> bool {
     let pid = fs::read_to_string(file).unwrap();
@@ -742,16 +733,10 @@ fn has_ended(file: &Path) -> bool {
 /// Starts it, and waits until a run of the program has written `pid`.
 fn started(place: &Place) -> Child {
     let mut command = place.command(&["--json", "r.json", "--rounds", "20", "./program"]);
-    let heed = || {
-        // SAFETY: invariant 2. A job in the background ignores Ctrl-C.
-        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
-        Ok(())
-    };
-    // SAFETY: invariant 2.
-    unsafe { command.pre_exec(heed) };
-    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let command = heeding_ctrl_c(&mut command).stdout(Stdio::null());
+    let child = command.stderr(Stdio::piped()).spawn();
     let file = place.path().join("pid");
-    eventually("the run that waits", || {
+    until("the run that waits", || {
         fs::read_to_string(&file).is_ok_and(|pid| pid.ends_with('\n'))
     });
     child.unwrap()
@@ -794,7 +779,7 @@ fn a_program_does_not_outlive_the_command() {
     let mut child = started(&place);
     child.kill().unwrap();
     child.wait().unwrap();
-    eventually("the program ended", || has_ended(&place.path().join("pid")));
+    until("the program ended", || has_ended(&place.path().join("pid")));
 }
 
 /// Threads that contend.

@@ -1,24 +1,19 @@
 //! Busy processes end with the run that started them, however that ends.
 //!
-//! # Invariants cited by `SAFETY` comments
+//! # Invariant cited by `SAFETY` comments
 //!
 //! 1. The child has not been waited for, so that the number is still its own.
-//! 2. What runs between fork and exec is safe in a signal handler.
 
 #![cfg(feature = "bench")]
 
 mod support;
 
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use support::kinlock;
-
-/// After so long something does not happen any more.
-const PATIENCE: Duration = Duration::from_secs(300);
+use support::{heeding_ctrl_c, kinlock, until};
 
 /// The fields of `/proc/PID/stat` behind the name, unless the process has ended.
 fn stat(pid: u32) -> Option<Vec<String>> {
@@ -35,31 +30,15 @@ fn children(parent: u32) -> Vec<u32> {
         .collect()
 }
 
-fn eventually(what: &str, is: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !is() {
-        assert!(begin.elapsed() < PATIENCE, "{what}");
-        sleep(Duration::from_millis(20));
-    }
-}
-
 /// A long run, and its two busy processes once both have used some CPU time.
 fn start() -> (Child, Vec<u32>) {
     let mut command = kinlock();
     let line = "bench --workload empty --threads 1 --locks tas --seconds 3600 --hogs 2";
     let command = command.args(line.split_whitespace());
-    // A job in the background ignores Ctrl-C, and its children inherit that.
-    let heed = || {
-        // SAFETY: `signal` has no preconditions.
-        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
-        Ok(())
-    };
-    // SAFETY: invariant 2.
-    unsafe { command.pre_exec(heed) };
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let child = child.unwrap();
+    let command = heeding_ctrl_c(command).stdout(Stdio::null());
+    let child = command.stderr(Stdio::null()).spawn().unwrap();
     let busy = |&pid: &u32| stat(pid).is_some_and(|fields| fields[11] != "0");
-    eventually("two busy processes", || {
+    until("two busy processes", || {
         children(child.id()).iter().filter(|pid| busy(pid)).count() == 2
     });
     let hogs = children(child.id());
@@ -71,7 +50,7 @@ fn they_end_when_the_run_is_killed() {
     let (mut child, hogs) = start();
     child.kill().unwrap();
     child.wait().unwrap();
-    eventually("all ended", || hogs.iter().all(|&pid| stat(pid).is_none()));
+    until("all ended", || hogs.iter().all(|&pid| stat(pid).is_none()));
 }
 
 #[test]

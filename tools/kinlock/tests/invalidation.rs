@@ -6,6 +6,7 @@ mod support;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use support::{has_numbers, json, list, names, refused, run};
@@ -95,8 +96,7 @@ fn bad_input_is_one_line() {
 
 #[test]
 fn a_signal_shows_what_is_open() {
-    let line =
-        "bench invalidation --backends packed --workload pages --threads 16 --rounds 1 --seconds 2";
+    let line = "bench invalidation --backends packed --workload pages --threads 16 --seconds 600";
     // Ignored until the command has its handler: it takes a moment to start.
     let mut child = support::without_knobs(Command::new("sh"))
         .args(["-c", "trap '' USR1; echo trapped >&2; exec \"$@\"", "sh"])
@@ -106,23 +106,27 @@ fn a_signal_shows_what_is_open() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    stderr.read_line(&mut String::new()).unwrap();
-    let reader = std::thread::spawn(move || -> Vec<String> {
-        stderr.lines().map_while(Result::ok).collect()
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut lines = stderr.lines().map_while(Result::ok);
+    lines.next();
+    let (pid, over) = (child.id().to_string(), AtomicBool::new(false));
+    let is_shown = std::thread::scope(|s| {
+        s.spawn(|| {
+            while !over.load(Relaxed) {
+                let sent = Command::new("kill").args(["-USR1", &pid]).status();
+                assert!(sent.unwrap().success());
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let mut shows = |words: &[&str]| {
+            let is_it = |line: String| words.iter().all(|word| line.contains(word));
+            lines.any(is_it)
+        };
+        let is_shown = shows(&["open sections"]) && shows(&["generation ", "open for", "thread "]);
+        over.store(true, Relaxed);
+        is_shown
     });
-    let pid = child.id().to_string();
-    while child.try_wait().unwrap().is_none() {
-        let sent = Command::new("kill").args(["-USR1", &pid]).status().unwrap();
-        assert!(sent.success());
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    assert!(child.wait().unwrap().success());
-    let lines = reader.join().unwrap();
-    let has = |words: &[&str]| {
-        let mut lines = lines.iter();
-        lines.any(|line| words.iter().all(|word| line.contains(word)))
-    };
-    assert!(has(&["open sections"]), "{lines:?}");
-    assert!(has(&["generation ", "open for", "thread "]), "{lines:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(is_shown);
 }

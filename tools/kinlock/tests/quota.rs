@@ -2,26 +2,19 @@
 //! Where the system has no such groups, or this user may not make any, the command says so in one
 //! line, and there is nothing else to test.
 //!
-//! # Invariants cited by `SAFETY` comments
+//! # Invariant cited by `SAFETY` comments
 //!
 //! 1. The child has not been waited for, so that the number is still its own.
-//! 2. What runs between fork and exec is safe in a signal handler.
 
 #![cfg(feature = "bench")]
 
 mod support;
 
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use support::{kinlock, list, run};
-
-/// After so long something does not happen any more.
-const PATIENCE: Duration = Duration::from_secs(300);
+use support::{heeding_ctrl_c, kinlock, list, run, until};
 
 /// Runs with a quota. What it wrote to stdout, if there can be a quota.
 fn limited(line: &str) -> Option<String> {
@@ -86,31 +79,18 @@ fn start() -> Option<(Child, PathBuf)> {
     let line = "bench --workload empty --threads 1 --locks tas --seconds 3600 --hogs 1 --quota 50";
     let mut command = kinlock();
     command.args(line.split_whitespace());
-    // A job in the background ignores Ctrl-C, and its children inherit that.
-    let heed = || {
-        // SAFETY: `signal` has no preconditions.
-        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
-        Ok(())
-    };
-    // SAFETY: invariant 2.
-    unsafe { command.pre_exec(heed) };
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let mut child = child.unwrap();
-    let begin = Instant::now();
-    loop {
-        assert!(begin.elapsed() < PATIENCE, "no group");
-        if child.try_wait().unwrap().is_some() {
-            return None;
-        }
+    let command = heeding_ctrl_c(&mut command).stdout(Stdio::null());
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let mut found = None;
+    until("there is a group", || {
         // With its busy process, which has left the group.
-        if let Some(group) = group_of(child.id()) {
+        found = group_of(child.id()).filter(|group| {
             let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-            if members.lines().count() == 1 && hogs_of(members.trim()) == 1 {
-                return Some((child, group));
-            }
-        }
-        sleep(Duration::from_millis(20));
-    }
+            members.lines().count() == 1 && hogs_of(members.trim()) == 1
+        });
+        found.is_some() || child.try_wait().unwrap().is_some()
+    });
+    Some((child, found?))
 }
 
 /// How many children a process has.
@@ -148,12 +128,9 @@ fn the_group_is_gone_if_the_run_is_killed_and_the_next_removes_that_of_a_killed_
     let (mut child, group) = start().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    let begin = Instant::now();
     // A run of another test may have removed the group already.
-    while fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|members| !members.is_empty()) {
-        assert!(begin.elapsed() < PATIENCE, "the run ends with the command");
-        sleep(Duration::from_millis(20));
-    }
+    let members = || fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    until("the run ends with the command", || members().is_empty());
     let line = "--workload empty --threads 1 --locks tas --seconds 0.01 --rounds 1 --quota 100";
     limited(line).unwrap();
     assert!(!group.exists());

@@ -4,53 +4,8 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 
-use serde_json::Value;
-use support::{compiled, ends, kinlock, list, refused};
-use tempfile::TempDir;
-
-const SOURCE: &str = include_str!("programs/recorded.c");
-
-fn recorded(flags: &[&str], words: &[&str]) -> (TempDir, PathBuf, Value) {
-    let folder = tempfile::tempdir().unwrap();
-    let program = compiled(folder.path(), "program", "-O1 -g -pthread", SOURCE);
-    let file = folder.path().join("recorded.json");
-    let mut command = kinlock();
-    command
-        .arg("record")
-        .args(flags)
-        .arg("-o")
-        .arg(&file)
-        .arg("--");
-    let output = command.arg(program).args(words).output().unwrap();
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(7), "{message}");
-    // Stdout is the program's.
-    assert!(output.stdout.starts_with(b"ops/s: "));
-    assert!(message.contains("recorded 3 locks"), "{message}");
-    let text = fs::read_to_string(&file).unwrap();
-    assert!(text.len() < 10_000_000);
-    (folder, file, serde_json::from_str(&text).unwrap())
-}
-
-fn lock<'a>(recording: &'a Value, name: &str) -> &'a Value {
-    let mut locks = list(&recording["locks"]).iter();
-    let found = locks.find(|lock| lock["name"] == name);
-    found.unwrap_or_else(|| panic!("no lock {name}: {}", recording["locks"]))
-}
-
-/// The part of the times that lies in a range, and for how many acquisitions all stand.
-fn within(times: &Value, from: u64, to: u64) -> (f64, u64) {
-    let classes: Vec<(u64, u64, u64)> = serde_json::from_value(times.clone()).unwrap();
-    assert!(classes.iter().all(|class| class.0 < class.1));
-    let of_range = classes
-        .iter()
-        .filter(|class| class.1 > from && class.0 <= to);
-    let count: u64 = of_range.map(|class| class.2).sum();
-    let all: u64 = classes.iter().map(|class| class.2).sum();
-    (count as f64 / all as f64, all)
-}
+use support::{ends, kinlock, list, recorded, recorded_lock as lock, refused, within};
 
 #[test]
 fn times_and_threads_are_those_of_the_program() {

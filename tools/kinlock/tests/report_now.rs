@@ -6,13 +6,12 @@ mod support;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{compiled, kinlock, list};
-use tempfile::TempDir;
+use support::{Place, is_refusal, kinlock, list};
 
 const SOURCE: &str = include_str!("programs/hung.c");
 
@@ -24,11 +23,6 @@ const EACH: &[&[&str]] = &[
     &["--lock", "kinlock-spin"],
     &["--lock", "pthread", "--standby"],
 ];
-
-struct Place {
-    folder: TempDir,
-    program: PathBuf,
-}
 
 /// A program that hangs. It ends with this.
 struct Hung {
@@ -46,13 +40,11 @@ impl Drop for Hung {
 
 impl Place {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let program = compiled(folder.path(), "hung", "-O1 -g -w -pthread", SOURCE);
-        Place { folder, program }
+        Place::of("hung", "-O1 -g -w -pthread", SOURCE)
     }
 
     fn start(&self, flags: &[&str], threads: &[&str]) -> Hung {
-        start(&self.program, flags, threads)
+        start(&self.file("hung"), flags, threads)
     }
 }
 
@@ -399,10 +391,7 @@ fn threads_of_cxx() {
             _exit(0);
         }
     "#;
-    let (text, program) = (
-        place.folder.path().join("hung.cc"),
-        place.folder.path().join("cxx"),
-    );
+    let (text, program) = (place.file("hung.cc"), place.file("cxx"));
     std::fs::write(&text, source).unwrap();
     let mut compiler = Command::new("c++");
     let compiler = compiler.args(["-std=c++20", "-O1", "-g", "-pthread", "-o"]);
@@ -488,7 +477,7 @@ fn what_takes_too_long_is_told_once() {
     }
     let mut command = kinlock();
     command.args(["run", "--report=/dev/null"]).args(flags);
-    let command = command.arg(&place.program).args(threads);
+    let command = command.arg(place.file("hung")).args(threads);
     let command = command.stdin(Stdio::piped()).stdout(Stdio::null());
     let (mut child, lines) = alarms(command, 2);
     expected(&lines);
@@ -499,12 +488,7 @@ fn what_takes_too_long_is_told_once() {
 #[test]
 fn bad_input_is_refused() {
     let place = Place::new();
-    let refused = |output: Output, expected: &str| {
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{message}");
-        assert_eq!(message.lines().count(), 1, "{message}");
-        assert!(message.contains(expected), "{message}");
-    };
+    let refused = |output: Output, expected: &str| is_refusal(&output, 2, expected);
     let hung = place.start(
         &["--lock", "pthread"],
         &["teller=lock:accounts lock:accounts"],
@@ -548,10 +532,10 @@ fn bad_input_is_refused() {
     // SAFETY: it has no preconditions.
     if unsafe { libc::getuid() } == 0 {
         // A user without rights, who can execute the command only where all can look.
-        let command = place.folder.path().join("kinlock");
+        let command = place.file("kinlock");
         std::fs::copy(env!("CARGO_BIN_EXE_kinlock"), &command).unwrap();
         let all = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(place.folder.path(), all).unwrap();
+        std::fs::set_permissions(place.0.path(), all).unwrap();
         let mut other = Command::new(&command);
         let other = other
             .args(["report", &hung.pid.to_string()])

@@ -8,20 +8,15 @@ use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use kinlock_report::{REPORTS, Switch};
 use serde_json::Value;
-use support::{compiled, kinlock, list};
-use tempfile::TempDir;
+use support::{Place, heeding_ctrl_c, is_refusal, kinlock, list, until};
 
 const SOURCE: &str = include_str!("programs/server.c");
 const ALL: &[&str] = &["kinlock-mutex", "kinlock-spin", "pthread"];
-
-struct Place(TempDir);
 
 /// A server that runs.
 struct Server {
@@ -34,17 +29,11 @@ struct Server {
 
 impl Place {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        compiled(folder.path(), "server", "-O1 -g -w -pthread", SOURCE);
-        Place(folder)
-    }
-
-    fn server(&self) -> PathBuf {
-        self.0.path().join("server")
+        Place::of("server", "-O1 -g -w -pthread", SOURCE)
     }
 
     fn start(&self, flags: &[&str], mode: &str) -> Server {
-        self.start_program(&self.server(), flags, &[mode.as_ref()])
+        self.start_program(&self.file("server"), flags, &[mode.as_ref()])
     }
 
     /// Below a shell, which stays. The shell is the child, and the server what is said.
@@ -133,14 +122,7 @@ fn report(pid: u32, flags: &[&str]) -> Command {
     let mut command = kinlock();
     command.arg("report").arg(pid.to_string()).args(flags);
     command.args(["--json", "-"]);
-    // A shell starts jobs in the background with SIGINT ignored, and the command keeps it so.
-    // SAFETY: it may be called between fork and exec, and gets no pointer.
-    unsafe {
-        command.pre_exec(|| {
-            libc::signal(libc::SIGINT, libc::SIG_DFL);
-            Ok(())
-        });
-    }
+    heeding_ctrl_c(&mut command);
     command
 }
 
@@ -154,15 +136,6 @@ fn is_on(switch: &Path) -> bool {
     let word = |at: usize| u32::from_ne_bytes(page[at..at + 4].try_into().unwrap());
     let modes = [offset_of!(Switch, mode), offset_of!(Switch, rwlock_mode)];
     modes.iter().all(|&at| word(at) & REPORTS != 0)
-}
-
-/// Waits for something for a while: otherwise it will not happen.
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is() {
-        assert!(begin.elapsed() < Duration::from_secs(300), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// The names of the locks of a process that were taken, with how often.
@@ -207,7 +180,7 @@ fn each_measurement_has_what_was_done_in_it() {
 fn a_measurement_can_be_a_page() {
     let place = Place::new();
     let mut server = place.start(&["--standby"], "obeys");
-    let file = place.0.path().join("page.html");
+    let file = place.file("page.html");
     let page = |server: &mut Server, takes: &str| {
         let measurement = server.measure_with(&["--html", file.to_str().unwrap()]);
         server.does(takes);
@@ -333,7 +306,7 @@ fn names_need_not_be_utf_8() {
     let folder = place.0.path().join(OsStr::from_bytes(b"caf\xe9"));
     fs::create_dir(&folder).unwrap();
     let program = folder.join("аналитика-сервер");
-    fs::rename(place.server(), &program).unwrap();
+    fs::rename(place.file("server"), &program).unwrap();
     let mut server = place.start_program(&program, &["--standby"], &["obeys".as_ref()]);
     let measurement = server.measure();
     server.does("5");
@@ -351,7 +324,7 @@ fn names_need_not_be_utf_8() {
 #[test]
 fn a_descendant_that_ends_is_none_to_be_measured() {
     let place = Place::new();
-    let mut shell = place.start_below_shell(&place.server());
+    let mut shell = place.start_below_shell(&place.file("server"));
     // As if it ended after it was seen.
     fs::remove_file(switch_of(shell.said)).unwrap();
     let output = report(shell.child.id(), &["--all", "--seconds", "0.01"]).output();
@@ -385,7 +358,7 @@ fn counters(file: &Path) -> Vec<(String, String, String)> {
 fn counters_are_replaced_while_a_process_is_followed() {
     let place = Place::new();
     let mut server = place.start(&["--standby"], "obeys");
-    let file = place.0.path().join("server.prom");
+    let file = place.file("server.prom");
     let flags = ["--follow", "--openmetrics", file.to_str().unwrap()];
     let mut command = kinlock();
     command.arg("report").arg(server.child.id().to_string());
@@ -417,7 +390,7 @@ fn counters_are_replaced_while_a_process_is_followed() {
 fn counters_of_a_measurement() {
     let place = Place::new();
     let mut server = place.start(&["--standby"], "obeys");
-    let file = place.0.path().join("server.prom");
+    let file = place.file("server.prom");
     let measurement = server.measure_with(&["--openmetrics", file.to_str().unwrap()]);
     server.does("5");
     measurement.end();
@@ -446,12 +419,7 @@ fn a_switch_may_become_shorter() {
 #[test]
 fn bad_input_is_refused() {
     let place = Place::new();
-    let refused = |output: Output, expected: &str| {
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{message}");
-        assert_eq!(message.lines().count(), 1, "{message}");
-        assert!(message.contains(expected), "{message}");
-    };
+    let refused = |output: Output, expected: &str| is_refusal(&output, 2, expected);
     let bare = place.start(&[], "obeys");
     let own = bare.child.id();
     let measured = |pid: u32, flags: &[&str]| {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{compiled, kinlock, script, silent_library, without_knobs};
+use support::{compiled, is_refusal, kinlock, script, silent_library, text, without_knobs};
 use tempfile::TempDir;
 
 /// A folder with programs, and a library that can be preloaded.
@@ -53,17 +53,8 @@ impl Place {
 
     /// It ends with this status and one line that says so.
     fn refuses(&self, status: i32, words: &[&str], expected: &str) {
-        let output = self.run(words);
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{words:?}: {message}");
-        assert!(output.stdout.is_empty(), "{words:?}");
-        assert_eq!(message.lines().count(), 1, "{words:?}: {message}");
-        assert!(message.contains(expected), "{words:?}: {message}");
+        is_refusal(&self.run(words), status, expected);
     }
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
 }
 
 #[test]

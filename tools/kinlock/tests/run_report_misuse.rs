@@ -4,16 +4,15 @@
 mod support;
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
-use support::{compiled, kinlock, list};
-use tempfile::TempDir;
+use support::{Place, kinlock, list};
 
-const SOURCE: &str = include_str!("programs/misused.c");
-
-struct Place(TempDir);
+const SOURCE: &str = concat!(
+    include_str!("../../preload/tests/c/common.h"),
+    include_str!("programs/misused.c")
+);
 
 /// What is said of a run: the text, and each process in JSON.
 struct Said {
@@ -23,13 +22,7 @@ struct Said {
 
 impl Place {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        compiled(folder.path(), "misused", "-O1 -g -w -pthread", SOURCE);
-        Place(folder)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        Place::of("misused", "-O1 -g -w -pthread", SOURCE)
     }
 
     fn run(&self, lock: &str, flags: &[&str], mode: &str) -> Said {

@@ -11,10 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{compiled, kinlock, list};
+use support::{compiled, kinlock, list, until};
 
 /// Takes a lock by a thread with a name that would act; says so, and waits for the end of stdin.
 const SOURCE: &str = r#"
@@ -46,15 +45,6 @@ fn pipe_at(path: &Path) {
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
     // SAFETY: a zero-terminated string.
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
-}
-
-/// Waits for something for a while: otherwise it will not happen.
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is() {
-        assert!(begin.elapsed() < Duration::from_secs(120), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Ends a command that did not end by itself.

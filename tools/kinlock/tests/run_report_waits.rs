@@ -4,17 +4,15 @@
 mod support;
 
 use std::fs;
-use std::path::PathBuf;
 
 use serde_json::Value;
-use support::{compiled, kinlock, list};
-use tempfile::TempDir;
+use support::{Place, kinlock, list};
 
-const SOURCE: &str = include_str!("programs/waits.c");
+const SOURCE: &str = concat!(
+    include_str!("../../preload/tests/c/common.h"),
+    include_str!("programs/waits.c")
+);
 const ALL: &[&str] = &["kinlock-mutex", "kinlock-spin", "pthread"];
-
-/// A folder with the program.
-struct Place(TempDir);
 
 /// What is said of a run: the text, and the process in JSON.
 struct Said {
@@ -24,13 +22,7 @@ struct Said {
 
 impl Place {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        compiled(folder.path(), "waits", "-O1 -g -pthread", SOURCE);
-        Place(folder)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        Place::of("waits", "-O1 -g -pthread", SOURCE)
     }
 
     fn run(&self, flags: &[&str], mode: &[&str]) -> Said {

@@ -1,26 +1,15 @@
 //! The environment variables that the library reads, and the counts.
 
-mod common;
+mod support;
 
-use common::{Program, library, scratch};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Instant;
+use support::{Program, library, run, scratch, text};
 
 const WARNING: &str = "kinlock: the program called no function of pthread mutexes, condition \
                        variables, spinlocks or reader-writer locks\n";
-
-fn run(command: &mut Command) -> Output {
-    command
-        .env("LD_PRELOAD", library())
-        .output()
-        .expect("it starts")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text")
-}
 
 /// The number after `"name":` in a line.
 fn number(line: &str, name: &str) -> u64 {
@@ -89,18 +78,9 @@ fn counts_are_those_on_paper() {
 /// work, only slowly.
 #[test]
 fn waiting_threads_queue() {
-    let program = Program::of("places.c");
-    let mut shown = String::new();
-    // A busy machine may start a thread only when its lock is free again.
-    for _ in 0..20 {
-        let output = run(&mut program.command());
-        assert!(output.status.success(), "{output:?}");
-        shown = text(&output.stdout).to_owned();
-        if shown == "1 1\n" {
-            break;
-        }
-    }
-    assert_eq!(shown, "1 1\n");
+    let output = run(&mut Program::of("places.c").command());
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(text(&output.stdout), "1 1\n");
 }
 
 /// The program looks for the reader count where the C library keeps it: a lock of ours has none
@@ -212,50 +192,6 @@ fn without_a_place_for_the_report_the_program_runs_on() {
         text(&output.stderr),
         "kinlock: ignoring KINLOCK_REPORT: the path is too long\n"
     );
-}
-
-/// Programs answer the same while they are reported on. A test each: they sleep most of the time.
-mod reported_on {
-    use super::*;
-
-    macro_rules! programs {
-        ($($name:ident: $file:literal;)*) => {
-            $(
-                #[test]
-                fn $name() {
-                    answers_the_same($file);
-                }
-            )*
-        };
-    }
-
-    programs! {
-        return_codes: "codes.c";
-        waits: "waits.c";
-        cancelled_waits: "cancel.c";
-        cancelled_threads: "cancelled.c";
-        children_of_fork: "forks.c";
-        memory_that_goes_at_once: "gone.c";
-        spinlocks: "spin.c";
-    }
-
-    fn answers_the_same(file: &str) {
-        let program = Program::of(file);
-        let runs = ["kinlock-mutex", "pthread"].map(|lock| {
-            let mut command = program.command();
-            command
-                .env("KINLOCK_LOCK", lock)
-                .env("KINLOCK_REPORT", scratch("report"));
-            (lock, std::thread::spawn(move || run(&mut command)))
-        });
-        let expected = program.command().output().expect("it starts");
-        for (lock, output) in runs {
-            let output = output.join().expect("a result");
-            assert!(output.status.success(), "{lock}: {output:?}");
-            assert_eq!(text(&output.stdout), text(&expected.stdout), "{lock}");
-            assert_eq!(text(&output.stderr), "", "{lock}");
-        }
-    }
 }
 
 #[test]

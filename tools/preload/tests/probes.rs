@@ -1,10 +1,10 @@
 //! The probes of the library, as tools find them: by notes in its file.
 
-mod common;
+mod support;
 
-use common::library;
 use std::collections::BTreeSet;
 use std::fs;
+use support::library;
 
 fn number(bytes: &[u8], at: usize, size: usize) -> usize {
     let bytes = bytes[at..at + size].iter().rev();

@@ -1,8 +1,8 @@
 //! C and C++ programs have to print the same with and without the library.
 
-mod common;
+mod support;
 
-use common::{Program, compile, library, scratch};
+use support::{Program, compile, library, run, scratch, text};
 
 macro_rules! same_answers {
     ($($name:ident: $file:literal, $locks:expr;)*) => {
@@ -53,48 +53,61 @@ same_answers! {
     memory_that_goes_at_once: "gone.c", &["kinlock-mutex", "pthread"];
 }
 
-/// They are replaced for the report alone.
-#[test]
-fn barriers_semaphores_and_joins_under_a_report() {
-    answers_the_same_under_a_report("awaited.c");
-}
+/// The same while they are reported on, from the start or standing by.
+mod reported {
+    use super::*;
 
-#[test]
-fn children_of_clone_under_a_report() {
-    answers_the_same_under_a_report("clones.c");
-}
+    const SOME: &[&str] = &["kinlock-mutex", "pthread"];
 
-#[test]
-fn keys_of_the_program_under_a_report() {
-    answers_the_same_under_a_report("keys.c");
-}
+    macro_rules! same_answers {
+        ($($name:ident: $file:literal, $locks:expr, $standby:expr;)*) => {
+            $(
+                #[test]
+                fn $name() {
+                    answers_the_same($file, $locks, $standby);
+                }
+            )*
+        };
+    }
 
-#[test]
-fn waiters_of_the_parent_of_a_clone_under_a_report() {
-    answers_the_same_under_a_report("cloned.c");
-}
+    same_answers! {
+        // They are replaced for the report alone.
+        barriers_semaphores_and_joins: "awaited.c", ALL, &["0", "1"];
+        children_of_clone: "clones.c", ALL, &["0", "1"];
+        keys_of_the_program: "keys.c", ALL, &["0", "1"];
+        waiters_of_the_parent_of_a_clone: "cloned.c", ALL, &["0", "1"];
+        return_codes: "codes.c", SOME, &["0"];
+        waits: "waits.c", SOME, &["0"];
+        cancelled_waits: "cancel.c", SOME, &["0"];
+        cancelled_threads: "cancelled.c", SOME, &["0"];
+        children_of_fork: "forks.c", SOME, &["0"];
+        memory_that_goes_at_once: "gone.c", SOME, &["0"];
+        spinlocks: "spin.c", SOME, &["0"];
+    }
 
-fn answers_the_same_under_a_report(source: &str) {
-    let program = Program::of(source);
-    let answer = |variables: &[(&str, &str)]| {
-        let output = program.command().envs(variables.iter().copied()).output();
-        let output = output.expect("it starts");
-        assert!(output.status.success(), "{variables:?}: {output:?}");
-        String::from_utf8(output.stdout).expect("text")
-    };
-    let expected = answer(&[]);
-    let library = library();
-    let library = library.to_str().expect("a path");
-    for (lock, standby) in ALL.iter().flat_map(|lock| [(lock, "0"), (lock, "1")]) {
-        let prefix = common::scratch("report");
-        let report = prefix.to_str().expect("a path");
-        let variables = [
-            ("LD_PRELOAD", library),
-            ("KINLOCK_LOCK", lock),
-            ("KINLOCK_REPORT", report),
-            ("KINLOCK_STANDBY", standby),
-        ];
-        assert_eq!(answer(&variables), expected, "{lock}, {standby}");
+    fn answers_the_same(file: &str, locks: &[&str], standby: &[&str]) {
+        let program = Program::of(file);
+        let ways = locks
+            .iter()
+            .flat_map(|lock| standby.iter().map(move |by| [*lock, *by]));
+        let runs = ways.map(|[lock, standby]| {
+            let mut command = program.command();
+            command
+                .env("KINLOCK_LOCK", lock)
+                .env("KINLOCK_STANDBY", standby);
+            command.env("KINLOCK_REPORT", scratch("report"));
+            let run = std::thread::spawn(move || run(&mut command));
+            ([lock, standby], run)
+        });
+        let runs: Vec<_> = runs.collect();
+        let expected = program.command().output().expect("it starts");
+        assert!(expected.status.success(), "{expected:?}");
+        for (way, output) in runs {
+            let output = output.join().expect("a result");
+            assert!(output.status.success(), "{way:?}: {output:?}");
+            assert_eq!(text(&output.stdout), text(&expected.stdout), "{way:?}");
+            assert_eq!(text(&output.stderr), "", "{way:?}");
+        }
     }
 }
 
@@ -112,7 +125,7 @@ fn deep_a_hundred_thousand_threads() {
 
 #[test]
 fn before_main_and_in_plugins_and_after_main() {
-    let plugin = common::compile("plugin.c", &["-shared", "-fPIC"]);
+    let plugin = support::compile("plugin.c", &["-shared", "-fPIC"]);
     let plugin = plugin.to_str().expect("a path");
     Program::of("early.c").with(&[plugin]).answers_the_same(ALL);
 }
@@ -121,9 +134,9 @@ fn before_main_and_in_plugins_and_after_main() {
 /// the same code in one process.
 #[test]
 fn with_plugins_that_have_copies_of_the_crate() {
-    let plugin = common::plugin_with_the_crate();
+    let plugin = support::plugin_with_the_crate();
     let copies = [1, 2].map(|number| {
-        let copy = common::scratch(&format!("copy-{number}.so"));
+        let copy = support::scratch(&format!("copy-{number}.so"));
         std::fs::copy(&plugin, &copy).expect("it is copied");
         copy.to_str().expect("a path").to_owned()
     });
@@ -135,7 +148,7 @@ fn with_plugins_that_have_copies_of_the_crate() {
 /// the next look-up of a thread-local.
 #[test]
 fn nothing_is_allocated_after_libraries_were_loaded() {
-    let library = common::compile("local.c", &["-shared", "-fPIC"]);
+    let library = support::compile("local.c", &["-shared", "-fPIC"]);
     let copies: Vec<_> = (0..60)
         .map(|number| {
             let copy = library.with_extension(format!("{number}.so"));
@@ -146,16 +159,7 @@ fn nothing_is_allocated_after_libraries_were_loaded() {
     let names: Vec<_> = copies.iter().filter_map(|copy| copy.to_str()).collect();
     let program = Program::of("loaded.c").with(&names);
     program.answers_the_same(ALL);
-    for lock in ALL {
-        let output = program
-            .command()
-            .env("LD_PRELOAD", self::library())
-            .env("KINLOCK_LOCK", lock)
-            .env("KINLOCK_REPORT", common::scratch("report"))
-            .output()
-            .expect("it starts");
-        assert_eq!(output.stdout, b"60 libraries, 0 allocations\n", "{lock}");
-    }
+    program.prints_under_reports(ALL, "60 libraries, 0 allocations\n");
     for copy in copies {
         std::fs::remove_file(copy).expect("it is there");
     }
@@ -169,22 +173,7 @@ fn nothing_is_allocated() {
 /// The program also checks that taking a lock leaves `errno` as it was.
 #[test]
 fn nothing_is_allocated_for_a_report() {
-    let program = Program::of("allocations.c");
-    for (lock, order) in ALL.iter().flat_map(|lock| [(lock, "0"), (lock, "1")]) {
-        let prefix = common::scratch("report");
-        let output = program
-            .command()
-            .env("LD_PRELOAD", library())
-            .env("KINLOCK_LOCK", lock)
-            .env("KINLOCK_REPORT", &prefix)
-            .env("KINLOCK_ORDER", order)
-            .output()
-            .expect("it starts");
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{lock}, {order}: {output:?}");
-        assert_eq!(errors, "");
-        assert_eq!(output.stdout, b"begin\n24000 800\n");
-    }
+    Program::of("allocations.c").prints_under_reports(ALL, "begin\n24000 800\n");
 }
 
 /// It needs a linker that takes two version scripts.
@@ -202,16 +191,10 @@ fn too_many_readers() {
         ("ours", "1048575 readers, EAGAIN"),
         ("glibc", "1100000 readers, 0"),
     ] {
-        let output = program
-            .command()
-            .env("LD_PRELOAD", library())
-            .env("KINLOCK_RWLOCK", choice)
-            .output()
-            .expect("it starts");
-        let text = String::from_utf8_lossy(&output.stdout);
+        let output = run(program.command().env("KINLOCK_RWLOCK", choice));
         assert!(output.status.success(), "{output:?}");
         assert_eq!(
-            text,
+            text(&output.stdout),
             format!("{expected}\npthread_rwlock_trywrlock(&lock): 0\n")
         );
     }
@@ -220,14 +203,9 @@ fn too_many_readers() {
 /// The tests of allocations can fail.
 #[test]
 fn an_allocation_would_be_found() {
-    let output = Program::of("allocations.c")
-        .command()
-        .env("LD_PRELOAD", library())
-        .env("ALLOCATES", "1")
-        .output()
-        .expect("it starts");
+    let output = run(Program::of("allocations.c").command().env("ALLOCATES", "1"));
     assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stdout).contains("an allocation"));
+    assert!(text(&output.stdout).contains("an allocation"));
 }
 
 /// ci/preload.sh runs this test with optimisation.
@@ -241,21 +219,7 @@ fn the_smallest_stacks() {
 #[test]
 #[cfg_attr(debug_assertions, ignore = "without optimisation frames are larger")]
 fn the_smallest_stacks_under_a_report() {
-    let program = Program::of("small.c");
-    for (lock, order) in ALL.iter().flat_map(|lock| [(lock, "0"), (lock, "1")]) {
-        let prefix = common::scratch("report");
-        let output = program
-            .command()
-            .env("LD_PRELOAD", library())
-            .env("KINLOCK_LOCK", lock)
-            .env("KINLOCK_REPORT", &prefix)
-            .env("KINLOCK_ORDER", order)
-            .output()
-            .expect("it starts");
-        assert!(output.status.success(), "{lock}, {order}: {output:?}");
-        assert_eq!(output.stdout, b"small stacks suffice\n");
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-    }
+    Program::of("small.c").prints_under_reports(ALL, "small stacks suffice\n");
 }
 
 /// Another preloaded library wraps what this one might call, and takes locks in its wrappers.
@@ -296,7 +260,6 @@ fn wrappers_that_lock() {
 /// A filter of system calls allows what the guide lists, and ends the process for all else.
 #[test]
 fn system_calls_are_those_of_the_list() {
-    let library = library();
     for (calls, lock) in [
         ("all", "kinlock-mutex"),
         ("all", "kinlock-spin"),
@@ -305,11 +268,9 @@ fn system_calls_are_those_of_the_list() {
     ] {
         for words in [&[calls][..], &[calls, "_exit"]] {
             let mut command = Program::of("filtered.c").with(words).command();
-            command.env("LD_PRELOAD", &library);
             command.env("KINLOCK_SYSTEM_CALLS", calls);
-            let output = command.env("KINLOCK_LOCK", lock).output();
-            let output = output.expect("it starts");
-            let text = String::from_utf8_lossy(&output.stdout);
+            let output = run(command.env("KINLOCK_LOCK", lock));
+            let text = text(&output.stdout);
             assert_eq!(text, "80000 80000 80000\n", "{words:?}, {lock}: {output:?}");
             assert!(output.status.success(), "{words:?}, {lock}: {output:?}");
         }

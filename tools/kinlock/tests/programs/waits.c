@@ -1,78 +1,21 @@
-/* A program whose waits can be counted on paper: for reader-writer locks, and for what is no lock. */
+/* A program whose waits can be counted on paper: for reader-writer locks, and for what is no lock.
+   The test puts the preload tests' common.h before it. */
 
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
 #include <threads.h>
-#include <time.h>
-#include <unistd.h>
 
 pthread_rwlock_t cache = PTHREAD_RWLOCK_INITIALIZER;
 pthread_mutex_t jobs_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t jobs = PTHREAD_COND_INITIALIZER;
 pthread_barrier_t round_end;
 sem_t tickets;
-static atomic_int asker, asking, done;
+static atomic_int done;
 static int ready;
-
-static void nap(long ms)
-{
-    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&t, NULL);
-}
-
-static struct timespec in_ms(long ms)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    t.tv_nsec += ms * 1000000;
-    t.tv_sec += t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    return t;
-}
-
-/* The calling thread goes to wait for the time `number`, and does not sleep before. */
-static void goes_to_wait(int number)
-{
-    asker = syscall(SYS_gettid);
-    asking = number;
-}
-
-/* Returns when that thread sleeps in its wait, however long it has been kept from running. */
-static void until_it_waits(int number)
-{
-    char path[64], text[512];
-    while (asking < number)
-        nap(1);
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", asker);
-    for (const char *state = NULL; !state || state[2] != 'S'; nap(1)) {
-        int file = open(path, O_RDONLY);
-        ssize_t size = read(file, text, sizeof text - 1);
-        close(file);
-        text[size > 0 ? size : 0] = 0;
-        state = strrchr(text, ')');
-    }
-}
 
 static void until_done(int number)
 {
     while (done < number)
         nap(1);
-}
-
-static pthread_t begun(void *(*function)(void *))
-{
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, function, NULL) != 0)
-        abort();
-    return thread;
 }
 
 /* ---- reader-writer locks ---- */
@@ -94,7 +37,7 @@ __attribute__((noinline)) void updates(void)
 static void *read_three_times(void *unused)
 {
     for (int i = 1; i <= 3; i++) {
-        goes_to_wait(i);
+        goes_to_wait();
         looks_up();
         while (done < 10 * i)
             nap(1);
@@ -104,8 +47,8 @@ static void *read_three_times(void *unused)
 
 static void *write_twice(void *unused)
 {
-    for (int i = 101; i <= 102; i++) {
-        goes_to_wait(i);
+    for (int i = 1; i <= 2; i++) {
+        goes_to_wait();
         updates();
         while (done < 10 * i)
             nap(1);
@@ -118,9 +61,9 @@ static void read_and_write(void)
 {
     pthread_t thread;
     pthread_rwlock_wrlock(&cache);
-    thread = begun(read_three_times);
+    thread = start(read_three_times, NULL);
     for (int i = 1; i <= 3; i++) {
-        until_it_waits(i);
+        until_it_waits();
         nap(30);
         done = 0;
         pthread_rwlock_unlock(&cache);
@@ -132,14 +75,14 @@ static void read_and_write(void)
     pthread_join(thread, NULL);
     done = 0;
     pthread_rwlock_rdlock(&cache);
-    thread = begun(write_twice);
-    for (int i = 101; i <= 102; i++) {
-        until_it_waits(i);
+    thread = start(write_twice, NULL);
+    for (int i = 1; i <= 2; i++) {
+        until_it_waits();
         nap(30);
         done = 0;
         pthread_rwlock_unlock(&cache);
         until_done(1);
-        if (i < 102)
+        if (i < 2)
             pthread_rwlock_rdlock(&cache);
         done = 10 * i;
     }
@@ -155,7 +98,7 @@ static void read_and_write(void)
 
 static void *write_once(void *unused)
 {
-    goes_to_wait(1);
+    goes_to_wait();
     updates();
     return unused;
 }
@@ -175,8 +118,8 @@ static void starve(long reads)
 {
     pthread_t writer, reader;
     pthread_rwlock_rdlock(&cache);
-    writer = begun(write_once);
-    until_it_waits(1);
+    writer = start(write_once, NULL);
+    until_it_waits();
     pthread_create(&reader, NULL, read_often, (void *)reads);
     pthread_join(reader, NULL);
     pthread_rwlock_unlock(&cache);
@@ -186,7 +129,7 @@ static void starve(long reads)
 /* A writer gives up, and never has the lock. */
 static void *gives_up(void *unused)
 {
-    struct timespec soon = in_ms(1000);
+    struct timespec soon = in_ms(CLOCK_REALTIME, 1000);
     pthread_rwlock_timedwrlock(&cache, &soon);
     return unused;
 }
@@ -221,9 +164,9 @@ static void *takes_often(void *unused)
 
 /* ---- condition variables ---- */
 
-__attribute__((noinline)) void idles(int number)
+__attribute__((noinline)) void idles(void)
 {
-    goes_to_wait(number);
+    goes_to_wait();
     while (!ready)
         pthread_cond_wait(&jobs, &jobs_lock);
 }
@@ -232,7 +175,7 @@ static void *works(void *unused)
 {
     for (int i = 1; i <= 5; i++) {
         pthread_mutex_lock(&jobs_lock);
-        idles(i);
+        idles();
         ready = 0;
         pthread_mutex_unlock(&jobs_lock);
         done++;
@@ -250,16 +193,16 @@ static void *works_never(void *unused)
 {
     pthread_mutex_lock(&jobs_lock);
     pthread_cleanup_push(unlock_jobs, NULL);
-    idles(6);
+    idles();
     pthread_cleanup_pop(1);
     return unused;
 }
 
 static void wait_for_jobs(void)
 {
-    pthread_t thread = begun(works);
+    pthread_t thread = start(works, NULL);
     for (int i = 1; i <= 5; i++) {
-        until_it_waits(i);
+        until_it_waits();
         nap(20);
         pthread_mutex_lock(&jobs_lock);
         ready = 1;
@@ -270,13 +213,13 @@ static void wait_for_jobs(void)
     pthread_join(thread, NULL);
     pthread_mutex_lock(&jobs_lock);
     for (int i = 0; i < 3; i++) {
-        struct timespec soon = in_ms(5);
+        struct timespec soon = in_ms(CLOCK_REALTIME, 5);
         while (pthread_cond_timedwait(&jobs, &jobs_lock, &soon) == 0)
             ;
     }
     pthread_mutex_unlock(&jobs_lock);
-    thread = begun(works_never);
-    until_it_waits(6);
+    thread = start(works_never, NULL);
+    until_it_waits();
     pthread_cancel(thread);
     pthread_join(thread, NULL);
     pthread_cond_destroy(&jobs);
@@ -299,15 +242,15 @@ static void meet(void)
     pthread_t threads[2];
     pthread_barrier_init(&round_end, NULL, 3);
     for (int i = 0; i < 2; i++)
-        threads[i] = begun(rounds);
+        threads[i] = start(rounds, NULL);
     rounds(&round_end);
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
 }
 
-__attribute__((noinline)) void takes_a_ticket(int number)
+__attribute__((noinline)) void takes_a_ticket(void)
 {
-    goes_to_wait(number);
+    goes_to_wait();
     sem_wait(&tickets);
     done++;
 }
@@ -315,13 +258,13 @@ __attribute__((noinline)) void takes_a_ticket(int number)
 static void *takes_tickets(void *unused)
 {
     for (int i = 1; i <= 4; i++)
-        takes_a_ticket(i);
+        takes_a_ticket();
     return unused;
 }
 
 static void *takes_none(void *unused)
 {
-    takes_a_ticket(5);
+    takes_a_ticket();
     return unused;
 }
 
@@ -331,18 +274,18 @@ static void hand_out(void)
     sem_init(&tickets, 0, 6);
     for (int i = 0; i < 6; i++)
         sem_wait(&tickets);
-    thread = begun(takes_tickets);
+    thread = start(takes_tickets, NULL);
     for (int i = 1; i <= 4; i++) {
-        until_it_waits(i);
+        until_it_waits();
         nap(10);
         sem_post(&tickets);
         until_done(i);
     }
     pthread_join(thread, NULL);
-    struct timespec soon = in_ms(10);
+    struct timespec soon = in_ms(CLOCK_REALTIME, 10);
     sem_timedwait(&tickets, &soon);
-    thread = begun(takes_none);
-    until_it_waits(5);
+    thread = start(takes_none, NULL);
+    until_it_waits();
     pthread_cancel(thread);
     pthread_join(thread, NULL);
 }
@@ -363,7 +306,7 @@ __attribute__((noinline)) void waits_for_ends(void)
 {
     thrd_t thread;
     for (int i = 0; i < 3; i++)
-        pthread_join(begun(sleeps), NULL);
+        pthread_join(start(sleeps, NULL), NULL);
     if (thrd_create(&thread, sleeps_too, NULL) != thrd_success)
         abort();
     thrd_join(thread, NULL);
@@ -375,13 +318,13 @@ int main(int count, char **words)
     if (strcmp(mode, "rwlock") == 0)
         read_and_write();
     else if (strcmp(mode, "often") == 0) {
-        pthread_join(begun(takes_often), NULL);
-        pthread_join(begun(takes_often), NULL);
+        pthread_join(start(takes_often, NULL), NULL);
+        pthread_join(start(takes_often, NULL), NULL);
     } else if (strcmp(mode, "starved") == 0)
         starve(atol(words[2]));
     else if (strcmp(mode, "gives-up") == 0) {
         pthread_rwlock_rdlock(&cache);
-        pthread_join(begun(gives_up), NULL);
+        pthread_join(start(gives_up, NULL), NULL);
         pthread_rwlock_unlock(&cache);
     } else if (strcmp(mode, "condvar") == 0)
         wait_for_jobs();
@@ -393,8 +336,8 @@ int main(int count, char **words)
         waits_for_ends();
     else if (strcmp(mode, "waiting") == 0) {
         sem_init(&tickets, 0, 0);
-        begun(takes_none);
-        until_it_waits(5);
+        start(takes_none, NULL);
+        until_it_waits();
         raise(SIGKILL);
     } else
         return 2;

@@ -1,17 +1,6 @@
-/* What its locks do can be counted on paper. The tests know some of its lines by the marks. */
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <pthread.h>
+/* What its locks do can be counted on paper. The tests know some of its lines by the marks, and put
+   the preload tests' common.h before it. */
 #include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER, quiet = PTHREAD_MUTEX_INITIALIZER, late = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t nested = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, again, in_turn = PTHREAD_MUTEX_INITIALIZER;
@@ -19,37 +8,6 @@ pthread_mutex_t waited_with = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t condvar = PTHREAD_COND_INITIALIZER;
 pthread_spinlock_t spin;
 static atomic_int go, done, turn;
-
-static void nap(long ms)
-{
-    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&t, NULL);
-}
-
-static atomic_int taking, taker;
-
-/* The calling thread goes to take a lock for the time `number`, and does not sleep before. */
-static void goes_to_take(int number)
-{
-    taker = syscall(SYS_gettid);
-    taking = number;
-}
-
-/* Returns when that thread sleeps at the lock, however long it has been kept from running. */
-static void until_it_waits(int number)
-{
-    char path[64], text[512];
-    while (taking < number)
-        nap(1);
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", taker);
-    for (const char *state = NULL; !state || state[2] != 'S'; nap(1)) {
-        int file = open(path, O_RDONLY);
-        ssize_t size = read(file, text, sizeof text - 1);
-        close(file);
-        text[size > 0 ? size : 0] = 0;
-        state = strrchr(text, ')');
-    }
-}
 
 static inline __attribute__((always_inline)) void inlined_take(void)
 {
@@ -68,7 +26,7 @@ static void *work(void *unused)
     for (int i = 1; i <= 5; i++) {
         while (go < i)
             nap(1);
-        goes_to_take(i);
+        goes_to_wait();
         worker_takes();
         __asm__ volatile("");
     }
@@ -108,12 +66,6 @@ static void hold_steadily(void)
         while ((now.tv_sec - then.tv_sec) * 1000000000L + now.tv_nsec - then.tv_nsec < 20000);
         pthread_mutex_unlock(&steady);
     }
-}
-
-static void end_of_child(pid_t child)
-{
-    int status;
-    waitpid(child, &status, 0);
 }
 
 static void move_to(int cpu)
@@ -168,7 +120,7 @@ static void *take_twice(void *unused)
 
 static void *take_once(void *unused)
 {
-    goes_to_take(100);
+    goes_to_wait();
     pthread_mutex_lock(&quiet), pthread_mutex_unlock(&quiet);
     return unused;
 }
@@ -292,11 +244,17 @@ int main(int count, char **words)
         return in_domains(words + 2);
     if (strcmp(mode, "crowds") == 0)
         return in_crowds();
+    if (strcmp(mode, "condvar") == 0) {
+        struct timespec soon = in_ms(CLOCK_REALTIME, 1000);
+        pthread_mutex_lock(&waited_with);
+        pthread_cond_timedwait(&condvar, &waited_with, &soon);
+        return pthread_mutex_unlock(&waited_with);
+    }
     pthread_create(&thread, NULL, work, NULL);
     for (int i = 1; i <= 5; i++) {
         pthread_mutex_lock(&busy);
         go = i;
-        until_it_waits(i);
+        until_it_waits();
         nap(40);
         pthread_mutex_unlock(&busy);
         while (done < i)
@@ -316,9 +274,7 @@ int main(int count, char **words)
         pthread_mutex_lock(&nested);
     for (int i = 0; i < 3; i++)
         pthread_mutex_unlock(&nested);
-    struct timespec soon;
-    clock_gettime(CLOCK_REALTIME, &soon);
-    soon.tv_sec += 1;
+    struct timespec soon = in_ms(CLOCK_REALTIME, 1000);
     pthread_mutex_lock(&late);
     pthread_mutex_timedlock(&late, &soon);
     pthread_mutex_unlock(&late);
@@ -328,25 +284,20 @@ int main(int count, char **words)
     pthread_spin_init(&spin, 0);
     for (int i = 0; i < 4; i++)
         pthread_spin_lock(&spin), pthread_spin_unlock(&spin);
-    pthread_mutex_lock(&waited_with);
-    clock_gettime(CLOCK_REALTIME, &soon);
-    soon.tv_sec += 1;
-    pthread_cond_timedwait(&condvar, &waited_with, &soon);
-    pthread_mutex_unlock(&waited_with);
     if (strcmp(mode, "child") == 0) {
         pid_t child = fork();
         if (child == 0) {
             pthread_mutex_lock(&busy), pthread_mutex_unlock(&busy);
             execl("/proc/self/exe", words[0], "once", NULL);
         }
-        end_of_child(child);
+        end_of(child);
     }
     if (strcmp(mode, "killed") == 0)
         raise(SIGKILL);
     if (strcmp(mode, "stays") == 0) {
         pthread_mutex_lock(&quiet);
         pthread_create(&thread, NULL, take_once, NULL);
-        until_it_waits(100);
+        until_it_waits();
         puts("ready");
         fflush(stdout);
         nap(60000);

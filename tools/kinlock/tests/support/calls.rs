@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
-use super::command;
+use super::{command, kinlock};
 
 /// `command`, without the variables that the library reads.
 pub fn without_knobs(mut command: Command) -> Command {
@@ -67,12 +68,16 @@ pub fn refused(line: &str, expected: &str) {
 
 /// The same with words, one of which may be empty.
 pub fn refused_words(words: &[&str], expected: &str) {
-    let output = command().args(words).output().unwrap();
+    is_refusal(&command().args(words).output().unwrap(), 2, expected);
+}
+
+/// Asserts that a command has ended with this status and one line that says `expected`.
+pub fn is_refusal(output: &Output, status: i32, expected: &str) {
     let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{words:?}: {message}");
-    assert!(output.stdout.is_empty(), "{words:?}");
-    assert_eq!(message.lines().count(), 1, "{words:?}: {message}");
-    assert!(message.contains(expected), "{words:?}: {message}");
+    assert_eq!(output.status.code(), Some(status), "{message}");
+    assert!(output.stdout.is_empty(), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(message.contains(expected), "{message}");
 }
 
 /// A report without what depends on the machine that simulates.
@@ -145,4 +150,43 @@ pub fn script(folder: &Path, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
     drop(input);
     assert!(child.wait().unwrap().success());
     path
+}
+
+/// What `kinlock record` leaves of a program whose times are known, with these flags and arguments
+/// of the program.
+pub fn recorded(flags: &[&str], words: &[&str]) -> (TempDir, PathBuf, Value) {
+    let source = include_str!("../programs/recorded.c");
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "program", "-O1 -g -pthread", source);
+    let file = folder.path().join("recorded.json");
+    let mut command = kinlock();
+    command.arg("record").args(flags).arg("-o").arg(&file);
+    let output = command.arg("--").arg(program).args(words).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{message}");
+    // Stdout is the program's.
+    assert!(output.stdout.starts_with(b"ops/s: "));
+    assert!(message.contains("recorded 3 locks"), "{message}");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.len() < 10_000_000);
+    (folder, file, serde_json::from_str(&text).unwrap())
+}
+
+/// A lock of a recording.
+pub fn recorded_lock<'a>(recording: &'a Value, name: &str) -> &'a Value {
+    let mut locks = list(&recording["locks"]).iter();
+    let found = locks.find(|lock| lock["name"] == name);
+    found.unwrap_or_else(|| panic!("no lock {name}: {}", recording["locks"]))
+}
+
+/// The part of the times that lies in a range, and for how many acquisitions all stand.
+pub fn within(times: &Value, from: u64, to: u64) -> (f64, u64) {
+    let classes: Vec<(u64, u64, u64)> = serde_json::from_value(times.clone()).unwrap();
+    assert!(classes.iter().all(|class| class.0 < class.1));
+    let of_range = classes
+        .iter()
+        .filter(|class| class.1 > from && class.0 <= to);
+    let count: u64 = of_range.map(|class| class.2).sum();
+    let all: u64 = classes.iter().map(|class| class.2).sum();
+    (count as f64 / all as f64, all)
 }

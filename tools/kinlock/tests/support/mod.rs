@@ -5,10 +5,14 @@
 
 mod calls;
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 pub use calls::*;
+use serde_json::Value;
+use tempfile::TempDir;
 
 /// The command, without arguments.
 pub fn kinlock() -> Command {
@@ -18,6 +22,50 @@ pub fn kinlock() -> Command {
 /// The command that [`calls`] calls.
 fn command() -> Command {
     kinlock()
+}
+
+/// Has a command heed Ctrl-C: a job in the background ignores it, and its children inherit that.
+pub fn heeding_ctrl_c(command: &mut Command) -> &mut Command {
+    let heed = || {
+        // SAFETY: it may be called between fork and exec, and gets no pointer.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: the function makes one system call, and uses nothing of the parent.
+    unsafe { command.pre_exec(heed) }
+}
+
+/// Waits for something for a while: otherwise it will not happen.
+pub fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is() {
+        assert!(begin.elapsed() < Duration::from_secs(300), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What a process has written.
+pub fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// A folder with a program, in which a report is written to `json`.
+pub struct Place(pub TempDir);
+
+impl Place {
+    pub fn of(name: &str, flags: &str, source: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        compiled(folder.path(), name, flags, source);
+        Place(folder)
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&std::fs::read_to_string(self.file("json")).unwrap()).unwrap()
+    }
 }
 
 /// A library to preload that does nothing but leave the line `$LINE` as its counts.

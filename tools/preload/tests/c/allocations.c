@@ -56,6 +56,7 @@ static void *work(void *argument)
 {
     long me = (long)argument;
     pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
     for (int i = 0; i < 3000; i++) {
         struct timespec soon = in_ms(CLOCK_REALTIME, 1), far = in_ms(CLOCK_MONOTONIC, 10000);
         pthread_mutex_lock(&normal);
@@ -125,7 +126,8 @@ int main(void)
     fflush(stdout);
     for (long i = 0; i < 8; i++)
         threads[i] = start(work, (void *)i);
-    nap(100);
+    /* All have begun, and do nothing before the next one. */
+    pthread_barrier_wait(&barrier);
     forbidden = getenv("ALLOWED") == NULL;
     pthread_barrier_wait(&barrier);
     if (getenv("ALLOCATES"))

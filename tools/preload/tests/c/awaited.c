@@ -1,64 +1,29 @@
 /* Barriers, semaphores and joins: results, errno, and cancellation. */
 
-#define _GNU_SOURCE
-#include <errno.h>
-#include <pthread.h>
+#include "common.h"
 #include <semaphore.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <threads.h>
-#include <time.h>
-#include <unistd.h>
 
 static sem_t semaphore;
 static pthread_barrier_t barrier;
 static atomic_int last_ones, goes;
 
-static const char *name(int error)
-{
-    switch (error) {
-    case 0: return "0";
-    case EDEADLK: return "EDEADLK";
-    case EINTR: return "EINTR";
-    case EINVAL: return "EINVAL";
-    case ETIMEDOUT: return "ETIMEDOUT";
-    case 77: return "as before";
-    default: return strerror(error);
-    }
-}
-
+/* What none of the calls sets. */
+#define BEFORE ENOTRECOVERABLE
 /* A call that returns -1 and sets errno. */
 #define SETS(call)                                            \
     do {                                                      \
-        errno = 77;                                           \
+        errno = BEFORE;                                       \
         int returned = call;                                  \
         printf("%s: %d, errno %s\n", #call, returned, name(errno)); \
     } while (0)
 /* A call that returns an error and leaves errno. */
 #define RETURNS(call)                                         \
     do {                                                      \
-        errno = 77;                                           \
+        errno = BEFORE;                                       \
         int returned = call;                                  \
         printf("%s: %s, errno %s\n", #call, name(returned), name(errno)); \
     } while (0)
-
-static struct timespec at(clockid_t clock, long ms)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    t.tv_nsec += ms * 1000000;
-    t.tv_sec += t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    return t;
-}
-
-static void nap(long ms)
-{
-    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&t, NULL);
-}
 
 static int value(void)
 {
@@ -172,9 +137,9 @@ int main(void)
     SETS(sem_clockwait(&semaphore, CLOCK_MONOTONIC, &past));
     SETS(sem_clockwait(&semaphore, 77, &past));
     SETS(sem_timedwait(&semaphore, &invalid));
-    soon = at(CLOCK_REALTIME, 20);
+    soon = in_ms(CLOCK_REALTIME, 20);
     SETS(sem_timedwait(&semaphore, &soon));
-    soon = at(CLOCK_MONOTONIC, 20);
+    soon = in_ms(CLOCK_MONOTONIC, 20);
     SETS(sem_clockwait(&semaphore, CLOCK_MONOTONIC, &soon));
     sigaction(SIGUSR1, &action, NULL);
     pthread_create(&thread, NULL, interrupts, &self);
@@ -198,12 +163,12 @@ int main(void)
     RETURNS(pthread_join(self, NULL));
     may_end = 0;
     pthread_create(&thread, NULL, lives, &may_end);
-    soon = at(CLOCK_REALTIME, 5);
+    soon = in_ms(CLOCK_REALTIME, 5);
     RETURNS(pthread_timedjoin_np(thread, &result, &soon));
-    soon = at(CLOCK_MONOTONIC, 5);
+    soon = in_ms(CLOCK_MONOTONIC, 5);
     RETURNS(pthread_clockjoin_np(thread, &result, CLOCK_MONOTONIC, &soon));
     may_end = 1;
-    soon = at(CLOCK_MONOTONIC, 300000);
+    soon = in_ms(CLOCK_MONOTONIC, 300000);
     RETURNS(pthread_clockjoin_np(thread, &result, CLOCK_MONOTONIC, &soon));
     printf("result %ld\n", (long)result);
     thrd_create(&of_c11, returns_nine, NULL);

@@ -6,7 +6,6 @@
 static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER,
                        recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
-static long counter;
 static atomic_int waiting;
 
 static void *wait_for_held(void *unused)
@@ -33,33 +32,12 @@ static void *wait_for_lock(void *unused)
     return NULL;
 }
 
-static void *count(void *argument)
-{
-    for (int i = 0; i < 1500; i++) {
-        pthread_mutex_lock(argument);
-        counter++;
-        pthread_mutex_unlock(argument);
-    }
-    return NULL;
-}
-
-static void contend(pthread_mutex_t *mutex)
-{
-    pthread_t threads[3];
-    counter = 0;
-    for (int i = 0; i < 3; i++)
-        threads[i] = start(count, mutex);
-    for (int i = 0; i < 3; i++)
-        end(threads[i]);
-    CHECK(counter == 4500);
-}
-
 static void in_child(int generations)
 {
     alarm(300);
     /* Whether the thread that cloned or another one is the first to meet the parent's waiters. */
     if (generations % 2)
-        end(start(count, &(pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER));
+        end(start(take_often, &(pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER));
     CHECK(pthread_mutex_trylock(&held) == EBUSY);
     if (generations > 1) {
         fflush(stdout);
@@ -69,9 +47,9 @@ static void in_child(int generations)
         printf("child %d\n", end_of(child));
     }
     CHECK(pthread_mutex_unlock(&held) == 0);
-    contend(&held);
+    four_contend(&held);
     CHECK(pthread_mutex_unlock(&recursive) == 0);
-    contend(&recursive);
+    four_contend(&recursive);
     CHECK(pthread_rwlock_unlock(&lock) == 0);
     CHECK(pthread_rwlock_wrlock(&lock) == 0);
     CHECK(pthread_rwlock_unlock(&lock) == 0);

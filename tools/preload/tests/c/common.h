@@ -35,13 +35,14 @@ static inline const char *name(int error)
     case EBUSY: return "EBUSY";
     case EDEADLK: return "EDEADLK";
     case EPERM: return "EPERM";
+    case EINTR: return "EINTR";
     case EINVAL: return "EINVAL";
     case EAGAIN: return "EAGAIN";
     case ETIMEDOUT: return "ETIMEDOUT";
     case EOWNERDEAD: return "EOWNERDEAD";
     case ENOTRECOVERABLE: return "ENOTRECOVERABLE";
     case ENOTSUP: return "ENOTSUP";
-    default: return "another error";
+    default: return strerror(error);
     }
 }
 
@@ -118,6 +119,30 @@ static inline void *end(pthread_t thread)
 static inline int elsewhere(void *(*function)(void *), void *argument)
 {
     return (int)(intptr_t)end(start(function, argument));
+}
+
+static long taken_by_four;
+
+static inline void *take_often(void *mutex)
+{
+    for (int i = 0; i < 1500; i++) {
+        pthread_mutex_lock(mutex);
+        taken_by_four++;
+        pthread_mutex_unlock(mutex);
+    }
+    return NULL;
+}
+
+/* Four threads exclude each other. */
+static inline void four_contend(pthread_mutex_t *mutex)
+{
+    pthread_t threads[4];
+    taken_by_four = 0;
+    for (int i = 0; i < 4; i++)
+        threads[i] = start(take_often, mutex);
+    for (int i = 0; i < 4; i++)
+        end(threads[i]);
+    CHECK(taken_by_four == 6000);
 }
 
 static inline void *shared_memory(size_t size)

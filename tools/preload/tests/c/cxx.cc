@@ -106,7 +106,7 @@ static void shared()
         readers.emplace_back([&] {
             std::shared_lock lock(mutex);
             inside++;
-            for (int tries = 0; inside < 4 && tries < 5000; tries++)
+            for (int tries = 0; inside < 4 && tries < 300000; tries++)
                 std::this_thread::sleep_for(1ms);
             most = inside.load();
         });

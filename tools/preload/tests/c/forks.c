@@ -6,7 +6,6 @@ static pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_cond_t condvar = PTHREAD_COND_INITIALIZER, unused = PTHREAD_COND_INITIALIZER;
 static pthread_mutex_t of_condvar = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int is_held, waiting, stop;
-static long counter;
 
 static void *hold(void *unused)
 {
@@ -39,27 +38,6 @@ static void *wait_for_notification(void *unused)
     return NULL;
 }
 
-static void *count(void *argument)
-{
-    for (int i = 0; i < 1500; i++) {
-        pthread_mutex_lock(argument);
-        counter++;
-        pthread_mutex_unlock(argument);
-    }
-    return NULL;
-}
-
-static void contend(pthread_mutex_t *mutex)
-{
-    pthread_t threads[4];
-    counter = 0;
-    for (int i = 0; i < 4; i++)
-        threads[i] = start(count, mutex);
-    for (int i = 0; i < 4; i++)
-        end(threads[i]);
-    CHECK(counter == 6000);
-}
-
 static void *lock_it(void *argument)
 {
     pthread_mutex_lock(argument);
@@ -88,11 +66,11 @@ static void in_child(int way)
     }
     CHECK(pthread_mutex_trylock(&held) == 0);
     CHECK(pthread_mutex_unlock(&held) == 0);
-    contend(&held);
+    four_contend(&held);
     /* The thread that forked still holds what it held. */
     CHECK(pthread_mutex_trylock(&own) == EBUSY);
     CHECK(pthread_mutex_unlock(&own) == 0);
-    contend(&own);
+    four_contend(&own);
     CHECK(pthread_cond_signal(&condvar) == 0);
     CHECK(pthread_cond_broadcast(&condvar) == 0);
     CHECK(pthread_mutex_lock(&own) == 0);

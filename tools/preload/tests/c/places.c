@@ -17,6 +17,7 @@ static int places(void)
 static void *wait_for_mutex(void *unused)
 {
     CHECK(places() == 0);
+    goes_to_wait();
     pthread_mutex_lock(&mutex), pthread_mutex_unlock(&mutex);
     return (void *)(intptr_t)places();
 }
@@ -24,6 +25,7 @@ static void *wait_for_mutex(void *unused)
 static void *wait_for_rwlock(void *unused)
 {
     CHECK(places() == 0);
+    goes_to_wait();
     pthread_rwlock_wrlock(&rwlock), pthread_rwlock_unlock(&rwlock);
     return (void *)(intptr_t)places();
 }
@@ -32,9 +34,10 @@ int main(void)
 {
     void *of_mutex, *of_rwlock;
     pthread_mutex_lock(&mutex), pthread_rwlock_rdlock(&rwlock);
-    pthread_t first = start(wait_for_mutex, NULL), second = start(wait_for_rwlock, NULL);
-    /* A thread that comes later finds its lock free: it then has no place. */
-    nap(300);
+    pthread_t first = start(wait_for_mutex, NULL);
+    until_it_waits();
+    pthread_t second = start(wait_for_rwlock, NULL);
+    until_it_waits();
     pthread_mutex_unlock(&mutex), pthread_rwlock_unlock(&rwlock);
     pthread_join(first, &of_mutex), pthread_join(second, &of_rwlock);
     printf("%d %d\n", (int)(intptr_t)of_mutex, (int)(intptr_t)of_rwlock);

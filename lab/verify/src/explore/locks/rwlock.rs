@@ -1,11 +1,10 @@
 //! The reader-writer lock among the locks that are explored.
 
-use super::{Explored, KNOBS, Specimen, mutex};
-use kinlock_core::config::Tuning;
+use super::mutex::{self, Kind};
+use super::{Explored, Specimen};
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::LockConfig;
-use kinlock_core::raw::mutex::QueueKind;
 use kinlock_core::raw::rwlock::QueuedRwLock;
 use kinlock_sim::Sim;
 
@@ -28,23 +27,6 @@ pub(super) const SOUND: Specimen = Specimen {
     reads: true,
     ..mutex::SOUND
 };
-
-#[derive(Clone, Copy, Debug)]
-struct Kind<const PARK: bool>;
-
-impl<const PARK: bool> LockConfig for Kind<PARK> {
-    const PARK: bool = PARK;
-    // Schedules are short.
-    const TRIALS: u32 = 4;
-
-    fn tuning() -> Tuning {
-        KNOBS.get().now()
-    }
-
-    fn queue() -> QueueKind {
-        KNOBS.get().queue
-    }
-}
 
 pub(super) fn place<P: Platform>(park: bool) -> Explored {
     fn place<P: Platform, C: LockConfig>() -> Explored {

@@ -485,20 +485,25 @@ fn knows_mappings(file: &File) -> bool {
     fstatfs(file).map_or(true, |about| about.f_type != libc::OVERLAYFS_SUPER_MAGIC)
 }
 
+/// A table of zeros.
+pub(super) fn zeros() -> Box<Table> {
+    let layout = Layout::new::<Table>();
+    // SAFETY: invariant 2; memory of the global allocator, of this layout.
+    unsafe {
+        let table = alloc_zeroed(layout).cast::<Table>();
+        if table.is_null() {
+            handle_alloc_error(layout);
+        }
+        Box::from_raw(table)
+    }
+}
+
 /// A table of zeros, which each image is laid into.
 struct Scratch(Box<Table>);
 
 impl Scratch {
     fn new() -> Self {
-        let layout = Layout::new::<Table>();
-        // SAFETY: invariant 2; memory of the global allocator, of this layout.
-        unsafe {
-            let table = alloc_zeroed(layout).cast::<Table>();
-            if table.is_null() {
-                handle_alloc_error(layout);
-            }
-            Scratch(Box::from_raw(table))
-        }
+        Scratch(zeros())
     }
 
     fn with(&mut self, image: &Image, with: impl FnOnce(&Table)) {

@@ -99,7 +99,7 @@ pub struct Args {
 }
 
 /// A report for programs. Names are a contract.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub struct Report {
     command: Vec<String>,
     /// How the program ended; not while it runs.
@@ -440,6 +440,7 @@ impl Process {
 /// A report that is being made.
 pub struct Session<'a> {
     args: &'a Args,
+    options: Options,
     command: &'a [OsString],
     folder: Folder,
     text: Option<PathBuf>,
@@ -474,10 +475,20 @@ impl<'a> Session<'a> {
             bail!("--fail-if 'circles > ...' needs --order");
         }
         let text = text.as_deref().map(absolute).transpose()?;
+        let options = Options {
+            by: args.by,
+            max: args.max,
+            least: args.min_contended,
+        };
+        let mut outputs = outputs([&args.json, &args.folded, &args.html], options)?;
+        outputs.add(text.as_deref(), move |report, out| {
+            options.write(report, out)
+        })?;
         Ok(Some(Session {
             args,
+            options,
             command,
-            outputs: outputs(args, text.as_deref())?,
+            outputs,
             folder: Folder::new()?,
             text,
             has_failed: AtomicBool::new(false),
@@ -534,7 +545,7 @@ impl<'a> Session<'a> {
             // SAFETY: it takes numbers only.
             unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         }
-        let mut processes = processes(&self.folder)?;
+        let processes = processes(&self.folder)?;
         let running = match status {
             Some(_) => self.folder.running(),
             None => Vec::new(),
@@ -542,7 +553,6 @@ impl<'a> Session<'a> {
         let running = running.into_iter();
         let still_running = running.map(|(pid, program)| Running { pid, program });
         let (without_table, without_table_reason) = self.folder.without_table();
-        processes.sort_by_key(|process| (std::cmp::Reverse(process.kept_off()), process.pid));
         let report = Report {
             command: self
                 .command
@@ -557,13 +567,7 @@ impl<'a> Session<'a> {
         };
         if self.text.is_none() {
             let mut text = Vec::new();
-            let Args {
-                by,
-                max,
-                min_contended: least,
-                ..
-            } = *self.args;
-            Options { by, max, least }.write(&report, &mut text)?;
+            self.options.write(&report, &mut text)?;
             tell(String::from_utf8_lossy(&text).trim_end());
         }
         if status.is_some() {
@@ -587,17 +591,13 @@ impl<'a> Session<'a> {
     }
 }
 
-fn outputs(args: &Args, text: Option<&Path>) -> anyhow::Result<Outputs<Report>> {
+/// The files of `--json`, `--folded` and `--html`.
+fn outputs(files: [&Option<PathBuf>; 3], options: Options) -> anyhow::Result<Outputs<Report>> {
+    let [json, folded, html] = files.map(Option::as_deref);
     let mut outputs = Outputs::private();
-    outputs.add(args.json.as_deref(), |report, out| write_json(report, out))?;
-    outputs.add(args.folded.as_deref(), folded::write)?;
-    let (by, max, least) = (args.by, args.max, args.min_contended);
-    outputs.add(args.html.as_deref(), move |report, out| {
-        page::write(report, &Options { by, max, least }, out)
-    })?;
-    outputs.add(text, move |report, out| {
-        Options { by, max, least }.write(report, out)
-    })?;
+    outputs.add(json, |report, out| write_json(report, out))?;
+    outputs.add(folded, folded::write)?;
+    outputs.add(html, move |report, out| page::write(report, &options, out))?;
     Ok(outputs)
 }
 
@@ -606,12 +606,14 @@ fn processes(folder: &Folder) -> anyhow::Result<Vec<Process>> {
     let now = Native::now();
     let mut processes = Vec::new();
     folder.for_each(|table, state| processes.push(read::process(table, state, now)))?;
-    name_packages(&mut processes);
+    finish(&mut processes);
     Ok(processes)
 }
 
-/// Says of stripped files which package has what was stripped.
-fn name_packages(processes: &mut [Process]) {
+/// Sorts processes, those whose threads were kept off longest first. Says of stripped files which
+/// package has what was stripped.
+fn finish(processes: &mut [Process]) {
+    processes.sort_by_key(|process| (std::cmp::Reverse(process.kept_off()), process.pid));
     let all = processes.iter().flat_map(|process| &process.stripped_files);
     let shown = all.filter(|stripped| stripped.is_shown());
     let mut files: Vec<_> = shown.map(|stripped| stripped.file.clone()).collect();

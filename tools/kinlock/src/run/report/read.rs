@@ -553,7 +553,44 @@ fn sums(all: impl Iterator<Item = Caller>) -> Vec<Caller> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::folder::zeros;
     use super::*;
+    use kinlock_report::Use;
+
+    #[test]
+    fn one_lock_is_held_for_at_most_the_time_of_the_run() {
+        let (run, estimate) = (1000, 4000);
+        // The address of an entry, its kind, how many locks it stands for, and what is told of it.
+        let entries = [
+            (0x1000, 0, 0, run),
+            (0x2000, RWLOCK, 0, run),
+            (0x2000 | READING, RWLOCK, 0, estimate),
+            (0x3000 | ENDED, 0, 1, run),
+            (0x4000 | ENDED, 0, 3, estimate),
+            (OTHERS, 0, 3, estimate),
+        ];
+        let table = zeros();
+        table.header.begin.store(500, Relaxed);
+        table.header.end.store(500 + run, Relaxed);
+        table.header.locks_used.store(entries.len() as u32, Relaxed);
+        table.header.uses_used.store(entries.len() as u32, Relaxed);
+        for (at, (address, kind, ended, _)) in entries.into_iter().enumerate() {
+            let (lock, found) = (&table.locks[at], &table.uses[at]);
+            lock.address.store(address, Relaxed);
+            lock.kind.store(kind, Relaxed);
+            lock.ended.store(ended, Relaxed);
+            lock.locked.store(1, Relaxed);
+            lock.hold_ns.store(estimate, Relaxed);
+            found.key.store(Use::key_of(at as u32 + 1, 1), Relaxed);
+            found.hold_ns.store(estimate, Relaxed);
+        }
+        let told = process(&table, State::Runs, 0).locks;
+        let told: Vec<_> = told
+            .iter()
+            .map(|lock| [lock.hold.total_ns, lock.callers[0].hold_ns])
+            .collect();
+        assert_eq!(told, entries.map(|(.., nanos)| [nanos; 2]));
+    }
 
     #[test]
     fn what_the_same_calls_did_is_added_up() {

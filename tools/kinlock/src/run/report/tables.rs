@@ -56,6 +56,7 @@ const HEADINGS_OF_WAITS: [&str; 9] = [
 const NAME: usize = 24;
 
 /// Which rows there are.
+#[derive(Clone, Copy)]
 pub struct Options {
     pub by: View,
     pub max: usize,

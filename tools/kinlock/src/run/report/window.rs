@@ -31,7 +31,7 @@ use super::folder::{Snapshot, TABLES, is_for_standby, is_table, remove_unused};
 use super::openmetrics::Series;
 use super::others::{self, descendants, paths};
 use super::tables::Options;
-use super::{Process, Report, View, folded, name_packages, now, page, read};
+use super::{Process, Report, View, finish, now, outputs, read};
 use crate::run::witness;
 
 /// Say who holds the locks of a running process and who waits, or measure what they do
@@ -171,7 +171,7 @@ fn follow(args: &Args) -> anyhow::Result<Outcome> {
     }
     let mut series = Series::default();
     // Where it goes is checked before anything is measured.
-    replace(file, |out| series.write(&nothing(), out))?;
+    replace(file, |out| series.write(&Report::default(), out))?;
     let mut targets = begin(args)?;
     loop {
         let goes_on = wait(PERIOD, &targets);
@@ -229,20 +229,9 @@ fn begin(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
     Ok(targets)
 }
 
-fn nothing() -> Report {
-    Report {
-        command: Vec::new(),
-        status: None,
-        without_table: 0,
-        without_table_reason: None,
-        still_running: Vec::new(),
-        processes: Vec::new(),
-    }
-}
-
 /// What the processes did, as they were read last.
 fn report_of(targets: &BTreeMap<PathBuf, Target>) -> Report {
-    let mut report = nothing();
+    let mut report = Report::default();
     for target in targets.values() {
         // A process with two switches has two tables, and each of its targets has both.
         for process in target.processes() {
@@ -261,14 +250,13 @@ fn report_of(targets: &BTreeMap<PathBuf, Target>) -> Report {
 
 /// Measures what locks do.
 fn measure(args: &Args, seconds: Duration) -> anyhow::Result<Outcome> {
-    let mut outputs = Outputs::private();
-    outputs.add(args.json.as_deref(), |report, out| write_json(report, out))?;
-    outputs.add(args.folded.as_deref(), folded::write)?;
-    let (by, max, least) = (args.by, args.max, args.min_contended);
-    outputs.add(args.html.as_deref(), move |report, out| {
-        page::write(report, &Options { by, max, least }, out)
-    })?;
-    outputs.for_people(move |report, out| Options { by, max, least }.write(report, out));
+    let options = Options {
+        by: args.by,
+        max: args.max,
+        least: args.min_contended,
+    };
+    let mut outputs = outputs([&args.json, &args.folded, &args.html], options)?;
+    outputs.for_people(move |report, out| options.write(report, out));
     outputs.add(args.openmetrics.as_deref(), |report, out| {
         Series::default().write(report, out)
     })?;
@@ -285,11 +273,7 @@ fn measure(args: &Args, seconds: Duration) -> anyhow::Result<Outcome> {
         interrupt::listen_no_more();
     }
     let mut report = report_of(&targets);
-    name_packages(&mut report.processes);
-    let waited = |process: &Process| std::cmp::Reverse(process.wait_ns());
-    report
-        .processes
-        .sort_by_key(|process| (waited(process), process.pid));
+    finish(&mut report.processes);
     for target in targets.into_values() {
         target.close();
     }

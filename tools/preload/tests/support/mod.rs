@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The library under test, which cargo builds before the tests.
@@ -56,6 +56,16 @@ pub fn compile(source: &str, flags: &[&str]) -> PathBuf {
     to
 }
 
+/// What a command does with the library.
+pub fn run(command: &mut Command) -> Output {
+    let command = command.env("LD_PRELOAD", library());
+    command.output().expect("it starts")
+}
+
+pub fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
 /// A compiled program and its arguments.
 pub struct Program {
     path: PathBuf,
@@ -90,6 +100,20 @@ impl Program {
             }
         }
         command
+    }
+
+    /// Runs the program on each of the locks under a report, without and with lock order.
+    pub fn prints_under_reports(&self, locks: &[&str], expected: &str) {
+        for (lock, order) in locks.iter().flat_map(|lock| [(lock, "0"), (lock, "1")]) {
+            let mut command = self.command();
+            command
+                .env("KINLOCK_LOCK", lock)
+                .env("KINLOCK_ORDER", order);
+            let output = run(command.env("KINLOCK_REPORT", scratch("report")));
+            assert!(output.status.success(), "{lock}, {order}: {output:?}");
+            let said = [&output.stdout, &output.stderr].map(|bytes| text(bytes));
+            assert_eq!(said, [expected, ""], "{lock}, {order}");
+        }
     }
 
     /// Runs the program on the C library's locks and on each of `locks`, and compares what it
