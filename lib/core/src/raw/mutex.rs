@@ -26,7 +26,8 @@
 //!
 //! A state is (flags, locked). `f` stands for any other flags, and letters refer to the notes
 //! below. `HANDOFF` stands for the whole request: when that ends, `REQUESTER_SLEEPS` and the
-//! generation go with it. [`Split`] changes the two bytes one after the other, [`Joined`] in one step.
+//! generation go with it. [`Split`] changes the two bytes one after the other, [`Joined`] in one
+//! step.
 //!
 //! | who | from | to | how |
 //! | --- | --- | --- | --- |
@@ -75,9 +76,10 @@
 //!   is shared until the next trial, although it should be kept.
 //! * (i) A requester that does not run must not keep the lock from others for as long as it is
 //!   stopped. The waiter whose compare-and-swap clears `PICKUP` has the lock. A requester that
-//!   comes too late finds neither `HANDOFF` nor `PICKUP`, and requests again. If another waiter
-//!   has requested meanwhile, it takes that request for its own: then two threads are requesters
-//!   for one pickup. One gets it, and the other requests again. So a thread that ends a request wakes all that sleep as requesters, and so does a hand-off.
+//!   comes too late finds neither `HANDOFF` nor `PICKUP`, and requests again. If another waiter has
+//!   requested meanwhile, it takes that request for its own: then two threads are requesters for
+//!   one pickup. One gets it, and the other requests again. So a thread that ends a request wakes
+//!   all that sleep as requesters, and so does a hand-off.
 //!
 //! # Why no sleeper is forgotten
 //!
@@ -94,9 +96,9 @@
 //!    free, or takes the lock. Or it sets the flag *before* it queues, since the head that it then
 //!    stands behind may still sleep. With `Split` it also wakes a waiter at the front.
 //! 3. *A request ends by one compare-and-swap, of the holder, of the requester or of a waiter that
-//!    picks up in its place, or by a fetch-and of the requester once it holds the lock.* Mostly there is one requester at a time, and
-//!    `PICKUP` is meant for it alone. It looks for `PICKUP` each time it looks at the word, and
-//!    before it withdraws. Where there are two, see (i).
+//!    picks up in its place, or by a fetch-and of the requester once it holds the lock.* Mostly
+//!    there is one requester at a time, and `PICKUP` is meant for it alone. It looks for `PICKUP`
+//!    each time it looks at the word, and before it withdraws. Where there are two, see (i).
 //! 4. *A hand-off to a requester that falls asleep.* Setting `REQUESTER_SLEEPS` and handing over
 //!    change the same byte by read-modify-writes. Either the hand-off finds the flag and unparks,
 //!    or the requester finds `PICKUP` before it parks, since the kernel compares the word. It sets

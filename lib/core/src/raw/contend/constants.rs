@@ -48,12 +48,12 @@ pub(in crate::raw) const BARGE_NS: u64 = 5_000;
 pub(in crate::raw) const ROUND_QUANTA: u64 = 2;
 
 /// How long a waiter at the front of a mutex, with no other behind it, sleeps at least, unless an
-/// unlock wakes it. It makes no request when its quantum is over, but when it is woken after that: the request
-/// would only be in time for an unlock that wakes it anyhow. This limit is for an unlock that wakes
-/// a sleeper that does not run, or that is stopped before it wakes one.
+/// unlock wakes it. It makes no request when its quantum is over, but when it is woken after that:
+/// the request would only be in time for an unlock that wakes it anyhow. This limit is for an
+/// unlock that wakes a sleeper that does not run, or that is stopped before it wakes one.
 ///
-/// A time limit beyond the scheduler's next tick, which comes after 1 to 10 ms, costs little. For an
-/// earlier one the kernel sets the clock of the CPU, and in a virtual machine that takes
+/// A time limit beyond the scheduler's next tick, which comes after 1 to 10 ms, costs little. For
+/// an earlier one the kernel sets the clock of the CPU, and in a virtual machine that takes
 /// microseconds, as much as the whole hand-off of two threads that alternate on one CPU.
 pub(in crate::raw) const ALONE_NS: u64 = 4_000_000;
 

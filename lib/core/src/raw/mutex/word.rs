@@ -12,13 +12,13 @@ pub(super) const HANDOFF: u8 = 1;
 /// The lock was handed over, and belongs to the requester. It has not noticed yet.
 pub(super) const PICKUP: u8 = 2;
 /// A thread other than a requester may sleep on the word, and no thread has been sent a wake-up. An
-/// unlock or a pickup clears the flag and wakes one sleeper. That one owes the others a wake-up, and
-/// pays by setting the flag again.
+/// unlock or a pickup clears the flag and wakes one sleeper. That one owes the others a wake-up,
+/// and pays by setting the flag again.
 pub(super) const SLEEPERS: u8 = 4;
 /// A requester sleeps on the word, or is about to. Only beside [`HANDOFF`].
 pub(super) const REQUESTER_SLEEPS: u8 = 8;
-/// Set by the waiter at the front, cleared by the next unlock, or by a waiter that shares the lock. So that waiter learns of an unlock
-/// even if the lock is held again when it looks.
+/// Set by the waiter at the front, cleared by the next unlock, or by a waiter that shares the lock.
+/// So that waiter learns of an unlock even if the lock is held again when it looks.
 pub(super) const WATCHED: u8 = 16;
 /// The lock is kept. Newcomers queue, and the waiter at the front watches before it takes the lock.
 pub(super) const KEPT: u8 = 32;

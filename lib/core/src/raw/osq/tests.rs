@@ -249,8 +249,8 @@ fn a_head_passes_over_a_waiter_that_has_left_before_the_late_link_comes() {
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
-/// Otherwise it could be the last of the queue again when the thread that has marked it looks at the
-/// tail.
+/// Otherwise it could be the last of the queue again when the thread that has marked it looks at
+/// the tail.
 #[test]
 fn a_node_is_not_used_again_before_the_thread_that_marks_it_has_looked_at_the_tail() {
     let (bench, [a, b, c]) = late_behind_a_waiter();
