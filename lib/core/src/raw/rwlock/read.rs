@@ -14,8 +14,13 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         P::count(Event::SlowPath);
         // This succeeds where the fast path failed only because other readers changed the word.
         let entered = match self.announce_or_enter(passing) {
-            Some(counted) => self.wait_until_reads(counted, deadline),
-            None => !expired(deadline, P::now) && self.wait_to_read(deadline, passing),
+            Some(Counted::Reads) => true,
+            None if expired(deadline, P::now) => false,
+            None => {
+                let counted = self.leave_alone(deadline, passing);
+                self.read_in_turn(counted, deadline, passing)
+            }
+            registered => self.read_in_turn(registered, deadline, passing),
         };
         if !entered {
             P::count(Event::Timeout);
@@ -64,48 +69,67 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         Counted::at(before)
     }
 
-    /// A reader that has counted itself waits until it holds the lock (`true`), or until the time
-    /// is up.
-    fn wait_until_reads(&self, counted: Counted, deadline: u64) -> bool {
-        counted == Counted::Reads || self.wait_out_writer(deadline)
-    }
-
-    /// Waits and enters (`true`), or until the time is up or the lock is full.
-    fn wait_to_read(&self, deadline: u64, passing: bool) -> bool {
-        let counted = self.wait_to_count(deadline, passing);
-        counted.is_some_and(|counted| self.wait_until_reads(counted, deadline))
-    }
-
-    /// Waits until this reader can enter, or until a writer holds the lock for which it can
-    /// register. `None`: the time is up, or the lock is full.
-    pub(super) fn read_in_turn(&self, deadline: u64, passing: bool) -> Option<Counted> {
+    /// Waits until this reader holds the lock (`true`), until the time is up, or until the lock is
+    /// full. It enters, or registers for the writer that holds the lock, unless it has `counted`
+    /// itself already.
+    pub(super) fn read_in_turn(
+        &self,
+        mut counted: Option<Counted>,
+        deadline: u64,
+        passing: bool,
+    ) -> bool {
         let mut patience = Patience::begin::<P>();
         loop {
-            if let Some(counted) = self.enter(passing).or_else(|| self.register()) {
-                return Some(counted);
+            counted = counted
+                .or_else(|| self.enter(passing))
+                .or_else(|| self.register());
+            // Acquire pairs with the release of the writer. A writer that is still revoking does
+            // not count. No reader registers for such a writer, so it has come after this reader,
+            // which already holds the lock: the writer waits until this reader has left.
+            let written = is_written(self.state.load(Acquire));
+            let registered = match counted {
+                Some(Counted::Registered) if written => true,
+                Some(_) => return true,
+                None => false,
+            };
+            if !registered && is_full(self.state.load(Relaxed)) {
+                return false;
             }
-            if is_full(self.state.load(Relaxed)) || expired(deadline, P::now) {
-                return None;
+            if expired(deadline, P::now) {
+                if !registered || self.withdraw() {
+                    return false;
+                }
+                // It is too late to withdraw: this reader holds the lock now.
+                continue;
             }
-            // Readers are refused until the waiter that goes next has the lock or has given up.
+            // A reader that has not registered is refused until the waiter that goes next has the
+            // lock or has given up, or until the writer has ended the bias.
+            let blocked = |seen| match registered {
+                true => is_written(seen),
+                false => is_refused::<P>(seen, passing),
+            };
             let spin_ns = spin::limit::<P>().min(left(deadline, P::now));
-            let blocked = |seen| is_refused::<P>(seen, passing);
             if self.state.wait_for(spin_ns, |seen| !blocked(seen)) {
                 continue;
             }
             // A front that comes for a free lock wakes the readers that wait for its turn.
-            let idle = is_free(self.state.load(Relaxed));
-            self.sleep(
-                READERS,
-                READERS_SLEEP,
-                patience.or(deadline),
-                |s| s | READERS_SLEEP,
-                blocked,
-            );
-            if patience.is_lost::<P>(|_| idle) {
+            let idle = !registered && is_free(self.state.load(Relaxed));
+            let until = match registered {
+                true => deadline,
+                false => patience.or(deadline),
+            };
+            let mark = |seen| seen | READERS_SLEEP;
+            self.sleep(READERS, READERS_SLEEP, until, mark, blocked);
+            if !registered && patience.is_lost::<P>(|_| idle) {
                 self.pass_idle_front();
             }
         }
+    }
+
+    /// A registered reader gives up. `false`: too late, the writer has left.
+    fn withdraw(&self) -> bool {
+        let withdrawn = |seen| is_written(seen).then(|| without_registered(seen));
+        self.state.fetch_update(Relaxed, withdrawn).is_ok()
     }
 
     /// The lock was to go to the waiter at the front next. It is free, and that waiter has not come
@@ -135,37 +159,6 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         let registered = |seen| with_registered::<P>(seen);
         let registered = self.state.fetch_update(Relaxed, registered);
         registered.is_ok().then_some(Counted::Registered)
-    }
-
-    /// A registered reader waits until the writer has gone (`true`), or until the time is up.
-    pub(super) fn wait_out_writer(&self, deadline: u64) -> bool {
-        // A writer that is still revoking does not count. No reader registers for such a writer, so
-        // it has come after this reader, which already holds the lock: the writer waits until this
-        // reader has left.
-        loop {
-            // Acquire pairs with the release of the writer.
-            if !is_written(self.state.load(Acquire)) {
-                return true;
-            }
-            if expired(deadline, P::now) {
-                let withdrawn = |seen| is_written(seen).then(|| without_registered(seen));
-                if self.state.fetch_update(Relaxed, withdrawn).is_ok() {
-                    return false;
-                }
-                // It is too late to withdraw: this reader holds the lock now.
-                continue;
-            }
-            let spin_ns = spin::limit::<P>().min(left(deadline, P::now));
-            if !self.state.wait_for(spin_ns, |seen| !is_written(seen)) {
-                self.sleep(
-                    READERS,
-                    READERS_SLEEP,
-                    deadline,
-                    |s| s | READERS_SLEEP,
-                    is_written,
-                );
-            }
-        }
     }
 
     /// A counted reader leaves.

@@ -121,7 +121,7 @@ impl<P: Platform, C: LockConfig> Target<P> for Writer<'_, P, C> {
     }
 }
 
-/// A thread that waits to read. Readers do not queue.
+/// A thread that waits to read, until it registers. Readers do not queue.
 #[derive(Debug)]
 struct Reader<'a, P: Platform, C: LockConfig> {
     lock: &'a QueuedRwLock<P, C>,
@@ -130,8 +130,10 @@ struct Reader<'a, P: Platform, C: LockConfig> {
 }
 
 impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
-    /// Waits, and enters or registers. `None`: the time is up, or the lock is full.
-    pub(super) fn wait_to_count(&self, deadline: u64, passing: bool) -> Option<Counted> {
+    /// Follows the policy: enters as soon as that is possible, or, if the lock is kept, leaves it
+    /// alone for a while. `None`: where a waiter at the front would sleep or ask to go next, and at
+    /// the deadline.
+    pub(super) fn leave_alone(&self, deadline: u64, passing: bool) -> Option<Counted> {
         let (wait, place) = (Self::begin_wait(deadline), Headship::beside());
         let lock = self;
         contend::wait_at_front(&mut Reader { lock, passing }, &wait, &place)
@@ -174,11 +176,11 @@ impl<P: Platform, C: LockConfig> Target<P> for Reader<'_, P, C> {
         self.lock.hints.share();
     }
 
-    fn sleep(&mut self, wait: &Wait, _: u64) -> Next<Counted> {
-        Next::End(self.lock.read_in_turn(wait.deadline, self.passing))
+    fn sleep(&mut self, _: &Wait, _: u64) -> Next<Counted> {
+        Next::End(None)
     }
 
-    fn request(&mut self, wait: &Wait, _: u64) -> Next<Counted> {
-        Next::End(self.lock.read_in_turn(wait.deadline, self.passing))
+    fn request(&mut self, _: &Wait, _: u64) -> Next<Counted> {
+        Next::End(None)
     }
 }

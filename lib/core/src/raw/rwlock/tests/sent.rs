@@ -27,7 +27,7 @@ pub(super) fn overtaken<P: Platform>(lock: &'static ScriptedLock<Fair, P>) -> u3
 fn a_registered_reader_does_not_wait_for_a_writer_that_waits_for_it() {
     let lock = lock::<Fair, Scripted>();
     assert_eq!(overtaken(lock), WRITER | REVOKING);
-    assert!(lock.wait_out_writer(NEVER));
+    assert!(lock.read_in_turn(Some(Counted::Registered), NEVER, false));
     end(lock, ScriptedLock::unlock_read);
     assert!(!lock.is_announced());
     assert!(as_part(1, || lock.revoke(NEVER)));
@@ -39,7 +39,11 @@ fn a_registered_reader_does_not_wait_for_a_writer_that_waits_for_it() {
 fn a_registered_reader_with_a_time_limit_does_not_withdraw_from_a_writer_that_waits_for_it() {
     let lock = lock::<Fair, Scripted>();
     overtaken(lock);
-    assert!(lock.wait_out_writer(Scripted::now() + 1_000_000));
+    assert!(lock.read_in_turn(
+        Some(Counted::Registered),
+        Scripted::now() + 1_000_000,
+        false
+    ));
     assert_eq!(word(lock), WRITER | REVOKING);
 }
 
@@ -58,7 +62,10 @@ fn a_bias_set_beside_a_writer_that_waits_for_readers_holds_once_it_has_left() {
     assert!(as_part(4, || !lock.read_at_once()));
     as_part(1, || end(lock, ScriptedLock::unlock_write));
     assert_eq!(word(lock), BIASED | READER);
-    assert!(lock.wait_out_writer(NEVER) && as_part(4, || lock.read_at_once()));
+    assert!(
+        lock.read_in_turn(Some(Counted::Registered), NEVER, false)
+            && as_part(4, || lock.read_at_once())
+    );
     assert!(lock.is_announced() && !as_part(1, || lock.try_write()));
 }
 
