@@ -451,15 +451,17 @@ mod tests {
             libc::mmap(at, to - from, libc::PROT_NONE, flags, -1, 0)
         };
         assert_eq!(mapped.addr(), from, "the range is free in a test");
-        let domain = crate::Domain::builder().max_ids(32).build().unwrap();
-        for _ in 0..2 {
+        // More than a table has places for.
+        let make = |_| crate::Domain::builder().max_ids(32).build().unwrap();
+        let domains: Vec<_> = (0..20).map(make).collect();
+        for domain in domains.iter().chain(&domains) {
             drop(domain.enter().unwrap());
             assert_eq!(domain.members(), Some(1));
         }
         let arena = Arena::new(BLOCK);
         let mut other = Leased::new(&arena).unwrap();
         other.copy += 1;
-        other.serial = domain.leased().unwrap().serial;
+        other.serial = domains[0].leased().unwrap().serial;
         membership::enter(&other);
         panic!("the thread is taken for a member of the other copy's domain");
     }

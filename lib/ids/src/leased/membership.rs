@@ -136,6 +136,9 @@ fn forget_gone(joined: &Table) -> bool {
     let mut any = false;
     for place in joined.places() {
         let seen = place.load(Relaxed);
+        if seen == 0 {
+            continue;
+        }
         // A signal handler may have interrupted the holder of the list's lock.
         let alive = LIST.try_any(|leased| leased.serial == seen);
         if alive == Some(false) {
