@@ -14,7 +14,6 @@ miri() {
 # These take minutes per seed.
 long=(-p kinlock --test mutex --test condvar --test rwlock --test legal_uses)
 every=(-p kinlock --test every_lock --test spin)
-# All backends of delayed invalidation but `wide`, which is inline assembly.
 invalidation=(-p kinlock-invalidation --test invalidation)
 
 case ${1:-} in

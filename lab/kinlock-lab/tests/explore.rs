@@ -17,8 +17,8 @@ fn sound_ones_pass() {
             "ids --policies per-cpu,task-owned --schedules 300 --seed 1 --threads 5",
         ),
         (
-            "invalidation --backends slots,packed --schedules 300 --threads 5",
-            "invalidation --backends slots,packed --schedules 300 --seed 1 --threads 5",
+            "invalidation --backends slots,locked --schedules 300 --threads 5",
+            "invalidation --backends slots,locked --schedules 300 --seed 1 --threads 5",
         ),
     ] {
         let text = done(&format!("explore {line}"));
@@ -36,7 +36,7 @@ fn sound_ones_pass() {
 
 #[test]
 fn broken_ones_are_caught_and_can_be_replayed() {
-    for name in ["busted-donation", "busted-wakeup"] {
+    for name in ["busted-ticket", "busted-wakeup"] {
         let report = json_with(&format!("explore invalidation --backends {name}"), 1);
         assert_eq!(report["parameters"]["primitive"], "invalidation");
         let checks = report["checks"].as_array().expect("checks");
@@ -55,7 +55,7 @@ fn broken_ones_are_caught_and_can_be_replayed() {
 #[test]
 fn broken_ones_are_hunted_for_longer_than_asked_for() {
     // It takes some schedules; up to ten times those asked for are played.
-    let line = "explore invalidation --backends busted-donation --schedules 1 --json -";
+    let line = "explore invalidation --backends busted-ticket --schedules 1 --json -";
     let report: Value = serde_json::from_str(&ends(1, line)).expect("stdout is JSON");
     let found = report["found"].as_object().expect("by name");
     let schedules = |found: &Value| found["schedules"].as_u64().unwrap();
@@ -70,11 +70,9 @@ fn broken_ones_are_hunted_for_longer_than_asked_for() {
 
 #[test]
 fn a_broken_one_that_gets_away_is_no_success() {
-    // Only many schedules together show it.
-    let text = ends(
-        3,
-        "explore invalidation --backends busted-mark --schedules 6",
-    );
+    // It takes two threads with sections, and a third one that waits.
+    let line = "explore invalidation --backends busted-erasure --threads 2 --schedules 6";
+    let text = ends(3, line);
     assert!(text.contains("NOT CAUGHT"), "{text}");
 }
 
@@ -100,9 +98,9 @@ fn bad_input_is_one_line_and_status_2() {
         ("ids --policies no-such-policy", "task-owned"),
         ("ids --replay cna:timed:*:1:*", "no such policy"),
         ("ids --replay per-cpu:timed:*:1:*", "mixed"),
-        ("invalidation --backends wide", "packed"),
+        ("invalidation --backends packed", "slots"),
         (
-            "invalidation --backends packed --replay packed:mixed:*:1:*",
+            "invalidation --backends slots --replay slots:mixed:*:1:*",
             "--backends",
         ),
     ] {

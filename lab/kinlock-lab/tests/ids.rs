@@ -16,6 +16,6 @@ fn bad_input_is_named_in_one_line() {
 
 #[test]
 fn what_works_passes() {
-    let sound = "torture ids --policy recent-first --backend lease --seconds 1 --threads 4";
+    let sound = "torture ids --backend lease --seconds 1 --threads 4";
     assert_eq!(json(sound)["passed"], true);
 }

@@ -6,19 +6,21 @@ use support::{json, json_with, list, refused};
 
 #[test]
 fn bad_input_is_one_line() {
-    refused("torture invalidation --backends foo", "packed");
+    refused("torture invalidation --backends packed", "slots");
     refused("torture invalidation --seconds 0", "--seconds");
     let mixed = "sim --workload invalidation --locks tas";
     refused(mixed, "takes backends of delayed invalidation");
-    let mixed = "sim --workload lock2 --locks invalidation-packed";
-    refused(mixed, "invalidation-packed");
+    let mixed = "sim --workload lock2 --locks invalidation-slots";
+    refused(mixed, "invalidation-slots");
+    let gone = "sim --workload invalidation --locks invalidation-packed";
+    refused(gone, "invalidation-slots");
 }
 
 #[test]
 fn torture_passes_ours() {
     let report = json("torture invalidation --threads 8 --quiet --seconds 0.5");
     assert_eq!(report["passed"], true, "{report}");
-    assert_eq!(report["parameters"]["backends"][0], "packed");
+    assert_eq!(report["parameters"]["backends"][0], "locked");
     assert!(report["per_thread"]["mean"].as_f64() > Some(0.0));
 }
 
@@ -38,8 +40,8 @@ fn simulated_invalidation_is_repeatable() {
         --seeds 1";
     let report = json(line);
     let results = list(&report["results"]);
-    assert_eq!(results.len(), 14);
+    assert_eq!(results.len(), 12);
     assert_eq!(results[0]["ratio"]["to"], "invalidation-locked");
     let again = json(line);
-    assert_eq!(results[7]["ops_per_us"], again["results"][7]["ops_per_us"]);
+    assert_eq!(results[6]["ops_per_us"], again["results"][6]["ops_per_us"]);
 }

@@ -156,7 +156,7 @@ fn waits_for_sections_last_as_long_as_a_holder_has_no_cpu() {
         assert!(outcome.per_thread[8..].iter().all(|&ops| ops == 0));
         outcome.waits.max()
     };
-    let backends = ["locked", "packed", "slots"];
+    let backends = ["locked", "slots"];
     for backend in backends.map(|name| format!("invalidation-{name}")) {
         let (alone, beside) = (longest(8, &backend), longest(16, &backend));
         assert!(
@@ -182,10 +182,10 @@ fn locks_say_what_they_have_counted() {
         of("mutex-spinners", "polled-fifo"),
         ["queued_ns", "polled_ns"]
     );
-    for list in ["invalidation-packed", "invalidation-list"] {
-        let names = of("invalidation", list);
-        assert!(names.starts_with(&["begin_restarts", "end_restarts", "longest_queue"]));
-    }
+    let names = of("invalidation", "invalidation-list");
+    assert!(names.starts_with(&["begin_restarts", "end_restarts", "longest_queue"]));
+    let names = of("invalidation", "invalidation-slots");
+    assert_eq!(names, ["longest_queue"]);
     assert!(of("lock2", "qspinlock").contains(&"sixteenth_wait_ns"));
     assert!(of("lock2", "ticket").is_empty());
 }

@@ -10,11 +10,6 @@ pub(crate) use kinlock_measure::cpus::allowed_cpus;
 const WORDS: usize = 1024;
 const BITS: usize = usize::BITS as usize;
 
-/// The number of CPU numbers up to the highest that the calling thread may run on.
-pub(crate) fn cpu_numbers() -> usize {
-    allowed_cpus().last().map_or(1, |last| last + 1)
-}
-
 /// Confines the calling thread to a CPU.
 pub(crate) fn pin_to(cpu: usize) {
     confine(0, &[cpu]);

@@ -57,9 +57,9 @@ pub trait Subject: Named + fmt::Debug + Send + Sync {
     /// Plays one schedule.
     fn play(schedule: &Replay<Self>, trace: bool) -> Outcome;
 
-    /// The verdicts on many schedules together, none of which has failed by itself: whether each
-    /// property holds, and the numbers.
-    fn judge(&self, tally: &Tally) -> Vec<(Property, bool, String)>;
+    /// Whether many schedules together, none of which has failed, have reached what they are for,
+    /// and the numbers.
+    fn reached(&self, tally: &Tally) -> (bool, String);
 }
 
 /// Numbers of a kind of subject that are counted in a schedule, and added up over many.
@@ -125,17 +125,9 @@ pub struct Failure<S> {
     pub property: Property,
     /// What went wrong.
     pub detail: String,
-    /// The number of the schedule, from 1 on; or how many schedules it took, if they fail together
-    /// only.
+    /// The number of the schedule, from 1 on.
     pub number: u64,
-    /// The schedule that fails by itself.
-    pub schedule: Option<Shrunk<S>>,
-}
-
-/// A schedule that failed.
-#[derive(Clone, Debug)]
-pub struct Shrunk<S> {
-    /// As it was drawn.
+    /// The schedule as it was drawn.
     pub drawn: Replay<S>,
     /// The drawn schedule with the fewest disruptions that were found to be enough.
     pub shrunk: Replay<S>,
@@ -167,21 +159,14 @@ pub fn explore<S: Subject>(
     let totals = &hunt.totals;
     let meant = |&&(_, property): &&(u64, Property)| Some(property) == subject.defect();
     let found = hunt.failures.iter().find(meant).or(hunt.failures.first());
-    let failure = match found {
-        _ if hunt.together.is_some() => hunt.together.clone(),
-        Some(&(number, _)) => Some(shrink_failure(subject, settings, number)),
-        None => None,
-    };
+    let failure = found.map(|&(number, _)| shrink_failure(subject, settings, number));
     let mut report = Report::new();
     let check = |scenario: &str, property, passed, detail| {
         Check::new(&format!("{name}/{scenario}"), property, passed, detail)
     };
     const TOGETHER: &str = "schedules";
     report.push(match &failure {
-        Some(f) => {
-            let scenario = f.schedule.as_ref().map_or(TOGETHER, |s| s.drawn.scenario);
-            check(scenario, f.property, false, f.to_string())
-        }
+        Some(f) => check(f.drawn.scenario, f.property, false, f.to_string()),
         None => check(TOGETHER, Property::Exclusion, true, totals.to_string()),
     });
     if let Some(meant) = subject.defect() {
@@ -191,9 +176,8 @@ pub fn explore<S: Subject>(
         }
         report.push(check);
     } else if failure.is_none() && totals.schedules >= ENOUGH_TO_REACH {
-        for (property, passed, detail) in subject.judge(&totals.tally) {
-            report.push(check(TOGETHER, property, passed, detail));
-        }
+        let (reached, detail) = subject.reached(&totals.tally);
+        report.push(check(TOGETHER, Property::Reach, reached, detail));
     }
     Explored {
         report,
@@ -205,20 +189,13 @@ pub fn explore<S: Subject>(
 
 impl<S: Subject> fmt::Display for Failure<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(Shrunk {
-            shrunk,
-            disruptions,
-            ..
-        }) = &self.schedule
-        else {
-            return write!(f, "{} schedules together: {}", self.number, self.detail);
-        };
+        let (shrunk, disruptions) = (&self.shrunk, self.disruptions);
         write!(
             f,
             "schedule {}: {}; replay {shrunk} ({} of {disruptions} disruptions)",
             self.number,
             self.detail,
-            shrunk.only.as_ref().map_or(*disruptions, Vec::len),
+            shrunk.only.as_ref().map_or(disruptions, Vec::len),
         )
     }
 }
@@ -287,11 +264,9 @@ fn shrink_failure<S: Subject>(subject: &S, settings: &Settings, number: u64) -> 
         property,
         detail,
         number: number + 1,
-        schedule: Some(Shrunk {
-            drawn,
-            shrunk,
-            disruptions: all.len(),
-        }),
+        drawn,
+        shrunk,
+        disruptions: all.len(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Torture of concurrency IDs: leases, and restartable sequences, disturbed where it hurts most.
 //!
-//! A **specimen** is a way to get IDs: restartable sequences, leases under one of the policies, or
-//! one of these broken on purpose. Each is put through scenarios:
+//! A **specimen** is a way to get IDs: restartable sequences, leases, or one of these broken on
+//! purpose. Each is put through scenarios:
 //!
 //! | scenario | what it does |
 //! | --- | --- |
@@ -24,7 +24,7 @@ mod storm;
 use crate::plan::{self, Settings, Step, Tortured};
 use crate::report::{Property, Report};
 use crate::specimen::named;
-use kinlock_ids::{Backend, Policy};
+use kinlock_ids::Backend;
 
 pub use scenarios::ALL as SCENARIOS;
 use source::Broken;
@@ -36,8 +36,6 @@ pub struct Specimen {
     pub name: &'static str,
     /// How IDs are held.
     pub backend: Backend,
-    /// Which thread gets which ID, with leases.
-    pub policy: Policy,
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
     broken: Option<Broken>,
@@ -47,12 +45,9 @@ pub struct Specimen {
 pub static ALL: &[Specimen] = &[
     Specimen {
         backend: Backend::Restartable,
-        ..leased("rseq", Policy::RecentFirst)
+        ..leased("rseq")
     },
-    leased("lease-recent-first", Policy::RecentFirst),
-    leased("lease-per-cpu", Policy::PerCpu),
-    leased("lease-lowest-free", Policy::LowestFree),
-    leased("lease-task-owned", Policy::TaskOwned),
+    leased("lease"),
     Specimen {
         backend: Backend::Restartable,
         ..broken("busted-restart", Broken::NoRestart, Property::Exclusion)
@@ -65,11 +60,10 @@ pub static ALL: &[Specimen] = &[
 
 named!(Specimen, "IDs", ALL);
 
-const fn leased(name: &'static str, policy: Policy) -> Specimen {
+const fn leased(name: &'static str) -> Specimen {
     Specimen {
         name,
         backend: Backend::Lease,
-        policy,
         defect: None,
         broken: None,
     }
@@ -79,7 +73,7 @@ const fn broken(name: &'static str, broken: Broken, meant: Property) -> Specimen
     Specimen {
         defect: Some(meant),
         broken: Some(broken),
-        ..leased(name, Policy::RecentFirst)
+        ..leased(name)
     }
 }
 

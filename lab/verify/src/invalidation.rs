@@ -8,13 +8,10 @@ pub mod torture;
 
 use crate::report::Property;
 use crate::specimen::named;
-use kinlock_core::platform::NEVER;
+use kinlock_core::platform::{Atomic, Atomics, NEVER};
 use kinlock_invalidation::Backend;
-use kinlock_invalidation::raw::{
-    Backend as RawBackend, Config, Domain, Packed, PackedPair, Pair, Place,
-};
+use kinlock_invalidation::raw::{Backend as RawBackend, Config, Domain, Place, Slots};
 use kinlock_linux::Native;
-use kinlock_linux::config::AsConfigured;
 use kinlock_measure::workloads::pages::Protection;
 use std::sync::Mutex;
 use std::thread::ThreadId;
@@ -38,28 +35,27 @@ impl Protection for NoWait {
 #[derive(Clone, Copy, Debug)]
 pub struct Configured;
 
-impl Config for Configured {
-    type Mutex = AsConfigured;
+impl Config for Configured {}
+
+/// The sound backend that broken ones are made from.
+pub fn slots() -> Slots<Native> {
+    Slots::new(0)
 }
 
-/// The sound list that broken ones are made from.
-pub fn list() -> Packed<Native, Configured> {
-    Packed::new(0)
-}
+type Slot = <Native as Atomics>::AtomicU64;
+type Places = Box<[Place<Native, Slot>]>;
 
-type Places = Box<[Place<Native, PackedPair<Native>>]>;
-
-/// A broken list: a [defect](defects) around the sound one.
-pub struct Broken<B: RawBackend<Native, Link = PackedPair<Native>>> {
+/// A broken domain: a [defect](defects) around the sound one.
+pub struct Broken<B: RawBackend<Native, Link = Slot>> {
     domain: Domain<Native, Configured, B, Places>,
     /// The thread that has each place.
     places: Mutex<Vec<ThreadId>>,
 }
 
-impl<B: RawBackend<Native, Link = PackedPair<Native>>> Broken<B> {
+impl<B: RawBackend<Native, Link = Slot>> Broken<B> {
     /// A broken domain for `threads` threads.
     pub fn new(backend: B, threads: usize) -> Self {
-        let place = |_| Place::new(PackedPair::new(0));
+        let place = |_| Place::new(Atomic::new(0));
         Broken {
             domain: Domain::new(backend, (0..threads).map(place).collect()),
             places: Mutex::new(Vec::new()),
@@ -78,7 +74,7 @@ impl<B: RawBackend<Native, Link = PackedPair<Native>>> Broken<B> {
     }
 }
 
-impl<B: RawBackend<Native, Link = PackedPair<Native>>> Protection for Broken<B> {
+impl<B: RawBackend<Native, Link = Slot>> Protection for Broken<B> {
     type Mark = std::sync::atomic::AtomicU64;
     type Section<'a> = (u16, u64);
 
@@ -124,24 +120,18 @@ pub enum Kind {
     Sound(Backend),
     /// [`NoWait`].
     NoWait,
-    /// [`Broken`], with `GenerationReadBeforeMark`.
-    Generation,
+    /// [`Broken`], with `TornTicket`.
+    Ticket,
     /// [`Broken`], with `WakeLost`.
     Wake,
 }
 
 /// All of them.
 pub static ALL: &[Specimen] = &[
-    specimen("packed", Kind::Sound(Backend::Packed), None),
-    specimen("wide", Kind::Sound(Backend::Wide), None),
     specimen("locked", Kind::Sound(Backend::Locked), None),
     specimen("slots", Kind::Sound(Backend::Slots), None),
     specimen("busted-wait", Kind::NoWait, Some(Property::Exclusion)),
-    specimen(
-        "busted-donation",
-        Kind::Generation,
-        Some(Property::Contract),
-    ),
+    specimen("busted-ticket", Kind::Ticket, Some(Property::Contract)),
     specimen("busted-wakeup", Kind::Wake, Some(Property::Completion)),
 ];
 

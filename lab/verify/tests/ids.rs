@@ -143,10 +143,7 @@ macro_rules! tortured {
 
 tortured! {
     sequences_survive: "rseq", 1_000;
-    recent_first_survives: "lease-recent-first", 700;
-    per_cpu_survives: "lease-per-cpu", 700;
-    lowest_free_survives: "lease-lowest-free", 700;
-    task_owned_survives: "lease-task-owned", 700;
+    leases_survive: "lease", 700;
 }
 
 mod deep {

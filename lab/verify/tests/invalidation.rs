@@ -29,8 +29,8 @@ mod deep {
 
     #[test]
     #[ignore = "deep: runs until the defect shows"]
-    fn a_lost_donation_is_caught() {
-        is_caught("busted-donation");
+    fn a_generation_that_is_given_twice_is_caught() {
+        is_caught("busted-ticket");
     }
 
     #[test]

@@ -774,8 +774,6 @@ typedef struct {
     uint64_t age;
     /* The kernel's number of its thread. */
     uint32_t thread;
-    /* 1 while it is just beginning or ending. */
-    uint32_t marked;
 } kinlock_open_section_t;
 
 KINLOCK_ASSERT(open_section, sizeof(kinlock_open_section_t) == 32);

@@ -26,7 +26,6 @@ struct Open {
     current: u64,
     age: u64,
     thread: u32,
-    marked: u32,
 }
 
 #[unsafe(no_mangle)]
@@ -143,6 +142,5 @@ fn as_c(open: OpenSection) -> Open {
         current: open.current,
         age: u64::try_from(open.age.as_nanos()).unwrap_or(u64::MAX),
         thread: open.thread,
-        marked: u32::from(open.marked),
     }
 }

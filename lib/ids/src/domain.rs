@@ -12,7 +12,7 @@ use super::error::{BuildError, EnterError};
 use super::leased::{self, Leased};
 use super::sequence::Slots;
 use super::trial;
-use crate::raw::{MAX_IDS, Policy};
+use crate::raw::{BLOCK, MAX_IDS};
 
 /// How a thread gets its ID; see [the two backends](super#two-backends).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -93,29 +93,6 @@ impl fmt::Display for UnknownBackend {
 
 impl core::error::Error for UnknownBackend {}
 
-impl FromStr for Policy {
-    type Err = UnknownPolicy;
-
-    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
-        let mut all = Policy::ALL.into_iter();
-        all.find(|policy| policy.name() == text)
-            .ok_or(UnknownPolicy)
-    }
-}
-
-/// No policy has this name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UnknownPolicy;
-
-impl fmt::Display for UnknownPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no such policy; known: ")?;
-        f.write_str(&Policy::ALL.map(Policy::name).join(", "))
-    }
-}
-
-impl core::error::Error for UnknownPolicy {}
-
 /// A group of threads among which concurrency IDs are unique, and the memory of those IDs.
 ///
 /// Cheap to clone: clones are the same domain. Structures keep their domain alive. A [`Lease`]
@@ -151,28 +128,20 @@ struct Inner {
 #[must_use = "a builder does nothing until `build`"]
 pub struct Builder {
     backend: Option<Backend>,
-    policy: Option<Policy>,
     max_ids: Option<u32>,
 }
 
 impl Builder {
     /// Requires this backend. `None`, the default, takes restartable sequences if they are
-    /// available and neither a policy nor a number of IDs is set. Otherwise it takes leases.
+    /// available and no number of IDs is set. Otherwise it takes leases.
     /// [`Domain::backend`] tells which.
     pub fn backend(mut self, backend: impl Into<Option<Backend>>) -> Self {
         self.backend = backend.into();
         self
     }
 
-    /// Which thread gets which ID [default: [`Policy::RecentFirst`]]. Leases only.
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = Some(policy);
-        self
-    }
-
     /// The least number of IDs that can be held at the same time [default: eight for every CPU, and
-    /// at least 256]. Rounded up to a multiple of 32 and, with [`Policy::PerCpu`], to at least the
-    /// number of CPUs. Leases only.
+    /// at least 256]. Rounded up to a multiple of 32. Leases only.
     ///
     /// An ID that is never used costs a few bytes and address space. Choose more than the number of
     /// CPUs: a thread that is preempted while it holds a lease keeps its ID.
@@ -186,12 +155,12 @@ impl Builder {
     /// # Errors
     ///
     /// * [`BuildError::Unavailable`] if the requested backend is not available.
-    /// * [`BuildError::KernelDecides`] for a policy or a number of IDs with restartable sequences.
+    /// * [`BuildError::KernelDecides`] for a number of IDs with restartable sequences.
     /// * [`BuildError::MaxIds`], [`BuildError::Memory`] and [`BuildError::TooManyDomains`] as they
     ///   say.
     pub fn build(self) -> Result<Domain, BuildError> {
         ending::prepare();
-        let wants_leases = self.policy.is_some() || self.max_ids.is_some();
+        let wants_leases = self.max_ids.is_some();
         match self.backend {
             Some(Backend::Lease) => self.leases(),
             Some(Backend::Restartable) => {
@@ -207,14 +176,13 @@ impl Builder {
     }
 
     fn leases(self) -> Result<Domain, BuildError> {
-        let policy = self.policy.unwrap_or_default();
         let usual = || (8 * leased::possible_cpus().len() as u32).max(256);
         let max_ids = self.max_ids.unwrap_or_else(usual);
         if !(1..=MAX_IDS / 2).contains(&max_ids) {
             return Err(BuildError::MaxIds(max_ids));
         }
-        let arena = Arena::new(leased::capacity(policy, max_ids));
-        let leased = Leased::new(policy, &arena)?;
+        let arena = Arena::new(max_ids.next_multiple_of(BLOCK));
+        let leased = Leased::new(&arena)?;
         let inner = Arc::new(Inner {
             arena,
             leased: Some(leased),
@@ -230,7 +198,7 @@ impl Domain {
         Builder::default()
     }
 
-    /// Restartable sequences if they are available, else leases with the default policy.
+    /// Restartable sequences if they are available, else leases.
     /// [`backend`](Self::backend) tells which.
     ///
     /// # Panics
@@ -262,12 +230,6 @@ impl Domain {
             None => Backend::Restartable,
             Some(_) => Backend::Lease,
         }
-    }
-
-    /// Which thread gets which ID, with leases. `None` with restartable sequences, where the kernel
-    /// has a policy of its own.
-    pub fn policy(&self) -> Option<Policy> {
-        self.inner.leased.as_ref().map(Leased::policy)
     }
 
     /// The exclusive upper bound of all IDs. O(1).
@@ -307,8 +269,7 @@ impl Domain {
     ///
     /// Use is not stamped. A call marks the idle IDs, and a later call frees those whose mark is
     /// old enough; using an ID removes its mark. Threads that find no ID on their CPU do the same,
-    /// at most every 100 ms. O([`max_ids`](Self::max_ids) / 32). Not for
-    /// [`Policy::PerCpu`] and [`Policy::TaskOwned`], whose IDs have owners.
+    /// at most every 100 ms. O([`max_ids`](Self::max_ids) / 32).
     ///
     /// ```
     /// let domain = kinlock_ids::Domain::builder().max_ids(32).build()?;

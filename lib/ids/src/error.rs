@@ -11,8 +11,8 @@ use core::fmt;
 pub enum BuildError {
     /// Restartable sequences were asked for and are not available.
     Unavailable(Unavailable),
-    /// A policy or a number of IDs was asked for together with restartable sequences, where the
-    /// kernel decides both.
+    /// A number of IDs was asked for together with restartable sequences, where the kernel decides
+    /// that.
     KernelDecides,
     /// This number of IDs is out of range.
     MaxIds(u32),
@@ -27,9 +27,9 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BuildError::Unavailable(why) => why.fmt(f),
-            BuildError::KernelDecides => f.write_str(
-                "with restartable sequences the kernel decides on policy and number of IDs",
-            ),
+            BuildError::KernelDecides => {
+                f.write_str("with restartable sequences the kernel decides on the number of IDs")
+            }
             BuildError::MaxIds(max_ids) => {
                 write!(f, "{max_ids} IDs; it has to be 1 to {}", MAX_IDS / 2)
             }

@@ -33,13 +33,13 @@ use cpus::{Cpus, NO_INDEX, UNSEEN};
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use super::arena::{Arena, NoMemory};
 use super::error::{BuildError, EnterError};
 use super::sequence::Slots;
 use super::{area, thread};
-use crate::raw::{BLOCK, Block, Held, IdAllocator, NO_MEMBER, Policy, Record, Storage};
+use crate::raw::{BLOCK, Block, Held, IdAllocator, Policy, Record, Storage};
 use kinlock_core::platform::Platform;
 use kinlock_linux::list::{Link, Linked, List};
 use kinlock_linux::native::{are_serials_shared, next_serial};
@@ -56,8 +56,6 @@ pub(super) struct Leased {
     copy: usize,
     ids: IdAllocator<Native, Owned>,
     cpus: Cpus,
-    /// A bit for each member index, set if in use.
-    members: Box<[AtomicU64]>,
     /// A [`Holding`] for each ID.
     holdings: Slots,
     listed: Link<Leased>,
@@ -95,30 +93,21 @@ impl Storage<Native> for Owned {
 }
 
 impl Leased {
-    /// Allocates the IDs that `arena` has memory for, whose number [`capacity`] has rounded up.
-    pub(super) fn new(policy: Policy, arena: &Arena) -> Result<Self, BuildError> {
-        let max_ids = arena.ids();
+    /// Allocates the IDs that `arena` has memory for, a multiple of [`BLOCK`].
+    pub(super) fn new(arena: &Arena) -> Result<Self, BuildError> {
         let cpus = Cpus::possible();
-        let members = if policy == Policy::TaskOwned {
-            max_ids
-        } else {
-            0
-        };
-        let records = cpus.count + members;
         let storage = Owned {
-            records: boxed(records, Record::new)?,
-            blocks: boxed(max_ids / BLOCK, Block::new)?,
+            records: boxed(cpus.count, Record::new)?,
+            blocks: boxed(arena.ids() / BLOCK, Block::new)?,
         };
         let holdings = arena.allocate(size_of::<Holding>())?;
-        let ids = IdAllocator::new(storage, cpus.count, policy).map_err(|_| NoMemory)?;
+        let ids = IdAllocator::new(storage, cpus.count, Policy::default()).map_err(|_| NoMemory)?;
         let ids = ids.aging();
-        let members = boxed(max_ids.div_ceil(64), || AtomicU64::new(0))?;
         let leased = Leased {
             serial: next_serial().ok_or(BuildError::TooManyDomains)?,
             copy: copy(),
             ids,
             cpus,
-            members,
             holdings,
             listed: Link::new(),
         };
@@ -144,10 +133,6 @@ impl Leased {
         LIST.remove(self);
     }
 
-    pub(super) fn policy(&self) -> Policy {
-        self.ids.policy()
-    }
-
     pub(super) fn limit(&self) -> u32 {
         self.ids.limit()
     }
@@ -171,8 +156,10 @@ impl Leased {
     /// Acquires an ID. Async-signal-safe, with the exception that [`thread::will_end`] states.
     #[inline]
     pub(super) fn acquire(&self) -> Result<u32, EnterError> {
-        let member = membership::of(self).ok_or(EnterError::ThreadEnded)?;
-        let held = match self.ids.acquire_as(self.cpu(), member) {
+        if !membership::enter(self) {
+            return Err(EnterError::ThreadEnded);
+        }
+        let held = match self.ids.acquire(self.cpu()) {
             Ok(held) => held,
             Err(_) => return Err(EnterError::Exhausted),
         };
@@ -312,42 +299,12 @@ impl Leased {
         unsafe { self.holdings.of(id).cast::<Holding>().as_ref() }
     }
 
-    fn claim_member(&self) -> u32 {
-        for (index, word) in self.members.iter().enumerate() {
-            let mut seen = word.load(Relaxed);
-            while seen != u64::MAX {
-                let bit = (!seen).trailing_zeros();
-                match word.compare_exchange(seen, seen | 1 << bit, Relaxed, Relaxed) {
-                    Ok(_) => return index as u32 * 64 + bit,
-                    Err(now) => seen = now,
-                }
-            }
-        }
-        NO_MEMBER
-    }
-
-    /// Ends the calling thread's membership. `member` is what [`membership::take`] has returned.
-    fn leave(&self, member: Option<u32>) {
-        let Some(member) = member else {
-            return;
-        };
-        if let Some(word) = self.members.get(member as usize / 64) {
-            self.ids.leave_as(member);
-            word.fetch_and(!(1 << (member % 64)), Relaxed);
-        } else {
+    /// Ends the calling thread's membership, if it is a member.
+    fn leave(&self) {
+        if membership::forget(self.serial) {
             self.ids.leave();
         }
     }
-}
-
-/// `max_ids`, rounded up to what the allocator supports.
-pub(super) fn capacity(policy: Policy, max_ids: u32) -> u32 {
-    let least = if policy == Policy::PerCpu {
-        Cpus::possible().count
-    } else {
-        1
-    };
-    max_ids.max(least).next_multiple_of(BLOCK)
 }
 
 /// All domains with leases.
@@ -366,7 +323,7 @@ pub(super) fn leave_where_nothing_is_held() -> bool {
         if leased.own_holdings().next().is_some() {
             nothing = false;
         } else {
-            leased.leave(membership::take(leased.serial));
+            leased.leave();
         }
         false
     });
@@ -381,9 +338,11 @@ pub(super) fn leave_all() {
     LIST.any(|leased| {
         // The membership goes first. Members are not asked whether they have ended, so a signal
         // handler that comes later would otherwise get one of the released IDs.
-        let member = membership::take(leased.serial);
+        let was_member = membership::forget(leased.serial);
         leased.release_forgotten();
-        leased.leave(member);
+        if was_member {
+            leased.ids.leave();
+        }
         false
     });
     membership::forget_all();
@@ -398,18 +357,10 @@ pub(super) static PART: Part = Part { reset_in_child };
 fn reset_in_child() {
     let reset = |leased: &Leased| {
         leased.reset_in_child();
-        let mine = membership::remembered(leased.serial);
-        leased.ids.set_members(u32::from(mine.is_some()));
+        let is_member = membership::is_remembered(leased.serial);
+        leased.ids.set_members(u32::from(is_member));
         // Another thread may have noted a CPU and not published the count.
         leased.count_allowed();
-        for word in &leased.members {
-            word.store(0, Relaxed);
-        }
-        if let Some(word) =
-            mine.and_then(|mine| leased.members.get(mine as usize / 64).zip(Some(mine)))
-        {
-            word.0.store(1 << (word.1 % 64), Relaxed);
-        }
     };
     // SAFETY: invariant 4.
     unsafe { LIST.for_each_in_child(reset) };
@@ -452,7 +403,7 @@ mod tests {
                 drop(domain.enter().unwrap());
                 assert_eq!(domain.members(), Some(1));
                 let serial = domain.leased().unwrap().serial;
-                assert!(membership::remembered(serial).is_some());
+                assert!(membership::is_remembered(serial));
             }
         }
         // Places of dropped domains are used again.
@@ -466,8 +417,7 @@ mod tests {
 
     #[test]
     fn a_domain_of_another_copy_is_noticed() {
-        let arena = Arena::new(capacity(Policy::default(), BLOCK));
-        let mut leased = Leased::new(Policy::default(), &arena).unwrap();
+        let mut leased = Leased::new(&Arena::new(BLOCK)).unwrap();
         assert!(leased.is_of_this_copy());
         leased.copy += 1;
         assert!(!leased.is_of_this_copy());
@@ -501,16 +451,18 @@ mod tests {
             libc::mmap(at, to - from, libc::PROT_NONE, flags, -1, 0)
         };
         assert_eq!(mapped.addr(), from, "the range is free in a test");
-        let domain = crate::Domain::builder().max_ids(32).build().unwrap();
-        for _ in 0..2 {
+        // More than a table has places for.
+        let make = |_| crate::Domain::builder().max_ids(32).build().unwrap();
+        let domains: Vec<_> = (0..20).map(make).collect();
+        for domain in domains.iter().chain(&domains) {
             drop(domain.enter().unwrap());
             assert_eq!(domain.members(), Some(1));
         }
-        let arena = Arena::new(capacity(Policy::default(), BLOCK));
-        let mut other = Leased::new(Policy::default(), &arena).unwrap();
+        let arena = Arena::new(BLOCK);
+        let mut other = Leased::new(&arena).unwrap();
         other.copy += 1;
-        other.serial = domain.leased().unwrap().serial;
-        let member = membership::of(&other);
-        panic!("the thread is taken for member {member:?} of the other copy's domain");
+        other.serial = domains[0].leased().unwrap().serial;
+        membership::enter(&other);
+        panic!("the thread is taken for a member of the other copy's domain");
     }
 }

@@ -43,7 +43,7 @@
 //! | unique among | running threads | holders |
 //! | dense | below min(threads, allowed CPUs), or a quarter above | [nearly](Domain::limit) so |
 //! | allocated by | Linux 6.3 or later, x86-64 and aarch64 | this library: everywhere |
-//! | domains | one per process | any number, each with a [`Policy`] |
+//! | domains | one per process | any number |
 //! | a counter's `add` | 1 to 3 ns | 10 to 15 ns; 1 to 3 ns under a longer lease |
 //!
 //! Linux may exceed its bound by a quarter since 6.19, but IDs stay below the number of possible
@@ -85,7 +85,7 @@
 //! | part | source |
 //! | --- | --- |
 //! | IDs | Linux's concurrency IDs (`mm_cid`): Desnoyers, 2022 and 2024; Gleixner, 2025 |
-//! | leases | the same policies for IDs that user space allocates |
+//! | leases | the policy of 2024 for IDs that user space allocates |
 //! | counters, lists | the per-CPU counter and list of Linux's tests of `rseq`: Desnoyers, 2018 |
 //! | taking another ID's values | Linux's `membarrier` for `rseq`: Oskolkov, 2020 |
 //! | [`Pool`] | a magazine layer with lists for magazines: Bonwick and Adams, 2001 |
@@ -131,7 +131,6 @@ mod thread;
 #[cfg(not(loom))]
 mod trial;
 
-pub use crate::raw::Policy;
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub use counter::Parts;
@@ -139,7 +138,7 @@ pub use counter::Parts;
 pub use {
     area::Unavailable,
     counter::{Counter, CounterArray},
-    domain::{Backend, Builder, Domain, Lease, UnknownBackend, UnknownPolicy},
+    domain::{Backend, Builder, Domain, Lease, UnknownBackend},
     error::{BuildError, EnterError},
     histogram::Histogram,
     per_id::PerId,

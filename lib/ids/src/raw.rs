@@ -96,7 +96,8 @@ pub const NO_MEMBER: u32 = u32::MAX;
 /// The largest number of IDs that an allocator can hand out.
 pub const MAX_IDS: u32 = 1 << 24;
 
-/// Which ID a thread gets.
+/// Which ID a thread gets. Domains have the default; the others are for the laboratory, which
+/// compares it with them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Policy {
     /// The ID that the CPU has kept; else its recent one; else a fresh one below the limit; else

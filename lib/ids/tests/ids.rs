@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Barrier, OnceLock};
 
 use kinlock_ids::{
-    Backend, BuildError, Counter, CounterArray, Domain, EnterError, Histogram, Lease, PerId, Policy,
+    Backend, BuildError, Counter, CounterArray, Domain, EnterError, Histogram, Lease, PerId,
 };
 
 mod common;
@@ -143,8 +143,8 @@ fn a_restartable_domain_has_nothing_to_hold_nor_to_choose() {
     let domain = builder().build().unwrap();
     assert_eq!(domain.enter().unwrap_err(), EnterError::NothingToHold);
     assert!(domain.momentary_id().unwrap() < domain.max_ids());
-    assert_eq!((domain.policy(), domain.limit()), (None, None));
-    let refused = builder().policy(Policy::RecentFirst).build();
+    assert_eq!(domain.limit(), None);
+    let refused = builder().max_ids(32).build();
     assert_eq!(refused.unwrap_err(), BuildError::KernelDecides);
     assert_eq!(Domain::auto().backend(), Backend::Restartable);
 }
@@ -369,8 +369,8 @@ fn structures_come_and_go_in_a_child_that_was_forked_while_others_made_some() {
 #[cfg(not(miri))]
 fn a_domain_without_memory_is_an_error() {
     let right = in_a_child(|| {
-        // The first number is the size in pages. The limit leaves less than the records of 2^23
-        // members need.
+        // The first number is the size in pages. The limit leaves less than the memory of 2^23
+        // IDs needs.
         let sizes = std::fs::read_to_string("/proc/self/statm").unwrap();
         let pages: u64 = sizes.split(' ').next().unwrap().parse().unwrap();
         let most = pages * 4096 + (256 << 20);
@@ -380,7 +380,7 @@ fn a_domain_without_memory_is_an_error() {
         };
         // SAFETY: invariant 2, of a limit.
         let limited = unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) } == 0;
-        let many = Domain::builder().policy(Policy::TaskOwned).max_ids(1 << 23);
+        let many = Domain::builder().max_ids(1 << 23);
         limited && matches!(many.build(), Err(BuildError::Memory))
     });
     assert!(right);
@@ -404,13 +404,8 @@ fn structures_come_and_go() {
 
 #[test]
 fn names_are_read_as_they_are_written() {
-    for policy in Policy::ALL {
-        assert_eq!(policy.name().parse(), Ok(policy));
-    }
     for backend in Backend::ALL {
         assert_eq!(backend.to_string().parse(), Ok(backend));
     }
-    let unknown = "fifo".parse::<Policy>().unwrap_err().to_string();
-    assert!(unknown.contains("recent-first"), "{unknown}");
     assert!("fifo".parse::<Backend>().is_err());
 }

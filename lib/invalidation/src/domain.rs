@@ -1,6 +1,6 @@
 //! A domain, its statistics, and its open sections.
 
-use super::backend::{Backend, Unsupported};
+use super::backend::Backend;
 use super::error::{BeginError, NeverIssued, WaitError};
 use super::inner::{Inner, coarse_now, each};
 use super::registry::{self, Known};
@@ -49,30 +49,28 @@ impl Default for Domain {
 impl Domain {
     /// A domain without open sections, with the default [`Backend`].
     pub fn new() -> Self {
-        let supported = "the default backend needs nothing special";
-        Builder::default().build().expect(supported)
+        Self::with_backend(Backend::default())
     }
 
-    /// A builder with the default options.
+    /// A domain without open sections. Reserves about a megabyte of address space for all places;
+    /// only used places get memory.
     ///
     /// ```
     /// use kinlock_invalidation::{Backend, Domain};
     ///
-    /// let domain = Domain::builder().backend(Backend::Slots).build()?;
+    /// let domain = Domain::with_backend(Backend::Slots);
     /// assert_eq!(domain.backend(), Backend::Slots);
-    /// # Ok::<(), kinlock_invalidation::Unsupported>(())
     /// ```
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn with_backend(backend: Backend) -> Self {
+        Self::from(backend, 0)
     }
 
     /// A domain in which this generation and all older ones have passed.
-    pub(super) fn from(backend: Backend, generation: u64) -> Result<Self, Unsupported> {
-        let inner = Inner::new(backend, generation)?;
+    pub(super) fn from(backend: Backend, generation: u64) -> Self {
         fork::prepare();
-        let inner = Known::new(inner);
+        let inner = Known::new(Inner::new(backend, generation));
         let copy = thread::copy();
-        Ok(Domain { inner, copy })
+        Domain { inner, copy }
     }
 
     /// The chosen backend.
@@ -82,8 +80,7 @@ impl Domain {
 
     /// Opens a section. If the calling thread has one open here, opens that once more.
     ///
-    /// O(1) with the backends `locked` and `slots`; `packed` and `wide` walk the list of open
-    /// sections. See [costs](super#semantics).
+    /// O(1). See [costs](super#semantics).
     ///
     /// # Panics
     /// If [`try_begin`](Self::try_begin) returns an error. A program with a few thousand threads
@@ -192,7 +189,8 @@ impl Domain {
     #[cold]
     #[inline(never)]
     fn wait_slow(&self, generation: u64, until: u64) -> Result<(), WaitError> {
-        if each!(&**self.inner, domain => domain.is_foreign(generation)) {
+        // A thread that has seen the tag of a section also sees that its generation was given out.
+        if generation > self.newest() {
             return Err(WaitError::ForeignTag);
         }
         if each!(&**self.inner, domain => domain.wait(generation, until)) {
@@ -206,8 +204,7 @@ impl Domain {
     /// elsewhere. 0 is a [new](Tag::new) tag.
     ///
     /// The load of the stored generation must acquire what its store released, as with any data
-    /// about a removed thing. O(1) with the backends `locked` and `slots`, O(open sections) with
-    /// `packed` and `wide`.
+    /// about a removed thing. O(1).
     ///
     /// # Errors
     /// [`NeverIssued`] if no section of this domain has had the generation: such a tag might never
@@ -223,7 +220,7 @@ impl Domain {
     /// # Ok::<(), NeverIssued>(())
     /// ```
     pub fn tag_of(&self, generation: u64) -> Result<Tag, NeverIssued> {
-        if generation <= each!(&**self.inner, domain => domain.newest()) {
+        if generation <= self.newest() {
             Ok(Tag::at(generation))
         } else {
             Err(NeverIssued(generation))
@@ -233,10 +230,13 @@ impl Domain {
     /// A tag that passes when all sections that are open now have ended.
     ///
     /// "Now" covers every section whose begin happens before this call. Useful after things were
-    /// removed without a section, or to be kept and checked later. O(1) with the
-    /// backends `locked` and `slots`, O(open sections) with `packed` and `wide`.
+    /// removed without a section, or to be kept and checked later. O(1).
     pub fn snapshot(&self) -> Tag {
-        Tag::at(each!(&**self.inner, domain => domain.newest()))
+        Tag::at(self.newest())
+    }
+
+    fn newest(&self) -> u64 {
+        each!(&**self.inner, domain => domain.newest())
     }
 
     /// Waits until all sections that are open now have ended: [`wait`](Self::wait) for a
@@ -265,8 +265,6 @@ impl Domain {
         let tally = each!(&**self.inner, domain => domain.tally());
         Stats {
             backend: self.backend(),
-            begin_restarts: tally.begin_restarts,
-            end_restarts: tally.end_restarts,
             waits: tally.waits,
             slow_waits: tally.slow_waits,
             wakes: tally.wakes,
@@ -294,7 +292,6 @@ impl Domain {
             .map(|open| OpenSection {
                 generation: open.generation,
                 current: open.current,
-                marked: open.marked,
                 age: Duration::from_nanos(now.saturating_sub(open.since)),
                 thread: thread::id_of(open.place),
             })
@@ -310,41 +307,12 @@ fn refuse(error: BeginError) -> ! {
     panic!("a section cannot begin: {error}")
 }
 
-/// The options of a new [`Domain`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Builder {
-    backend: Backend,
-}
-
-impl Builder {
-    /// Uses this backend [default: [`Backend::Locked`]].
-    #[must_use]
-    pub fn backend(mut self, backend: Backend) -> Self {
-        self.backend = backend;
-        self
-    }
-
-    /// Makes the domain. Reserves about a megabyte of address space for all places; only used
-    /// places get memory.
-    ///
-    /// # Errors
-    /// [`Unsupported`] if the CPU cannot do what the backend needs. There is no fallback to another
-    /// backend.
-    pub fn build(self) -> Result<Domain, Unsupported> {
-        Domain::from(self.backend, 0)
-    }
-}
-
 /// The statistics of a domain. Not one instant: threads may count meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Stats {
     /// The chosen backend.
     pub backend: Backend,
-    /// How many times a begin started over (`packed` and `wide` only).
-    pub begin_restarts: u64,
-    /// How many times an end started over (`packed` and `wide` only).
-    pub end_restarts: u64,
     /// How many waits were for a tag that had not passed.
     pub waits: u64,
     /// How many of those slept.
@@ -366,10 +334,6 @@ pub struct OpenSection {
     /// The generation that passes with the section: sections that began later and have ended have
     /// donated theirs.
     pub current: u64,
-    /// Whether the thread is just beginning or ending the section. With `packed` and
-    /// `wide` no other thread passes it meanwhile; if it is marked in several dumps it holds the
-    /// others up.
-    pub marked: bool,
     /// For how long the section has been open; accurate to some milliseconds.
     pub age: Duration,
     /// The kernel's ID of the section's thread.
@@ -381,9 +345,6 @@ impl fmt::Display for OpenSection {
         write!(f, "generation {}", self.generation)?;
         if self.current != self.generation {
             write!(f, " (now {})", self.current)?;
-        }
-        if self.marked {
-            f.write_str(", marked")?;
         }
         write!(f, ", open for {:?}, thread {}", self.age, self.thread)
     }

@@ -61,8 +61,7 @@ pub enum WaitError {
     /// The time was up first.
     TimedOut,
     /// The tag's generation is above all that this domain has given out: sections of another domain
-    /// have stamped it. Not detected if the foreign generation is lower, nor, with a list, while
-    /// sections begin and end so fast that its end cannot be found.
+    /// have stamped it. Not detected if the foreign generation is lower.
     ForeignTag,
     /// As [`BeginError::OtherCopy`]: it cannot tell whether the calling thread has a section open.
     OtherCopy,

@@ -1,33 +1,26 @@
 //! A domain whatever its backend.
 
-use super::backend::{Backend, Unsupported};
+use super::backend::Backend;
 use super::places::Places;
-use crate::raw::{self as raw, Config, NearWrap, Packed, PackedPair, Slots};
+use crate::raw::{self as raw, Config, Locked, NearWrap, Slots};
 use kinlock_core::platform::Atomics;
 #[cfg(miri)]
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::mutex::QueuedMutex;
 use kinlock_linux::Native;
-use kinlock_linux::config::AsConfigured as ConfiguredMutex;
+use kinlock_linux::config::AsConfigured;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Configured;
 
-impl Config for Configured {
-    type Mutex = ConfiguredMutex;
-}
+impl Config for Configured {}
 
-type Locked = raw::Locked<Native, QueuedMutex<Native, ConfiguredMutex>>;
 type Of<B, L> = raw::Domain<Native, Configured, B, Places<L>>;
 
 /// A domain with the chosen backend.
 // There is one per domain, behind an `Arc`: no need to box the larger variants.
 #[derive(Debug)]
 pub(super) enum Inner {
-    Packed(Of<Packed<Native, Configured>, PackedPair<Native>>),
-    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
-    Wide(Of<raw::Wide<Configured>, raw::WidePair>),
-    Locked(Of<Locked, raw::Member<Native>>),
+    Locked(Of<Locked<Native, AsConfigured>, raw::Member<Native>>),
     Slots(Of<Slots<Native>, <Native as Atomics>::AtomicU64>),
 }
 
@@ -35,9 +28,6 @@ pub(super) enum Inner {
 macro_rules! each {
     ($inner:expr, $domain:ident => $what:expr) => {
         match $inner {
-            Inner::Packed($domain) => $what,
-            #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
-            Inner::Wide($domain) => $what,
             Inner::Locked($domain) => $what,
             Inner::Slots($domain) => $what,
         }
@@ -46,62 +36,29 @@ macro_rules! each {
 pub(super) use each;
 
 impl Inner {
-    pub(super) fn new(backend: Backend, generation: u64) -> Result<Self, Unsupported> {
-        if !backend.is_supported() {
-            return Err(Unsupported(backend));
-        }
-        Ok(match backend {
-            Backend::Packed => {
-                Inner::Packed(raw::Domain::new(Packed::new(generation), Places::new()))
-            }
-            #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
-            Backend::Wide => {
-                Inner::Wide(raw::Domain::new(raw::Wide::new(generation), Places::new()))
-            }
-            #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
-            Backend::Wide => return Err(Unsupported(backend)),
+    pub(super) fn new(backend: Backend, generation: u64) -> Self {
+        match backend {
             Backend::Locked => {
                 Inner::Locked(raw::Domain::new(Locked::new(generation), Places::new()))
             }
             Backend::Slots => Inner::Slots(raw::Domain::new(Slots::new(generation), Places::new())),
-        })
+        }
     }
 
     pub(super) fn backend(&self) -> Backend {
         match self {
-            Inner::Packed(_) => Backend::Packed,
-            #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
-            Inner::Wide(_) => Backend::Wide,
             Inner::Locked(_) => Backend::Locked,
             Inner::Slots(_) => Backend::Slots,
         }
     }
 
-    // The default backend is inlined at its uses; the others cost a call.
-
     #[inline]
     pub(super) fn begin(&self, place: u16) -> Result<u64, NearWrap> {
-        match self {
-            Inner::Locked(domain) => domain.begin(place, coarse_now),
-            other => other.begin_in_any(place),
-        }
-    }
-
-    #[inline(never)]
-    fn begin_in_any(&self, place: u16) -> Result<u64, NearWrap> {
         each!(self, domain => domain.begin(place, coarse_now))
     }
 
     #[inline]
     pub(super) fn end(&self, place: u16) {
-        match self {
-            Inner::Locked(domain) => domain.end(place),
-            other => other.end_in_any(place),
-        }
-    }
-
-    #[inline(never)]
-    fn end_in_any(&self, place: u16) {
         each!(self, domain => domain.end(place));
     }
 

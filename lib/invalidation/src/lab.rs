@@ -2,12 +2,6 @@
 
 /// A domain in which this generation and all older ones have passed, as if it had been used for
 /// long.
-///
-/// # Errors
-/// As [`Builder::build`](crate::Builder::build).
-pub fn domain_from(
-    backend: crate::Backend,
-    generation: u64,
-) -> Result<crate::Domain, crate::Unsupported> {
+pub fn domain_from(backend: crate::Backend, generation: u64) -> crate::Domain {
     crate::Domain::from(backend, generation)
 }

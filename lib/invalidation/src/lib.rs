@@ -61,13 +61,13 @@
 //!   acquire.
 //! * **Nesting**: sections of one domain may nest in a thread. The generation ends with the
 //!   outermost section. Sections of different domains are independent.
-//! * **Cost**: begin and end together take two critical sections of our mutex (`locked`), three
-//!   read-modify-writes on lines that all invalidators share (`packed`, `wide`), or one such and
-//!   one on a line of their own (`slots`). `passed` is one load; with `slots`, sometimes a scan of
+//! * **Cost**: begin and end together take two critical sections of our mutex (`locked`), or one
+//!   read-modify-write on a line that all invalidators share and one on a line of their own
+//!   (`slots`). `passed` is one load; with `slots`, sometimes a scan of
 //!   all slots. A wait spins briefly, yields, then sleeps. An end makes a system call only if a
 //!   sleeper waits for what it lets pass.
-//! * **Preemption**: no backend but `slots` begins or ends a section without a lock. A thread that
-//!   is preempted in the middle holds others up until it runs again. [`Backend`] says whom.
+//! * **Preemption**: with `locked` a thread that is preempted within begin or end holds all others
+//!   up until it runs again; with `slots` it holds no one up.
 //! * **Memory**: 128 bytes for each thread that has ever had a section open in the domain at the
 //!   same time as others; address space for all 8191 of them. A thread's first begin takes
 //!   O(threads / 32) steps.
@@ -86,17 +86,13 @@
 //! # Backends and source
 //!
 //! [`Backend`] compares the backends. Source: the delayed-invalidation blocks of FreeBSD's page
-//! tables (Konstantin Belousov, 2019).
+//! tables (Konstantin Belousov).
 
 #[doc(hidden)]
 #[cfg(not(loom))]
 pub mod lab;
 #[doc(hidden)]
 pub mod raw;
-
-/// The unit tests include a file that names the crate.
-#[cfg(test)]
-extern crate self as kinlock_invalidation;
 
 // The model checker runs the algorithms alone.
 #[cfg(not(loom))]
@@ -121,9 +117,9 @@ mod tag;
 mod thread;
 
 #[cfg(not(loom))]
-pub use backend::{Backend, UnknownBackend, Unsupported};
+pub use backend::{Backend, UnknownBackend};
 #[cfg(not(loom))]
-pub use domain::{Builder, Domain, OpenSection, Stats};
+pub use domain::{Domain, OpenSection, Stats};
 #[cfg(not(loom))]
 pub use error::{BeginError, NeverIssued, WaitError};
 #[cfg(not(loom))]

@@ -1,9 +1,8 @@
 //! Delayed invalidation: things are removed now and invalidated later in batches. A thread that
 //! wants to reuse a removed thing waits for the batches that may cover it.
 //!
-//! Source: Konstantin Belousov's delayed-invalidation blocks of FreeBSD's page tables (2019), whose
-//! list goes back to T. L. Harris, "A pragmatic implementation of non-blocking
-//! linked lists" (DISC 2001).
+//! Source: the idea and the list under a mutex are Konstantin Belousov's, from the
+//! delayed-invalidation blocks of FreeBSD's page tables.
 //!
 //! # Terms
 //!
@@ -15,15 +14,13 @@
 //!
 //! # Backends
 //!
-//! One contract, [`Backend`], with four implementations. [`Domain`] adds what they share: nested
+//! One contract, [`Backend`], with two implementations. [`Domain`] adds what they share: nested
 //! sections, waiting, counters.
 //!
-//! | backend | begin and end | passed | where |
-//! | --- | --- | --- | --- |
-//! | [`Packed`] | list with lock bits, 8-byte exchanges | one load | everywhere; up to 2^50 |
-//! | [`Wide`] | the same with 16 bytes | one load | `cmpxchg16b`, or aarch64 |
-//! | [`Locked`] | the same list under a mutex | one load | everywhere; the reference |
-//! | [`Slots`] | a store, a ticket, an exchange; no list | one load, else all slots | everywhere |
+//! | backend | begin and end | passed |
+//! | --- | --- | --- |
+//! | [`Locked`] | a list under a mutex | one load |
+//! | [`Slots`] | a store, a ticket, an exchange; no list, no lock | one load, else all slots |
 //!
 //! [`Slots`] answers by one load for a generation that is already known to have passed, and reads
 //! all slots otherwise.
@@ -31,52 +28,24 @@
 //! # Places
 //!
 //! A thread opens its section in a **place**: a number from 1 on, which is its own until the
-//! section has ended. The memory of places lives as long as the domain and has no other use, so a
-//! thread that walks along the list may read an element that has left it.
+//! section has ended. The memory of places lives as long as the domain.
 
 mod counts;
 mod gate;
-mod list;
 mod locked;
-mod packed;
 mod place;
 mod slots;
-#[cfg(all(
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(miri),
-    not(loom)
-))]
-mod wide;
 
 pub use counts::{Counts, Tally};
 pub use gate::Gate;
-pub use list::{List, Pair, Seen, pause};
-pub use locked::{Exclusion, Locked, Member};
-pub use packed::PackedPair;
+pub use locked::{Locked, Member};
 pub use place::{Place, Places};
 pub use slots::{BOUND, Slots};
-#[cfg(all(
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(miri),
-    not(loom)
-))]
-pub use wide::WidePair;
 
 use core::ops::Deref;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
-use kinlock_core::raw::LockConfig;
 
-/// The list with pairs of eight bytes.
-pub type Packed<P, C> = List<P, PackedPair<P>, C>;
-/// The list with pairs of sixteen bytes.
-#[cfg(all(
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(miri),
-    not(loom)
-))]
-pub type Wide<C> = List<kinlock_linux::Native, WidePair, C>;
-
-/// The largest number of places of a domain: what a packed pair can name.
+/// The largest number of places of a domain: a megabyte of address space.
 pub const MAX_PLACES: usize = (1 << 13) - 1;
 
 /// The largest generation of any backend. Waiters use the next number for "none".
@@ -84,10 +53,6 @@ const NEWEST: u64 = u64::MAX - 1;
 
 /// The compile-time configuration of a domain.
 pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// The configuration of the starter lock of a [`List`].
-    type Mutex: LockConfig;
-    /// How many times a begin starts over before it queues for the starter lock.
-    const PATIENCE: u32 = 64;
     /// How many times a waiter checks at first, with a pause between.
     const SPINS: u32 = 64;
     /// How many times it then yields its CPU and checks, before it sleeps. A section that is open
@@ -121,12 +86,12 @@ pub trait Backend<P: Platform>: Send + Sync + 'static {
     /// Ends the section in the place `me`. Releases what the thread did before, to threads that see
     /// the generation passed. Returns what [`lets_pass`](Self::lets_pass) needs to know, or `None`
     /// if no generation has passed thereby.
-    fn end(&self, places: Places<'_, P, Self::Link>, counts: &Counts<P>, me: u16) -> Option<u64>;
+    fn end(&self, places: Places<'_, P, Self::Link>, me: u16) -> Option<u64>;
 
     /// Whether the generation `awaited` has passed, after an end that returned `ended`. If several
     /// ends let it pass together, at least one of them hears `true`.
     ///
-    /// In the lists `ended` is the newest generation that has passed.
+    /// With [`Locked`] `ended` is the newest generation that has passed.
     #[inline]
     fn lets_pass(&self, _: Places<'_, P, Self::Link>, ended: u64, awaited: u64) -> bool {
         awaited <= ended
@@ -136,23 +101,18 @@ pub trait Backend<P: Platform>: Send + Sync + 'static {
     /// true. Acquires what those sections released.
     fn passed(&self, places: Places<'_, P, Self::Link>, generation: u64) -> bool;
 
-    /// As [`newest`](Self::newest), or `None` if the answer is not available without waiting.
-    fn newest_at_once(&self, places: Places<'_, P, Self::Link>) -> Option<u64> {
-        Some(self.newest(places))
-    }
-
     /// About how many sections are open, if begins do not count them; else 0. For the statistic of
     /// the longest queue.
     fn count_open(&self, _: Places<'_, P, Self::Link>) -> u64 {
         0
     }
 
-    /// The newest generation that a section has got.
-    fn newest(&self, places: Places<'_, P, Self::Link>) -> u64;
+    /// The newest generation that a section has got. One load.
+    fn newest(&self) -> u64;
 
-    /// The generation of an open section now, which donations have raised, and whether it is
-    /// marked: no other thread can change the link. For reports; any part may be outdated.
-    fn look(&self, link: &Self::Link) -> (u64, bool);
+    /// The generation of an open section now, which donations have raised. For reports; it may be
+    /// outdated.
+    fn look(&self, link: &Self::Link) -> u64;
 
     /// In a forked child: ends all sections but that of `survivor`. The threads of the others do
     /// not exist, and may have stopped at any point. No other thread may use the domain meanwhile.
@@ -169,8 +129,6 @@ pub struct Open {
     pub generation: u64,
     /// The generation that it has now, after donations.
     pub current: u64,
-    /// Whether it is marked: it is about to begin or to end.
-    pub marked: bool,
     /// When the section began, as its owner said.
     pub since: u64,
 }
@@ -295,7 +253,7 @@ where
             owner.depth.store(depth - 1, Relaxed);
             return false;
         }
-        let ended = self.backend.end(self.view(), &self.counts, me);
+        let ended = self.backend.end(self.view(), me);
         owner.depth.store(0, Relaxed);
         ended.is_some_and(|ended| {
             let lets_pass = |awaited| self.backend.lets_pass(self.view(), ended, awaited);
@@ -324,16 +282,7 @@ where
     /// See [`Backend::newest`]. When this generation has passed, all sections that are open now
     /// have ended.
     pub fn newest(&self) -> u64 {
-        self.backend.newest(self.view())
-    }
-
-    /// Whether no section of this domain can have had the generation yet. `false` may be wrong
-    /// while many sections begin and end.
-    #[cold]
-    pub fn is_foreign(&self, generation: u64) -> bool {
-        // A thread that has seen the tag of a section also sees that its generation was given out.
-        let newest = self.backend.newest_at_once(self.view());
-        newest.is_some_and(|newest| generation > newest)
+        self.backend.newest()
     }
 
     /// Waits until the generation has [passed](Self::passed) (`true`), or until the time `until`
@@ -366,15 +315,11 @@ where
         let used = self.view().used().iter().enumerate();
         used.filter_map(|(i, place)| {
             let owner = &place.owner;
-            (owner.depth.load(Relaxed) != 0).then(|| {
-                let (current, marked) = self.backend.look(&place.link);
-                Open {
-                    place: i as u16 + 1,
-                    generation: owner.begun.load(Relaxed),
-                    current,
-                    marked,
-                    since: owner.since.load(Relaxed),
-                }
+            (owner.depth.load(Relaxed) != 0).then(|| Open {
+                place: i as u16 + 1,
+                generation: owner.begun.load(Relaxed),
+                current: self.backend.look(&place.link),
+                since: owner.since.load(Relaxed),
             })
         })
     }

@@ -37,14 +37,6 @@ fn bench_measures_everything_against_the_baseline() {
             assert_eq!(list(&entry["rounds"]).len(), 2);
         }
     }
-    let rare = results
-        .iter()
-        .filter(|entry| entry["workload"] == "intermittent");
-    let policies: Vec<_> = rare.filter_map(|entry| entry["policy"].as_str()).collect();
-    assert_eq!(
-        policies.join(" "),
-        "recent-first per-cpu lowest-free task-owned"
-    );
 }
 
 #[test]
@@ -52,30 +44,26 @@ fn every_form_of_the_report_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let [csv, markdown, plot] = ["r.csv", "r.md", "r.svg"].map(path);
-    let asked = "--workload counter --backend lease --policy task-owned --threads 1 --quiet";
+    let asked = "--workload counter --backend lease --threads 1 --quiet";
     let short = "--seconds 0.002 --rounds 1";
     let files = format!("--csv {csv} --markdown {markdown} --plot {plot}");
     ends(0, &format!("bench ids {asked} {short} {files}"));
     for name in [csv, markdown, plot] {
         let text = std::fs::read_to_string(&name).unwrap();
-        assert!(text.contains("kinlock-lease-task-owned"), "{name}");
+        assert!(text.contains("kinlock-lease"), "{name}");
         assert!(!text.contains("rseq,"), "{name}");
     }
 }
 
 #[test]
 fn bad_input_is_named_in_one_line() {
-    refused("bench ids --policy fifo", "recent-first");
     refused("bench ids --workload locks", "intermittent");
     refused("bench ids --backend kernel", "lease");
 }
 
-/// An unavailable backend is bad input, and so is a policy for the kernel's own IDs.
 #[test]
-fn policies_are_not_for_the_kernels_ids() {
-    if kinlock_ids::Backend::Restartable.available().is_ok() {
-        refused("bench ids --backend rseq --policy per-cpu", "--policy");
-    } else {
+fn an_unavailable_backend_is_bad_input() {
+    if kinlock_ids::Backend::Restartable.available().is_err() {
         refused("bench ids --backend rseq", "restartable sequences");
     }
 }

@@ -106,16 +106,12 @@ pub struct Ids {
 /// for sleepers that goes ahead of the end before it: other errors of memory ordering are not
 /// found.
 ///
-/// The backend `wide` is assembly, and so not for the simulated machine; it is the same list as
-/// `packed`. `busted-mark` is correct but starts over too often: only 2000 schedules together show
-/// that, and there is none to replay.
-///
-/// Example: kinlock-lab explore invalidation --backends packed --schedules 100000
+/// Example: kinlock-lab explore invalidation --backends slots --schedules 100000
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Invalidation {
-    /// Backends, separated by commas [default: all of ours but `wide`; `busted`: all that are
-    /// broken on purpose]
+    /// Backends, separated by commas [default: all of ours; `busted`: all that are broken on
+    /// purpose]
     #[arg(
         long,
         visible_alias = "locks",

@@ -126,14 +126,13 @@ fn explore_all<S: Subject>(
     Ok(outcome)
 }
 
-/// How many schedules it took, and words for `--replay`; none if no schedule fails by itself.
+/// How many schedules it took, and words for `--replay`.
 fn catch<S: Subject>(failure: &Failure<S>) -> Value {
-    let schedule = failure.schedule.as_ref();
     json!({
         "schedules": failure.number,
         "property": failure.property.name(),
-        "drawn": schedule.map(|schedule| schedule.drawn.to_string()),
-        "shrunk": schedule.map(|schedule| schedule.shrunk.to_string()),
+        "drawn": failure.drawn.to_string(),
+        "shrunk": failure.shrunk.to_string(),
     })
 }
 
@@ -164,11 +163,10 @@ fn play_again<S: Subject>(
     })
 }
 
-/// How a schedule of one subject failed, if one did by itself.
+/// How a schedule of one subject failed.
 fn failing_trace<S: Subject>(explored: &Explored<S>) -> String {
     let failure = explored.failure.as_ref();
-    let schedule = failure.and_then(|failure| failure.schedule.as_ref());
-    schedule.map_or_else(String::new, |it| tail(&explore::trace(&it.shrunk)))
+    failure.map_or_else(String::new, |it| tail(&explore::trace(&it.shrunk)))
 }
 
 fn tail(lines: &[String]) -> String {

@@ -10,8 +10,8 @@ use crate::simulation::sampling::{Sampling, seconds};
 /// Show published tables beside simulated ones
 ///
 /// Each table is simulated on its machine. Most locks in them are models of what was measured, step
-/// by step; our own source makes the columns `list` of delayed invalidation, `invalidation-ours`,
-/// `invalidation-96` and the IDs, configured like what was measured.
+/// by step; our own source makes the mutex of `invalidation-ours`, the slots of `invalidation-96`
+/// and the IDs, configured like what was measured.
 ///
 /// Tables are fitted and compared. Fitted: simulated throughputs are multiplied by one number per
 /// table, so that the first row of the first lock fits, and some parameters of machines and

@@ -4,7 +4,7 @@ use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
 use kinlock_cli::outcome::tell;
 use kinlock_cli::parameters::Parameters;
-use kinlock_ids::{Backend, Policy};
+use kinlock_ids::Backend;
 use kinlock_verify::ids::{SCENARIOS, Specimen};
 use kinlock_verify::plan::Settings;
 
@@ -14,9 +14,9 @@ use crate::checks::{HELP, chosen, name, one_of};
 
 /// Test that concurrency IDs are correct under stress
 ///
-/// Restartable sequences, and leases under each policy, are put through a number of scenarios, with
-/// signals and changes of affinity meanwhile, and with delays inside the sequences. What is broken
-/// in `--ids busted`: a sequence that does not restart.
+/// Restartable sequences and leases are put through a number of scenarios, with signals and changes
+/// of affinity meanwhile, and with delays inside the sequences. What is broken in `--ids busted`: a
+/// sequence that does not restart.
 ///
 /// Example: kinlock-lab torture ids --backend rseq --seconds 60
 #[derive(clap::Args)]
@@ -29,7 +29,7 @@ pub struct Args {
         value_name = "A,B",
         value_delimiter = ',',
         value_parser = name::<Specimen>,
-        conflicts_with_all = ["backend", "policy"],
+        conflicts_with = "backend",
     )]
     ids: Vec<&'static str>,
     /// How IDs are held: auto (all ways that this machine has), rseq, lease
@@ -40,9 +40,6 @@ pub struct Args {
         value_parser = ["auto", "rseq", "lease"],
     )]
     backend: String,
-    /// Policies of leases, separated by commas [default: all]
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
-    policy: Vec<Policy>,
     /// Number of threads
     #[arg(
         long,
@@ -68,11 +65,8 @@ impl Torture for Args {
     }
 
     fn specimens(&self) -> anyhow::Result<Vec<Specimen>> {
-        if self.backend == "rseq" && !self.policy.is_empty() {
-            bail!("--policy is for leases: with --backend rseq the kernel decides");
-        }
         let mut chosen = chosen(&self.ids);
-        // Names come without a backend and without policies, and so all of them stay.
+        // Names come without a backend, and so all of them stay.
         chosen.retain(|specimen| self.takes(specimen));
         if let Err(why) = Backend::Restartable.available() {
             if self.backend == "rseq" || self.ids.contains(&"rseq") {
@@ -102,15 +96,9 @@ impl Torture for Args {
 }
 
 impl Args {
-    /// Whether the backend and the policies asked for include this.
+    /// Whether the backend asked for includes this.
     fn takes(&self, specimen: &Specimen) -> bool {
-        match specimen.backend {
-            Backend::Restartable => self.backend != "lease" && self.policy.is_empty(),
-            Backend::Lease => {
-                let policy = self.policy.is_empty() || self.policy.contains(&specimen.policy);
-                self.backend != "rseq" && policy
-            }
-        }
+        self.backend == "auto" || self.backend == specimen.backend.name()
     }
 
     fn scenarios(&self) -> Vec<&'static str> {

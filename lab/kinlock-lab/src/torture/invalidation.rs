@@ -12,9 +12,9 @@ use crate::checks::{HELP, chosen, name};
 /// Threads delay invalidation and end that as fast as they can, and reuse pages of a real mapping
 /// that others give back in batches; a stamp in each page shows a page that was reused too early.
 /// Threads are delayed at bad moments and interrupted by signals. What is broken in `--backends
-/// busted`: no waiting, a donated generation that is lost, sleepers that are not woken.
+/// busted`: no waiting, a generation that two sections have, sleepers that are not woken.
 ///
-/// Example: kinlock-lab torture invalidation --backends packed --threads 4,64 --seconds 60
+/// Example: kinlock-lab torture invalidation --backends slots --threads 4,64 --seconds 60
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {

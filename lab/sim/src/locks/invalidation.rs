@@ -10,16 +10,13 @@ use crate::world::{compute, with};
 use kinlock_core::config::Tuning;
 use kinlock_core::platform::{Atomic, NEVER};
 use kinlock_core::raw::LockConfig;
-use kinlock_core::raw::mutex::QueuedMutex;
-use kinlock_invalidation::raw::{
-    Backend, Config, Domain, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
-};
+use kinlock_invalidation::raw::{Backend, Config, Domain, Locked, Member, Place, Slots};
 
 /// All of them.
 pub static ALL: &[Kind] = &[
     Kind::new(
         "invalidation-locked",
-        place_locked,
+        |threads| place(threads, Locked::<Sim, Ours>::new(0), Member::new),
         "our backend `locked`: open sections in a list under a global mutex, ours as configured",
     ),
     Kind::new(
@@ -46,21 +43,11 @@ pub static ALL: &[Kind] = &[
          the mark while it waits",
     ),
     Kind::new(
-        "invalidation-packed",
-        |threads| place(threads, Packed::<Sim, Ours>::new(0), || PackedPair::new(0)),
-        "our backend `packed`: the list with a lock bit in each element",
-    ),
-    Kind::new(
         "invalidation-slots",
         |threads| place(threads, Slots::<Sim>::new(0), || SimU64::new(0)),
         "our backend `slots`: a slot per thread and a ticket",
     ),
 ];
-
-fn place_locked(threads: usize) -> &'static dyn Lock {
-    let backend = Locked::<Sim, QueuedMutex<Sim, Ours>>::new(0);
-    place(threads, backend, Member::new)
-}
 
 fn place<B: Backend<Sim>>(threads: usize, backend: B, link: fn() -> B::Link) -> &'static dyn Lock {
     let places: Places<B::Link> = crate::place_slice(threads, |_| Place::new(link()));
@@ -86,13 +73,8 @@ impl<B: Backend<Sim>> Lock for Invalidation<B> {
     }
 
     fn observed(&self) -> Vec<(&'static str, f64)> {
-        let tally = self.0.tally();
-        let counts = [
-            (observed::BEGIN_RESTARTS, tally.begin_restarts),
-            (observed::END_RESTARTS, tally.end_restarts),
-            (observed::LONGEST_QUEUE, tally.longest_queue),
-        ];
-        counts.map(|(name, count)| (name, count as f64)).to_vec()
+        let longest = self.0.tally().longest_queue;
+        vec![(observed::LONGEST_QUEUE, longest as f64)]
     }
 }
 
@@ -106,9 +88,7 @@ impl LockConfig for Ours {
     }
 }
 
-impl Config for Ours {
-    type Mutex = Self;
-}
+impl Config for Ours {}
 
 /// FreeBSD's `lock_delay` as its source documents it since 2018, in iterations of a pausing loop:
 /// at first 2, then twice as many each time, up to 256 times the next power of two above the number

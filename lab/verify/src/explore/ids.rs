@@ -59,10 +59,10 @@ impl Subject for Specimen {
         (replay.subject.play)(replay, trace)
     }
 
-    fn judge(&self, tally: &Tally) -> Vec<(Property, bool, String)> {
+    fn reached(&self, tally: &Tally) -> (bool, String) {
         let [taken, beyond, left] = tally.numbers();
         let detail = format!("{taken} IDs taken, {beyond} beyond the limit, {left} members left");
-        vec![(Property::Reach, beyond > 0 && left > 0, detail)]
+        (beyond > 0 && left > 0, detail)
     }
 }
 

@@ -8,22 +8,17 @@
 //! | | a generation that has passed stays passed |
 //! | | in the end no section is open and everything has passed |
 //! | completion | every thread comes to an end: so no wait is for a section that began later |
-//! | progress | without preemption, beginning a section seldom starts over (all schedules) |
 //! | reach | a thread slept, and three sections were open at a time |
 
 use super::violation::{Failure, Violation};
 use super::{Outcome, Replay, Subject, Tally, draw};
-use crate::invalidation::defects::{
-    WakeLost, end_erasing_late, generation_read_before_mark, marked_early,
-};
+use crate::invalidation::defects::{TornTicket, WakeLost, end_erasing_late};
 use crate::report::Property;
 use crate::specimen::named;
 use kinlock_core::platform::{Atomic, NEVER, Platform};
 use kinlock_core::raw::LockConfig;
-use kinlock_core::raw::mutex::{QueueKind, QueuedMutex};
-use kinlock_invalidation::raw::{
-    Backend, Config, Domain, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
-};
+use kinlock_core::raw::mutex::QueueKind;
+use kinlock_invalidation::raw::{Backend, Config, Domain, Locked, Member, Place, Slots};
 use kinlock_measure::random::Random;
 use kinlock_sim::platform::SimU64;
 use kinlock_sim::schedule::say;
@@ -42,39 +37,27 @@ pub struct Specimen {
 
 /// All of them.
 pub static ALL: &[Specimen] = &[
-    specimen("packed", None, |replay, trace| {
-        play(replay, trace, list, pair, Domain::end)
-    }),
     specimen("locked", None, |replay, trace| {
-        let backend = || Locked::<Sim, QueuedMutex<Sim, Short>>::new(0);
-        play(replay, trace, backend, Member::new, Domain::end)
+        play(replay, trace, locked, Member::new, Domain::end)
     }),
     specimen("slots", None, |replay, trace| {
-        let backend = || Slots::<Sim>::new(0);
-        play(replay, trace, backend, || SimU64::new(0), Domain::end)
+        play(replay, trace, slots, slot, Domain::end)
     }),
     specimen(
-        "busted-donation",
+        "busted-ticket",
         Some(Property::Contract),
-        |replay, trace| {
-            let backend = || generation_read_before_mark(list());
-            play(replay, trace, backend, pair, Domain::end)
-        },
+        |replay, trace| play(replay, trace, || TornTicket(slots()), slot, Domain::end),
     ),
     specimen(
         "busted-wakeup",
         Some(Property::Completion),
-        |replay, trace| play(replay, trace, || WakeLost(list()), pair, Domain::end),
+        |replay, trace| play(replay, trace, || WakeLost(slots()), slot, Domain::end),
     ),
     specimen(
         "busted-erasure",
         Some(Property::Completion),
-        |replay, trace| play(replay, trace, list, pair, end_erasing_late),
+        |replay, trace| play(replay, trace, locked, Member::new, end_erasing_late),
     ),
-    specimen("busted-mark", Some(Property::Progress), |replay, trace| {
-        let backend = || marked_early(list());
-        play(replay, trace, backend, pair, Domain::end)
-    }),
 ];
 
 named!(Specimen, "backend", ALL);
@@ -87,12 +70,16 @@ const fn specimen(
     Specimen { name, defect, play }
 }
 
-fn list() -> Packed<Sim, Short> {
-    Packed::new(0)
+fn locked() -> Locked<Sim, Short> {
+    Locked::new(0)
 }
 
-fn pair() -> PackedPair<Sim> {
-    PackedPair::new(0)
+fn slots() -> Slots<Sim> {
+    Slots::new(0)
+}
+
+fn slot() -> SimU64 {
+    SimU64::new(0)
 }
 
 /// Short waits: more happens in a schedule.
@@ -106,38 +93,25 @@ impl LockConfig for Short {
 }
 
 impl Config for Short {
-    type Mutex = Self;
-    const PATIENCE: u32 = 8;
     const SPINS: u32 = 4;
     const YIELDS: u32 = 2;
 }
 
 /// The number of accesses after which a schedule counts as endless.
 const MAX_ACCESSES: u64 = 5_000_000;
-/// How many restarts of beginnings there may be per section without preemption. A sound list has
-/// 1.24 in two thousand schedules or more, `MarkedEarly` 1.52. Both depend on the mutex of
-/// the slots.
-pub const MOST_RESTARTS: f64 = 1.38;
 
 impl Subject for Specimen {
     fn play(replay: &Replay<Self>, trace: bool) -> Outcome {
         (replay.subject.play)(replay, trace)
     }
 
-    fn judge(&self, tally: &Tally) -> Vec<(Property, bool, String)> {
-        let [sections, slow_waits, queues, calm_sections, calm_restarts] = tally.numbers();
-        let restarts = calm_restarts as f64 / calm_sections as f64;
-        let detail = format!("{restarts:.3} restarts per section, at most {MOST_RESTARTS}");
-        let progress = (Property::Progress, restarts <= MOST_RESTARTS, detail);
+    fn reached(&self, tally: &Tally) -> (bool, String) {
+        let [sections, slow_waits, queues] = tally.numbers();
         let detail = format!(
             "{sections} sections, {slow_waits} waits that slept, three or more open in {queues} \
              schedules"
         );
-        let reach = (Property::Reach, slow_waits > 0 && queues > 0, detail);
-        match calm_sections {
-            0 => vec![reach],
-            _ => vec![progress, reach],
-        }
+        (slow_waits > 0 && queues > 0, detail)
     }
 }
 
@@ -151,15 +125,11 @@ fn play<B: Backend<Sim>>(
     let mut random = Random::stream(replay.seed, 3);
     let drawn = 2 + random.below(7) as usize;
     let threads = replay.threads.unwrap_or(drawn);
-    // With more threads than CPUs now and then: a thread that is preempted between mark and unmark
+    // With more threads than CPUs now and then: a thread that is preempted in a critical section
     // keeps the others waiting.
     let oversubscribed = random.one_in(4);
-    let calm = !oversubscribed && random.one_in(3);
     let machine = draw::machine(&mut random, threads, oversubscribed);
-    let mut disturbance = draw::plain_disturbance(&mut random, &machine.costs);
-    if calm {
-        disturbance.one_in = 0;
-    }
+    let disturbance = draw::plain_disturbance(&mut random, &machine.costs);
     let mut schedule = Schedule::new(machine, threads, disturbance);
     schedule.max_accesses = MAX_ACCESSES;
     if oversubscribed {
@@ -167,8 +137,6 @@ fn play<B: Backend<Sim>>(
     }
     let rounds = 4 + random.below(8) as u32;
     let work = 1 << random.below(12);
-    // The bound on restarts is for the usual numbers of threads.
-    let calm = calm && replay.threads.is_none();
     replay.play(
         schedule,
         trace,
@@ -176,7 +144,7 @@ fn play<B: Backend<Sim>>(
             let backend = backend();
             let places = kinlock_sim::place_slice(threads, |_| Place::new(link()));
             let domain = kinlock_sim::place(Domain::new(backend, places));
-            Shared::new(domain, end, rounds, work, calm)
+            Shared::new(domain, end, rounds, work)
         },
         [Shared::body, |_, _| ()],
         Shared::judge,
@@ -193,8 +161,6 @@ struct Shared<B: Backend<Sim> + 'static> {
     end: fn(&Explored<B>, u16),
     rounds: u32,
     work: u64,
-    /// Whether no thread is preempted.
-    calm: bool,
     /// Generations of sections that have begun, and have not ended.
     open: RefCell<Vec<u64>>,
     /// The newest generation of a section that has begun, and the newest one that was seen passed.
@@ -212,14 +178,12 @@ impl<B: Backend<Sim>> Shared<B> {
         end: fn(&Explored<B>, u16),
         rounds: u32,
         work: u64,
-        calm: bool,
     ) -> Self {
         Shared {
             domain,
             end,
             rounds,
             work,
-            calm,
             open: RefCell::default(),
             begun: Cell::new(0),
             passed: Cell::new(0),
@@ -325,13 +289,10 @@ impl<B: Backend<Sim>> Shared<B> {
             demand(Property::Contract, self.domain.passed(begun), what);
         }
         let counted = self.domain.tally();
-        let calm = u64::from(self.calm);
         let tally = Tally(vec![
             self.count.get(),
             counted.slow_waits,
             u64::from(counted.longest_queue > 2),
-            calm * self.count.get(),
-            calm * counted.begin_restarts,
         ]);
         (tally, self.violation.get())
     }

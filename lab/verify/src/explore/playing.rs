@@ -3,7 +3,6 @@
 use super::locks::Specimen;
 use super::scenarios::{self, Scenario, Shared};
 use super::{Outcome, Replay, Subject, Tally, draw};
-use crate::report::Property;
 use kinlock_core::events::Event;
 
 impl Subject for Specimen {
@@ -40,13 +39,13 @@ impl Subject for Specimen {
         }
     }
 
-    fn judge(&self, tally: &Tally) -> Vec<(Property, bool, String)> {
+    fn reached(&self, tally: &Tally) -> (bool, String) {
         let numbers: [u64; Event::ALL.len()] = tally.numbers();
         let counts = || self.reach.iter().map(|&e| (e, numbers[e as usize]));
         let list: Vec<String> = counts()
             .map(|(e, count)| format!("{count} {}", e.name()))
             .collect();
         let reached = counts().all(|(_, count)| count != 0);
-        vec![(Property::Reach, reached, list.join(", "))]
+        (reached, list.join(", "))
     }
 }

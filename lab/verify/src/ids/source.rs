@@ -1,9 +1,7 @@
 //! Sources of IDs.
 
 use super::Specimen;
-use crate::affinity;
-use kinlock_ids::{Backend, Domain, Policy};
-use std::sync::OnceLock;
+use kinlock_ids::{Backend, Domain};
 
 /// A defect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,15 +19,10 @@ pub(super) const IDS: u32 = 64;
 pub(super) trait Source: Send + Sync {
     /// Runs `section` with an ID. False if there is none.
     fn with(&self, section: &mut dyn FnMut(u32)) -> bool;
-    /// IDs handed out are below it or below the number of concurrent holders, not counting the
-    /// [`reserved`](Self::reserved) ones.
+    /// IDs handed out are below it or below the number of concurrent holders.
     fn limit(&self) -> u32;
     /// How many IDs there are.
     fn count(&self) -> u32;
-    /// How many IDs belong to CPUs.
-    fn reserved(&self) -> u32 {
-        0
-    }
     /// The calling thread starts to use it.
     fn join(&self) {}
     /// The calling thread has used it for the last time.
@@ -52,29 +45,14 @@ impl Source for Domain {
     fn count(&self) -> u32 {
         self.max_ids()
     }
-
-    fn reserved(&self) -> u32 {
-        match self.policy() {
-            Some(Policy::PerCpu) => cpu_numbers(),
-            _ => 0,
-        }
-    }
-}
-
-/// One more than the highest number of a CPU. Signal handlers need it and must not allocate, so it
-/// is determined when the first domain is made.
-fn cpu_numbers() -> u32 {
-    static NUMBERS: OnceLock<u32> = OnceLock::new();
-    *NUMBERS.get_or_init(|| affinity::cpu_numbers() as u32)
 }
 
 /// The domain of a specimen whose defect, if any, is not in handing out IDs.
 pub(super) fn domain(specimen: &Specimen) -> Domain {
-    cpu_numbers();
     let builder = Domain::builder().backend(specimen.backend);
     let builder = match specimen.backend {
         Backend::Restartable => builder,
-        Backend::Lease => builder.policy(specimen.policy).max_ids(IDS),
+        Backend::Lease => builder.max_ids(IDS),
     };
     builder
         .build()

@@ -15,12 +15,12 @@
 //! 1. The signal's handler is async-signal-safe: it spins and does nothing else. It stays
 //!    installed.
 
-use super::defects::{WakeLost, generation_read_before_mark};
-use super::{Broken, Kind, NoWait, Specimen, list};
+use super::defects::{TornTicket, WakeLost};
+use super::{Broken, Kind, NoWait, Specimen, slots};
 use crate::crew::{self, Worker};
 use crate::injector::{self, Injector};
 use crate::plan::{self, Context, Settings, Step, Tortured};
-use crate::report::{Check, Findings, Property, Report};
+use crate::report::{Findings, Property, Report};
 use crate::signal;
 use kinlock_measure::random::Random;
 use kinlock_measure::workloads::pages::{self, Ours, Pool, Protection};
@@ -32,14 +32,6 @@ const SHARDS: usize = 2;
 
 impl Tortured for Specimen {
     fn torture(self, settings: &Settings, progress: &mut dyn FnMut(&str)) -> Report {
-        if let Kind::Sound(backend) = self.kind
-            && let Err(refused) = Ours::new(backend)
-        {
-            let mut report = Report::new();
-            let detail = format!("not tortured: {refused}");
-            report.push(Check::new(self.name, Property::Contract, true, detail));
-            return report;
-        }
         let step = |threads: usize, pages: bool| Step {
             label: format!("{}-{threads}", if pages { "pages" } else { "generations" }),
             weight: 1,
@@ -53,16 +45,10 @@ impl Tortured for Specimen {
         plan::run(self, settings, &steps, progress, |&pages, context| {
             let threads = context.orders.threads;
             match self.kind {
-                Kind::Sound(backend) => {
-                    let ours = Ours::new(backend).expect("it was available before");
-                    play(ours, pages, context)
-                }
+                Kind::Sound(backend) => play(Ours::new(backend), pages, context),
                 Kind::NoWait => play(NoWait, pages, context),
-                Kind::Generation => {
-                    let backend = generation_read_before_mark(list());
-                    play(Broken::new(backend, threads), pages, context)
-                }
-                Kind::Wake => play(Broken::new(WakeLost(list()), threads), pages, context),
+                Kind::Ticket => play(Broken::new(TornTicket(slots()), threads), pages, context),
+                Kind::Wake => play(Broken::new(WakeLost(slots()), threads), pages, context),
             }
         })
     }

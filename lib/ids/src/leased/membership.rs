@@ -14,19 +14,18 @@
 //! 2. Functions here keep no reference into a table beyond their return, and [`forget_all`] unlinks
 //!    tables before it frees them. So a signal handler never meets a freed one.
 
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use core::{iter, ptr};
 
 use super::{LIST, Leased, are_serials_shared};
-use crate::raw::NO_MEMBER;
 use crate::thread;
 
 /// How many domains a table has room for.
 const MEMBERSHIPS: usize = 8;
 
 struct Table {
-    /// Upper half: serial; lower half: member index; 0 = unused. Atomic because of signal handlers.
-    words: [AtomicU64; MEMBERSHIPS],
+    /// The domains' serials; 0 = unused. Atomic because of signal handlers.
+    serials: [AtomicU32; MEMBERSHIPS],
     /// The table for more domains.
     more: AtomicPtr<Table>,
 }
@@ -34,7 +33,7 @@ struct Table {
 impl Table {
     const fn new() -> Self {
         Table {
-            words: [const { AtomicU64::new(0) }; MEMBERSHIPS],
+            serials: [const { AtomicU32::new(0) }; MEMBERSHIPS],
             more: AtomicPtr::new(ptr::null_mut()),
         }
     }
@@ -47,13 +46,13 @@ impl Table {
         })
     }
 
-    fn places(&self) -> impl Iterator<Item = &AtomicU64> {
-        self.all().flat_map(|table| &table.words)
+    fn places(&self) -> impl Iterator<Item = &AtomicU32> {
+        self.all().flat_map(|table| &table.serials)
     }
 
-    /// Occupies a free place with `word`.
-    fn claim(&self, word: u64) -> Option<&AtomicU64> {
-        let take = |place: &&AtomicU64| place.compare_exchange(0, word, Relaxed, Relaxed).is_ok();
+    /// Occupies a free place with `serial`.
+    fn claim(&self, serial: u32) -> Option<&AtomicU32> {
+        let take = |place: &&AtomicU32| place.compare_exchange(0, serial, Relaxed, Relaxed).is_ok();
         // Who finds its domain in the first place does not look which copy has made that.
         let first = usize::from(!are_serials_shared());
         self.places().skip(first).find(take)
@@ -79,39 +78,26 @@ thread_local! {
     static JOINED: Table = const { Table::new() };
 }
 
-fn serial_of(place: &AtomicU64) -> u32 {
-    (place.load(Relaxed) >> 32) as u32
-}
-
-/// The calling thread's member index. Makes it a member if need be. `None`: it has ended.
+/// Makes the calling thread a member if need be. `false`: it has ended.
 #[inline]
-pub(super) fn of(leased: &Leased) -> Option<u32> {
-    let first = JOINED.with(|joined| joined.words[0].load(Relaxed));
-    if (first >> 32) as u32 == leased.serial {
-        return Some(first as u32);
-    }
-    others(leased)
+pub(super) fn enter(leased: &Leased) -> bool {
+    let first = JOINED.with(|joined| joined.serials[0].load(Relaxed));
+    first == leased.serial || enter_slow(leased)
 }
 
 #[inline(never)]
-fn others(leased: &Leased) -> Option<u32> {
-    let known = leased.is_of_this_copy();
-    let remembered = known.then(|| remembered(leased.serial)).flatten();
-    remembered.or_else(|| join(leased))
+fn enter_slow(leased: &Leased) -> bool {
+    leased.is_of_this_copy() && is_remembered(leased.serial) || join(leased)
 }
 
-/// As [`of`], without making the thread a member.
-pub(super) fn remembered(serial: u32) -> Option<u32> {
-    JOINED.with(|joined| {
-        let mut words = joined.places().map(|place| place.load(Relaxed));
-        let ours = words.find(|word| (word >> 32) as u32 == serial);
-        ours.map(|word| word as u32)
-    })
+/// Whether the calling thread is a member.
+pub(super) fn is_remembered(serial: u32) -> bool {
+    JOINED.with(|joined| joined.places().any(|place| place.load(Relaxed) == serial))
 }
 
-/// Makes the calling thread a member.
+/// Makes the calling thread a member. `false`: it has ended.
 #[cold]
-pub(super) fn join(leased: &Leased) -> Option<u32> {
+pub(super) fn join(leased: &Leased) -> bool {
     if !leased.is_of_this_copy() {
         eprintln!(
             "kinlock: fatal: a domain of concurrency IDs is used by another copy of kinlock-ids \
@@ -121,13 +107,12 @@ pub(super) fn join(leased: &Leased) -> Option<u32> {
     }
     if !thread::will_end() {
         thread::comes_again();
-        return (!thread::has_ended()).then_some(NO_MEMBER);
+        return !thread::has_ended();
     }
-    let word = |member: u32| u64::from(leased.serial) << 32 | u64::from(member);
     JOINED.with(|joined| {
         // A signal handler that comes after this finds the thread to be a member already.
         let place = loop {
-            if let Some(place) = joined.claim(word(NO_MEMBER)) {
+            if let Some(place) = joined.claim(leased.serial) {
                 break place;
             }
             if !forget_gone(joined) {
@@ -137,14 +122,12 @@ pub(super) fn join(leased: &Leased) -> Option<u32> {
         // A signal handler that came just before may have made it a member. One membership is
         // enough.
         let mut others = joined.places().filter(|other| !ptr::eq(*other, place));
-        if let Some(other) = others.find(|other| serial_of(other) == leased.serial) {
+        if others.any(|other| other.load(Relaxed) == leased.serial) {
             place.store(0, Relaxed);
-            return Some(other.load(Relaxed) as u32);
+        } else {
+            leased.ids.join();
         }
-        let member = leased.claim_member();
-        leased.ids.join();
-        place.store(word(member), Relaxed);
-        Some(member)
+        true
     })
 }
 
@@ -153,8 +136,11 @@ fn forget_gone(joined: &Table) -> bool {
     let mut any = false;
     for place in joined.places() {
         let seen = place.load(Relaxed);
+        if seen == 0 {
+            continue;
+        }
         // A signal handler may have interrupted the holder of the list's lock.
-        let alive = LIST.try_any(|leased| leased.serial == (seen >> 32) as u32);
+        let alive = LIST.try_any(|leased| leased.serial == seen);
         if alive == Some(false) {
             any |= place.compare_exchange(seen, 0, Relaxed, Relaxed).is_ok();
         }
@@ -162,11 +148,11 @@ fn forget_gone(joined: &Table) -> bool {
     any
 }
 
-/// Forgets that the calling thread is a member. Returns its member index.
-pub(super) fn take(serial: u32) -> Option<u32> {
+/// Forgets that the calling thread is a member. Returns whether it was.
+pub(super) fn forget(serial: u32) -> bool {
     JOINED.with(|joined| {
-        let place = joined.places().find(|place| serial_of(place) == serial)?;
-        Some(place.swap(0, Relaxed) as u32)
+        let place = joined.places().find(|place| place.load(Relaxed) == serial);
+        place.is_some_and(|place| place.swap(0, Relaxed) == serial)
     })
 }
 

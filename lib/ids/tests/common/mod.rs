@@ -1,20 +1,16 @@
 //! What the tests of several structures share.
 
-use kinlock_ids::{Backend, Domain, Policy};
+use kinlock_ids::{Backend, Domain};
 
 pub const THREADS: usize = 8;
 
 /// A domain of each kind that this machine supports.
 pub fn domains() -> Vec<Domain> {
-    let leased = Policy::ALL.into_iter().map(|policy| {
-        let builder = Domain::builder().policy(policy).max_ids(64);
-        builder.build().unwrap()
-    });
     let restartable = Backend::Restartable.available().ok().map(|()| {
         let builder = Domain::builder().backend(Backend::Restartable);
         builder.build().unwrap()
     });
-    leased.chain(restartable).collect()
+    restartable.into_iter().chain([leases(64)]).collect()
 }
 
 // Not all tests that share this need all of it.

@@ -5,18 +5,14 @@ use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 /// The statistics of a domain.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Tally {
-    /// How many times a begin started over.
-    pub begin_restarts: u64,
-    /// How many times an end started over.
-    pub end_restarts: u64,
     /// How many waits were for a generation that had not passed.
     pub waits: u64,
     /// How many of those slept.
     pub slow_waits: u64,
     /// How many times sleeping waiters were woken.
     pub wakes: u64,
-    /// The peak number of open sections that was observed: by begins in the lists, by waiters in
-    /// the slots.
+    /// The peak number of open sections that was observed: by begins with `Locked`, by waiters with
+    /// `Slots`.
     pub longest_queue: u64,
 }
 
@@ -24,9 +20,6 @@ pub struct Tally {
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Counts<P: Platform> {
-    pub(super) begin_restarts: P::AtomicU64,
-    /// How often ends started over.
-    pub end_restarts: P::AtomicU64,
     pub(super) waits: P::AtomicU64,
     pub(super) slow_waits: P::AtomicU64,
     pub(super) wakes: P::AtomicU64,
@@ -36,8 +29,6 @@ pub struct Counts<P: Platform> {
 impl<P: Platform> Counts<P> {
     pub(super) fn new() -> Self {
         Counts {
-            begin_restarts: Atomic::new(0),
-            end_restarts: Atomic::new(0),
             waits: Atomic::new(0),
             slow_waits: Atomic::new(0),
             wakes: Atomic::new(0),
@@ -47,8 +38,6 @@ impl<P: Platform> Counts<P> {
 
     pub(super) fn read(&self) -> Tally {
         Tally {
-            begin_restarts: self.begin_restarts.load(Relaxed),
-            end_restarts: self.end_restarts.load(Relaxed),
             waits: self.waits.load(Relaxed),
             slow_waits: self.slow_waits.load(Relaxed),
             wakes: self.wakes.load(Relaxed),

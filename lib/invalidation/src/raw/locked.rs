@@ -1,7 +1,6 @@
-//! The list of open sections under a mutex: [`QueuedMutex`], or any other.
+//! The list of open sections under a mutex.
 //!
-//! It needs nothing but the platform, and is simple enough to be the reference for the other
-//! backends. A thread that is preempted while it holds the mutex delays the others, which sleep.
+//! A thread that is preempted while it holds the mutex delays the others, which sleep.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
@@ -14,57 +13,17 @@ use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 use kinlock_core::raw::LockConfig;
 use kinlock_core::raw::mutex::QueuedMutex;
 
-/// The mutex that protects the list.
-pub trait Exclusion: Send + Sync + 'static {
-    /// An unlocked mutex.
-    fn new() -> Self;
-    /// Locks it. Acquires.
-    fn lock(&self);
-    /// Unlocks it. Releases.
-    ///
-    /// # Safety
-    /// The calling thread has locked it, and has not unlocked it since.
-    unsafe fn unlock(&self);
-    /// In a forked child: unlocks it and drops its waiters.
-    ///
-    /// # Safety
-    /// No other thread uses the mutex, and the calling thread does not rely on holding it.
-    unsafe fn reset_in_child(&self);
-}
-
-impl<P: Platform, C: LockConfig> Exclusion for QueuedMutex<P, C> {
-    fn new() -> Self {
-        QueuedMutex::default()
-    }
-
-    #[inline]
-    fn lock(&self) {
-        self.lock();
-    }
-
-    #[inline]
-    unsafe fn unlock(&self) {
-        // SAFETY: the caller's promise.
-        unsafe { self.unlock() }
-    }
-
-    unsafe fn reset_in_child(&self) {
-        // SAFETY: the caller's promise.
-        unsafe { self.reset_in_child() }
-    }
-}
-
-/// The list of open sections under the mutex `M`.
+/// The list of open sections under a mutex with the configuration `C`.
 // `repr(C)`: the word that is read most comes first.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Locked<P: Platform, M> {
+pub struct Locked<P: Platform, C: LockConfig> {
     /// The newest generation that has passed. Written under the mutex, read by any thread.
     done: P::AtomicU64,
-    /// The newest generation given out. This and the following fields belong to the holder of the
-    /// mutex.
+    /// The newest generation given out. Written under the mutex, read by any thread.
     newest: P::AtomicU64,
-    mutex: M,
+    mutex: QueuedMutex<P, C>,
+    /// The list. It belongs to the holder of the mutex.
     first: P::AtomicU16,
     last: P::AtomicU16,
     open: P::AtomicU32,
@@ -95,13 +54,13 @@ impl<P: Platform> Default for Member<P> {
     }
 }
 
-impl<P: Platform, M: Exclusion> Locked<P, M> {
+impl<P: Platform, C: LockConfig> Locked<P, C> {
     /// An empty list in which this generation and all before have passed.
     pub fn new(generation: u64) -> Self {
         Locked {
             done: Atomic::new(generation),
             newest: Atomic::new(generation),
-            mutex: M::new(),
+            mutex: QueuedMutex::default(),
             first: Atomic::new(0),
             last: Atomic::new(0),
             open: Atomic::new(0),
@@ -119,7 +78,7 @@ impl<P: Platform, M: Exclusion> Locked<P, M> {
     }
 }
 
-impl<P: Platform, M: Exclusion> Backend<P> for Locked<P, M> {
+impl<P: Platform, C: LockConfig> Backend<P> for Locked<P, C> {
     const NAME: &'static str = "locked";
     type Link = Member<P>;
 
@@ -154,7 +113,7 @@ impl<P: Platform, M: Exclusion> Backend<P> for Locked<P, M> {
     }
 
     #[inline]
-    fn end(&self, places: Places<'_, P, Member<P>>, _: &Counts<P>, me: u16) -> Option<u64> {
+    fn end(&self, places: Places<'_, P, Member<P>>, me: u16) -> Option<u64> {
         let own = places.link(me);
         self.locked(|| {
             let generation = own.generation.load(Relaxed);
@@ -186,16 +145,14 @@ impl<P: Platform, M: Exclusion> Backend<P> for Locked<P, M> {
         generation <= self.done.load(Acquire)
     }
 
-    fn newest(&self, _: Places<'_, P, Member<P>>) -> u64 {
-        self.locked(|| self.newest.load(Relaxed))
+    fn newest(&self) -> u64 {
+        // Relaxed: a begin that happens before this call has stored its generation, and what its
+        // section does is acquired when that has passed.
+        self.newest.load(Relaxed)
     }
 
-    fn newest_at_once(&self, _: Places<'_, P, Member<P>>) -> Option<u64> {
-        Some(self.newest.load(Relaxed))
-    }
-
-    fn look(&self, link: &Member<P>) -> (u64, bool) {
-        (link.generation.load(Relaxed), false)
+    fn look(&self, link: &Member<P>) -> u64 {
+        link.generation.load(Relaxed)
     }
 
     fn keep_only(&self, places: Places<'_, P, Member<P>>, survivor: Option<(u16, u64)>) {

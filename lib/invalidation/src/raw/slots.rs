@@ -44,7 +44,7 @@ pub struct Slots<P: Platform> {
     /// All generations up to this one have passed.
     pub done: P::AtomicU64,
     /// The newest generation given out.
-    ticket: P::AtomicU64,
+    pub ticket: P::AtomicU64,
     /// Ends that met waiters; wraps.
     pub ends: P::AtomicU32,
 }
@@ -134,7 +134,7 @@ impl<P: Platform> Backend<P> for Slots<P> {
     }
 
     #[inline]
-    fn end(&self, places: Slotted<'_, P>, _: &Counts<P>, me: u16) -> Option<u64> {
+    fn end(&self, places: Slotted<'_, P>, me: u16) -> Option<u64> {
         let slot = places.link(me);
         let generation = slot.load(Relaxed);
         slot.store(0, Release);
@@ -161,13 +161,12 @@ impl<P: Platform> Backend<P> for Slots<P> {
         slots.filter(|place| place.link.load(Relaxed) != 0).count() as u64
     }
 
-    fn newest(&self, _: Slotted<'_, P>) -> u64 {
+    fn newest(&self) -> u64 {
         self.ticket.load(Acquire)
     }
 
-    fn look(&self, slot: &P::AtomicU64) -> (u64, bool) {
-        let seen = slot.load(Relaxed);
-        (seen & !BOUND, seen & BOUND != 0)
+    fn look(&self, slot: &P::AtomicU64) -> u64 {
+        slot.load(Relaxed) & !BOUND
     }
 
     fn keep_only(&self, places: Slotted<'_, P>, survivor: Option<(u16, u64)>) {

@@ -6,8 +6,7 @@
 //! | defect | what |
 //! | --- | --- |
 //! | `WakeLost` | [`WakeLost`] around any backend |
-//! | `GenerationReadBeforeMark` | [`GenerationReadBeforeMark`] instead of a [`List`] |
-//! | `MarkedEarly` | [`MarkedEarly`] instead of a [`List`] |
+//! | `TornTicket` | [`TornTicket`] instead of [`Slots`] |
 //! | `BoundRespected` | [`BoundRespected`] instead of [`Slots`] |
 //! | `ErasedLate` | [`end_erasing_late`] instead of [`Domain::end`] |
 
@@ -16,7 +15,7 @@
 
 use kinlock_core::platform::{Atomic, Atomics, Ordering::*, Platform};
 use kinlock_invalidation::raw::{
-    BOUND, Backend, Config, Counts, Domain, List, NearWrap, Pair, Place, Places, Seen, Slots, pause,
+    BOUND, Backend, Config, Counts, Domain, NearWrap, Place, Places, Slots,
 };
 use std::ops::Deref;
 
@@ -30,12 +29,10 @@ macro_rules! as_inner {
     )*};
     (the same) => {
         as_inner! {
-            begin(places: Places<'_, P, Self::Link>, counts: &Counts<P>, me: u16)
-                -> Result<u64, NearWrap>;
-            newest_at_once(places: Places<'_, P, Self::Link>) -> Option<u64>;
+            end(places: Places<'_, P, Self::Link>, me: u16) -> Option<u64>;
             count_open(places: Places<'_, P, Self::Link>) -> u64;
-            newest(places: Places<'_, P, Self::Link>) -> u64;
-            look(link: &Self::Link) -> (u64, bool);
+            newest() -> u64;
+            look(link: &Self::Link) -> u64;
             keep_only(places: Places<'_, P, Self::Link>, survivor: Option<(u16, u64)>) -> ();
         }
     };
@@ -54,7 +51,8 @@ impl<P: Platform, B: Backend<P>> Backend<P> for WakeLost<B> {
 
     as_inner!(the same);
     as_inner! {
-        end(places: Places<'_, P, B::Link>, counts: &Counts<P>, me: u16) -> Option<u64>;
+        begin(places: Places<'_, P, B::Link>, counts: &Counts<P>, me: u16)
+            -> Result<u64, NearWrap>;
         passed(places: Places<'_, P, B::Link>, generation: u64) -> bool;
     }
 
@@ -63,72 +61,32 @@ impl<P: Platform, B: Backend<P>> Backend<P> for WakeLost<B> {
     }
 }
 
-/// An end marks its own element before it searches for its predecessor. Correct, but every
-/// concurrent begin starts over.
-pub type MarkedEarly<P, Q, C> = EarlyEnd<P, Q, C, true>;
+type Slotted<'a, P> = Places<'a, P, <P as Atomics>::AtomicU64>;
 
-/// An end reads its generation before it marks its element, and loses what a successor donates in
-/// between.
-pub type GenerationReadBeforeMark<P, Q, C> = EarlyEnd<P, Q, C, false>;
-
-/// The defect `MarkedEarly` in this list.
-pub fn marked_early<P: Platform, Q, C: Config>(list: List<P, Q, C>) -> MarkedEarly<P, Q, C> {
-    EarlyEnd(list)
-}
-
-/// The defect `GenerationReadBeforeMark` in this list.
-pub fn generation_read_before_mark<P: Platform, Q, C: Config>(
-    list: List<P, Q, C>,
-) -> GenerationReadBeforeMark<P, Q, C> {
-    EarlyEnd(list)
-}
-
-/// A list whose ends mark their own element (`MARKS`), or else read it, before they search for its
-/// predecessor.
+/// A begin takes its ticket by a load and a store: two begins may get the same generation.
 #[derive(Debug)]
-pub struct EarlyEnd<P: Platform, Q, C: Config, const MARKS: bool>(List<P, Q, C>);
+pub struct TornTicket<P: Platform>(
+    /// The sound backend.
+    pub Slots<P>,
+);
 
-impl<P: Platform, Q: Pair, C: Config, const MARKS: bool> EarlyEnd<P, Q, C, MARKS> {
-    /// As the end of a sound list, but for the order.
-    fn try_end(&self, places: Places<'_, P, Q>, me: u16) -> Option<Option<u64>> {
-        let own = places.link(me);
-        let early = if MARKS { own.mark() } else { own.load() };
-        let Some((before, seen)) = self.0.predecessor(places, me) else {
-            if MARKS {
-                own.publish(early);
-            }
-            return None;
-        };
-        let mine = if MARKS { early } else { own.mark() };
-        let generation = early.generation;
-        if before.exchange(seen, Seen { generation, ..mine }) {
-            return Some(core::ptr::eq(before, &self.0.head).then_some(generation));
-        }
-        own.publish(mine);
-        None
-    }
-}
-
-impl<P: Platform, Q: Pair, C: Config, const MARKS: bool> Backend<P> for EarlyEnd<P, Q, C, MARKS> {
-    const NAME: &'static str = Q::NAME;
-    type Link = Q;
+impl<P: Platform> Backend<P> for TornTicket<P> {
+    const NAME: &'static str = "slots";
+    type Link = P::AtomicU64;
 
     as_inner!(the same);
     as_inner! {
-        passed(places: Places<'_, P, Q>, generation: u64) -> bool;
-        lets_pass(places: Places<'_, P, Q>, ended: u64, awaited: u64) -> bool;
+        passed(places: Slotted<'_, P>, generation: u64) -> bool;
+        lets_pass(places: Slotted<'_, P>, ended: u64, awaited: u64) -> bool;
     }
 
-    fn end(&self, places: Places<'_, P, Q>, counts: &Counts<P>, me: u16) -> Option<u64> {
-        let mut restarts = 0;
-        loop {
-            if let Some(advanced) = self.try_end(places, me) {
-                counts.end_restarts.fetch_add(restarts, Relaxed);
-                return advanced;
-            }
-            restarts += 1;
-            pause::<P>(restarts as u32);
-        }
+    fn begin(&self, places: Slotted<'_, P>, _: &Counts<P>, me: u16) -> Result<u64, NearWrap> {
+        let slot = places.link(me);
+        slot.store((self.newest() + 1) | BOUND, Release);
+        let generation = self.newest() + 1;
+        self.0.ticket.store(generation, Release);
+        slot.store(generation, Release);
+        Ok(generation)
     }
 }
 
@@ -139,15 +97,13 @@ pub struct BoundRespected<P: Platform>(
     pub Slots<P>,
 );
 
-type Slotted<'a, P> = Places<'a, P, <P as Atomics>::AtomicU64>;
-
 impl<P: Platform> Backend<P> for BoundRespected<P> {
     const NAME: &'static str = "slots";
     type Link = P::AtomicU64;
 
     as_inner!(the same);
     as_inner! {
-        end(places: Slotted<'_, P>, counts: &Counts<P>, me: u16) -> Option<u64>;
+        begin(places: Slotted<'_, P>, counts: &Counts<P>, me: u16) -> Result<u64, NearWrap>;
     }
 
     fn lets_pass(&self, places: Slotted<'_, P>, ended: u64, awaited: u64) -> bool {
@@ -161,7 +117,7 @@ impl<P: Platform> Backend<P> for BoundRespected<P> {
         if generation <= self.0.done.load(Acquire) {
             return true;
         }
-        let ticket = self.0.newest(places);
+        let ticket = self.0.newest();
         let slots = places.used().iter();
         let slots = slots.map(|place| place.link.load(Acquire) & !BOUND);
         self.0

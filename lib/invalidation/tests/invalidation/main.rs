@@ -6,7 +6,7 @@ mod processes;
 mod threads;
 mod waits;
 
-use kinlock_invalidation::{Backend, Domain, NeverIssued, Tag, Unsupported};
+use kinlock_invalidation::{Backend, Domain, NeverIssued, Tag};
 use processes::*;
 use std::thread;
 use std::time::Duration;
@@ -16,25 +16,9 @@ use waits::*;
 /// Long enough for a thread to have fallen asleep.
 const MOMENT: Duration = Duration::from_millis(if cfg!(miri) { 1 } else { 30 });
 
-fn domain(backend: Backend) -> Option<Domain> {
-    match Domain::builder().backend(backend).build() {
-        Ok(domain) => {
-            assert_eq!(domain.backend(), backend);
-            Some(domain)
-        }
-        Err(Unsupported(refused)) => {
-            assert_eq!((refused, backend.is_supported()), (Backend::Wide, false));
-            eprintln!("!!!! this CPU cannot do {backend}: NOT tested");
-            None
-        }
-    }
-}
-
 /// Makes each function a test for each backend.
 macro_rules! contract {
     ($($(#[$attribute:meta])* $name:ident),* $(,)?) => {
-        contract!(@packed Packed $($(#[$attribute])* $name),*);
-        contract!(@wide Wide $($(#[$attribute])* $name),*);
         contract!(@locked Locked $($(#[$attribute])* $name),*);
         contract!(@slots Slots $($(#[$attribute])* $name),*);
     };
@@ -44,9 +28,7 @@ macro_rules! contract {
                 #[test]
                 $(#[$attribute])*
                 fn $name() {
-                    if let Some(domain) = super::domain(super::Backend::$backend) {
-                        super::$name(domain);
-                    }
+                    super::$name(super::Domain::with_backend(super::Backend::$backend));
                 }
             )*
         }
@@ -264,9 +246,6 @@ fn backends_have_names() {
         assert_eq!(backend.to_string(), backend.name());
     }
     let error = "mutex".parse::<Backend>().unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "known backends: packed, wide, locked, slots"
-    );
+    assert_eq!(error.to_string(), "known backends: locked, slots");
     assert_eq!(Domain::new().backend(), Backend::Locked);
 }

@@ -107,7 +107,7 @@ pub fn a_child_reads_no_places_that_were_never_used(domain: Domain) {
         assert!(status.unwrap().success());
         return;
     }
-    let more = |_| super::domain(domain.backend()).unwrap();
+    let more = |_| Domain::with_backend(domain.backend());
     let domains: Vec<_> = (0..8).map(more).collect();
     domains.iter().for_each(|domain| drop(domain.begin()));
     let status = in_child(|| {

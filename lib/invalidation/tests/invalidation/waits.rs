@@ -1,6 +1,6 @@
 //! Waits, snapshots and statistics.
 
-use super::{Holder, MOMENT, domain, stamped};
+use super::{Holder, MOMENT, stamped};
 use kinlock_invalidation::{Backend, Domain, Tag, WaitError};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread;
@@ -21,7 +21,7 @@ pub fn waiting_within_an_invalidation_is_an_error(domain: Domain) {
 }
 
 pub fn domains_are_independent(domain: Domain) {
-    let other = self::domain(domain.backend()).unwrap();
+    let other = Domain::with_backend(domain.backend());
     let section = other.begin();
     let own = domain.begin();
     let tag = stamped(&own);
@@ -145,10 +145,7 @@ pub fn what_is_open_can_be_seen(domain: Domain) {
         assert!(open[0].to_string().contains("generation 1, open for "));
         drop(section);
         let open = domain.dump();
-        assert_eq!(
-            (open.len(), open[0].generation, open[0].marked),
-            (1, 1, false)
-        );
+        assert_eq!((open.len(), open[0].generation), (1, 1));
         // The older section passes on what the newer one donated; slots know no donations.
         let donated = domain.backend() != Backend::Slots;
         assert_eq!(open[0].current, 1 + donated as u64);
@@ -186,12 +183,11 @@ pub fn waits_are_counted(domain: Domain) {
         2
     };
     assert_eq!(stats.longest_queue, longest);
-    assert_eq!((stats.begin_restarts, stats.end_restarts), (0, 0));
 }
 
 /// Without the error the wait would never end.
 pub fn a_foreign_tag_is_an_error(domain: Domain) {
-    let other = self::domain(domain.backend()).unwrap();
+    let other = Domain::with_backend(domain.backend());
     drop(other.begin());
     let tag = stamped(&other.begin());
     drop(domain.begin());

@@ -13,9 +13,8 @@ use kinlock_cli::args::seconds;
 use kinlock_cli::outcome::Outcome;
 use kinlock_cli::report::table::Columns;
 use kinlock_cli::report::units::time;
-use kinlock_ids::{Backend, Policy};
+use kinlock_ids::Backend;
 use kinlock_measure::interrupt::pause;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::subject::Subject;
@@ -35,8 +34,7 @@ use super::harness::suite::{Due, Entry, Plan, Suite, cpus};
 ///
 /// Workloads: counter (add 1), lease (take an ID and give it back), stack, ring (push and pop),
 /// pool (allocate and free), cache (as pool, but objects are kept for a while), intermittent
-/// (bursts over the 16 KiB of one's ID, one thread at a time, rarely, under each policy; it has one
-/// thread per CPU).
+/// (bursts over the 16 KiB of one's ID, one thread at a time, rarely; it has one thread per CPU).
 ///
 /// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way
 /// has a second to complete. A second signal ends the process at once, unless it comes within 0.3
@@ -57,10 +55,6 @@ pub struct Args {
         value_parser = ["auto", "rseq", "lease"],
     )]
     backend: String,
-    /// Policies of leases, separated by commas [default: recent-first; for lease and intermittent
-    /// all]
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
-    policy: Vec<Policy>,
     /// Between two bursts of intermittent, in seconds
     #[arg(long, value_name = "S", default_value = "0.01", value_parser = seconds)]
     delay: f64,
@@ -72,16 +66,12 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let restartable = Backend::Restartable.available();
     let backends = match (args.backend.as_str(), restartable) {
         ("rseq", Err(why)) => bail!("{why}"),
-        ("rseq", Ok(())) if !args.policy.is_empty() => {
-            bail!("--policy is for leases: with --backend rseq the kernel decides")
-        }
         ("rseq", Ok(())) => vec![Backend::Restartable],
         ("lease", _) | (_, Err(_)) => vec![Backend::Lease],
         (_, Ok(())) => Backend::ALL.to_vec(),
     };
     args.common.run(Ids {
         backends,
-        policies: args.policy.clone(),
         delay: args.delay,
     })
 }
@@ -89,17 +79,8 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 pub struct Ids {
     /// How IDs are held, in the order of tables.
     backends: Vec<Backend>,
-    /// The policies of leases; none: as is usual for a workload.
-    policies: Vec<Policy>,
     /// Between two bursts of `intermittent`, in seconds.
     delay: f64,
-}
-
-/// What all rounds of a subject say.
-#[derive(Serialize)]
-pub struct Detail {
-    /// The policy of leases.
-    policy: Option<&'static str>,
 }
 
 impl Suite for Ids {
@@ -107,16 +88,10 @@ impl Suite for Ids {
     type Workload = Workload;
     type Subject = Subject;
     type Extra = ();
-    type Detail = Detail;
+    type Detail = ();
 
     fn subjects(&self, workload: Workload, _: usize) -> Vec<Subject> {
-        let usual = match workload {
-            Workload::Lease | Workload::Intermittent => Policy::ALL.to_vec(),
-            _ => vec![Policy::RecentFirst],
-        };
-        let asked = !self.policies.is_empty();
-        let policies = if asked { &self.policies } else { &usual };
-        subjects::of(workload, &self.backends, policies)
+        subjects::of(workload, &self.backends)
     }
 
     fn name(subject: &Subject) -> String {
@@ -166,11 +141,7 @@ impl Suite for Ids {
         ))
     }
 
-    fn detail(&self, subject: &Subject, _: &[&Sample<()>], _: &[&Sample<()>]) -> Detail {
-        Detail {
-            policy: subject.policy.map(|policy| policy.name()),
-        }
-    }
+    fn detail(&self, _: &Subject, _: &[&Sample<()>], _: &[&Sample<()>]) {}
 
     fn parameters(&self, _: &Plan<Self>) -> Value {
         json!({ "delay_seconds": self.delay })
@@ -190,7 +161,7 @@ impl Pictured for Ids {
 
 impl Shown for Ids {
     const SUBJECTS: &'static str = "what";
-    const OURS: &'static [&'static str] = &["kinlock-rseq", "kinlock-lease-recent-first"];
+    const OURS: &'static [&'static str] = &["kinlock-rseq", "kinlock-lease"];
 
     fn columns(_: &Report<Self>, _: &Entry<Self>) -> Columns<Entry<Self>> {
         Columns::<Entry<Self>>::new()
@@ -204,7 +175,6 @@ impl Shown for Ids {
     fn csv_columns() -> Columns<Entry<Self>> {
         Columns::<Entry<Self>>::new()
             .csv_key()
-            .add("policy", |e| e.detail.policy.unwrap_or(""))
             .csv_ops("ops_per_s", ["min", "max"], 1)
             .csv_ns_per_op()
             .number("cpu_ns_per_op", 3, |e| e.cpu_ns_per_op.median)

@@ -5,9 +5,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
-use kinlock_ids::{Domain, Pool, Pooled};
+use kinlock_ids::{Backend, Domain, Pool, Pooled};
 
-use super::subject::{MALLOC, Named, Run, Subject, domain};
+use super::subject::{MALLOC, Run, Subject, domain};
 use crate::harness::slice::{Part, Slice};
 
 pub type Object = [u64; 8];
@@ -91,28 +91,22 @@ impl<S: Source> Run for Bursts<S> {
     }
 }
 
-fn subject<S: Source + 'static>(
-    name: &str,
-    named: Option<&Named>,
-    make: impl Fn() -> S + 'static,
-) -> Subject {
+fn subject<S: Source + 'static>(name: &str, make: impl Fn() -> S + 'static) -> Subject {
     Subject {
         name: name.to_owned(),
-        policy: named.and_then(|(_, policy)| *policy),
         domain: None,
         make: Box::new(move || Arc::new(Bursts(make()))),
     }
 }
 
-pub fn of(domains: &[Named]) -> Vec<Subject> {
+pub fn of(backends: &[Backend]) -> Vec<Subject> {
     let mut all = vec![
-        subject(MALLOC, None, || Malloc),
-        subject("array-queue", None, || ArrayQueue::new(ROOM)),
+        subject(MALLOC, || Malloc),
+        subject("array-queue", || ArrayQueue::new(ROOM)),
     ];
-    all.extend(domains.iter().map(|named| {
-        let policy = named.1;
-        let make = move || growing(&domain(policy));
-        subject(&format!("kinlock-{}", named.0), Some(named), make)
+    all.extend(backends.iter().map(|&backend| {
+        let make = move || growing(&domain(backend));
+        subject(&format!("kinlock-{backend}"), make)
     }));
     all
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kinlock_ids::{Backend, Domain, Policy};
+use kinlock_ids::{Backend, Domain};
 
 use crate::harness::slice::Slice;
 
@@ -12,7 +12,6 @@ pub const MALLOC: &str = "malloc";
 /// Something to be measured.
 pub struct Subject {
     pub name: String,
-    pub policy: Option<Policy>,
     /// The domain, for the workload `intermittent`; none: by CPU number.
     pub domain: Option<Domain>,
     /// Makes a fresh one.
@@ -25,14 +24,7 @@ pub trait Run: Send + Sync {
     fn run(&self, slice: &Slice, member: usize);
 }
 
-/// A name, and the policy of leases; none: restartable.
-pub type Named = (String, Option<Policy>);
-
-pub fn domain(policy: Option<Policy>) -> Domain {
-    let builder = Domain::builder();
-    let built = match policy {
-        None => builder.backend(Backend::Restartable).build(),
-        Some(policy) => builder.policy(policy).build(),
-    };
+pub fn domain(backend: Backend) -> Domain {
+    let built = Domain::builder().backend(backend).build();
     built.expect("the backend was found to be available, and there is address space")
 }

@@ -10,11 +10,11 @@ use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 use fast_counter::ConcurrentCounter;
 use kinlock_cli::names;
-use kinlock_ids::{Backend, Counter, Domain, Histogram, Policy, Pool, Ring, Stack};
+use kinlock_ids::{Backend, Counter, Domain, Histogram, Pool, Ring, Stack};
 use thread_local::ThreadLocal;
 
 use super::objects::{self, Object};
-use super::subject::{MALLOC, Named, Run, Subject, domain};
+use super::subject::{MALLOC, Run, Subject, domain};
 use crate::harness::slice::{Part, Slice};
 use crate::harness::suite::cpus;
 
@@ -91,7 +91,6 @@ fn local<S: Send + Sync + 'static, L: 'static>(
 ) -> Subject {
     Subject {
         name: name.to_owned(),
-        policy: None,
         domain: None,
         make: Box::new(move || {
             Arc::new(Operation {
@@ -114,40 +113,27 @@ fn shared<S: Send + Sync + 'static>(
 
 /// One of ours for each way to hold IDs.
 fn ours<S: Send + Sync + 'static>(
-    domains: &[Named],
+    backends: &[Backend],
     make: impl Fn(&Domain) -> S + Copy + 'static,
     operation: impl Fn(&S) + Send + Sync + Copy + 'static,
 ) -> impl Iterator<Item = Subject> {
-    domains.iter().map(move |(name, policy)| {
-        let policy = *policy;
-        Subject {
-            policy,
-            ..shared(
-                &format!("kinlock-{name}"),
-                move || make(&domain(policy)),
-                operation,
-            )
-        }
+    backends.iter().map(move |&backend| {
+        let name = format!("kinlock-{backend}");
+        shared(&name, move || make(&domain(backend)), operation)
     })
 }
 
 /// What is measured under a workload, the baseline first.
-pub fn of(workload: Workload, backends: &[Backend], policies: &[Policy]) -> Vec<Subject> {
-    let lease = |&policy: &Policy| (format!("lease-{}", policy.name()), Some(policy));
-    let domains = backends.iter().flat_map(|&backend| match backend {
-        Backend::Restartable => vec![(backend.name().to_owned(), None)],
-        Backend::Lease => policies.iter().map(lease).collect(),
-    });
-    let domains: Vec<_> = domains.collect();
+pub fn of(workload: Workload, backends: &[Backend]) -> Vec<Subject> {
     match workload {
-        Workload::Counter => counters(&domains),
-        Workload::Histogram => histograms(&domains),
-        Workload::Lease => leases(domains),
-        Workload::Stack => stacks(&domains),
-        Workload::Ring => rings(&domains),
-        Workload::Pool => pools(&domains),
-        Workload::Cache => objects::of(&domains),
-        Workload::Intermittent => areas(&domains),
+        Workload::Counter => counters(backends),
+        Workload::Histogram => histograms(backends),
+        Workload::Lease => leases(backends),
+        Workload::Stack => stacks(backends),
+        Workload::Ring => rings(backends),
+        Workload::Pool => pools(backends),
+        Workload::Cache => objects::of(backends),
+        Workload::Intermittent => areas(backends),
     }
 }
 
@@ -164,7 +150,7 @@ fn locked_addition() -> Subject {
     )
 }
 
-fn counters(domains: &[Named]) -> Vec<Subject> {
+fn counters(backends: &[Backend]) -> Vec<Subject> {
     thread_local! {
         static OWN: Cell<u64> = const { Cell::new(0) };
     }
@@ -186,13 +172,12 @@ fn counters(domains: &[Named]) -> Vec<Subject> {
             |counter| counter.add(1),
         ),
     ];
-    all.extend(ours(domains, make, |counter| counter.add(1)));
-    if let Some(&(_, policy)) = domains.iter().find(|(_, policy)| policy.is_some()) {
+    all.extend(ours(backends, make, |counter| counter.add(1)));
+    if backends.contains(&Backend::Lease) {
         all.push(Subject {
             name: "kinlock-lease-held".to_owned(),
-            policy,
             domain: None,
-            make: Box::new(move || Arc::new(Held(make(&domain(policy))))),
+            make: Box::new(move || Arc::new(Held(make(&domain(Backend::Lease))))),
         });
     }
     all
@@ -209,7 +194,7 @@ const BOUNDS: [u64; 15] = {
     bounds
 };
 
-fn histograms(domains: &[Named]) -> Vec<Subject> {
+fn histograms(backends: &[Backend]) -> Vec<Subject> {
     let words = || -> [AtomicU64; BOUNDS.len() + 2] { Default::default() };
     let make = |domain: &Domain| Histogram::new(domain, &BOUNDS).expect("memory for a histogram");
     let mut all = vec![shared(ATOMICS, words, |words| {
@@ -217,7 +202,7 @@ fn histograms(domains: &[Named]) -> Vec<Subject> {
         words[BOUNDS.partition_point(|&bound| bound < value)].fetch_add(1, Relaxed);
         words[BOUNDS.len() + 1].fetch_add(value, Relaxed);
     })];
-    all.extend(ours(domains, make, |histogram| {
+    all.extend(ours(backends, make, |histogram| {
         histogram.record(black_box(700))
     }));
     all
@@ -242,10 +227,12 @@ impl Run for Held {
     }
 }
 
-fn leases(mut domains: Vec<Named>) -> Vec<Subject> {
-    domains.retain(|(_, policy)| policy.is_some());
+fn leases(backends: &[Backend]) -> Vec<Subject> {
     let mut all = vec![locked_addition()];
-    all.extend(ours(&domains, Domain::clone, |domain| {
+    if !backends.contains(&Backend::Lease) {
+        return all;
+    }
+    all.extend(ours(&[Backend::Lease], Domain::clone, |domain| {
         if let Ok(lease) = domain.enter() {
             black_box(lease.id());
         }
@@ -253,7 +240,7 @@ fn leases(mut domains: Vec<Named>) -> Vec<Subject> {
     all
 }
 
-fn stacks(domains: &[Named]) -> Vec<Subject> {
+fn stacks(backends: &[Backend]) -> Vec<Subject> {
     let vec = || vec![0u64; 64];
     let queue = || {
         let queue = SegQueue::new();
@@ -285,14 +272,14 @@ fn stacks(domains: &[Named]) -> Vec<Subject> {
         ),
     ];
     let make = |domain: &Domain| Stack::<u64>::new(domain).expect("memory for a stack");
-    all.extend(ours(domains, make, |stack| {
+    all.extend(ours(backends, make, |stack| {
         stack.push(1);
         black_box(stack.pop());
     }));
     all
 }
 
-fn rings(domains: &[Named]) -> Vec<Subject> {
+fn rings(backends: &[Backend]) -> Vec<Subject> {
     let queue = || VecDeque::from([0u64; 64]);
     let make = |domain: &Domain| {
         let ring = Ring::<u64>::new(domain, 1024).expect("memory for a ring");
@@ -319,7 +306,7 @@ fn rings(domains: &[Named]) -> Vec<Subject> {
             },
         ),
     ];
-    all.extend(ours(domains, make, |ring| {
+    all.extend(ours(backends, make, |ring| {
         drop(ring.push(black_box(1)));
         black_box(ring.pop());
     }));
@@ -328,7 +315,7 @@ fn rings(domains: &[Named]) -> Vec<Subject> {
 
 const OBJECTS: usize = 4096;
 
-fn pools(domains: &[Named]) -> Vec<Subject> {
+fn pools(backends: &[Backend]) -> Vec<Subject> {
     let boxes = || Mutex::new(vec![Box::new([0u64; 8]); OBJECTS]);
     let make = |domain: &Domain| Pool::<Object>::new(domain, OBJECTS).expect("memory for a pool");
     let mut all = vec![
@@ -355,20 +342,20 @@ fn pools(domains: &[Named]) -> Vec<Subject> {
             },
         ),
     ];
-    all.extend(ours(domains, make, |pool| {
+    all.extend(ours(backends, make, |pool| {
         drop(black_box(pool.insert([0; 8])))
     }));
-    let named = domains.iter().filter(|(_, policy)| policy.is_none());
-    let named: Vec<_> = named
-        .map(|(name, _)| (format!("{name}-growing"), None))
-        .collect();
-    all.extend(ours(&named, objects::growing, |pool| {
-        drop(black_box(pool.insert([0; 8])))
-    }));
+    if backends.contains(&Backend::Restartable) {
+        all.push(shared(
+            "kinlock-rseq-growing",
+            || objects::growing(&domain(Backend::Restartable)),
+            |pool| drop(black_box(pool.insert([0; 8]))),
+        ));
+    }
     all
 }
 
-fn areas(domains: &[Named]) -> Vec<Subject> {
+fn areas(backends: &[Backend]) -> Vec<Subject> {
     /// Subjects of `intermittent` do nothing else.
     struct Nothing;
 
@@ -376,16 +363,15 @@ fn areas(domains: &[Named]) -> Vec<Subject> {
         fn run(&self, _: &Slice, _: usize) {}
     }
 
-    let area = |name: String, policy, domain| Subject {
+    let area = |name: String, domain| Subject {
         name,
-        policy,
         domain,
         make: Box::new(|| Arc::new(Nothing)),
     };
-    let ours = domains
+    let ours = backends
         .iter()
-        .map(|(name, policy)| area(format!("kinlock-{name}"), *policy, Some(domain(*policy))));
-    std::iter::once(area(INDEXED.to_owned(), None, None))
+        .map(|&backend| area(format!("kinlock-{backend}"), Some(domain(backend))));
+    std::iter::once(area(INDEXED.to_owned(), None))
         .chain(ours)
         .collect()
 }

@@ -7,7 +7,7 @@ use kinlock::Mutex;
 use kinlock_cli::args::Available;
 use kinlock_cli::names;
 use kinlock_core::platform::{NEVER, Platform};
-use kinlock_invalidation::{Backend, Domain};
+use kinlock_invalidation::Domain;
 use kinlock_linux::Native;
 use kinlock_measure::workloads::pages::{Ours, Protection};
 
@@ -16,9 +16,7 @@ use super::Workload;
 names! {
     /// A way to protect pages.
     ContenderName, "backend or rival":
-    Packed = "packed", "ours: a list with a lock bit in each element, in pairs of eight bytes";
-    Wide = "wide", "ours: the same in pairs of sixteen bytes";
-    Locked = "locked", "ours: the list under our mutex";
+    Locked = "locked", "ours: a list under our mutex";
     Slots = "slots", "ours: slots instead of a list";
     LockHeld = "lock-held", "the shard's lock is held until the pages have been given back";
     BusyFlag = "busy-flag", "a flag in each slot";
@@ -31,9 +29,6 @@ names! {
 impl Available for ContenderName {
     fn unavailable(self) -> Option<&'static str> {
         match self {
-            Self::Wide if !Backend::Wide.is_supported() => {
-                Some("this CPU cannot exchange sixteen bytes")
-            }
             #[cfg(not(have_ck_epoch))]
             Self::CkEpoch => {
                 Some("install Concurrency Kit (Debian: libck-dev, Fedora: ck-devel) and rebuild")
@@ -76,10 +71,6 @@ pub trait Contender: Protection + Sized {
     fn domain(&self) -> Option<&Domain> {
         None
     }
-}
-
-pub fn ours(backend: Backend) -> Ours {
-    Ours::new(backend).expect("the plan has asked")
 }
 
 impl Contender for Ours {

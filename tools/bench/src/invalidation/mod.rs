@@ -16,10 +16,10 @@ use kinlock_cli::outcome::{Outcome, tell};
 use kinlock_cli::report::table::Columns;
 use kinlock_invalidation::{Backend, Domain, Stats};
 use kinlock_measure::interrupt::{self, State, pause};
-use kinlock_measure::workloads::pages::{Pool, Worker};
+use kinlock_measure::workloads::pages::{Ours, Pool, Worker};
 use serde::Serialize;
 
-use self::contenders::{BusyFlag, Contender, ContenderName, LockHeld, ours};
+use self::contenders::{BusyFlag, Contender, ContenderName, LockHeld};
 use self::epochs::{Crossbeam, Numbered, Seize};
 use super::harness::plot::Pictured;
 use super::harness::results::{Report, Shown};
@@ -117,10 +117,6 @@ pub struct Detail {
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Sections {
-    /// Beginnings that started over.
-    begin_restarts: u64,
-    /// Ends that did.
-    end_restarts: u64,
     /// Waits for what had not passed.
     waits: u64,
     /// Those that slept.
@@ -166,10 +162,8 @@ impl Suite for Invalidation {
     fn measure(&mut self, due: Due<'_, Self>) -> anyhow::Result<Sample<Found>> {
         let contender = *due.subject;
         let sample = match contender {
-            ContenderName::Packed => measure(ours(Backend::Packed), &due),
-            ContenderName::Wide => measure(ours(Backend::Wide), &due),
-            ContenderName::Locked => measure(ours(Backend::Locked), &due),
-            ContenderName::Slots => measure(ours(Backend::Slots), &due),
+            ContenderName::Locked => measure(Ours::new(Backend::Locked), &due),
+            ContenderName::Slots => measure(Ours::new(Backend::Slots), &due),
             ContenderName::LockHeld => measure(LockHeld::default(), &due),
             ContenderName::BusyFlag => measure(BusyFlag, &due),
             ContenderName::Crossbeam => measure(Numbered::<Crossbeam>::new(), &due),
@@ -191,8 +185,6 @@ impl Suite for Invalidation {
         let mut sections = None;
         for stats in own.iter().filter_map(|sample| sample.extra.stats) {
             let sum = sections.get_or_insert_with(Sections::default);
-            sum.begin_restarts += stats.begin_restarts;
-            sum.end_restarts += stats.end_restarts;
             sum.waits += stats.waits;
             sum.slow_waits += stats.slow_waits;
             sum.longest_queue = sum.longest_queue.max(stats.longest_queue);
@@ -236,7 +228,7 @@ impl Pictured for Invalidation {
 
 impl Shown for Invalidation {
     const SUBJECTS: &'static str = "what";
-    const OURS: &'static [&'static str] = &["packed", "wide", "slots", "locked"];
+    const OURS: &'static [&'static str] = &["slots", "locked"];
 
     fn columns(_: &Report<Self>, _: &Entry<Self>) -> Columns<Entry<Self>> {
         let shown = |text: fn(&Sections) -> String| {
@@ -247,8 +239,6 @@ impl Shown for Invalidation {
             .ratio("ratio")
             .spread("spread", |usual| usual.ratio)
             .jain()
-            .add("begin restarts", shown(|s| s.begin_restarts.to_string()))
-            .add("end restarts", shown(|s| s.end_restarts.to_string()))
             .add(
                 "waits (slept)",
                 shown(|s| format!("{} ({})", s.waits, s.slow_waits)),
@@ -265,8 +255,6 @@ impl Shown for Invalidation {
             .csv_ops("ops_per_s", ["min", "max"], 1)
             .csv_ns_per_op()
             .csv_ratio()
-            .add("begin_restarts", of_sections(|s| s.begin_restarts))
-            .add("end_restarts", of_sections(|s| s.end_restarts))
             .add("waits", of_sections(|s| s.waits))
             .add("slow_waits", of_sections(|s| s.slow_waits))
             .add("longest_queue", of_sections(|s| s.longest_queue))

@@ -60,12 +60,8 @@ pub struct Ours(
 
 impl Ours {
     /// With this backend.
-    ///
-    /// # Errors
-    /// If the CPU cannot do it.
-    pub fn new(backend: Backend) -> Result<Self, invalidation::Unsupported> {
-        let builder = invalidation::Domain::builder();
-        builder.backend(backend).build().map(Ours)
+    pub fn new(backend: Backend) -> Self {
+        Ours(invalidation::Domain::with_backend(backend))
     }
 }
 

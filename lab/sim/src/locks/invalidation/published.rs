@@ -1,6 +1,5 @@
 //! The published list of open sections (FreeBSD, 2019), modelled step by step from its description,
-//! for the published tables. Our own list, `packed`, differs: it reads a pair by a plain load, and
-//! after a restart it pauses briefly, then yields, then queues for a lock.
+//! for the published tables.
 //!
 //! * A *begin* walks to the last element and reads its pair by a locked exchange, which takes the
 //!   line. It writes its own pair, marked, links it by an exchange, and unmarks it by a store.

@@ -125,7 +125,7 @@ impl Watch {
             let inside = self.counts.most_inside.load(SeqCst);
             let holders = 2 * inside - 1 + self.counts.meanwhile.load(SeqCst);
             let bound = holders.max(self.counts.limit.load(SeqCst));
-            if id >= bound + self.source.reserved() {
+            if id >= bound {
                 self.counts.above.fetch_add(1, Relaxed);
             }
             self.counts.greatest.fetch_max(id, Relaxed);
@@ -164,11 +164,10 @@ impl Watch {
         let exclusion = format!(
             "{visits} visits, {shared} by a second holder; {counted} counted, {lost} found changed"
         );
-        let (count, reserved) = (self.source.count(), self.source.reserved());
+        let count = self.source.count();
         let above = self.counts.above.load(Relaxed);
         let contract = format!(
-            "IDs up to {}, up to {} holders, limit up to {}, {reserved} reserved for CPUs; \
-             {above} above the bound",
+            "IDs up to {}, up to {} holders, limit up to {}; {above} above the bound",
             self.counts.greatest.load(Relaxed),
             self.counts.most_inside.load(Relaxed),
             self.counts.limit.load(Relaxed),
@@ -178,7 +177,7 @@ impl Watch {
             format!("{available} of {count} IDs can be had afterwards, {refused} visits refused");
         let handled = storm.handled();
         let intact = shared == 0 && lost == 0 && counted == visits;
-        let complete = available + reserved >= count && refused == 0;
+        let complete = available >= count && refused == 0;
         findings
             .judge(Property::Exclusion, intact, exclusion)
             .judge(Property::Contract, above == 0, contract)

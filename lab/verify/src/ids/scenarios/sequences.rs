@@ -316,7 +316,7 @@ impl<P: Probe, R: Probe> Stage<P, R> {
         let all: Vec<_> = std::iter::from_fn(|| self.domain.enter().ok()).collect();
         let (ids, places, members) = (all.len() as u32, objects.len(), members_left());
         let ids_expected = match self.domain.backend() {
-            Backend::Lease => self.domain.max_ids() - source::Source::reserved(&self.domain),
+            Backend::Lease => self.domain.max_ids(),
             Backend::Restartable => 0,
         };
         let completion = format!(
