@@ -31,7 +31,7 @@ use rustix::process::{Pid, getpgid, getpgrp};
 use rustix::termios::{LocalModes, Termios, tcgetattr};
 
 use super::image::Image;
-use super::witness::{self, REAL_TIME, STOPS, Witness, pending};
+use super::witness::{self, REAL_TIME, Witness, pending};
 use crate::inherited::{self, LAST, bit};
 
 /// After how long without a signal it is said once how to have the report before the end.
@@ -64,11 +64,7 @@ pub fn run(image: &mut Image, mut duties: Duties) -> io::Result<ExitStatus> {
     if let Some(on_start) = &mut duties.on_start {
         on_start(child as u32);
     }
-    let mut command = Waiting {
-        child,
-        witness,
-        was_dropped: false,
-    };
+    let mut command = Waiting { child, witness };
     let mut left = duties.notes.then_some(LONG);
     loop {
         match take(&all(), left) {
@@ -97,9 +93,6 @@ pub fn run(image: &mut Image, mut duties: Duties) -> io::Result<ExitStatus> {
 struct Waiting {
     child: libc::pid_t,
     witness: Option<Witness>,
-    /// The command was continued by a SIGCONT that a signal that stops has dropped. That signal is
-    /// pending here.
-    was_dropped: bool,
 }
 
 impl Waiting {
@@ -153,7 +146,6 @@ impl Waiting {
         // What has the command go on has the program go on, before another signal that stops takes
         // its place. One to the whole group has done that already.
         let signal = take(&only(libc::SIGCONT), Some(Duration::ZERO));
-        self.was_dropped = signal.is_none();
         if signal.is_some_and(|signal| self.is_for_program(&signal)) {
             // SAFETY: invariant 3.
             unsafe { libc::kill(self.child, libc::SIGCONT) };
@@ -172,22 +164,11 @@ impl Waiting {
             }
             return;
         }
-        // The command's own CPU time and files, of which the program has its own.
-        let is_of_limit = [libc::SIGXCPU, libc::SIGXFSZ].contains(&signal.number);
-        if is_of_limit && signal.sender.is_none() {
+        // The command's own CPU time, of which the program has its own.
+        if signal.number == libc::SIGXCPU && signal.sender.is_none() {
             return;
         }
-        let is_for_program = self.is_for_program(&signal);
-        if STOPS & bit(signal.number) != 0 && std::mem::take(&mut self.was_dropped) {
-            let is_stopped = witness::state(self.child) == b'T';
-            match (is_stopped, is_for_program) {
-                // SAFETY: invariant 3.
-                (true, true) => unsafe { _ = libc::kill(self.child, libc::SIGCONT) },
-                (true, false) => return self.stop(signal.number),
-                (false, _) => {}
-            }
-        }
-        if !is_for_program {
+        if !self.is_for_program(&signal) {
             return;
         }
         if let (libc::SIGUSR1, Some(show)) = (signal.number, &mut duties.on_request) {

@@ -319,7 +319,7 @@ pub fn state(pid: libc::pid_t) -> u8 {
 }
 
 /// The signals that stop and can be blocked.
-pub const STOPS: u64 = bit(libc::SIGTSTP) | bit(libc::SIGTTIN) | bit(libc::SIGTTOU);
+const STOPS: u64 = bit(libc::SIGTSTP) | bit(libc::SIGTTIN) | bit(libc::SIGTTOU);
 
 /// Signals at whose coming the kernel drops this one, if it is pending.
 fn cancels(signal: i32) -> u64 {
