@@ -301,7 +301,7 @@ static int stops(char **words)
 static int flickers(char **words)
 {
     const char *file = words[0];
-    /* Not SIGSTOP, which stops the command's witness, too: see decision 0107. */
+    /* Not SIGSTOP, which stops the command's witness, too: see decision 0106. */
     int stops[] = {SIGTSTP, SIGTTIN, SIGTTOU, SIGTTIN};
     unsigned random = 1;
     unlink(file);

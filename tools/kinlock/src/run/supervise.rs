@@ -31,10 +31,10 @@ use rustix::process::{Pid, getpgid, getpgrp};
 use rustix::termios::{LocalModes, Termios, tcgetattr};
 
 use super::image::Image;
-use super::witness::{self, REAL_TIME, STOPS, Witness, pending};
+use super::witness::{self, REAL_TIME, Witness, pending};
 use crate::inherited::{self, LAST, bit};
 
-/// When a program is long.
+/// After how long without a signal it is said once how to have the report before the end.
 const LONG: Duration = Duration::from_secs(10);
 /// How long a signal to the group may come after the same one to the command alone, from a process
 /// that has not waited for anything in between. `timeout` sends both, so that its program gets one
@@ -53,50 +53,21 @@ pub struct Duties<'a> {
     pub keeps: Vec<i32>,
 }
 
-/// What is said once of a long program: how to have the report before its end.
-struct Note {
-    is_told: bool,
-}
-
-impl Note {
-    /// How long it is until the note is due; `None` if it has been told.
-    fn left(&self, elapsed: Duration) -> Option<Duration> {
-        (!self.is_told).then(|| LONG.saturating_sub(elapsed))
-    }
-
-    /// Whether it is to be told now.
-    fn is_due(&mut self, elapsed: Duration) -> bool {
-        let is_due = self.left(elapsed) == Some(Duration::ZERO);
-        self.is_told |= is_due;
-        is_due
-    }
-}
-
 /// Starts a program and waits for its end. All signals stay blocked, so that none ends the command
 /// before it has done what remains to be done; it then [ends](end_like).
 pub fn run(image: &mut Image, mut duties: Duties) -> io::Result<ExitStatus> {
-    inherited::keep_statuses();
-    let signals = Signals::block();
+    let pending = block_signals();
     // Without a witness, if there is no room for a process, only a terminal's signals are known.
     let witness = Witness::start().ok();
-    let child = start(image, signals.pending)?;
+    let child = start(image, pending)?;
     let_go(&duties.keeps);
     if let Some(on_start) = &mut duties.on_start {
         on_start(child as u32);
     }
-    let mut command = Waiting {
-        child,
-        signals,
-        witness,
-        was_dropped: false,
-    };
-    let begin = Instant::now();
-    let mut note = Note {
-        is_told: !duties.notes,
-    };
+    let mut command = Waiting { child, witness };
+    let mut left = duties.notes.then_some(LONG);
     loop {
-        let signal = command.signals.next(note.left(begin.elapsed()));
-        match signal {
+        match take(&all(), left) {
             Some(signal) if signal.number == libc::SIGCHLD => {
                 if let Some(status) = command.children() {
                     if let Some(witness) = command.witness {
@@ -109,7 +80,7 @@ pub fn run(image: &mut Image, mut duties: Duties) -> io::Result<ExitStatus> {
                 }
             }
             Some(signal) => command.got(signal, &mut duties),
-            None if note.is_due(begin.elapsed()) && !is_full_screen() => tell(&format!(
+            None if left.take().is_some() && !is_full_screen() => tell(&format!(
                 "kinlock: the report comes when the program ends; kill -USR1 {} shows it now",
                 std::process::id()
             )),
@@ -121,11 +92,7 @@ pub fn run(image: &mut Image, mut duties: Duties) -> io::Result<ExitStatus> {
 /// The command, while its program runs.
 struct Waiting {
     child: libc::pid_t,
-    signals: Signals,
     witness: Option<Witness>,
-    /// The command was continued by a SIGCONT that a signal that stops has dropped. That signal is
-    /// pending here.
-    was_dropped: bool,
 }
 
 impl Waiting {
@@ -179,7 +146,6 @@ impl Waiting {
         // What has the command go on has the program go on, before another signal that stops takes
         // its place. One to the whole group has done that already.
         let signal = take(&only(libc::SIGCONT), Some(Duration::ZERO));
-        self.was_dropped = signal.is_none();
         if signal.is_some_and(|signal| self.is_for_program(&signal)) {
             // SAFETY: invariant 3.
             unsafe { libc::kill(self.child, libc::SIGCONT) };
@@ -198,22 +164,11 @@ impl Waiting {
             }
             return;
         }
-        // The command's own CPU time and files, of which the program has its own.
-        let is_of_limit = [libc::SIGXCPU, libc::SIGXFSZ].contains(&signal.number);
-        if is_of_limit && signal.sender.is_none() {
+        // The command's own CPU time, of which the program has its own.
+        if signal.number == libc::SIGXCPU && signal.sender.is_none() {
             return;
         }
-        let is_for_program = self.is_for_program(&signal);
-        if STOPS & bit(signal.number) != 0 && std::mem::take(&mut self.was_dropped) {
-            let is_stopped = witness::state(self.child) == b'T';
-            match (is_stopped, is_for_program) {
-                // SAFETY: invariant 3.
-                (true, true) => unsafe { _ = libc::kill(self.child, libc::SIGCONT) },
-                (true, false) => return self.stop(signal.number),
-                (false, _) => {}
-            }
-        }
-        if !is_for_program {
+        if !self.is_for_program(&signal) {
             return;
         }
         if let (libc::SIGUSR1, Some(show)) = (signal.number, &mut duties.on_request) {
@@ -460,27 +415,16 @@ impl Signal {
     }
 }
 
-/// All signals, which are waited for.
-struct Signals {
-    /// Those that the command was given as pending and blocked, and that are the program's now.
-    pending: u64,
-}
-
-impl Signals {
-    fn block() -> Self {
-        let pending = pending();
-        // SAFETY: invariant 1.
-        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &all(), ptr::null_mut()) };
-        for signal in (1..=LAST).filter(|&signal| pending & bit(signal) != 0) {
-            take_another(signal);
-        }
-        Signals { pending }
+/// Blocks all signals, which are waited for. Returns those that the command was given as pending
+/// and blocked, and that are the program's now.
+fn block_signals() -> u64 {
+    let pending = pending();
+    // SAFETY: invariant 1.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &all(), ptr::null_mut()) };
+    for signal in (1..=LAST).filter(|&signal| pending & bit(signal) != 0) {
+        take_another(signal);
     }
-
-    /// The next one within that time, if it is limited.
-    fn next(&mut self, left: Option<Duration>) -> Option<Signal> {
-        take(&all(), left)
-    }
+    pending
 }
 
 /// Takes one of these signals within that time, if it is limited.
@@ -519,31 +463,5 @@ fn all() -> libc::sigset_t {
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         all.assume_init()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_program_is_told_of_once() {
-        let seconds = Duration::from_secs_f64;
-        let mut note = Note { is_told: false };
-        assert_eq!(note.left(seconds(2.5)), Some(seconds(7.5)));
-        // Another signal may end the wait before.
-        assert!(!note.is_due(seconds(9.9)));
-        assert!(note.is_due(seconds(10.1)));
-        assert!(!note.is_due(seconds(10.2)));
-        // Then the wait is for signals alone.
-        assert_eq!(note.left(seconds(10.2)), None);
-    }
-
-    #[test]
-    fn the_note_is_due_at_once_when_it_is_late() {
-        let mut note = Note { is_told: false };
-        let late = LONG + Duration::from_secs(5);
-        assert_eq!(note.left(late), Some(Duration::ZERO));
-        assert!(note.is_due(late));
     }
 }

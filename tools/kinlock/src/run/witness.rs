@@ -223,7 +223,9 @@ fn live(command: libc::pid_t, asked: i32, told: i32) -> ! {
         let told = libc::fcntl(told, libc::F_DUPFD, 3);
         libc::dup2(asked, 0);
         libc::dup2(told, 1);
-        close_from(2);
+        // Linux before 5.9 has no such call: there a reader of what the program writes waits for
+        // the command.
+        libc::syscall(libc::SYS_close_range, 2, u32::MAX, 0);
     }
     loop {
         let mut word = [0; 1];
@@ -250,22 +252,6 @@ fn live(command: libc::pid_t, asked: i32, told: i32) -> ! {
 fn end() -> ! {
     // SAFETY: no preconditions.
     unsafe { libc::_exit(0) }
-}
-
-/// Closes the descriptors from that number on.
-fn close_from(first: u32) {
-    // SAFETY: invariant 3; the limit is written to a live local.
-    unsafe {
-        if libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) != 0 {
-            // Linux before 5.9.
-            let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
-            libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr());
-            let last = limit.assume_init().rlim_cur.min(1 << 16) as i32;
-            for number in first as i32..last {
-                libc::close(number);
-            }
-        }
-    }
 }
 
 fn read_all(bytes: &mut [u8]) -> bool {
@@ -333,7 +319,7 @@ pub fn state(pid: libc::pid_t) -> u8 {
 }
 
 /// The signals that stop and can be blocked.
-pub const STOPS: u64 = bit(libc::SIGTSTP) | bit(libc::SIGTTIN) | bit(libc::SIGTTOU);
+const STOPS: u64 = bit(libc::SIGTSTP) | bit(libc::SIGTTIN) | bit(libc::SIGTTOU);
 
 /// Signals at whose coming the kernel drops this one, if it is pending.
 fn cancels(signal: i32) -> u64 {

@@ -541,9 +541,6 @@ impl<'a> Session<'a> {
     pub fn report(&self, status: Option<ExitStatus>) -> anyhow::Result<()> {
         if status.is_some() {
             self.folder.is_over();
-            // So that a report which is longer than a file may be is an error.
-            // SAFETY: it takes numbers only.
-            unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         }
         let processes = processes(&self.folder)?;
         let running = match status {
