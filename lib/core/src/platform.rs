@@ -81,12 +81,12 @@ pub enum Parked {
 pub trait Clock {
     /// Monotonic time in nanoseconds since a fixed moment.
     ///
-    /// A platform without a clock counts its readings instead, by default. Each counts as 512 ns,
+    /// A platform without a clock counts its readings instead, by default. Each counts as 128 ns,
     /// about as long as the pauses that [`Spinning::wait_for`] makes between two of them. So
     /// timed waits end there too, but the earlier, the more threads wait.
     fn now() -> u64 {
         static READINGS: AtomicU64 = AtomicU64::new(0);
-        READINGS.fetch_add(1, Ordering::Relaxed) * 512
+        READINGS.fetch_add(1, Ordering::Relaxed) * 128
     }
 
     /// A cheap pseudo-random number.
@@ -132,12 +132,12 @@ pub trait Spinning {
         nanos: u64,
         mut done: impl FnMut(A::Value) -> bool,
     ) -> Result<A::Value, A::Value> {
-        /// Pauses between two reads of the clock. Two times this is the shortest spin: a pause
+        /// Pauses between two reads of the clock. A spin takes two times this at least. A pause
         /// takes 15 to 60 ns.
         const PAUSES: u32 = 8;
         /// Two readings of the clock are so far apart only if the thread had no CPU in between, or
-        /// if a signal handler ran. The pauses take some microseconds, and an interrupt some
-        /// hundred at most.
+        /// if a signal handler ran. The pauses take less than a microsecond, and an
+        /// interrupt some hundred at most.
         const LOST_NS: u64 = 1_000_000;
 
         if nanos == NEVER {

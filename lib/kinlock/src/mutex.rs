@@ -25,7 +25,7 @@
 //!   quanta, or `n` times 20 us if that is more, and stays there for one quantum at most. To this
 //!   `2 (n + 1)` critical sections are added, and the time that `n + 1` threads take to wake up.
 //!   Before it queues it spins for 20 us at most. This holds as long as the scheduler runs the
-//!   holder and the waiters whose turn it is, for a wait of less than 2.5 ms for each waiter before
+//!   holder and the waiters whose turn it is, for a wait of less than 4.5 ms for each waiter before
 //!   it, and if no more than 16,383 threads that live have ever queued for a lock: a thread keeps
 //!   its place in the table until it ends. If more than eight are before it, or with NUMA
 //!   reordering, these are the living threads that have ever queued, 256 at most. A waiter that has

@@ -20,7 +20,7 @@
 //!   time limit an eighth of what is left of it takes the place of the quantum, if that is less. A
 //!   writer with `n` writers before it waits `n + 1` times as long as the one at the front. This
 //!   holds as long as the scheduler runs the holders and the waiters whose turn it is, for a wait
-//!   of less than 2.5 ms for each waiter before it, counted as by the [mutex](crate::mutex), and up
+//!   of less than 4.5 ms for each waiter before it, counted as by the [mutex](crate::mutex), and up
 //!   to 16,383 waiters in the process. A writer that has waited for longer leaves the queue if it
 //!   finds the lock free, or that no waiter has asked to go next. It has no bound then, nor has one
 //!   that goes on in place of another that does not run.
@@ -35,7 +35,8 @@
 //!   with the features `send_guard` and `deadlock_detection`.
 //! * **Upgradable readers**: one at a time, beside plain readers. They queue with the writers.
 //! * **Upgrade**: an upgradable reader becomes a writer once all other readers have left. No writer
-//!   comes in between, and no reader enters meanwhile but by `read_recursive`. If its time limit
+//!   comes in between, and no reader enters meanwhile but by `read_recursive`; with a time limit
+//!   readers still enter for a quantum, or an eighth of it if that is less. If the limit
 //!   ends before, it still is the upgradable reader. `try_upgrade` fails if there is another
 //!   reader. A thread that holds a plain read guard, too, waits for itself.
 //! * **Downgrade**: a writer becomes a reader or the upgradable reader, and the upgradable reader a

@@ -162,6 +162,11 @@ impl<P: Platform> Head<P> {
         head
     }
 
+    /// Whether waiters were set aside, and stand in the secondary queue.
+    pub(crate) fn has_set_aside(&self) -> bool {
+        self.secondary.is_some()
+    }
+
     /// Passes headship to a successor, or empties the queue. May leave the head's node behind. The
     /// waiters must have queued by [`queue`].
     ///

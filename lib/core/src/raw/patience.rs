@@ -14,7 +14,7 @@ const COUNTED: u64 = 8;
 const MOST_AHEAD: u32 = 256;
 /// Each time between two looks is this many times as long as the one before. With long sections no
 /// look finds a free lock.
-const GROWTH: u64 = 4;
+pub(in crate::raw) const GROWTH: u64 = 8;
 
 /// When a waiter looks next whether another one runs.
 #[derive(Debug)]

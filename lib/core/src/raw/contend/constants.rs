@@ -1,6 +1,9 @@
 //! How long the steps of a wait last. The table "Constants" of `docs/guide/mutex.md` says what
 //! other values cost, and `docs/notebook/mutex.md` how that was measured.
 
+use crate::platform::PATIENCE_NS;
+use crate::raw::patience::GROWTH;
+
 /// The first pause between two looks at a lock. Each look takes the line from the holder. So while
 /// one critical section goes on the pauses double, up to [`IDLE_NS`].
 ///
@@ -47,15 +50,18 @@ pub(in crate::raw) const BARGE_NS: u64 = 5_000;
 /// its share of the round, but not before [`SPIN_NS`].
 pub(in crate::raw) const ROUND_QUANTA: u64 = 2;
 
-/// How long a waiter at the front of a mutex, with no other behind it, sleeps at least, unless an
-/// unlock wakes it. It makes no request when its quantum is over, but when it is woken after that:
-/// the request would only be in time for an unlock that wakes it anyhow. This limit is for an
-/// unlock that wakes a sleeper that does not run, or that is stopped before it wakes one.
+/// How long a waiter at the front with no other behind it, and without a time limit, sleeps at
+/// least, unless an unlock wakes it. It makes no request when its quantum is over, but when it is
+/// woken after that, or when this time is over. The unlock that wakes it would have granted the
+/// request. So if another thread takes the lock first, it waits for one section more.
 ///
-/// A time limit beyond the scheduler's next tick, which comes after 1 to 10 ms, costs little. For
-/// an earlier one the kernel sets the clock of the CPU, and in a virtual machine that takes
+/// With 250 scheduler ticks a second or more, this is beyond the next one. For a timer before the
+/// next tick the kernel sets the clock of the CPU, and in a virtual machine that takes
 /// microseconds, as much as the whole hand-off of two threads that alternate on one CPU.
 pub(in crate::raw) const ALONE_NS: u64 = 4_000_000;
+
+// A waiter that comes behind it meanwhile does not take it for one that does not run.
+const _: () = assert!(PATIENCE_NS * (1 + GROWTH) > ALONE_NS);
 
 /// One wait in this many is a trial, which finds out whether the lock should be kept. In the layout
 /// `Joined` it is also the other way round: of the unlocks of a kept lock for which nobody waits,
@@ -66,7 +72,7 @@ pub(in crate::raw) const WAITS_PER_TRIAL: u32 = 1024;
 /// leaves a kept lock alone may sleep for longer, and then does not get the lock.
 pub(in crate::raw) const FAIR_UNLOCK_NS: u64 = 250_000;
 
-/// A waiter with a time limit requests to go next after this part of what is left of the limit, an
-/// eighth, if that comes before its quantum is over. Seven eighths then remain for those that hold
-/// the lock to end their sections.
+/// A waiter with a time limit requests to go next, and a writer ends the bias, after this part of
+/// what is left of the limit, an eighth, if that comes before its quantum is over. Seven eighths
+/// then remain for those that hold the lock to end their sections.
 pub(in crate::raw) const TURN_IN_LIMIT_DIVISOR: u64 = 8;

@@ -89,9 +89,14 @@ impl<P: Platform> Headship<'_, P> {
         matches!(self.0, Place::Unqueued { .. })
     }
 
-    /// Whether its owner stands in the queue, and no other waiter behind it.
+    /// Whether its owner stands in the queue, and no other waiter now does.
     pub(super) fn is_alone(&self) -> bool {
-        !self.is_beside() && self.followers() == 0
+        let others_aside = match &self.0 {
+            Place::Unqueued { .. } => true,
+            Place::Osq { .. } => false,
+            Place::Cna { head, .. } => head.has_set_aside(),
+        };
+        !others_aside && self.followers() == 0
     }
 
     /// About how many waiters stand behind: those that have queued since this one. In a CNA queue

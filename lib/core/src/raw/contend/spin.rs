@@ -8,8 +8,8 @@
 use super::constants::SPIN_NS;
 use crate::platform::{Atomic, Ordering::Relaxed, Platform};
 
-/// Spins are halved up to this number of times, to 0.3 us. On hardware the shortest takes 16
-/// pauses, up to 1 us.
+/// Spins are halved up to this number of times, to 0.3 us. On hardware the shortest takes 16 pauses
+/// or more, 0.4 to 1 us.
 const MOST_HALVINGS: u8 = 6;
 /// One wait in this many spins for the whole time, whatever the last ones brought: short spins do
 /// not find out that longer ones would pay again.

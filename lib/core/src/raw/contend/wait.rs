@@ -8,7 +8,7 @@ use super::policy::{Front, Seen, Step};
 use super::queue::{Headship, QueueKind};
 use super::spin;
 use crate::events::Event;
-use crate::platform::Platform;
+use crate::platform::{NEVER, Platform};
 use crate::raw::osq::Osq;
 use crate::raw::patience::Patience;
 use crate::raw::waiter::{expired, left, sleep_until};
@@ -27,6 +27,10 @@ pub(in crate::raw) trait Target<P: Platform> {
     const PARKS: bool;
     /// Whether others can read beside each other; see [`Front::among_readers`].
     const HAS_READERS: bool = false;
+    /// Whether a sleep at the front may outlast the quantum, see [`ALONE_NS`]. Not where readers
+    /// may hold the lock all the time until it is requested, nor where each sleep has a limit
+    /// anyhow.
+    const SLEEPS_ALONE: bool = false;
 
     /// Loads the word, once: the policy heeds how long that takes.
     fn look(&self) -> Self::Look;
@@ -88,7 +92,8 @@ pub(in crate::raw) struct Sight {
     pub(in crate::raw) kept: bool,
     /// It is kept, or another waiter has requested it: newcomers do not barge.
     pub(in crate::raw) reserved: bool,
-    /// It is free, or belongs to a waiter that has not come for it yet.
+    /// It is free, or belongs to a waiter that has not come for it yet, or this waiter would give
+    /// up at the front, since the lock is full.
     pub(in crate::raw) unclaimed: bool,
     /// A waiter of this process has asked to go next.
     pub(in crate::raw) requested: bool,
@@ -280,11 +285,8 @@ pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
                     spin::record::<P>(false);
                 }
                 (spun, seen_free) = (false, false);
-                // Among readers a lock may never be free without a request.
-                let nanos = match !T::HAS_READERS && place.is_alone() {
-                    true => nanos.max(ALONE_NS),
-                    false => nanos,
-                };
+                let lasts = T::SLEEPS_ALONE && wait.deadline == NEVER && place.is_alone();
+                let nanos = if lasts { nanos.max(ALONE_NS) } else { nanos };
                 let until = now.saturating_add(nanos).min(wait.deadline);
                 next = target.sleep(wait, until);
             }

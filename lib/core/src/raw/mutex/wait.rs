@@ -330,6 +330,7 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, L
     type Look = u8;
     type Taken = ();
     const PARKS: bool = QueuedMutex::<P, C, L>::PARKS;
+    const SLEEPS_ALONE: bool = Self::PARKS && L::IS_ONE;
 
     fn look(&self) -> u8 {
         self.mutex.word.flags()

@@ -187,17 +187,23 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         })
     }
 
-    /// For a writer or an upgrade with a time limit, before it keeps new readers out: waits for an
-    /// eighth of the limit at most, as long as a reader is announced or the word shows `others`.
-    /// It keeps them out until it gives up, and may begin anew at once.
+    /// For a writer or an upgrade with a time limit, before it keeps new readers out: waits for a
+    /// quantum, or an eighth of the limit if that is less, as long as a reader is announced or the
+    /// word shows `others`. Once it keeps readers out, that lasts until it has the lock or gives
+    /// up, and its caller may begin anew at once. No reader wakes it here: it looks again and
+    /// again.
     pub(super) fn spare_readers(&self, deadline: u64, others: impl Fn(u32) -> bool) {
-        if deadline == NEVER {
+        let spares = || {
+            let word = self.state.load(Relaxed);
+            others(word) || word & BIASED != 0 && self.is_announced()
+        };
+        if deadline == NEVER || !spares() {
             return;
         }
         let start = P::now();
-        let until = start + deadline.saturating_sub(start) / TURN_IN_LIMIT_DIVISOR;
-        let spares = |word| others(word) || word & BIASED != 0 && self.is_announced();
-        while spares(self.state.load(Relaxed)) && !expired(until, P::now) {
+        let limit = deadline.saturating_sub(start) / TURN_IN_LIMIT_DIVISOR;
+        let until = start + limit.min(C::tuning().quantum.nanos());
+        while spares() && !expired(until, P::now) {
             Self::pause(start, until);
         }
     }

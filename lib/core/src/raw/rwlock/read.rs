@@ -13,15 +13,14 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     pub(super) fn read_slow(&self, deadline: u64, passing: bool) -> bool {
         P::count(Event::SlowPath);
         // This succeeds where the fast path failed only because other readers changed the word.
-        let entered = match self.announce_or_enter(passing) {
-            Some(Counted::Reads) => true,
-            None if expired(deadline, P::now) => false,
-            None => {
-                let counted = self.leave_alone(deadline, passing);
-                self.read_in_turn(counted, deadline, passing)
-            }
-            registered => self.read_in_turn(registered, deadline, passing),
-        };
+        let mut counted = self.announce_or_enter(passing);
+        let late = counted.is_none() && expired(deadline, P::now);
+        if counted.is_none() && !late {
+            counted = self.leave_alone(deadline, passing);
+        }
+        // A reader that holds the lock reads no clock and no shared line any more.
+        let reads = counted == Some(Counted::Reads);
+        let entered = reads || !late && self.read_in_turn(counted, deadline, passing);
         if !entered {
             P::count(Event::Timeout);
         }
@@ -83,9 +82,9 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
             counted = counted
                 .or_else(|| self.enter(passing))
                 .or_else(|| self.register());
-            // Acquire pairs with the release of the writer. A writer that is still revoking does
-            // not count. No reader registers for such a writer, so it has come after this reader,
-            // which already holds the lock: the writer waits until this reader has left.
+            // A registered reader holds the lock once this is false. Acquire pairs with the release
+            // of the writer. A writer that is still revoking has come after that: no reader
+            // registers for such a writer, and it waits until this reader has left.
             let written = is_written(self.state.load(Acquire));
             let registered = match counted {
                 Some(Counted::Registered) if written => true,
@@ -103,7 +102,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
                 continue;
             }
             // A reader that has not registered is refused until the waiter that goes next has the
-            // lock or has given up, or until the writer has ended the bias.
+            // lock or has given up, until the writer has ended the bias or given up, or until the
+            // upgrade is over.
             let blocked = |seen| match registered {
                 true => is_written(seen),
                 false => is_refused::<P>(seen, passing),

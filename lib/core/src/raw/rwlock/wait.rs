@@ -76,7 +76,7 @@ impl<P: Platform, C: LockConfig> Target<P> for Writer<'_, P, C> {
     fn sight(&self, word: u32) -> Sight {
         let sight = self.lock.sight(word, self.finds_free(word));
         Sight {
-            // Of a full lock the waiter at the front finds out.
+            // A waiter gives up at a full lock, but only at the front: so it goes there.
             unclaimed: sight.unclaimed || is_full_for(word, self.want),
             ..sight
         }
@@ -130,9 +130,9 @@ struct Reader<'a, P: Platform, C: LockConfig> {
 }
 
 impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
-    /// Follows the policy: enters as soon as that is possible, or, if the lock is kept, leaves it
-    /// alone for a while. `None`: where a waiter at the front would sleep or ask to go next, and at
-    /// the deadline.
+    /// Follows the policy: enters as soon as that is possible (or registers, if a writer comes just
+    /// then), or, if the lock is kept, leaves it alone for a while. `None`: where a waiter at the
+    /// front would sleep or ask to go next, and at the deadline.
     pub(super) fn leave_alone(&self, deadline: u64, passing: bool) -> Option<Counted> {
         let (wait, place) = (Self::begin_wait(deadline), Headship::beside());
         let lock = self;

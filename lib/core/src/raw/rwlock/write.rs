@@ -16,7 +16,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         P::count(Event::SlowPath);
         let held = match want {
             Want::Write => {
-                // At the front it spares counted ones.
+                // Counted ones it spares at the front, by the policy.
                 self.spare_readers(deadline, |_| false);
                 self.await_bias(deadline, || self.take_waiting(want, deadline))
             }
@@ -30,7 +30,9 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
 
     fn take_waiting(&self, want: Want, deadline: u64) -> bool {
         let taken = self.take(want, false).or_else(|_| {
-            let waited = !expired(deadline, P::now);
+            // A waiter in the queue would find out late, where waiters have patience, or never.
+            let full = is_full_for(self.state.load(Relaxed), want);
+            let waited = !full && !expired(deadline, P::now);
             waited
                 .then(|| self.wait(want, deadline))
                 .flatten()

@@ -16,15 +16,15 @@ const WAIT: Wait = Wait {
 };
 
 /// A lock that is always held. It notes until when its waiter sleeps, and at what time that began.
-struct Held<const READERS: bool> {
+struct Held<const ALONE: bool> {
     sleep: Option<(u64, u64)>,
 }
 
-impl<const READERS: bool> Target<Native> for Held<READERS> {
+impl<const ALONE: bool> Target<Native> for Held<ALONE> {
     type Look = ();
     type Taken = ();
     const PARKS: bool = true;
-    const HAS_READERS: bool = READERS;
+    const SLEEPS_ALONE: bool = ALONE;
 
     fn look(&self) {}
 
@@ -62,10 +62,11 @@ impl<const READERS: bool> Target<Native> for Held<READERS> {
 }
 
 /// How long the first sleep is, in nanoseconds, at least and at most.
-fn first_sleep<const READERS: bool>(place: &Headship<'_, Native>) -> (u64, u64) {
+fn first_sleep<const ALONE: bool>(place: &Headship<'_, Native>, deadline: u64) -> (u64, u64) {
+    let wait = Wait { deadline, ..WAIT };
     let begun = Native::now();
-    let mut held = Held::<READERS> { sleep: None };
-    wait_at_front(&mut held, &WAIT, place);
+    let mut held = Held::<ALONE> { sleep: None };
+    wait_at_front(&mut held, &wait, place);
     let (until, began) = held.sleep.expect("the lock is held");
     (until - began.min(until), until - begun)
 }
@@ -89,13 +90,15 @@ fn a_waiter_sleeps_beyond_its_quantum_only_if_no_other_waits_behind_it() {
         |_| false,
     );
     let place = place.expect("the queue is empty");
-    assert!(first_sleep::<false>(&place).1 >= ALONE_NS);
-    // Readers may hold such a lock all the time, until it is requested.
-    assert!(first_sleep::<true>(&place).0 <= quantum);
+    assert!(first_sleep::<true>(&place, NEVER).1 >= ALONE_NS);
+    // A request after the first eighth leaves the holder time to grant it.
+    let hour = Native::now() + 3_600_000_000_000;
+    assert!(first_sleep::<true>(&place, hour).0 <= quantum);
+    assert!(first_sleep::<false>(&place, NEVER).0 <= quantum);
     queue.tail().store(behind.encode(), Relaxed);
-    assert!(first_sleep::<false>(&place).0 <= quantum);
+    assert!(first_sleep::<true>(&place, NEVER).0 <= quantum);
     queue.tail().store(id.encode(), Relaxed);
     // Beside the queue others may stand, too.
     let beside = Headship::beside();
-    assert!(first_sleep::<false>(&beside).0 <= quantum);
+    assert!(first_sleep::<true>(&beside, NEVER).0 <= quantum);
 }

@@ -36,12 +36,12 @@ fn looks(ahead: Option<u64>, late: u64) -> Vec<(u64, bool)> {
 fn a_waiter_looks_after_a_time_for_each_ahead() {
     for ahead in 1..=8 {
         let length = ahead * EACH;
-        let expected = [(length, false), (5 * length, true), (21 * length, true)];
+        let expected = [(length, false), (9 * length, true), (73 * length, true)];
         assert_eq!(looks(Some(ahead), 0), expected, "{ahead} ahead");
     }
     // A look that comes late is followed by a whole interval.
     let late = looks(Some(1), 50_000);
-    assert_eq!(late[1], (5 * EACH + 100_000, true));
+    assert_eq!(late[1], (9 * EACH + 100_000, true));
 }
 
 /// Threads that have queued before count as ahead of a waiter that does not know better.
