@@ -213,7 +213,7 @@ pub trait Spinning {
 
     /// Spends about `nanos` nanoseconds without touching shared memory.
     fn back_off(nanos: u64) {
-        // There is no clock by default; a pause takes about ten nanoseconds.
+        // There is no clock by default; a pause takes 15 ns or more.
         for _ in 0..nanos / 16 + 1 {
             Self::relax();
         }
@@ -221,9 +221,9 @@ pub trait Spinning {
 }
 
 /// The usual [patience](Parking::patience), in nanoseconds: half of the
-/// default [quantum](crate::tuning::Quantum). At its second look, after five times as long, a
-/// waiter has waited for more than a quantum for each waiter ahead: its queue does not move as it
-/// should.
+/// default [quantum](crate::tuning::Quantum). At its second look, after nine times as long, a
+/// waiter has waited for four and a half quanta for each waiter ahead: its queue does not move as
+/// it should.
 pub const PATIENCE_NS: u64 = 500_000;
 
 /// A part of a platform: sleeping.

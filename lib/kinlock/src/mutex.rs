@@ -19,18 +19,13 @@
 //!   it. If `k` waiters stand behind the front, it is `2 / (k + 1)` of that at most, but not less
 //!   than 20 us; for a waiter with a time limit, an eighth of what is left of the limit at most.
 //!   After this time the front waiter requests a hand-off in any case: the next unlock hands it the
-//!   lock, and at most one thread may take the lock before that.
-//! * **Bound**: where many threads keep waiting, each gets the lock about once in two quanta. A
-//!   waiter with `n` waiters before it comes to the front after at most `1 + 2/n + ... + 2/3 + 2/2`
-//!   quanta, or `n` times 20 us if that is more, and stays there for one quantum at most. To this
-//!   `2 (n + 1)` critical sections are added, and the time that `n + 1` threads take to wake up.
-//!   Before it queues it spins for 20 us at most. This holds as long as the scheduler runs the
-//!   holder and the waiters whose turn it is, for a wait of less than 4.5 ms for each waiter before
-//!   it, and if no more than 16,383 threads that live have ever queued for a lock: a thread keeps
-//!   its place in the table until it ends. If more than eight are before it, or with NUMA
-//!   reordering, these are the living threads that have ever queued, 256 at most. A waiter that has
-//!   waited for longer leaves the queue if it finds the lock free or not picked up, or that no
-//!   waiter has asked to go next, and then waits beside it, as further threads do, without a bound.
+//!   lock, and at most one thread may take the lock before that. (With the feature `packed` a
+//!   waiter that sleeps with no other behind it requests when it is woken after this time, or 4 ms
+//!   after it fell asleep.)
+//! * **Bound**: while all threads run, a waiter with up to 100 others ahead of it waits 16 ms at
+//!   most for its turn, plus the time of critical sections, of wake-ups and, with NUMA reordering,
+//!   of the local limit. The guide's page on the mutex derives this, and says what becomes of it if
+//!   a thread does not run or more than 16,383 threads wait.
 //! * **NUMA**: with [reordering](crate::config::set_numa) on, waiters of the holder's locality
 //!   domain go first, for at most the [local limit](crate::config::set_local_limit). This is
 //!   decided once for all mutexes of the process, within its first seventeen contended waits.

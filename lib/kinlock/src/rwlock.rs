@@ -36,7 +36,7 @@
 //! * **Upgradable readers**: one at a time, beside plain readers. They queue with the writers.
 //! * **Upgrade**: an upgradable reader becomes a writer once all other readers have left. No writer
 //!   comes in between, and no reader enters meanwhile but by `read_recursive`; with a time limit
-//!   readers still enter for a quantum, or an eighth of it if that is less. If the limit
+//!   readers still enter for an eighth of the limit, or for a quantum if that is less. If the limit
 //!   ends before, it still is the upgradable reader. `try_upgrade` fails if there is another
 //!   reader. A thread that holds a plain read guard, too, waits for itself.
 //! * **Downgrade**: a writer becomes a reader or the upgradable reader, and the upgradable reader a

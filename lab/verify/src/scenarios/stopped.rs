@@ -12,6 +12,7 @@ use crate::crew::{self, Orders, Worker};
 use crate::report::Findings;
 use crate::signal;
 use kinlock_core::events::Event;
+use kinlock_core::platform::PATIENCE_NS;
 use kinlock_measure::random::Random;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 const SIGNAL: i32 = 9;
-/// Twice as long as waiters have patience.
-const STOP: Duration = Duration::from_millis(20);
+/// Twice as long as until the second look of a waiter with eight ahead.
+const STOP: Duration = Duration::from_nanos(2 * 9 * 8 * PATIENCE_NS);
 /// How long a wait may last.
 const GENEROUS: Duration = Duration::from_secs(300);
 

@@ -60,7 +60,8 @@ pub(in crate::raw) const ROUND_QUANTA: u64 = 2;
 /// microseconds, as much as the whole hand-off of two threads that alternate on one CPU.
 pub(in crate::raw) const ALONE_NS: u64 = 4_000_000;
 
-// A waiter that comes behind it meanwhile does not take it for one that does not run.
+// With the usual patience a waiter that comes behind it meanwhile looks for the second time after
+// the request, if the front wakes up within the difference.
 const _: () = assert!(PATIENCE_NS * (1 + GROWTH) > ALONE_NS);
 
 /// One wait in this many is a trial, which finds out whether the lock should be kept. In the layout

@@ -28,8 +28,8 @@ pub(in crate::raw) trait Target<P: Platform> {
     /// Whether others can read beside each other; see [`Front::among_readers`].
     const HAS_READERS: bool = false;
     /// Whether a sleep at the front may outlast the quantum, see [`ALONE_NS`]. Not where readers
-    /// may hold the lock all the time until it is requested, nor where each sleep has a limit
-    /// anyhow.
+    /// may hold the lock all the time until it is requested, nor in a layout whose sleeps are
+    /// limited to a millisecond until a fence has covered their flag.
     const SLEEPS_ALONE: bool = false;
 
     /// Loads the word, once: the policy heeds how long that takes.

@@ -76,7 +76,7 @@ impl<P: Platform, C: LockConfig> Target<P> for Writer<'_, P, C> {
     fn sight(&self, word: u32) -> Sight {
         let sight = self.lock.sight(word, self.finds_free(word));
         Sight {
-            // A waiter gives up at a full lock, but only at the front: so it goes there.
+            // A waiter that has queued gives up at a full lock only at the front: so it goes there.
             unclaimed: sight.unclaimed || is_full_for(word, self.want),
             ..sight
         }
