@@ -43,15 +43,6 @@ impl LockConfig for Eager {
     }
 }
 
-/// Of the condition variable: a broadcast wakes few waiters at once, so that it moves the others to
-/// the mutex wherever some sleep.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Requeueing;
-
-impl LockConfig for Requeueing {
-    const AT_ONCE: u32 = 4;
-}
-
 fn reordering(on: bool) -> Tuning {
     let mut tuning = kinlock_linux::config::tuning();
     tuning.reorder = on;

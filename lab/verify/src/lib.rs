@@ -21,7 +21,8 @@
 //!
 //! Three parts use real threads: [`scenarios`] for locks, [`ids`], [`invalidation`].
 //! Each runs within a given time. One seed decides what each thread does, not how threads
-//! interleave. [`explore`] looks for failing schedules on the simulated machine instead.
+//! interleave. [`explore`] looks for failing schedules on the simulated machine instead. What
+//! threads do with locks is written once for both, in `play`.
 //!
 //! The modules, each of which uses only those above it:
 //!
@@ -30,7 +31,8 @@
 //! | `affinity`, [`signal`], [`child`], [`sandbox`] | system calls |
 //! | [`report`], `specimen` | checks, names |
 //! | `injector`, [`oracle`] | delays at bad moments, the state behind a lock |
-//! | `pretend`, `configs`, [`test_lock`], [`monitors`], [`locks`] | locks and condition variables |
+//! | `pretend`, `configs`, [`test_lock`], `monitors`, [`locks`] | locks and condition variables |
+//! | `play` | what threads do with a lock, and what is demanded |
 //! | `crew`, [`plan`] | threads with a watchdog, runs of many steps |
 //! | [`scenarios`] | torture of locks |
 //! | [`ids`] | torture of concurrency IDs |
@@ -46,9 +48,10 @@ pub mod ids;
 mod injector;
 pub mod invalidation;
 pub mod locks;
-pub mod monitors;
+mod monitors;
 pub mod oracle;
 pub mod plan;
+mod play;
 mod pretend;
 pub mod report;
 pub mod sandbox;

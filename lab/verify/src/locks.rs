@@ -1,19 +1,17 @@
 //! The locks that can be tortured, by name.
 
 use crate::configs::{self, Eager, Strict, Tuned};
-use crate::monitors::{self, Monitor};
+use crate::monitors::{Pair, UserMonitor};
 use crate::pretend::Pretend;
 use crate::report::Property;
 use crate::specimen::named;
-use crate::test_lock::{Own, ReadWrite, Runs, TestLock};
+use crate::test_lock::{AnyTarget, Set};
 use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawMutex, RawSpinLock};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
-use kinlock_core::raw::once::RunOnce;
 use kinlock_core::raw::{LockConfig, QueuedRwLock, QueuedSpinLock};
 use kinlock_linux::Native;
 use kinlock_linux::config::AsConfigured;
-use std::sync::Arc;
 
 /// A kind of lock.
 #[derive(Clone, Copy, Debug)]
@@ -21,17 +19,17 @@ pub struct Specimen {
     /// Its name on the command line and in reports.
     pub name: &'static str,
     /// Makes one.
-    pub new: fn() -> Box<dyn TestLock>,
+    pub new: fn() -> AnyTarget,
     /// Makes one that believes in as many locality domains as threads name.
-    pub new_pretended: fn() -> Box<dyn TestLock>,
+    pub new_pretended: fn() -> AnyTarget,
     /// Whether it is sure to reorder its queue, as things are configured.
     pub reorders: fn() -> bool,
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
-    /// How to make it as a reader-writer lock, if it is one.
-    pub(crate) reads: Option<Reads>,
+    /// Makes one that can be held up inside, if it is a reader-writer lock.
+    pub(crate) reads: Option<fn() -> AnyTarget>,
     /// What runs functions once, if that is what is tortured, beside a sound lock.
-    pub(crate) runs: Option<fn() -> Arc<dyn Runs>>,
+    pub(crate) runs: Option<fn() -> AnyTarget>,
     /// How to make it with condition variables, if it has any. If the specimen is broken on
     /// purpose, the defect is in them.
     pub meets: Option<Meets>,
@@ -41,13 +39,10 @@ pub struct Specimen {
 #[derive(Clone, Copy, Debug)]
 pub struct Meets {
     /// Makes one.
-    pub new: fn() -> Box<dyn Monitor>,
+    pub new: fn() -> AnyTarget,
     /// Makes one that can be held up inside.
-    pub new_pretended: fn() -> Box<dyn Monitor>,
+    pub new_pretended: fn() -> AnyTarget,
 }
-
-/// How to make a reader-writer lock that can be held up inside.
-pub(crate) type Reads = fn() -> Box<dyn ReadWrite + Send + Sync>;
 
 /// The library's locks.
 pub static ALL: &[Specimen] = &[
@@ -73,26 +68,26 @@ pub static ALL: &[Specimen] = &[
     Specimen {
         new: || Box::new(RawMutex::new()),
         meets: Some(Meets {
-            new: monitors::users,
-            new_pretended: monitors::on::<Pretend>,
+            new: || Box::new(UserMonitor::default()),
+            new_pretended: pair::<Pretend>,
         }),
         ..lock("kinlock-mutex", mutex::<Pretend>)
     },
     lock("kinlock-mutex-joined", joined_mutex),
     Specimen {
-        new: || Box::new(Own(QueuedRwLock::<Native, AsConfigured>::new())),
+        new: || Box::new(QueuedRwLock::<Native, AsConfigured>::new()),
         reads: Some(readwrite::<Pretend>),
         ..lock("kinlock-rwlock", rwlock::<Pretend>)
     },
     Specimen {
-        runs: Some(|| Arc::new(RunOnce::<Pretend>::new())),
+        runs: Some(set::<Pretend>),
         ..lock("kinlock-once", mutex::<Pretend>)
     },
 ];
 
 named!(Specimen, "lock", ALL);
 
-const fn lock(name: &'static str, new_pretended: fn() -> Box<dyn TestLock>) -> Specimen {
+const fn lock(name: &'static str, new_pretended: fn() -> AnyTarget) -> Specimen {
     Specimen {
         name,
         new: new_pretended,
@@ -105,24 +100,32 @@ const fn lock(name: &'static str, new_pretended: fn() -> Box<dyn TestLock>) -> S
     }
 }
 
-fn mutex<P: Platform>() -> Box<dyn TestLock> {
-    Box::new(Own(QueuedMutex::<P, Eager>::new()))
+fn mutex<P: Platform>() -> AnyTarget {
+    Box::new(QueuedMutex::<P, Eager>::new())
 }
 
 /// Taken for writing.
-fn rwlock<P: Platform>() -> Box<dyn TestLock> {
-    Box::new(Own(QueuedRwLock::<P, Eager>::new()))
-}
-
-fn readwrite<P: Platform>() -> Box<dyn ReadWrite + Send + Sync> {
+fn rwlock<P: Platform>() -> AnyTarget {
     Box::new(QueuedRwLock::<P, Eager>::new())
 }
 
-/// With the layout for memory that may be freed early.
-fn joined_mutex() -> Box<dyn TestLock> {
-    Box::new(Own(QueuedMutex::<Pretend, Eager, Joined<Pretend>>::new()))
+fn readwrite<P: Platform>() -> AnyTarget {
+    Box::new(QueuedRwLock::<P, Eager>::new())
 }
 
-fn spinlock<P: Platform, C: LockConfig>() -> Box<dyn TestLock> {
-    Box::new(Own(QueuedSpinLock::<P, C>::new()))
+fn pair<P: Platform>() -> AnyTarget {
+    Box::new(Pair::<P, Eager>::default())
+}
+
+fn set<P: Platform>() -> AnyTarget {
+    Box::new(Set::<P, Eager>::default())
+}
+
+/// With the layout for memory that may be freed early.
+fn joined_mutex() -> AnyTarget {
+    Box::new(QueuedMutex::<Pretend, Eager, Joined<Pretend>>::new())
+}
+
+fn spinlock<P: Platform, C: LockConfig>() -> AnyTarget {
+    Box::new(QueuedSpinLock::<P, C>::new())
 }

@@ -5,64 +5,114 @@
 //! 1. All `unlock` functions here demand the same of their callers, which is what the lock inside
 //!    demands: the lock is held, and the right to release it is the caller's.
 
-use kinlock::lock_api::RawMutexTimed;
+use kinlock::lock_api::{self, RawMutexTimed};
+use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawMutex, RawSpinLock};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::{Layout, QueuedMutex};
 use kinlock_core::raw::once::RunOnce;
 use kinlock_core::raw::{LockConfig, QueuedRwLock, QueuedSpinLock};
-use std::time::Duration;
+use kinlock_linux::Native;
+use std::time::{Duration, SystemTime};
 
-/// A lock under test. Scenarios use it through a trait object: the slower call hides no defect.
-pub trait TestLock: Send + Sync {
+/// A lock on any platform and in any configuration. Scenarios use it through a trait object: the
+/// slower call hides no defect.
+pub trait Algorithm {
     /// Takes the lock.
     fn lock(&self);
     /// Takes the lock if it is free.
     fn try_lock(&self) -> bool;
-    /// Takes the lock or gives up after `timeout`.
-    fn try_lock_for(&self, timeout: Duration) -> bool;
+    /// Takes the lock or gives up at this moment of [`now`](Self::now).
+    fn lock_until(&self, deadline: u64) -> bool;
     /// Releases the lock.
     ///
     /// # Safety
     ///
     /// The lock must be held, and the right to release it must be the caller's.
     unsafe fn unlock(&self);
-}
-
-impl<R> TestLock for R
-where
-    R: RawMutexTimed<Duration = Duration> + Send + Sync,
-{
-    fn lock(&self) {
-        R::lock(self);
-    }
-
-    fn try_lock(&self) -> bool {
-        R::try_lock(self)
-    }
-
-    fn try_lock_for(&self, timeout: Duration) -> bool {
-        R::try_lock_for(self, timeout)
-    }
-
-    unsafe fn unlock(&self) {
-        // SAFETY: invariant 1.
-        unsafe { R::unlock(self) }
-    }
-}
-
-/// One of the library's algorithms, on any platform and in any configuration.
-pub(crate) trait Algorithm {
-    fn lock(&self);
-    fn try_lock(&self) -> bool;
-    fn lock_until(&self, deadline: u64) -> bool;
-    /// # Safety
-    ///
-    /// As [`TestLock::unlock`].
-    unsafe fn unlock(&self);
+    /// Whether a thread waits for it, where that can be asked.
     fn is_contended(&self) -> bool;
-    /// The platform's clock.
+    /// The platform's clock, in nanoseconds.
     fn now(&self) -> u64;
+
+    /// Takes the lock or gives up after `timeout`.
+    fn try_lock_for(&self, timeout: Duration) -> bool {
+        self.lock_until(self.now() + timeout.as_nanos() as u64)
+    }
 }
+
+/// What a scenario is played with: a lock, and what is beside it.
+pub trait Target {
+    /// The lock.
+    fn lock(&self) -> &dyn Algorithm;
+
+    /// The condition variable beside it.
+    fn meeting(&self) -> Option<&dyn Meeting> {
+        None
+    }
+
+    /// The same lock, if it can be taken for reading.
+    fn reading(&self) -> Option<&dyn ReadWrite> {
+        None
+    }
+
+    /// What runs functions once, beside it.
+    fn running(&self) -> Option<&dyn Runs> {
+        None
+    }
+
+    /// Whether no thread holds the lock or waits for it, and nothing is left of those that did. The
+    /// fast path succeeds only if no bit of the word is set; what it takes is not given back.
+    /// Beside a condition variable a flag for sleepers may be left behind, because a thread that
+    /// has slept owes it.
+    fn is_at_rest(&self) -> bool {
+        let lock = self.lock();
+        (self.meeting().is_some() || !lock.is_contended()) && lock.try_lock()
+    }
+}
+
+/// A target for real threads.
+pub type AnyTarget = Box<dyn Target + Send + Sync>;
+
+/// The locks of users, by their public functions.
+macro_rules! users {
+    ($($lock:ty)*) => {$(
+        impl Algorithm for $lock {
+            fn lock(&self) {
+                lock_api::RawMutex::lock(self);
+            }
+
+            fn try_lock(&self) -> bool {
+                lock_api::RawMutex::try_lock(self)
+            }
+
+            fn lock_until(&self, deadline: u64) -> bool {
+                let left = deadline.saturating_sub(Native::now());
+                RawMutexTimed::try_lock_for(self, Duration::from_nanos(left))
+            }
+
+            unsafe fn unlock(&self) {
+                // SAFETY: invariant 1.
+                unsafe { lock_api::RawMutex::unlock(self) }
+            }
+
+            fn is_contended(&self) -> bool {
+                false
+            }
+
+            fn now(&self) -> u64 {
+                Native::now()
+            }
+        }
+
+        impl Target for $lock {
+            fn lock(&self) -> &dyn Algorithm {
+                self
+            }
+        }
+    )*};
+}
+
+users!(RawCnaSpinLock RawFifoSpinLock RawMutex RawSpinLock);
 
 macro_rules! algorithm {
     ($lock:ty, $config:ident $(, $layout:path)?) => {
@@ -92,6 +142,12 @@ macro_rules! algorithm {
                 P::now()
             }
         }
+
+        impl<P: Platform, C: $config $(, L: $layout)?> Target for $lock {
+            fn lock(&self) -> &dyn Algorithm {
+                self
+            }
+        }
     };
 }
 
@@ -99,12 +155,15 @@ algorithm!(QueuedSpinLock<P, C>, LockConfig);
 algorithm!(QueuedMutex<P, C, L>, LockConfig, Layout<P>);
 
 /// A reader-writer lock. As an [`Algorithm`] it is taken for writing.
-pub(crate) trait ReadWrite: Algorithm {
+pub trait ReadWrite: Algorithm {
     /// Lets readers announce themselves from now on, if nobody holds the lock.
     fn set_biased(&self);
     /// Takes it for reading. `passing`: also when a writer waits.
     fn read_until(&self, deadline: u64, passing: bool) -> bool;
+    /// Takes it for reading if that is possible at once.
     fn try_read(&self, passing: bool) -> bool;
+    /// Ends reading.
+    ///
     /// # Safety
     ///
     /// The lock must be held for reading, and the right to release it must be the caller's.
@@ -117,6 +176,8 @@ pub(crate) trait ReadWrite: Algorithm {
     ///
     /// The lock must be held for upgradable reading by the caller.
     unsafe fn upgrade_until(&self, deadline: u64) -> bool;
+    /// Ends upgradable reading.
+    ///
     /// # Safety
     ///
     /// The lock must be held for upgradable reading by the caller.
@@ -194,38 +255,78 @@ impl<P: Platform, C: LockConfig> ReadWrite for QueuedRwLock<P, C> {
     }
 }
 
-/// Runs a function once.
-pub(crate) trait Runs: Send + Sync {
-    /// Runs `function`, unless one has returned. Waits for one that is running.
-    fn call(&self, function: &mut dyn FnMut());
-}
+impl<P: Platform, C: LockConfig> Target for QueuedRwLock<P, C> {
+    fn lock(&self) -> &dyn Algorithm {
+        self
+    }
 
-impl<P: Platform> Runs for RunOnce<P> {
-    fn call(&self, function: &mut dyn FnMut()) {
-        // Never `Err`: no function panics.
-        let _ = self.call(false, |_| function());
+    fn reading(&self) -> Option<&dyn ReadWrite> {
+        Some(self)
     }
 }
 
-/// An algorithm as a lock under test.
+/// A condition variable with its lock.
+pub trait Meeting {
+    /// Releases the lock, waits for a notification, and takes the lock again. `false`: the time was
+    /// up, and no notification was taken.
+    ///
+    /// # Safety
+    ///
+    /// The caller must hold the lock.
+    unsafe fn wait(&self, limit: Limit) -> bool;
+    /// Wakes one waiter.
+    fn notify_one(&self);
+    /// Wakes all waiters.
+    fn notify_all(&self);
+}
+
+/// Up to when to wait.
+#[derive(Clone, Copy, Debug)]
+pub enum Limit {
+    /// A moment of the lock's clock, or never.
+    Until(u64),
+    /// A moment of the time of day.
+    System(SystemTime),
+}
+
+/// Runs functions once, each with a number.
+pub trait Runs {
+    /// Runs `function`, unless one with this number has returned. Waits for one that is running.
+    fn call(&self, number: usize, function: &mut dyn FnMut());
+}
+
+/// How many functions a set can run once each.
+pub(crate) const ONCES: usize = 16;
+
+/// What runs functions once, beside a mutex.
 #[derive(Debug)]
-pub(crate) struct Own<A>(pub A);
+pub(crate) struct Set<P: Platform, M: LockConfig> {
+    mutex: QueuedMutex<P, M>,
+    onces: [RunOnce<P>; ONCES],
+}
 
-impl<A: Algorithm + Send + Sync> TestLock for Own<A> {
-    fn lock(&self) {
-        self.0.lock();
+impl<P: Platform, M: LockConfig> Default for Set<P, M> {
+    fn default() -> Self {
+        Set {
+            mutex: QueuedMutex::default(),
+            onces: Default::default(),
+        }
+    }
+}
+
+impl<P: Platform, M: LockConfig> Target for Set<P, M> {
+    fn lock(&self) -> &dyn Algorithm {
+        &self.mutex
     }
 
-    fn try_lock(&self) -> bool {
-        self.0.try_lock()
+    fn running(&self) -> Option<&dyn Runs> {
+        Some(self)
     }
+}
 
-    fn try_lock_for(&self, timeout: Duration) -> bool {
-        self.0.lock_until(self.0.now() + timeout.as_nanos() as u64)
-    }
-
-    unsafe fn unlock(&self) {
-        // SAFETY: invariant 1.
-        unsafe { self.0.unlock() }
+impl<P: Platform, M: LockConfig> Runs for Set<P, M> {
+    fn call(&self, number: usize, function: &mut dyn FnMut()) {
+        // Never `Err`: no function panics.
+        let _ = self.onces[number % ONCES].call(false, |_| function());
     }
 }

@@ -6,7 +6,7 @@
 //!    thread holds it.
 
 use crate::signal;
-use crate::test_lock::TestLock;
+use crate::test_lock::Algorithm;
 use kinlock_measure::random::Random;
 use std::fmt;
 use std::sync::Arc;
@@ -195,8 +195,8 @@ impl Worker {
     /// Returns whether it did.
     pub fn with_lock(
         &mut self,
-        lock: &dyn TestLock,
-        acquire: impl FnOnce(&dyn TestLock) -> bool,
+        lock: &dyn Algorithm,
+        acquire: impl FnOnce(&dyn Algorithm) -> bool,
         section: impl FnOnce(&mut Self),
     ) -> bool {
         self.me().enter_phase(Phase::Waiting);

@@ -1,19 +1,13 @@
 //! The locks that are explored, by name: the library's source on the simulated machine, in the
 //! configurations that differ in their queues.
-//!
-//! # Invariants
-//!
-//! 1. [`Explored::unlock`] is called by the thread that took the lock only, as that function
-//!    demands.
 
-mod condvar;
 mod mutex;
-mod once;
 mod rwlock;
 
+use crate::monitors::Pair;
 use crate::report::Property;
 use crate::specimen::named;
-use crate::test_lock::{Algorithm, ReadWrite};
+use crate::test_lock::{Set, Target};
 use kinlock_core::config::{LocalLimit, Scan, Tuning};
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
@@ -31,7 +25,7 @@ pub struct Specimen {
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
     /// Places one in the current schedule; whether its waiters may park.
-    pub(super) place: fn(park: bool) -> Explored,
+    pub(super) place: fn(park: bool) -> &'static dyn Target,
     /// The knobs of one schedule.
     pub(super) tuning: fn(&mut Random) -> Tuning,
     /// Events that all schedules together have to reach.
@@ -88,48 +82,6 @@ const LINGERING: &[Event] = &[
     Event::FlushByLimit,
 ];
 
-/// A lock in a schedule.
-#[derive(Clone, Copy)]
-pub(super) struct Explored {
-    pub(super) lock: &'static dyn Algorithm,
-    /// The condition variable beside it.
-    pub(super) meeting: Option<&'static dyn Meeting>,
-    /// The same lock, if it can be taken for reading.
-    pub(super) reading: Option<&'static dyn ReadWrite>,
-    /// What runs functions once, beside it.
-    pub(super) running: Option<&'static dyn Runs>,
-}
-
-impl Explored {
-    pub(super) fn unlock(&self) {
-        // SAFETY: invariant 1.
-        unsafe { self.lock.unlock() }
-    }
-
-    /// Whether no thread holds it or waits for it, and nothing is left of those that did. The fast
-    /// path succeeds only if no bit of the word is set; what it takes is not given back. Beside a
-    /// condition variable a flag for sleepers may be left behind, because a thread that has slept
-    /// owes it.
-    pub(super) fn is_at_rest(&self) -> bool {
-        (self.meeting.is_some() || !self.lock.is_contended()) && self.lock.try_lock()
-    }
-}
-
-/// A condition variable with its lock.
-pub(super) trait Meeting {
-    /// Releases the lock, waits and takes it again. `false`: the time is up, and no notification
-    /// was taken. The caller holds the lock.
-    fn wait_until(&self, deadline: u64) -> bool;
-    fn notify_one(&self);
-    fn notify_all(&self);
-}
-
-/// Runs functions once, each with a number.
-pub(super) trait Runs {
-    /// Runs `function`, unless one with this number has returned. Waits for one that is running.
-    fn call(&self, number: usize, function: &mut dyn FnMut());
-}
-
 /// All locks.
 pub static ALL: &[Specimen] = &[
     Specimen {
@@ -151,9 +103,9 @@ pub static ALL: &[Specimen] = &[
     }),
     sound("cna-no-pending", place::<false, Sim>, counted),
     mutex::SOUND,
-    condvar::SOUND,
+    CONDVAR,
     rwlock::SOUND,
-    once::SOUND,
+    ONCE,
 ];
 
 named!(Specimen, "lock", ALL);
@@ -162,7 +114,7 @@ pub(super) use mutex::{at_most, is_joined, queue};
 
 const fn sound(
     name: &'static str,
-    place: fn(bool) -> Explored,
+    place: fn(bool) -> &'static dyn Target,
     tuning: fn(&mut Random) -> Tuning,
 ) -> Specimen {
     Specimen {
@@ -255,18 +207,42 @@ impl<const PENDING: bool, const PARK: bool> LockConfig for Kind<PENDING, PARK> {
     }
 }
 
-fn place<const PENDING: bool, P: Platform>(park: bool) -> Explored {
-    fn place<P: Platform, C: LockConfig>() -> Explored {
-        Explored {
-            lock: kinlock_sim::place(QueuedSpinLock::<P, C>::new()),
-            meeting: None,
-            reading: None,
-            running: None,
-        }
+fn place<const PENDING: bool, P: Platform>(park: bool) -> &'static dyn Target {
+    match park {
+        true => kinlock_sim::place(QueuedSpinLock::<P, Kind<PENDING, true>>::new()),
+        false => kinlock_sim::place(QueuedSpinLock::<P, Kind<PENDING, false>>::new()),
     }
-    if park {
-        place::<P, Kind<PENDING, true>>()
-    } else {
-        place::<P, Kind<PENDING, false>>()
+}
+
+/// The condition variable, with a mutex whose queue is drawn by lot.
+const CONDVAR: Specimen = Specimen {
+    name: "condvar",
+    place: place_condvar::<Sim>,
+    reach: &[Event::Park, Event::Wake, Event::HandoffRequest],
+    meets: true,
+    ..mutex::SOUND
+};
+
+fn place_condvar<P: Platform>(park: bool) -> &'static dyn Target {
+    match park {
+        true => kinlock_sim::place(Pair::<P, mutex::Kind<true>>::default()),
+        false => kinlock_sim::place(Pair::<P, mutex::Kind<false>>::default()),
+    }
+}
+
+/// `Once`, beside a mutex that handlers take.
+const ONCE: Specimen = Specimen {
+    name: "once",
+    place: place_once::<Sim>,
+    reach: &[Event::Park, Event::Wake],
+    runs: true,
+    max_accesses: MAX_ACCESSES,
+    ..mutex::SOUND
+};
+
+fn place_once<P: Platform>(park: bool) -> &'static dyn Target {
+    match park {
+        true => kinlock_sim::place(Set::<P, mutex::Kind<true>>::default()),
+        false => kinlock_sim::place(Set::<P, mutex::Kind<false>>::default()),
     }
 }

@@ -106,13 +106,6 @@ impl Oracle {
         nobody_writes();
     }
 
-    /// Thread `me`, which reads, could not read again.
-    pub(super) fn refused(&self, me: usize) {
-        self.demand(Property::Contract, false, || {
-            format!("thread {me} reads, and could not read once more")
-        });
-    }
-
     /// Thread `me`, which arrived at the moment `arrival`, has come to hold the lock.
     pub(super) fn acquires(&self, me: usize, arrival: u64) {
         let Some(order) = self.order else {
@@ -143,27 +136,6 @@ impl Oracle {
         }
     }
 
-    /// Thread `me` runs a function, which must be the first one.
-    pub(super) fn runs(&self, me: usize, first: bool) {
-        self.demand(Property::Exclusion, first, || {
-            format!("thread {me} runs a function that another has run")
-        });
-    }
-
-    /// Thread `me` goes on, since the function has returned.
-    pub(super) fn passes(&self, me: usize, returned: bool) {
-        self.demand(Property::Exclusion, returned, || {
-            format!("thread {me} goes on, but the function has not returned")
-        });
-    }
-
-    /// Waiting with a time limit has failed.
-    pub(super) fn gives_up(&self, me: usize, deadline: u64) {
-        self.demand(Property::Contract, Sim::now() >= deadline, || {
-            format!("thread {me} gave up before its time limit")
-        });
-    }
-
     /// What went wrong, if anything did.
     pub(super) fn judge(
         &self,
@@ -183,7 +155,8 @@ impl Oracle {
         })
     }
 
-    fn demand(&self, property: Property, holds: bool, what: impl FnOnce() -> String) {
+    /// Notes a violation unless the property `holds`.
+    pub(super) fn demand(&self, property: Property, holds: bool, what: impl FnOnce() -> String) {
         self.violation.demand(property, holds, what);
     }
 }

@@ -12,7 +12,7 @@ use crate::injector::Injector;
 use crate::oracle::SharedState;
 use crate::pretend;
 use crate::report::Findings;
-use crate::test_lock::TestLock;
+use crate::test_lock::{Algorithm, AnyTarget};
 use kinlock_core::events::Event;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -24,7 +24,7 @@ const LOCKS: usize = 2;
 const LIMIT: u64 = 300_000;
 
 struct Meeting {
-    locks: [Box<dyn TestLock>; LOCKS],
+    locks: [AnyTarget; LOCKS],
     /// What each of the locks protects. No thread begins a round, with the next lock, before all
     /// have ended the last one.
     state: SharedState,
@@ -78,14 +78,18 @@ impl Meeting {
             true => worker.random.below(LIMIT),
             false => 0,
         });
-        let acquire = |lock: &dyn TestLock| match limit {
+        let acquire = |lock: &dyn Algorithm| match limit {
             Duration::ZERO => blocking(lock),
             _ => lock.try_lock_for(limit),
         };
         for _ in 0..1 + worker.random.below(2) {
-            worker.with_lock(&*self.locks[round as usize % LOCKS], acquire, |worker| {
-                self.state.section(worker.name(), || inside.point());
-            });
+            worker.with_lock(
+                self.locks[round as usize % LOCKS].lock(),
+                acquire,
+                |worker| {
+                    self.state.section(worker.name(), || inside.point());
+                },
+            );
         }
         self.ended.fetch_add(1, AcqRel);
         while self.ended.load(Acquire) < (round + 1) * self.threads && worker.running() {

@@ -3,7 +3,7 @@
 use super::{Context, Stage, blocking};
 use crate::crew::{self, Orders, Worker};
 use crate::report::{Findings, Property};
-use crate::test_lock::TestLock;
+use crate::test_lock::Algorithm;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ pub(super) fn run(context: &Context) -> Findings {
 }
 
 fn check_promises(worker: &mut Worker, stage: &Stage) -> Result<(), &'static str> {
-    let lock = &*stage.lock;
+    let lock = stage.lock();
     for _ in 0..100 {
         let mut relocked = false;
         worker.with_lock(lock, blocking, |w| {
@@ -45,7 +45,7 @@ fn check_promises(worker: &mut Worker, stage: &Stage) -> Result<(), &'static str
         expect(!relocked, "that try_lock fails while the lock is held")?;
         let taken = stage.visit_by(worker, |l| l.try_lock());
         expect(taken, "that try_lock takes a free lock")?;
-        let taken = stage.visit_by(worker, |l: &dyn TestLock| l.try_lock_for(Duration::ZERO));
+        let taken = stage.visit_by(worker, |l: &dyn Algorithm| l.try_lock_for(Duration::ZERO));
         expect(
             taken,
             "that try_lock_for takes a free lock, however short the time",

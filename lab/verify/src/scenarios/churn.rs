@@ -79,11 +79,11 @@ impl Nursery {
     }
 
     fn visit(&self) {
-        self.stage.lock.lock();
+        self.stage.lock().lock();
         let me = 1_000_000 + self.sections.fetch_add(1, Relaxed) as u32;
         self.stage.state.section(me, std::thread::yield_now);
         // SAFETY: invariant 3.
-        unsafe { self.stage.lock.unlock() };
+        unsafe { self.stage.lock().unlock() };
     }
 
     fn visit_in_destructor(&self) {

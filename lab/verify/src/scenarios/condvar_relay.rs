@@ -7,21 +7,19 @@
 //!
 //! # Invariants
 //!
-//! 1. [`Monitor::wait`] is called between taking the lock and releasing it, by the thread that does
+//! 1. [`Meeting::wait`] is called between taking the lock and releasing it, by the thread that does
 //!    both.
 
-use super::condvar::monitor;
 use super::partner::Partner;
 use super::patience::Patience;
 use super::{Context, Events};
 use crate::affinity::{allowed_cpus, pin_to};
 use crate::crew::{self, Orders, Worker};
 use crate::injector::Injector;
-use crate::monitors::Monitor;
 use crate::oracle::SharedState;
 use crate::pretend;
 use crate::report::{Findings, Property};
-use crate::test_lock::TestLock;
+use crate::test_lock::{Algorithm, AnyTarget, Meeting};
 use kinlock_core::events::Event;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -52,7 +50,7 @@ const TAKER: usize = 0;
 const RIVAL: usize = 1;
 
 struct Relay {
-    monitor: Box<dyn Monitor>,
+    target: AnyTarget,
     state: SharedState,
     /// Whether there is a token. With the lock.
     token: AtomicU64,
@@ -73,10 +71,11 @@ struct Counts {
 }
 
 pub(super) fn run(context: &Context) -> Findings {
+    let meets = context.specimen.meets.expect("it is for these");
     let events = Events::start();
     let epoch = Instant::now();
     let relay = Arc::new(Relay {
-        monitor: monitor(context, false),
+        target: (meets.new)(),
         state: SharedState::new(),
         token: AtomicU64::new(0),
         waiters: [Partner::new(epoch), Partner::new(epoch)],
@@ -173,10 +172,10 @@ impl Relay {
         self.waiters[hurried].spin_until(after, || false);
         let (inside, all) = (worker.random.one_in(2), worker.random.one_in(8));
         let notify = || match all {
-            true => self.monitor.notify_all(0),
-            false => self.monitor.notify_one(0),
+            true => self.meeting().notify_all(),
+            false => self.meeting().notify_one(),
         };
-        worker.with_lock(self.monitor.lock(), super::blocking, |worker| {
+        worker.with_lock(self.target.lock(), super::blocking, |worker| {
             self.section(worker.name());
             self.token.store(1, Relaxed);
             if inside {
@@ -211,15 +210,15 @@ impl Relay {
     fn take(&self, worker: &mut Worker, limit: u64) -> bool {
         let name = worker.name();
         let patience = match limit {
-            0 => Patience::Endless,
-            _ => Patience::limited(&mut worker.random, Duration::from_nanos(limit)),
+            0 => Patience::ENDLESS,
+            _ => Patience::limited(&mut worker.random, limit),
         };
         let mut taken = false;
-        let acquire = |lock: &dyn TestLock| {
+        let acquire = |lock: &dyn Algorithm| {
             lock.lock();
             while self.token.load(Relaxed) == 0 {
                 // SAFETY: invariant 1.
-                let notified = unsafe { self.monitor.wait(0, patience.limit()) };
+                let notified = unsafe { self.meeting().wait(patience.limit()) };
                 let hasty = !notified && patience.lasts();
                 self.section(name);
                 if !notified {
@@ -233,16 +232,20 @@ impl Relay {
             self.section(name);
             true
         };
-        worker.with_lock(self.monitor.lock(), acquire, |_| ());
+        worker.with_lock(self.target.lock(), acquire, |_| ());
         taken
     }
 
     fn give_back(&self, worker: &mut Worker) {
-        worker.with_lock(self.monitor.lock(), super::blocking, |worker| {
+        worker.with_lock(self.target.lock(), super::blocking, |worker| {
             self.section(worker.name());
             self.token.store(1, Relaxed);
         });
-        self.monitor.notify_one(0);
+        self.meeting().notify_one();
+    }
+
+    fn meeting(&self) -> &dyn Meeting {
+        self.target.meeting().expect("it has one")
     }
 
     fn section(&self, name: u32) {

@@ -47,7 +47,7 @@ fn attempt(context: &Context) -> Findings {
     let body = move |worker: &mut Worker| {
         pretend::set_domain(u16::from(worker.index() % 4 == 0));
         while worker.running() {
-            worker.with_lock(&*of_crew.lock, blocking, |worker| {
+            worker.with_lock(of_crew.lock(), blocking, |worker| {
                 of_crew.state.section(worker.name(), || ());
                 spin_for(SECTION);
             });

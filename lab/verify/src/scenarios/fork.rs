@@ -65,10 +65,10 @@ impl Parent {
         if crew.stopping() || self.failure.is_some() {
             return;
         }
-        self.held.lock.lock();
+        self.held.lock().lock();
         let child = child::fork(|| self.use_locks());
         // SAFETY: invariant 1.
-        unsafe { self.held.lock.unlock() };
+        unsafe { self.held.lock().unlock() };
         if let Some(child) = child {
             self.children += 1;
             let result = child.wait(self.patience, |_| std::thread::sleep(PAUSE));
@@ -85,7 +85,7 @@ impl Parent {
     /// What a child does.
     fn use_locks(&self) -> i32 {
         // SAFETY: invariant 1.
-        unsafe { self.held.lock.unlock() };
+        unsafe { self.held.lock().unlock() };
         for stage in [&self.held, &self.at_rest, &Stage::new(self.specimen.new)] {
             contend(stage);
             if stage.state.no_violation().is_err() {
@@ -100,14 +100,14 @@ impl Parent {
 fn contend(stage: &Stage) {
     let use_it = |me: u32| {
         for i in 0..CHILD_SECTIONS {
-            stage.lock.lock();
+            stage.lock().lock();
             stage.state.section(me, || {
                 if i % 16 == 0 {
                     std::thread::yield_now();
                 }
             });
             // SAFETY: invariant 1.
-            unsafe { stage.lock.unlock() };
+            unsafe { stage.lock().unlock() };
         }
     };
     std::thread::scope(|scope| {

@@ -29,12 +29,12 @@ pub(super) fn run(context: &Context) -> Findings {
         break_ins: AtomicU64::new(0),
     });
     let prisoners = context.orders.threads / 2;
-    shared.prison.lock.lock();
+    shared.prison.lock().lock();
     let mut released = false;
     let release = |crew: &Crew| {
         if crew.stopping() && !std::mem::replace(&mut released, true) {
             // SAFETY: invariant 1.
-            unsafe { shared.prison.lock.unlock() };
+            unsafe { shared.prison.lock().unlock() };
         }
         true
     };
@@ -60,17 +60,17 @@ pub(super) fn run(context: &Context) -> Findings {
 impl Shared {
     fn work(&self, worker: &mut Worker, context: &Context, prisoners: usize) {
         let leaked: Vec<_> = (0..LEAKED).map(|_| (context.specimen.new)()).collect();
-        leaked.iter().for_each(|lock| lock.lock());
+        leaked.iter().for_each(|lock| lock.lock().lock());
         if worker.index() < prisoners {
-            self.prison.lock.lock();
+            self.prison.lock().lock();
             self.prison.state.section(worker.name(), || ());
             // SAFETY: invariant 1.
-            unsafe { self.prison.lock.unlock() };
+            unsafe { self.prison.lock().unlock() };
         }
         let mut injector = context.injector(worker);
         while worker.running() {
             self.stage.visit(worker, &mut injector);
-            let lock = &leaked[worker.random.below(LEAKED as u64) as usize];
+            let lock = leaked[worker.random.below(LEAKED as u64) as usize].lock();
             let patience = Duration::from_micros(worker.random.below(20));
             if lock.try_lock() || lock.try_lock_for(patience) {
                 self.break_ins.fetch_add(1, Relaxed);

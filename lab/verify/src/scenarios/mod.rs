@@ -3,22 +3,21 @@
 mod barging;
 mod basics;
 mod churn;
-mod condvar;
 mod condvar_relay;
 mod domains;
 mod fairness;
 mod fork;
 mod leak;
-mod once;
+mod nudges;
+mod overtaken;
 mod partner;
 mod patience;
+mod played;
 mod preemption;
 mod readers;
 mod relay;
-mod sent;
 mod signals;
 mod stopped;
-mod timed;
 
 use crate::crew::{self, Crew, Outcome, Worker};
 use crate::injector::Injector;
@@ -26,7 +25,7 @@ use crate::locks::Specimen;
 use crate::oracle::SharedState;
 use crate::plan::{self, Settings, Step, Tortured};
 use crate::report::{Findings, Property, Report};
-use crate::test_lock::TestLock;
+use crate::test_lock::{Algorithm, AnyTarget};
 use kinlock_core::events::Event;
 use std::sync::Arc;
 
@@ -83,39 +82,39 @@ scenarios! {
         "threads, also more than CPUs, yield and sleep inside and outside of sections";
     "barging" 4 Nothing barging::run:
         "threads that believe different things of the machine meet at one lock after the other";
-    "timed" 4 Nothing timed::run:
+    "timed" 4 Nothing played::timed:
         "lock, try_lock and try_lock_for with tiny limits, mixed: waiters abandon the queue";
     "relay" 4 Nothing relay::run:
         "a holder releases just when its only waiter falls asleep or gives up";
     "condvar-relay" 4 Condvar condvar_relay::run:
         "a notification comes just when its only waiter falls asleep or gives up";
-    "condvar-delays" 4 Condvar condvar::delayed:
+    "condvar-delays" 4 Condvar played::condvar_delays:
         "as condvar, and threads are held up within waits and notifications";
-    "condvar" 4 Condvar condvar::plain:
-        "waiters, notifications and time limits around a bounded queue, while signals interrupt";
+    "condvar" 4 Condvar played::condvar:
+        "waiters, notifications and time limits around tokens, while signals interrupt";
     "signals" 5 Nothing signals::run:
         "a storm of real-time signals, whose nested handlers take further locks";
     "stopped" 4 Nothing stopped::run:
         "waiters are stopped for longer than others have patience; one runs when nobody else does";
-    "readers" 4 Readers readers::mixed:
+    "readers" 4 Readers played::readers:
         "reading, writing, upgrading and downgrading in every way, while threads are held up";
     "reader-flood" 2 Readers readers::reader_flood:
         "one writer, which may give up, among readers that leave no gap";
     "writer-flood" 2 Readers readers::writer_flood:
         "one reader among writers that leave no gap";
-    "readers-sent" 4 Readers readers::sent:
+    "readers-sent" 4 Readers played::readers_sent:
         "as readers, and what one thread has taken another one releases; in a forked child, too";
-    "readers-overtaken" 3 Readers sent::overtaken:
+    "readers-overtaken" 3 Readers overtaken::overtaken:
         "a guard is released elsewhere while a reader that a writer has let in has not run yet";
-    "once" 4 Runs once::run:
-        "a function ends just as the only thread that waits for it falls asleep";
+    "once" 4 Runs played::once:
+        "threads that each want a function to have run, one after the other";
     "churn" 5 Nothing churn::run:
         "threads come and go, and take the lock in destructors of thread-locals and pthread keys";
     "fork" 3 Nothing fork::run:
         "children forked amid contention use locks of their own, at rest, and inherited";
     "leak" 2 Nothing leak::run:
         "threads that leaked guards, and some that wait for a leaked one, harm no other lock";
-    "sent" 3 Nothing sent::sent:
+    "sent" 3 Nothing played::sent:
         "what one thread has taken another one releases";
     "topology" 3 Nothing domains::real:
         "threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned";
@@ -225,36 +224,40 @@ impl Context {
 
 /// A lock and the state that it protects.
 struct Stage {
-    lock: Box<dyn TestLock>,
+    target: AnyTarget,
     state: SharedState,
 }
 
 impl Stage {
-    fn new(new: fn() -> Box<dyn TestLock>) -> Self {
+    fn new(new: fn() -> AnyTarget) -> Self {
         Stage {
-            lock: new(),
+            target: new(),
             state: SharedState::new(),
         }
     }
 
+    fn lock(&self) -> &dyn Algorithm {
+        self.target.lock()
+    }
+
     /// One critical section, with interruptions.
     fn visit(&self, worker: &mut Worker, injector: &mut Injector) {
-        worker.with_lock(&*self.lock, blocking, |worker| {
+        worker.with_lock(self.lock(), blocking, |worker| {
             self.state.section(worker.name(), || injector.point());
         });
     }
 
     /// One critical section without interruptions, by `acquire`. Returns whether the lock was
     /// taken.
-    fn visit_by(&self, worker: &mut Worker, acquire: impl FnOnce(&dyn TestLock) -> bool) -> bool {
-        worker.with_lock(&*self.lock, acquire, |worker| {
+    fn visit_by(&self, worker: &mut Worker, acquire: impl FnOnce(&dyn Algorithm) -> bool) -> bool {
+        worker.with_lock(self.lock(), acquire, |worker| {
             self.state.section(worker.name(), || ());
         })
     }
 }
 
 /// Waits for as long as it takes: the plain way for [`Worker::with_lock`].
-fn blocking(lock: &dyn TestLock) -> bool {
+fn blocking(lock: &dyn Algorithm) -> bool {
     lock.lock();
     true
 }

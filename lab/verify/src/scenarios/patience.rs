@@ -1,50 +1,44 @@
-//! Time limits on one of three clocks.
+//! Time limits on one of two clocks.
 
-use crate::monitors::Limit;
+use crate::test_lock::Limit;
+use kinlock_core::platform::{NEVER, Platform};
+use kinlock_linux::Native;
 use kinlock_measure::random::Random;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-/// How long a thread waits.
+/// Up to when a thread waits.
 #[derive(Clone, Copy)]
-pub(super) enum Patience {
-    Endless,
-    /// Up to this moment, on one of the clocks.
-    Limited(Clock, Instant, SystemTime),
-}
-
-#[derive(Clone, Copy)]
-pub(super) enum Clock {
-    Span,
-    Moment,
-    TimeOfDay,
+pub(super) struct Patience {
+    deadline: u64,
+    limit: Limit,
 }
 
 impl Patience {
-    /// Up to `span` from now, on a clock drawn by lot.
-    pub fn limited(random: &mut Random, span: Duration) -> Self {
-        let clock = [Clock::Span, Clock::Moment, Clock::TimeOfDay][random.below(3) as usize];
-        Patience::Limited(clock, Instant::now() + span, SystemTime::now() + span)
+    pub const ENDLESS: Self = Patience {
+        deadline: NEVER,
+        limit: Limit::Until(NEVER),
+    };
+
+    /// Up to `nanos` from now, on a clock drawn by lot.
+    pub fn limited(random: &mut Random, nanos: u64) -> Self {
+        let deadline = Native::now() + nanos;
+        let limit = match random.below(3) {
+            0 => Limit::System(SystemTime::now() + Duration::from_nanos(nanos)),
+            _ => Limit::Until(deadline),
+        };
+        Patience { deadline, limit }
     }
 
     pub fn limit(self) -> Limit {
-        match self {
-            Patience::Endless => Limit::Never,
-            Patience::Limited(Clock::Span, moment, _) => {
-                Limit::For(moment.saturating_duration_since(Instant::now()))
-            }
-            Patience::Limited(Clock::Moment, moment, _) => Limit::Until(moment),
-            Patience::Limited(Clock::TimeOfDay, _, moment) => Limit::System(moment),
-        }
+        self.limit
     }
 
     /// Whether the time is not up. The time of day may be set back, which the other clock tells.
     pub fn lasts(self) -> bool {
-        match self {
-            Patience::Endless => true,
-            Patience::Limited(Clock::TimeOfDay, moment, time) => {
-                Instant::now() < moment && SystemTime::now() < time
-            }
-            Patience::Limited(_, moment, _) => Instant::now() < moment,
-        }
+        let by_day = match self.limit {
+            Limit::Until(_) => true,
+            Limit::System(moment) => SystemTime::now() < moment,
+        };
+        by_day && Native::now() < self.deadline
     }
 }

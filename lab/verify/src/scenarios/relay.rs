@@ -7,7 +7,7 @@ use super::partner::Partner;
 use super::{Context, Events, Stage, blocking};
 use crate::crew::{self, Orders, Worker};
 use crate::report::Findings;
-use crate::test_lock::TestLock;
+use crate::test_lock::Algorithm;
 use kinlock_core::events::Event;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,7 +72,7 @@ impl Relay {
             let moment = MOMENTS[worker.random.below(MOMENTS.len() as u64) as usize];
             let limit = if worker.random.one_in(2) { moment } else { 0 };
             let hold = moment - EARLY.min(moment) + worker.random.below(EARLY + LATE);
-            worker.with_lock(&*self.stage.lock, blocking, |worker| {
+            worker.with_lock(self.stage.lock(), blocking, |worker| {
                 self.stage.state.section(worker.name(), || ());
                 self.waiter.call(round, limit);
                 self.waiter.spin_until(hold, || !worker.running());
@@ -85,7 +85,7 @@ impl Relay {
     fn wait(&self, worker: &mut Worker) {
         let mut last = 0;
         while let Some((round, limit)) = self.waiter.next(last) {
-            let acquire = |lock: &dyn TestLock| match limit {
+            let acquire = |lock: &dyn Algorithm| match limit {
                 0 => blocking(lock),
                 _ => lock.try_lock_for(Duration::from_nanos(limit)),
             };

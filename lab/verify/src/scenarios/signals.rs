@@ -160,7 +160,7 @@ extern "C" fn handle(number: i32) {
             depth.set(depth.get() + 1);
             storm.deepest.fetch_max(depth.get(), Relaxed);
             let level = &storm.levels[(number - signal::real_time(0)) as usize];
-            let Stage { lock, state } = &level.stage;
+            let (lock, state) = (level.stage.lock(), &level.stage.state);
             lock.lock();
             state.section(name.get(), || injector::spin(LINGER));
             level.sections.fetch_add(1, Relaxed);

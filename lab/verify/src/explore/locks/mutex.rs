@@ -1,6 +1,7 @@
 //! The mutex among the locks that are explored.
 
-use super::{Explored, KNOBS, MAX_ACCESSES, Specimen};
+use super::{KNOBS, MAX_ACCESSES, Specimen};
+use crate::test_lock::Target;
 use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
@@ -86,22 +87,14 @@ impl<const PARK: bool> LockConfig for Kind<PARK> {
     }
 }
 
-pub(super) fn place<P: Platform>(park: bool) -> Explored {
-    fn place<P: Platform, C: LockConfig, L: Layout<P>>() -> Explored {
-        Explored {
-            lock: kinlock_sim::place(QueuedMutex::<P, C, L>::default()),
-            meeting: None,
-            reading: None,
-            running: None,
-        }
+pub(super) fn place<P: Platform>(park: bool) -> &'static dyn Target {
+    fn place<P: Platform, C: LockConfig, L: Layout<P>>() -> &'static dyn Target {
+        kinlock_sim::place(QueuedMutex::<P, C, L>::default())
     }
-    fn place_on<P: Platform>(park: bool) -> Explored {
-        match (park, KNOBS.get().joined) {
-            (true, false) => place::<P, Kind<true>, Split<P>>(),
-            (false, false) => place::<P, Kind<false>, Split<P>>(),
-            (true, true) => place::<P, Kind<true>, Joined<P>>(),
-            (false, true) => place::<P, Kind<false>, Joined<P>>(),
-        }
+    match (park, KNOBS.get().joined) {
+        (true, false) => place::<P, Kind<true>, Split<P>>(),
+        (false, false) => place::<P, Kind<false>, Split<P>>(),
+        (true, true) => place::<P, Kind<true>, Joined<P>>(),
+        (false, true) => place::<P, Kind<false>, Joined<P>>(),
     }
-    place_on::<P>(park)
 }

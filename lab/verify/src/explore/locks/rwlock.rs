@@ -1,10 +1,10 @@
 //! The reader-writer lock among the locks that are explored.
 
+use super::Specimen;
 use super::mutex::{self, Kind};
-use super::{Explored, Specimen};
+use crate::test_lock::Target;
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::LockConfig;
 use kinlock_core::raw::rwlock::QueuedRwLock;
 use kinlock_sim::Sim;
 
@@ -28,18 +28,9 @@ pub(super) const SOUND: Specimen = Specimen {
     ..mutex::SOUND
 };
 
-pub(super) fn place<P: Platform>(park: bool) -> Explored {
-    fn place<P: Platform, C: LockConfig>() -> Explored {
-        let lock = kinlock_sim::place(QueuedRwLock::<P, C>::default());
-        Explored {
-            lock,
-            meeting: None,
-            reading: Some(lock),
-            running: None,
-        }
-    }
+pub(super) fn place<P: Platform>(park: bool) -> &'static dyn Target {
     match park {
-        true => place::<P, Kind<true>>(),
-        false => place::<P, Kind<false>>(),
+        true => kinlock_sim::place(QueuedRwLock::<P, Kind<true>>::default()),
+        false => kinlock_sim::place(QueuedRwLock::<P, Kind<false>>::default()),
     }
 }

@@ -1,5 +1,4 @@
-//! A guard that is released by another thread than the one that took it: of any lock at random, and
-//! of a reader-writer lock at the worst moment:
+//! A guard that is released by another thread than the one that took it, at the worst moment:
 //!
 //! ```text
 //!   thread 0   writes      ends that    reads and sends that               writes
@@ -11,98 +10,21 @@
 //!
 //! 1. A thread sends a guard once, and does not release it. Who takes it from the mail releases it.
 
-use super::{Context, Events, Stage};
+use super::{Context, Events};
 use crate::crew::{self, Worker};
 use crate::injector::{Injector, Preemption};
 use crate::oracle::SharedState;
 use crate::pretend::{self, Gate};
 use crate::report::{Findings, Property};
-use crate::test_lock::{ReadWrite, TestLock};
+use crate::test_lock::{AnyTarget, ReadWrite};
 use kinlock_core::events::Event;
 use kinlock_core::platform::NEVER;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A lock whose holder leaves the release to another thread.
-struct Sending<'a> {
-    lock: &'a dyn TestLock,
-    sent: &'a AtomicBool,
-}
-
-impl TestLock for Sending<'_> {
-    fn lock(&self) {
-        self.lock.lock();
-    }
-
-    fn try_lock(&self) -> bool {
-        self.lock.try_lock()
-    }
-
-    fn try_lock_for(&self, timeout: Duration) -> bool {
-        self.lock.try_lock_for(timeout)
-    }
-
-    unsafe fn unlock(&self) {
-        self.sent.store(true, Release);
-    }
-}
-
-/// Threads take the lock in every way, and send it. With the lock that remembers in debug builds
-/// which thread holds it this would be a mistake, so the algorithm itself is used.
-pub(super) fn sent(context: &Context) -> Findings {
-    let stage = Arc::new(Stage::new(context.specimen.new_pretended));
-    let sent = Arc::new(AtomicBool::new(false));
-    let received = Arc::new(AtomicU64::new(0));
-    let (of_crew, mail, arrived) = (Arc::clone(&stage), Arc::clone(&sent), Arc::clone(&received));
-    let own_context = context.clone();
-    let body = move |worker: &mut Worker| {
-        pretend::hold_up(own_context.injector(worker));
-        // Who holds the lock has sent it, so there is one on its way at most.
-        let receive = |worker: &Worker| {
-            if mail.swap(false, Acquire) {
-                of_crew.state.section(worker.name(), || ());
-                // SAFETY: invariant 1.
-                unsafe { of_crew.lock.unlock() };
-                arrived.fetch_add(1, Relaxed);
-            }
-        };
-        let sending = Sending {
-            lock: &*of_crew.lock,
-            sent: &mail,
-        };
-        while worker.running() {
-            // Before it waits itself: all other threads may wait already.
-            receive(worker);
-            let view: &dyn TestLock = match worker.random.below(2) {
-                0 => &sending,
-                _ => &*of_crew.lock,
-            };
-            let (way, limit) = (worker.random.below(4), 1 << worker.random.below(20));
-            let limit = Duration::from_nanos(limit);
-            let acquire = |lock: &dyn TestLock| match way {
-                0 => lock.try_lock(),
-                1 => lock.try_lock_for(limit),
-                _ => super::blocking(lock),
-            };
-            worker.with_lock(view, acquire, |worker| {
-                of_crew.state.section(worker.name(), || ());
-            });
-            // So that it is another thread that receives.
-            std::thread::yield_now();
-        }
-        receive(worker);
-    };
-    let count = || received.load(Relaxed);
-    let outcome = crew::run(&context.orders, body, |_| count() > 0);
-    let extra = count();
-    outcome
-        .findings(&stage.state, extra)
-        .with_reach(extra > 0, format!("{extra} guards received"))
-}
-
 struct Shared {
-    lock: Box<dyn ReadWrite + Send + Sync>,
+    target: AnyTarget,
     state: SharedState,
     gate: &'static Gate,
     mail: Mutex<Mail>,
@@ -128,7 +50,7 @@ pub(super) fn overtaken(context: &Context) -> Findings {
     let new = context.specimen.reads.expect("the scenario is for these");
     let events = Events::start();
     let shared = Arc::new(Shared {
-        lock: new(),
+        target: new(),
         state: SharedState::new(),
         gate: Box::leak(Box::default()),
         mail: Mutex::new(Mail::Empty),
@@ -170,6 +92,10 @@ pub(super) fn overtaken(context: &Context) -> Findings {
 }
 
 impl Shared {
+    fn lock(&self) -> &dyn ReadWrite {
+        self.target.reading().expect("it is one")
+    }
+
     fn mail(&self) -> MutexGuard<'_, Mail> {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -182,7 +108,7 @@ impl Shared {
     }
 
     fn write_and_send(&self, worker: &mut Worker) {
-        let lock = &*self.lock;
+        let lock = self.lock();
         self.write(worker, || {
             let start = Instant::now();
             while !self.gate.is_asleep() && start.elapsed() < PATIENCE {
@@ -216,12 +142,12 @@ impl Shared {
     }
 
     fn write(&self, worker: &mut Worker, pause: impl Fn()) {
-        worker.operation(|| self.lock.lock());
+        worker.operation(|| self.lock().lock());
         self.writes.fetch_add(1, Relaxed);
         self.state.section(worker.name(), || ());
         pause();
         // SAFETY: taken above.
-        unsafe { self.lock.unlock() };
+        unsafe { self.lock().unlock() };
     }
 
     fn receive(&self, worker: &mut Worker) {
@@ -233,14 +159,14 @@ impl Shared {
         drop(mail);
         self.state.look(worker.name(), || ());
         // SAFETY: invariant 1.
-        unsafe { self.lock.unlock_read() };
+        unsafe { self.lock().unlock_read() };
         self.released.fetch_add(1, Relaxed);
         *self.mail() = Mail::Empty;
         self.news.notify_all();
     }
 
     fn read(&self, worker: &mut Worker) {
-        let lock = &*self.lock;
+        let lock = self.lock();
         let deadline = match worker.random.below(4) {
             0 => lock.now() + HELD_UP.as_nanos() as u64 / 2,
             _ => NEVER,

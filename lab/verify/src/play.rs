@@ -1,0 +1,421 @@
+//! What threads do with a lock, for torture and for the explorer: operations and what is demanded
+//! of them. Each brings a [`World`] of its own, in which threads draw lots, take time and touch the
+//! data behind the lock.
+//!
+//! | a target with | one round of a thread |
+//! | --- | --- |
+//! | a lock only | takes and releases it; *timed*: blocking, at once, or with a time limit |
+//! | a condition variable | gives tokens, takes one, or takes one in time and gives it back |
+//! | readers | sets the bias, reads, also twice, writes, down- and upgrades, in every way to wait |
+//! | functions | wants the round's function to have run once |
+//!
+//! *Sends*: what one thread has taken another one releases, sometimes.
+//!
+//! # Invariants
+//!
+//! 1. A thread releases a lock in the way in which it has just taken it, once, or sends the right
+//!    to do so, once, to the thread that receives it.
+//! 2. [`Meeting::wait`] is called by a thread that holds the lock only, as it demands.
+
+use crate::report::Property;
+use crate::test_lock::{Algorithm, Limit, Meeting, ReadWrite, Runs, Target};
+use kinlock_core::platform::NEVER;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+
+/// Where one thread plays.
+pub(crate) trait World {
+    /// The number of the thread.
+    fn me(&self) -> usize;
+    fn random(&self) -> u32;
+    /// The clock of the lock.
+    fn now(&self) -> u64;
+    /// Whether this round is played.
+    fn goes_on(&self, round: u32) -> bool;
+    /// Time passes, by lot.
+    fn pause(&self);
+    /// Changes the data behind the lock, and takes a while.
+    fn section(&self);
+    /// Reads the data behind the lock, and takes a while.
+    fn look(&self);
+    /// Notes a violation unless the property `holds`.
+    fn demand(&self, property: Property, holds: bool, what: impl FnOnce() -> String);
+
+    /// Something happens that the thread may wait in.
+    fn operation(&self, act: impl FnOnce()) {
+        act();
+    }
+
+    /// Takes the lock, and however long that takes.
+    fn wait_in_line(&self, lock: &dyn Algorithm) {
+        lock.lock();
+    }
+
+    /// Says what comes next.
+    fn say(&self, _what: &'static str) {}
+
+    /// Something has happened that a scenario may be there for.
+    fn count(&self, _what: Count) {}
+}
+
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Count {
+    /// The data were changed.
+    Section,
+    /// The data were read.
+    Look,
+    /// A wait with a time limit was in time.
+    Timely,
+    /// It was not.
+    Timeout,
+    /// A thread has released what another one has taken.
+    Received,
+}
+
+impl Count {
+    /// How many there are.
+    pub(crate) const ALL: usize = 5;
+}
+
+/// The kinds of guards that are sent.
+const SENT_READ: usize = 0;
+const SENT_UPGRADABLE: usize = 1;
+const SENT_WRITE: usize = 2;
+
+/// What the threads of one play share.
+#[derive(Debug, Default)]
+pub(crate) struct Play {
+    threads: usize,
+    timed: bool,
+    sends: bool,
+    /// Given and not yet taken. With the lock.
+    tokens: AtomicUsize,
+    /// How many read guards, upgradable ones and write guards have been sent and not yet received.
+    sent: [AtomicU32; 3],
+    /// The rounds whose function has begun, and has returned, one per bit.
+    functions: [AtomicU64; 2],
+}
+
+impl Play {
+    /// `timed`: threads do not only wait for as long as it takes. `sends`: threads release what
+    /// other threads have taken.
+    pub(crate) fn new(threads: usize, timed: bool, sends: bool) -> Self {
+        Play {
+            threads,
+            timed,
+            sends,
+            ..Play::default()
+        }
+    }
+
+    /// What every thread does.
+    pub(crate) fn part(&self, target: &dyn Target, world: &impl World) {
+        let lock = target.lock();
+        let part = Part {
+            play: self,
+            lock,
+            world,
+        };
+        let mut round = 0;
+        while world.goes_on(round) {
+            world.operation(|| part.round(target, round));
+            world.pause();
+            round += 1;
+        }
+        if self.sends {
+            // A guard that is not released is found here.
+            world.operation(|| {
+                while part.receive(target) {}
+                lock.lock();
+                part.section();
+                part.unlock();
+            });
+        }
+    }
+}
+
+struct Part<'a, W> {
+    play: &'a Play,
+    lock: &'a dyn Algorithm,
+    world: &'a W,
+}
+
+impl<W: World> Part<'_, W> {
+    fn round(&self, target: &dyn Target, round: u32) {
+        // Before it waits itself: all other threads may wait already.
+        while self.play.sends && self.receive(target) {}
+        if let Some(meeting) = target.meeting() {
+            self.meet(meeting);
+        } else if let Some(running) = target.running() {
+            self.run_once(round as usize, running);
+        } else if let Some(lock) = target.reading() {
+            self.read_or_write(lock);
+        } else if self.acquire() {
+            self.end_write();
+        }
+    }
+
+    // ---- any lock ------------------------------------------------------------------------------
+
+    fn acquire(&self) -> bool {
+        let (lock, world) = (self.lock, self.world);
+        match if self.play.timed {
+            world.random() % 4
+        } else {
+            3
+        } {
+            0 => {
+                let deadline = self.soon();
+                self.in_time(lock.lock_until(deadline), deadline)
+            }
+            1 => lock.try_lock(),
+            _ => {
+                world.wait_in_line(lock);
+                true
+            }
+        }
+    }
+
+    /// From no time at all to longer than any queue takes.
+    fn soon(&self) -> u64 {
+        self.world.now() + (1 << (self.world.random() % 22))
+    }
+
+    /// Whether a wait up to `deadline` has succeeded.
+    fn in_time(&self, succeeded: bool, deadline: u64) -> bool {
+        let world = self.world;
+        if !succeeded {
+            world.demand(Property::Contract, world.now() >= deadline, || {
+                format!("thread {} gave up before its time limit", world.me())
+            });
+            world.count(Count::Timeout);
+        } else if deadline != NEVER {
+            world.count(Count::Timely);
+        }
+        succeeded
+    }
+
+    fn end_write(&self) {
+        self.section();
+        if !self.sends(SENT_WRITE) {
+            self.unlock();
+        }
+    }
+
+    fn unlock(&self) {
+        self.world.say("releases the lock");
+        // SAFETY: invariant 1.
+        unsafe { self.lock.unlock() }
+    }
+
+    fn section(&self) {
+        self.world.say("has the lock");
+        self.world.count(Count::Section);
+        self.world.section();
+    }
+
+    fn look(&self) {
+        self.world.say("reads");
+        self.world.count(Count::Look);
+        self.world.look();
+    }
+
+    // ---- guards that are sent ------------------------------------------------------------------
+
+    /// Lets another thread release the lock, sometimes. It was taken in this way.
+    fn sends(&self, kind: usize) -> bool {
+        let sends = self.play.sends && self.world.random() % 2 == 0;
+        if sends {
+            // Pairs with the acquire in `receive`.
+            self.play.sent[kind].fetch_add(1, Release);
+            self.world.say("sends its guard");
+            self.world.pause();
+        }
+        sends
+    }
+
+    /// Releases what another thread has taken, if anything was sent.
+    fn receive(&self, target: &dyn Target) -> bool {
+        let one_less = |number: &AtomicU32| {
+            let less = number.fetch_update(Acquire, Relaxed, |number| number.checked_sub(1));
+            less.is_ok()
+        };
+        let Some(kind) = self.play.sent.iter().position(one_less) else {
+            return false;
+        };
+        self.world.say("receives a guard");
+        self.world.count(Count::Received);
+        match (kind, target.reading()) {
+            (SENT_READ, Some(lock)) => {
+                self.look();
+                // SAFETY: invariant 1.
+                unsafe { lock.unlock_read() };
+            }
+            (SENT_UPGRADABLE, Some(lock)) => {
+                self.look();
+                // SAFETY: invariant 1.
+                unsafe { lock.unlock_upgradable() };
+            }
+            _ => {
+                self.section();
+                self.unlock();
+            }
+        }
+        true
+    }
+
+    // ---- readers -------------------------------------------------------------------------------
+
+    /// One round with a reader-writer lock.
+    fn read_or_write(&self, lock: &dyn ReadWrite) {
+        let deadline = match self.world.random() % 3 {
+            0 => self.soon(),
+            _ => NEVER,
+        };
+        let held = |taken: bool| self.in_time(taken, deadline);
+        match self.world.random() % 16 {
+            0 => lock.set_biased(),
+            1..=6 if held(lock.read_until(deadline, false)) => self.end_read(lock),
+            7 if lock.try_read(false) => self.end_read(lock),
+            8 if held(lock.read_until(deadline, true)) => {
+                self.look();
+                // Whatever waits, a thread that reads may read again.
+                let again = lock.try_read(true);
+                self.world.demand(Property::Contract, again, || {
+                    let me = self.world.me();
+                    format!("thread {me} reads, and could not read once more")
+                });
+                if again {
+                    self.end_read(lock);
+                }
+                self.end_read(lock);
+            }
+            9..=12 if held(lock.lock_until(deadline)) => self.end_write(),
+            13 if lock.try_lock() => self.end_write(),
+            14 if held(lock.lock_until(deadline)) => {
+                self.section();
+                // SAFETY: invariant 1.
+                unsafe { lock.downgrade() };
+                self.end_read(lock);
+            }
+            15 if held(lock.upgradable_until(deadline)) => self.upgrade(lock, deadline),
+            _ => {}
+        }
+    }
+
+    fn end_read(&self, lock: &dyn ReadWrite) {
+        self.look();
+        if self.sends(SENT_READ) {
+            // While another thread may be looking for the reader that it is to release.
+            lock.read_until(NEVER, true);
+            self.look();
+        }
+        self.world.say("ends reading");
+        // SAFETY: invariant 1.
+        unsafe { lock.unlock_read() };
+    }
+
+    fn upgrade(&self, lock: &dyn ReadWrite, deadline: u64) {
+        self.look();
+        // SAFETY: invariant 1.
+        let upgraded = unsafe { lock.upgrade_until(deadline) };
+        if self.in_time(upgraded, deadline) {
+            self.end_write();
+            return;
+        }
+        self.look();
+        if !self.sends(SENT_UPGRADABLE) {
+            // SAFETY: invariant 1.
+            unsafe { lock.unlock_upgradable() };
+        }
+    }
+
+    // ---- condition variables -------------------------------------------------------------------
+
+    /// One round of threads that wait for each other. By number: every second one gives tokens,
+    /// every fourth takes one, and the others take one with a time limit and give it back. There
+    /// are as many tokens as needed, so a lost notification leaves a thread asleep for good.
+    fn meet(&self, meeting: &dyn Meeting) {
+        let (me, threads) = (self.world.me(), self.play.threads);
+        match me % 4 {
+            0 | 2 => {
+                let givers = threads.div_ceil(2);
+                let takers = (threads + 2) / 4;
+                // The takers are dealt out to the givers.
+                self.give((takers + givers - 1 - me / 2) / givers, meeting);
+            }
+            1 => {
+                self.take(NEVER, meeting);
+            }
+            _ => {
+                if self.take(self.soon(), meeting) {
+                    self.give(1, meeting);
+                }
+            }
+        }
+    }
+
+    fn give(&self, tokens: usize, meeting: &dyn Meeting) {
+        let notify = || match self.world.random() % 2 {
+            _ if tokens == 0 => {}
+            0 => meeting.notify_all(),
+            _ => (0..tokens).for_each(|_| meeting.notify_one()),
+        };
+        let inside = self.world.random() % 2 == 0;
+        while !self.acquire() {}
+        self.world.say("gives tokens");
+        self.play.tokens.fetch_add(tokens, Relaxed);
+        self.section();
+        if inside {
+            notify();
+        }
+        self.unlock();
+        if !inside {
+            self.world.pause();
+            notify();
+        }
+    }
+
+    /// `false`: the time was up.
+    fn take(&self, deadline: u64, meeting: &dyn Meeting) -> bool {
+        self.lock.lock();
+        let mut taken = true;
+        while taken && self.play.tokens.load(Relaxed) == 0 {
+            self.world.say("waits for a token");
+            // It does not look again when the time is up: if it has swallowed a notification,
+            // another thread misses that.
+            // SAFETY: invariant 2.
+            taken = self.in_time(unsafe { meeting.wait(Limit::Until(deadline)) }, deadline);
+        }
+        if taken {
+            self.world.say("takes a token");
+            self.play.tokens.fetch_sub(1, Relaxed);
+        }
+        self.section();
+        self.unlock();
+        taken
+    }
+
+    // ---- functions -----------------------------------------------------------------------------
+
+    /// One round of threads that want a function to have run, of which there is one per round.
+    fn run_once(&self, round: usize, running: &dyn Runs) {
+        let (me, world) = (self.world.me(), self.world);
+        let [begun, returned] = &self.play.functions;
+        let bit = 1 << (round % 64);
+        let mut function = || {
+            let first = begun.fetch_or(bit, Relaxed) & bit == 0;
+            world.demand(Property::Exclusion, first, || {
+                format!("thread {me} runs a function that another has run")
+            });
+            world.say("runs the function");
+            world.pause();
+            returned.fetch_or(bit, Relaxed);
+        };
+        running.call(round, &mut function);
+        let awaited = returned.load(Relaxed) & bit != 0;
+        world.demand(Property::Exclusion, awaited, || {
+            format!("thread {me} goes on, but the function has not returned")
+        });
+    }
+}
