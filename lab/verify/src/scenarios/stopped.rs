@@ -20,8 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 const SIGNAL: i32 = 9;
-/// Twice as long as until the second look of a waiter with eight ahead.
-const STOP: Duration = Duration::from_nanos(2 * 9 * 8 * PATIENCE_NS);
+/// Twice as long as until the second look of a waiter with two ahead. The scenario stops a thread
+/// every few milliseconds: with much longer stops hardly a thread would run.
+const STOP: Duration = Duration::from_nanos(2 * 9 * 2 * PATIENCE_NS);
 /// How long a wait may last.
 const GENEROUS: Duration = Duration::from_secs(300);
 
