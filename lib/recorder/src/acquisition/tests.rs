@@ -18,7 +18,7 @@ fn table(address: u64) -> Box<Table> {
     table
 }
 
-/// A measured hold ends that took so long and stands for so many.
+/// A measured hold ends. It took `nanos` and stands for `weight` holds.
 fn end(table: &Table, weight: u16, nanos: u64) {
     let owner = &table.owners[0];
     owner.tallies[0].weight.store(weight, Relaxed);

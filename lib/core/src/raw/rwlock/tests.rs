@@ -229,6 +229,17 @@ fn a_full_lock_has_a_place_for_the_upgradable_reader_or_the_writer_that_holds_it
     assert_eq!(word(&written), LIMIT);
 }
 
+/// The waiter at the front never gets it: its readers were leaked.
+#[test]
+fn an_upgradable_reader_does_not_queue_for_a_full_lock() {
+    let full = with::<Native>(LIMIT);
+    let front = Native::waiters().take_node().expect("a slot is free");
+    assert!(full.writers.join(&front, true, NEVER), "no other queues");
+    full.state.set(REQUEST);
+    assert!(!full.upgradable_until(NEVER));
+    full.writers.leave(&front);
+}
+
 #[test]
 fn no_reader_sets_the_bias_that_sees_a_waiter_or_a_full_lock() {
     assert!(may_be_biased(READER) && may_be_biased(LIMIT - READER) && !may_be_biased(LIMIT));
