@@ -379,7 +379,12 @@ impl Stage {
         if let Err(what) = game.state.verdict(sections - before) {
             let _ = self.broken.set((Property::Exclusion, what));
         }
-        if !game.target.is_at_rest() {
+        if game.target.is_at_rest() {
+            // Debug builds remember which thread holds the lock at an address, and the next play's
+            // may have the same.
+            // SAFETY: taken by `is_at_rest`.
+            unsafe { game.target.lock().unlock() };
+        } else {
             let what = "all threads have ended, but the lock is not at rest".to_owned();
             let _ = self.broken.set((Property::Contract, what));
         }

@@ -6,9 +6,10 @@
 //! finds its own mix there holds the mutex already.
 //!
 //! Two mutexes may select the same place. The table then remembers the later holder, and relocking
-//! the other mutex goes unnoticed. The reverse error cannot happen: a mutex that changed hands by
-//! other means (a condition variable, memory that is used again) is free, or its new holder has
-//! overwritten the word.
+//! the other mutex goes unnoticed. The reverse error needs a leaked guard: its word stays until the
+//! holder of another mutex, in the same memory, has written its own. Any other word is gone before
+//! its mutex is free: whichever thread releases the mutex clears the place, and a thread that waits
+//! for a condition holds the mutex again before it can lock it.
 //!
 //! All accesses are relaxed: the table orders nothing and hides no data race from a race detector.
 //! It neither allocates nor waits, and may be used in signal handlers. In the child of a fork the
@@ -74,11 +75,9 @@ mod table {
             mutex.is_locked(),
             "unlock of a kinlock mutex that no thread holds"
         );
-        let (place, mix) = entry(mutex);
-        // The store may overwrite another thread's entry. That entry is then not checked: no harm.
-        if place.load(Relaxed) == mix {
-            place.store(0, Relaxed);
-        }
+        // The word may be another thread's, which has sent its guard, or another mutex's, which
+        // then goes unnoticed.
+        entry(mutex).0.store(0, Relaxed);
     }
 
     fn entry(mutex: &impl RawMutex) -> (&'static AtomicU64, u64) {
@@ -87,6 +86,27 @@ mod table {
         let mix = address ^ number().wrapping_mul(ODD).rotate_left(32);
         // Never 0, which means not held.
         (&HELD[(address >> 52) as usize % PLACES], mix | 1)
+    }
+
+    #[cfg(all(test, not(loom)))]
+    mod tests {
+        use super::*;
+        use crate::RawMutex as Mutex;
+
+        #[test]
+        fn a_thread_may_wait_for_what_another_thread_has_released() {
+            let mutex = Mutex::new();
+            mutex.lock();
+            std::thread::scope(|s| {
+                s.spawn(|| {
+                    // SAFETY: the holder waits for this thread, and leaves the release to it.
+                    unsafe { mutex.unlock() };
+                    // As a thread that has the lock, and has not come to say so.
+                    assert!(mutex.0.try_lock());
+                });
+            });
+            forbid_relock(&mutex);
+        }
     }
 }
 
