@@ -1,4 +1,4 @@
-//! Locks that stay fast on big machines.
+//! Locks for many threads that fight for short critical sections.
 //!
 //! | type | use it for |
 //! | --- | --- |

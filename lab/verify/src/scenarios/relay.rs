@@ -12,9 +12,9 @@ use kinlock_core::events::Event;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When waiters change their way of waiting, in nanoseconds: spinners lose patience, time limits
-/// end.
-const MOMENTS: [u64; 5] = [2_000, 20_000, 50_000, 250_000, 1_000_000];
+/// When waiters change their way of waiting, in nanoseconds: spinners fall asleep, time limits and
+/// quanta end, and so does the sleep of a waiter that is alone.
+const MOMENTS: [u64; 5] = [2_000, 20_000, 50_000, 1_000_000, 4_000_000];
 /// How far from such a moment the release is.
 const EARLY: u64 = 3_000;
 const LATE: u64 = 6_000;
