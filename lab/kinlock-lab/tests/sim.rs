@@ -180,11 +180,7 @@ fn knobs_reach_the_lock() {
     let auto = with("");
     assert!(scans(&auto) > 0);
     assert_eq!(scans(&with("--numa off")), 0);
-    for knob in [
-        "--scan incremental",
-        "--local-limit 2^1",
-        "--placement spread",
-    ] {
+    for knob in ["--local-limit 2^1", "--placement spread"] {
         let ops = |result: &Value| result["runs"][0]["ops"].clone();
         assert_ne!(ops(&auto), ops(&with(knob)), "{knob}");
     }
@@ -293,7 +289,6 @@ fn bad_input_is_one_line() {
         ("--band 100", "--band"),
         ("--placement foo", "compact"),
         ("--numa maybe", "auto, on or off"),
-        ("--scan foo", "incremental"),
         ("--local-limit 10", "2^31"),
         ("--domain die", "llc"),
         ("--host-threads 0", "--host-threads"),

@@ -419,7 +419,7 @@ int kinlock_once_is_done(const kinlock_once_t *once) KINLOCK_NOEXCEPT;
 
 /* Sets a knob for all operations of this copy of the library: kinlock_set("KINLOCK_QUANTUM",
    "fair"). Names and values are those of the environment variables in docs/guide/knobs.md, which
-   the library reads before main: KINLOCK_NUMA, KINLOCK_SCAN, KINLOCK_LOCAL_LIMIT, KINLOCK_STEALING,
+   the library reads before main: KINLOCK_NUMA, KINLOCK_LOCAL_LIMIT, KINLOCK_STEALING,
    KINLOCK_QUANTUM, KINLOCK_SLICE_EXTENSION and KINLOCK_DOMAIN; the last does not take "auto" here.
    A function overrides the environment.
 

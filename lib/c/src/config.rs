@@ -14,7 +14,6 @@ unsafe extern "C" fn kinlock_set(name: *const c_char, value: *const c_char) -> c
     };
     match name.to_bytes() {
         b"KINLOCK_NUMA" => set(value, config::set_numa),
-        b"KINLOCK_SCAN" => set(value, config::set_scan),
         b"KINLOCK_LOCAL_LIMIT" => set(value, config::set_local_limit),
         b"KINLOCK_QUANTUM" => set(value, config::set_quantum),
         b"KINLOCK_STEALING" => switch(value, config::set_stealing),

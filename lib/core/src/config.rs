@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use crate::raw::LockConfig;
 use crate::raw::mutex::QueueKind;
-pub use crate::tuning::{Decision, LocalLimit, Numa, ParseError, Quantum, Scan, Tuning};
+pub use crate::tuning::{Decision, LocalLimit, Numa, ParseError, Quantum, Tuning};
 pub use settings::Settings;
 use word::Word;
 
@@ -98,11 +98,6 @@ pub fn decision<S: Source>() -> Decision {
 /// Sets whether queues are reordered by locality domain.
 pub fn set_numa(numa: Numa) {
     update(|word| word.with_numa(numa).with(Word::NUMA_SET));
-}
-
-/// Sets how a NUMA-aware lock searches for a local waiter.
-pub fn set_scan(scan: Scan) {
-    update(|word| word.with_scan(scan).with(Word::SCAN_SET));
 }
 
 /// Sets how long hand-offs may stay in one locality domain while waiters of others exist.

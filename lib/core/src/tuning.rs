@@ -18,17 +18,6 @@ pub enum Numa {
     Off,
 }
 
-/// How a NUMA-aware lock searches for a waiter of its locality domain. Spelt `full` and
-/// `incremental`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Scan {
-    /// Walks the queue until it finds one: best locality. At worst O(waiters) per hand-off.
-    #[default]
-    Full,
-    /// Examines one waiter per hand-off: O(1).
-    Incremental,
-}
-
 /// How long hand-offs may stay in one locality domain while waiters of others exist. Spelt `10ms`
 /// or `2^16`.
 ///
@@ -56,8 +45,8 @@ pub enum LocalLimit {
 /// `throughput`.
 ///
 /// Taking a lock again on the same CPU is ten times faster than passing it on. A short quantum
-/// costs throughput; a long one makes waits rare but long. A waiter waits for at most one quantum
-/// per waiter before it, and one of its own.
+/// costs throughput; a long one makes waits rare but long. Where several wait, all have
+/// their turns in about two quanta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantum(u16);
 
@@ -67,8 +56,6 @@ pub struct Quantum(u16);
 pub struct Tuning {
     /// Whether queues are reordered by locality domain.
     pub reorder: bool,
-    /// How a lock searches for a local waiter.
-    pub scan: Scan,
     /// How long hand-offs may stay local.
     pub limit: LocalLimit,
     /// Whether a running thread may take a free lock before a front waiter that does not run.
@@ -192,7 +179,6 @@ impl Tuning {
     /// The defaults: queues are not reordered, and running threads overtake sleepers.
     pub const DEFAULT: Tuning = Tuning {
         reorder: false,
-        scan: Scan::Full,
         limit: LocalLimit::Time { ms: 10 },
         stealing: true,
         quantum: Quantum(1000),
@@ -215,18 +201,6 @@ impl FromStr for Numa {
             "on" => Ok(Numa::On),
             "off" => Ok(Numa::Off),
             _ => Err(ParseError::new("auto, on or off")),
-        }
-    }
-}
-
-impl FromStr for Scan {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        match text {
-            "full" => Ok(Scan::Full),
-            "incremental" => Ok(Scan::Incremental),
-            _ => Err(ParseError::new("full or incremental")),
         }
     }
 }
@@ -257,15 +231,6 @@ impl fmt::Display for Numa {
             Numa::Auto => "auto",
             Numa::On => "on",
             Numa::Off => "off",
-        })
-    }
-}
-
-impl fmt::Display for Scan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Scan::Full => "full",
-            Scan::Incremental => "incremental",
         })
     }
 }
@@ -316,7 +281,6 @@ mod tests {
     #[test]
     fn values_are_spelt_as_documented() {
         spelt(&[("auto", Numa::Auto), ("on", Numa::On), ("off", Numa::Off)]);
-        spelt(&[("full", Scan::Full), ("incremental", Scan::Incremental)]);
         for ms in 1..=100 {
             spelt(&[(&*format!("{ms}ms"), LocalLimit::Time { ms })]);
         }
@@ -334,7 +298,6 @@ mod tests {
     fn other_spellings_are_refused() {
         for text in ["", "On", "auto ", "1", "yes"] {
             assert!(text.parse::<Numa>().is_err(), "{text}");
-            assert!(text.parse::<Scan>().is_err(), "{text}");
         }
         for text in [
             "", "us", "1", "1ms", "-1us", "+1us", "1001us", "65536us", "Fair",

@@ -12,7 +12,7 @@
 
 mod model;
 
-use kinlock_core::config::{LocalLimit, Scan, Tuning};
+use kinlock_core::config::{LocalLimit, Tuning};
 use kinlock_core::loom::{Loom, set_domain, set_oversubscribed};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::{LockConfig, QueuedSpinLock};
@@ -25,7 +25,7 @@ trait Model: LockConfig {
 
 macro_rules! config {
     ($name:ident: pending $pending:literal, park $park:literal, reorder $reorder:literal,
-     scan $scan:ident, steal $steal:literal) => {
+     steal $steal:literal) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl LockConfig for $name {
@@ -34,7 +34,6 @@ macro_rules! config {
             fn tuning() -> Tuning {
                 let mut tuning = Tuning::DEFAULT;
                 tuning.reorder = $reorder;
-                tuning.scan = Scan::$scan;
                 tuning.stealing = $steal;
                 tuning.limit = LocalLimit::count(0).unwrap();
                 // The mark in the word is the algorithm's, whatever the platform does.
@@ -49,17 +48,14 @@ macro_rules! config {
     };
 }
 
-config!(SpinPending: pending true, park false, reorder false, scan Full, steal true);
-config!(SpinQueue: pending false, park false, reorder false, scan Full, steal true);
-config!(SpinCna: pending false, park false, reorder true, scan Full, steal true);
-config!(
-    SpinCnaIncremental: pending false, park false, reorder true, scan Incremental, steal true
-);
-config!(ParkPending: pending true, park true, reorder false, scan Full, steal true);
-config!(ParkQueue: pending false, park true, reorder false, scan Full, steal true);
-config!(ParkCna: pending false, park true, reorder true, scan Full, steal true);
-config!(StrictPending: pending true, park true, reorder false, scan Full, steal false);
-config!(StrictCna: pending false, park true, reorder true, scan Full, steal false);
+config!(SpinPending: pending true, park false, reorder false, steal true);
+config!(SpinQueue: pending false, park false, reorder false, steal true);
+config!(SpinCna: pending false, park false, reorder true, steal true);
+config!(ParkPending: pending true, park true, reorder false, steal true);
+config!(ParkQueue: pending false, park true, reorder false, steal true);
+config!(ParkCna: pending false, park true, reorder true, steal true);
+config!(StrictPending: pending true, park true, reorder false, steal false);
+config!(StrictCna: pending false, park true, reorder true, steal false);
 
 /// A lock and what it guards; loom reports unsynchronised access to the cell.
 struct Shared<C: Model> {
@@ -178,17 +174,12 @@ fn queue_three_threads() {
 
 #[test]
 fn cna_three_threads() {
-    explore::<SpinCna>("CNA, full scan, 3 threads", 3, 3, once);
-}
-
-#[test]
-fn cna_incremental_three_threads() {
-    explore::<SpinCnaIncremental>("CNA, incremental scan, 3 threads", 2, 3, once);
+    explore::<SpinCna>("CNA, 3 threads", 3, 3, once);
 }
 
 #[test]
 fn cna_four_threads() {
-    explore::<SpinCna>("CNA, full scan, 4 threads", 1, 4, once);
+    explore::<SpinCna>("CNA, 4 threads", 1, 4, once);
 }
 
 #[test]

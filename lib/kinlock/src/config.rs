@@ -3,7 +3,6 @@
 //! | knob | environment | function |
 //! | --- | --- | --- |
 //! | reorder queues by locality domain | `KINLOCK_NUMA` | [`set_numa`] |
-//! | search for local waiters | `KINLOCK_SCAN` | [`set_scan`] |
 //! | limit of local hand-offs | `KINLOCK_LOCAL_LIMIT` | [`set_local_limit`] |
 //! | overtaking of sleeping waiters | `KINLOCK_STEALING` | [`set_stealing`] |
 //! | a mutex's quantum | `KINLOCK_QUANTUM` | [`set_quantum`] |
@@ -37,14 +36,13 @@
 //! kind of domain is fixed as soon as the domains are known: `set_domain_kind` fails then.
 //!
 //! ```
-//! use kinlock::config::{self, Numa, Quantum, Scan};
+//! use kinlock::config::{self, Numa, Quantum};
 //! # #[cfg(feature = "std")]
 //! use kinlock::topology::DomainKind;
 //!
 //! # #[cfg(feature = "std")]
 //! config::set_domain_kind(DomainKind::Socket).expect("no lock has been contended");
 //! config::set_numa(Numa::On);
-//! config::set_scan(Scan::Incremental);
 //! config::set_local_limit("2^16".parse()?);
 //! config::set_stealing(false);
 //! config::set_quantum(Quantum::FAIR);
@@ -58,8 +56,8 @@
 pub use kinlock_core::bare::decision;
 #[doc(inline)]
 pub use kinlock_core::config::{
-    Decision, LocalLimit, Numa, ParseError, Quantum, Scan, set_local_limit, set_numa, set_quantum,
-    set_scan, set_slice_extension, set_stealing,
+    Decision, LocalLimit, Numa, ParseError, Quantum, set_local_limit, set_numa, set_quantum,
+    set_slice_extension, set_stealing,
 };
 #[cfg(feature = "std")]
 #[doc(inline)]

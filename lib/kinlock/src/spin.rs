@@ -11,8 +11,7 @@
 //!
 //! * **Exclusion and memory order**: one thread at a time holds the lock. Taking it acquires what
 //!   the previous holder's release published.
-//! * **Fairness within a locality domain**: waiters go first in, first out; with the
-//!   [incremental scan](crate::config::Scan), roughly so.
+//! * **Fairness within a locality domain**: waiters go first in, first out.
 //! * **Fairness across domains**: local waiters go first for at most the
 //!   [local limit](crate::config::set_local_limit) (10 ms by default) per domain that waits before.
 //!   A priority waiter is never set aside for the sake of locality.
@@ -35,7 +34,7 @@
 //! # Costs
 //!
 //! * **Time**: without waiters one atomic read-modify-write to lock and none to unlock. A contended
-//!   hand-off costs O(1) remote cache misses. The full scan also takes O(waiters) work, off the
+//!   hand-off costs O(1) remote cache misses. A scan also takes O(waiters) work, off the
 //!   critical path.
 //! * **Memory**: four bytes per lock. All-zero memory is an unlocked lock. A waiting thread uses
 //!   one node of its slot in a static table. Nothing is ever allocated.

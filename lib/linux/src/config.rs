@@ -3,7 +3,6 @@
 //! | knob | environment | function | default |
 //! | --- | --- | --- | --- |
 //! | reorder queues by locality domain | `KINLOCK_NUMA=auto\|on\|off` | [`set_numa`] | `auto` |
-//! | search for local waiters | `KINLOCK_SCAN=full\|incremental` | [`set_scan`] | `full` |
 //! | limit on local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
 //! | running threads overtake sleepers | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
 //! | quantum of a mutex | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `1000us` |
@@ -40,8 +39,8 @@ use crate::topology;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use kinlock_core::config::{self as knobs, Domains, Settings, Source};
 pub use kinlock_core::config::{
-    Decision, LocalLimit, Numa, ParseError, Quantum, Scan, Tuning, is_decided, set_local_limit,
-    set_numa, set_quantum, set_scan, set_slice_extension, set_stealing,
+    Decision, LocalLimit, Numa, ParseError, Quantum, Tuning, is_decided, set_local_limit, set_numa,
+    set_quantum, set_slice_extension, set_stealing,
 };
 
 /// The configuration of locks that have the knobs in force: what the crate `kinlock` uses.
@@ -122,7 +121,6 @@ impl Source for Native {
     fn settings() -> Settings {
         Settings {
             numa: read_from_str(Variable::Numa),
-            scan: read_from_str(Variable::Scan),
             limit: read_from_str(Variable::LocalLimit),
             stealing: read_on_off(Variable::Stealing),
             quantum: read_from_str(Variable::Quantum),

@@ -25,7 +25,6 @@ use kinlock_core::tuning::ParseError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variable {
     Numa,
-    Scan,
     LocalLimit,
     Stealing,
     Quantum,
@@ -38,9 +37,8 @@ pub(crate) enum Variable {
 }
 
 impl Variable {
-    const NAMES: [&str; 11] = [
+    const NAMES: [&str; 10] = [
         "KINLOCK_NUMA",
-        "KINLOCK_SCAN",
         "KINLOCK_LOCAL_LIMIT",
         "KINLOCK_STEALING",
         "KINLOCK_QUANTUM",

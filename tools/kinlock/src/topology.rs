@@ -163,7 +163,6 @@ impl Found {
                 "domain_count": topology::domain_count(),
                 "auto": self.auto.as_ref().map(decision),
                 "decision": decision(&self.decision),
-                "scan": tuning.scan.to_string(),
                 "local_limit": tuning.limit.to_string(),
                 "stealing": tuning.stealing,
                 "quantum": tuning.quantum.to_string(),
@@ -248,7 +247,6 @@ impl Found {
             table.add_row(["auto means", &shown(auto)]);
         }
         table.add_row(["reordering", &shown(&self.decision)]);
-        table.add_row(["scan", &tuning.scan.to_string()]);
         table.add_row(["local limit", &tuning.limit.to_string()]);
         table.add_row(["stealing", on_off(tuning.stealing)]);
         table.add_row(["quantum", &tuning.quantum.to_string()]);

@@ -79,7 +79,7 @@ fn json_has_the_promised_fields() {
 fn the_environment_is_heeded_and_explained() {
     let report = json(&[
         ("KINLOCK_TOPOLOGY", "0;1;2"),
-        ("KINLOCK_SCAN", "incremental"),
+        ("KINLOCK_LOCAL_LIMIT", "2^7"),
         ("KINLOCK_STEALING", "off"),
         ("KINLOCK_QUANTUM", "25us"),
         ("KINLOCK_SLICE_EXTENSION", "on"),
@@ -88,7 +88,7 @@ fn the_environment_is_heeded_and_explained() {
     assert_eq!(in_use["domains_by"], "KINLOCK_TOPOLOGY");
     assert_eq!(in_use["domain_count"], 3);
     assert_eq!(in_use["decision"]["reorder"], true);
-    assert_eq!(in_use["scan"], "incremental");
+    assert_eq!(in_use["local_limit"], "2^7");
     assert_eq!(in_use["stealing"], false);
     assert_eq!(in_use["quantum"], "25us");
     assert_eq!(in_use["slice_extension"], true);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::RangedU64ValueParser;
 use kinlock_cli::args::ThreadCounts;
 use kinlock_cli::report::Destinations;
-use kinlock_core::config::{LocalLimit, Numa, Scan};
+use kinlock_core::config::{LocalLimit, Numa};
 use kinlock_linux::topology::DomainKind;
 use kinlock_sim::workloads::grid::{self, Part};
 use kinlock_sim::{Placement, locks, workloads};
@@ -80,9 +80,6 @@ pub struct Args {
     /// For cna: whether queues are reordered; auto: if the machine has several locality domains
     #[arg(long, value_name = "auto|on|off", default_value_t = Numa::Auto)]
     pub numa: Numa,
-    /// For cna: how the queue is searched for a waiter of the same locality domain
-    #[arg(long, value_name = "full|incremental", default_value_t = Scan::Full)]
-    pub scan: Scan,
     /// For cna: how long hand-offs may stay in a locality domain while others wait, as 10ms or 2^16
     #[arg(long, value_name = "LIMIT", default_value_t = LocalLimit::default())]
     pub local_limit: LocalLimit,
@@ -103,7 +100,7 @@ pub struct Args {
         long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = [
             "machine", "workload", "quick", "locks", "threads", "cpus", "seconds", "seeds", "seed",
-            "band", "bands", "host_threads", "placement", "numa", "scan", "local_limit", "domain",
+            "band", "bands", "host_threads", "placement", "numa", "local_limit", "domain",
             "baseline", "shard",
         ],
     )]

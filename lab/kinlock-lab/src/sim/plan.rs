@@ -146,7 +146,6 @@ impl<'a> Plan<'a> {
                 cpus: args.cpus,
                 numa: args.numa.to_string(),
                 reorder: self.reorder(),
-                scan: args.scan.to_string(),
                 local_limit: args.local_limit.to_string(),
                 domain: args.domain.to_string(),
                 domains: self.domains(),
@@ -163,7 +162,6 @@ impl<'a> Plan<'a> {
         let args = self.args;
         let mut tuning = Tuning::DEFAULT;
         tuning.reorder = self.reorder();
-        tuning.scan = args.scan;
         tuning.limit = args.local_limit;
         Run {
             cpus: args.cpus,
@@ -211,7 +209,6 @@ impl<'a> Plan<'a> {
                 args.placement.map(|placement| placement.name()),
             )
             .add("numa", args.numa.to_string())
-            .add("scan", args.scan.to_string())
             .add("local-limit", args.local_limit.to_string())
             .add("domain", args.domain.to_string())
             .add("baseline", self.baseline.name)

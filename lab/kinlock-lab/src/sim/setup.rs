@@ -36,7 +36,6 @@ pub struct Parameters {
     pub numa: String,
     /// What `numa` came to on this machine.
     pub reorder: bool,
-    pub scan: String,
     pub local_limit: String,
     pub domain: String,
     /// Locality domains of the machine.

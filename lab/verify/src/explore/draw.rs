@@ -7,7 +7,7 @@
 use super::locks::{self, Knobs, Specimen};
 use super::parameters::{Order, Plan};
 use super::scenarios::Scenario;
-use kinlock_core::config::{LocalLimit, Scan};
+use kinlock_core::config::LocalLimit;
 use kinlock_measure::random::Random;
 use kinlock_sim::machine::{Costs, Machine, Shape};
 use kinlock_sim::{Disturbance, FencesDisturbed, Placement, Schedule};
@@ -85,7 +85,6 @@ fn wanted_order(knobs: &Knobs, threads: usize) -> Order {
     let tuning = knobs.tuning;
     Order {
         fifo: !tuning.reorder,
-        fifo_in_domain: tuning.scan == Scan::Full,
         overtakers: match tuning.limit {
             _ if !tuning.reorder => 0,
             // For each older waiter there may be a run of hand-offs within its domain.

@@ -8,7 +8,7 @@ use crate::monitors::Pair;
 use crate::report::Property;
 use crate::specimen::named;
 use crate::test_lock::{Set, Target};
-use kinlock_core::config::{LocalLimit, Scan, Tuning};
+use kinlock_core::config::{LocalLimit, Tuning};
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::QueueKind;
@@ -96,11 +96,6 @@ pub static ALL: &[Specimen] = &[
     sound("cna-timed", place::<true, Sim>, |random| {
         limited(LocalLimit::time(1 + random.below(3) as u8).ok())
     }),
-    sound("cna-incremental", place::<true, Sim>, |random| {
-        let mut tuning = counted(random);
-        tuning.scan = Scan::Incremental;
-        tuning
-    }),
     sound("cna-no-pending", place::<false, Sim>, counted),
     mutex::SOUND,
     CONDVAR,
@@ -183,7 +178,6 @@ impl Knobs {
         if self.change {
             let random = Sim::random();
             tuning.reorder = random & 3 != 0;
-            tuning.scan = [Scan::Full, Scan::Incremental][(random >> 2) as usize & 1];
             tuning.stealing = random >> 5 & 1 == 0;
             tuning.slice_extension = random >> 4 & 1 == 0;
             if random >> 6 & 1 == 0 {

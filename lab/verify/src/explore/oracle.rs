@@ -119,8 +119,7 @@ impl Oracle {
             }
             let n = theirs.overtakers.get() + 1;
             theirs.overtakers.set(n);
-            let local =
-                order.fifo_in_domain && theirs.domain == mine.domain && !mine.priority.get();
+            let local = theirs.domain == mine.domain && !mine.priority.get();
             let (limit, why) = match () {
                 () if order.fifo => (0, "first in, first out"),
                 () if theirs.priority.get() => (0, "the waiter has priority"),

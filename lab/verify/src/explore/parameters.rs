@@ -21,8 +21,6 @@ pub(super) struct Plan {
 pub(super) struct Order {
     /// No later thread comes first.
     pub(super) fifo: bool,
-    /// No later thread of the same domain comes first.
-    pub(super) fifo_in_domain: bool,
     /// How many later threads may come before a waiter at most.
     pub(super) overtakers: u32,
 }

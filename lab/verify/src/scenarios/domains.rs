@@ -7,7 +7,7 @@ use crate::crew::{self, Orders, Worker};
 use crate::pretend;
 use crate::report::Findings;
 use kinlock_core::events::Event;
-use kinlock_linux::config::{self, LocalLimit, Quantum, Scan, Tuning};
+use kinlock_linux::config::{self, LocalLimit, Quantum, Tuning};
 use kinlock_measure::random::Random;
 use std::sync::Arc;
 
@@ -88,11 +88,6 @@ impl Knobs {
 
     fn change(&mut self) {
         let random = &mut self.random;
-        config::set_scan(if random.one_in(2) {
-            Scan::Incremental
-        } else {
-            Scan::Full
-        });
         config::set_stealing(!random.one_in(4));
         config::set_slice_extension(random.one_in(2));
         let limit = if random.one_in(2) {
@@ -108,7 +103,6 @@ impl Knobs {
 
 impl Drop for Knobs {
     fn drop(&mut self) {
-        config::set_scan(self.before.scan);
         config::set_stealing(self.before.stealing);
         config::set_slice_extension(self.before.slice_extension);
         config::set_local_limit(self.before.limit);

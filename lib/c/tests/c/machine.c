@@ -68,7 +68,6 @@ static void knobs_take_their_values_and_no_others(void)
     CHECK(kinlock_set("KINLOCK_DOMAIN", "auto") == EINVAL);
     CHECK(kinlock_set("KINLOCK_NUMA", "off") == 0);
     CHECK(kinlock_set("KINLOCK_NUMA", "perhaps") == EINVAL);
-    CHECK(kinlock_set("KINLOCK_SCAN", "incremental") == 0);
     CHECK(kinlock_set("KINLOCK_LOCAL_LIMIT", "2^10") == 0);
     CHECK(kinlock_set("KINLOCK_LOCAL_LIMIT", "") == EINVAL);
     CHECK(kinlock_set("KINLOCK_QUANTUM", "fair") == 0);

@@ -1,15 +1,13 @@
 //! The knobs that the environment sets.
 
 use super::{Domains, Word};
-use crate::tuning::{LocalLimit, Numa, Quantum, Scan};
+use crate::tuning::{LocalLimit, Numa, Quantum};
 
 /// The knobs that the environment sets; `None`: not set there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
     /// Whether queues are reordered by locality domain.
     pub numa: Option<Numa>,
-    /// How a lock searches for a local waiter.
-    pub scan: Option<Scan>,
     /// How long hand-offs may stay local.
     pub limit: Option<LocalLimit>,
     /// Whether a running thread may take a free lock before a front waiter that does not run.
@@ -25,9 +23,6 @@ impl Settings {
     pub(super) fn complete(self, mut word: Word, domains: fn() -> Option<Domains>) -> Word {
         if let Some(numa) = self.numa.filter(|_| !word.has(Word::NUMA_SET)) {
             word = word.with_numa(numa);
-        }
-        if let Some(scan) = self.scan.filter(|_| !word.has(Word::SCAN_SET)) {
-            word = word.with_scan(scan);
         }
         if let Some(limit) = self.limit.filter(|_| !word.has(Word::LIMIT_SET)) {
             word = word.with_limit(limit);
@@ -69,7 +64,6 @@ mod tests {
     fn functions_win_over_the_environment() {
         let environment = Settings {
             numa: Some(Numa::On),
-            scan: Some(Scan::Incremental),
             limit: LocalLimit::count(3).ok(),
             stealing: Some(false),
             quantum: Some(Quantum::FAIR),
@@ -78,7 +72,6 @@ mod tests {
         let untouched = Word::new(Tuning::DEFAULT);
         let expected = Tuning {
             reorder: true,
-            scan: Scan::Incremental,
             limit: LocalLimit::Count { log2: 3 },
             stealing: false,
             quantum: Quantum::FAIR,
@@ -89,7 +82,6 @@ mod tests {
         let set = untouched
             .with_numa(Numa::Off)
             .with(Word::NUMA_SET)
-            .with(Word::SCAN_SET)
             .with(Word::LIMIT_SET)
             .with(Word::QUANTUM_SET)
             .with(Word::SLICE_EXTENSION_SET)

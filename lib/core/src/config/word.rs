@@ -1,13 +1,12 @@
 //! All knobs in one word.
 
-use crate::tuning::{LocalLimit, Numa, Quantum, Scan, Tuning};
+use crate::tuning::{LocalLimit, Numa, Quantum, Tuning};
 
 /// The knobs packed into 32 bits.
 ///
 /// | bits | hold |
 /// | --- | --- |
 /// | 0..2 | [`Numa`]: 0 auto, 1 on, 2 off |
-/// | 2 | [`Scan::Incremental`] |
 /// | 3..10 | the number in [`LocalLimit`] |
 /// | 10 | the limit is a count |
 /// | 12 | reorder, if resolved |
@@ -15,7 +14,7 @@ use crate::tuning::{LocalLimit, Numa, Quantum, Scan, Tuning};
 /// | 11 | only mutexes reorder |
 /// | 14 | the quantum is set by a function |
 /// | 15 | ask for slice extensions |
-/// | 16..19, 20, 19 | set by a function: numa, scan, limit, stealing, slice extensions |
+/// | 16, 18, 20, 19 | set by a function: numa, limit, stealing, slice extensions |
 /// | 21..31 | the quantum in microseconds |
 /// | 31 | resolved: the environment has been read and `auto` decided |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +22,6 @@ pub(super) struct Word(pub(super) u32);
 
 impl Word {
     const NUMA: u32 = 3;
-    const INCREMENTAL: u32 = 1 << 2;
     const LIMIT_SHIFT: u32 = 3;
     const LIMIT: u32 = 0x7F << Self::LIMIT_SHIFT;
     const LIMIT_IS_COUNT: u32 = 1 << 10;
@@ -35,7 +33,6 @@ impl Word {
     pub(super) const QUANTUM_SET: u32 = 1 << 14;
     const SLICE_EXTENSION: u32 = 1 << 15;
     pub(super) const NUMA_SET: u32 = 1 << 16;
-    pub(super) const SCAN_SET: u32 = 1 << 17;
     pub(super) const LIMIT_SET: u32 = 1 << 18;
     pub(super) const SLICE_EXTENSION_SET: u32 = 1 << 19;
     pub(super) const STEALING_SET: u32 = 1 << 20;
@@ -43,7 +40,6 @@ impl Word {
 
     pub(super) const fn new(tuning: Tuning) -> Self {
         Word(0)
-            .with_scan(tuning.scan)
             .with_limit(tuning.limit)
             .with_reorder(tuning.reorder)
             .with_stealing(tuning.stealing)
@@ -56,11 +52,6 @@ impl Word {
         let number = ((self.0 & Self::LIMIT) >> Self::LIMIT_SHIFT) as u8;
         Tuning {
             reorder: self.has(Self::REORDER),
-            scan: if self.has(Self::INCREMENTAL) {
-                Scan::Incremental
-            } else {
-                Scan::Full
-            },
             limit: if self.has(Self::LIMIT_IS_COUNT) {
                 LocalLimit::Count { log2: number }
             } else {
@@ -94,10 +85,6 @@ impl Word {
             Numa::Off => 2,
         };
         self.without(Self::NUMA).with(bits)
-    }
-
-    pub(super) const fn with_scan(self, scan: Scan) -> Self {
-        self.switch(Self::INCREMENTAL, matches!(scan, Scan::Incremental))
     }
 
     pub(super) const fn with_limit(self, limit: LocalLimit) -> Self {
@@ -162,19 +149,13 @@ mod tests {
     #[test]
     fn every_tuning_survives_packing() {
         for limit in all_limits() {
-            for bits in 0..16 {
-                let scan = if bits & 1 == 0 {
-                    Scan::Full
-                } else {
-                    Scan::Incremental
-                };
+            for bits in 0..8 {
                 let tuning = Tuning {
-                    reorder: bits & 2 != 0,
-                    scan,
+                    reorder: bits & 1 != 0,
                     limit,
-                    stealing: bits & 4 != 0,
-                    quantum: Quantum::from_micros(bits as u16 * 66).unwrap(),
-                    slice_extension: bits & 8 != 0,
+                    stealing: bits & 2 != 0,
+                    quantum: Quantum::from_micros(bits as u16 * 142).unwrap(),
+                    slice_extension: bits & 4 != 0,
                 };
                 assert_eq!(Word::new(tuning).tuning(), tuning);
             }
@@ -188,7 +169,6 @@ mod tests {
                 let word = Word(u32::MAX)
                     .with_limit(limit)
                     .with_numa(numa)
-                    .with_scan(Scan::Full)
                     .with_quantum(Quantum::FAIR)
                     .with_stealing(false)
                     .with_slice_extension(false);
@@ -198,7 +178,6 @@ mod tests {
                     tuning,
                     Tuning {
                         reorder: true,
-                        scan: Scan::Full,
                         limit,
                         stealing: false,
                         quantum: Quantum::FAIR,

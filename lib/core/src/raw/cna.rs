@@ -6,7 +6,7 @@
 //! * MCS: Mellor-Crummey and Scott, "Algorithms for scalable synchronization on shared-memory
 //!   multiprocessors", TOCS 1991.
 //! * CNA: Dice and Kogan, "Compact NUMA-aware locks", EuroSys 2019. Priority waiters are in its
-//!   Linux patches of 2020, the time limit and the incremental scan in later ones (up to 2021).
+//!   Linux patches of 2020, the time limit in later ones (up to 2021).
 //!
 //! `docs/guide/spin.md` introduces the queue, and has the reasons for its parameters.
 //!
@@ -48,7 +48,7 @@
 //! head closes the circle again. A link is late if the newcomer, after some pauses, has still not
 //! linked itself: it may be preempted. The head does not wait for it, as it may hold the lock.
 //!
-//! A hand-off takes constant time, apart from the scan. A full scan passes over each remote waiter
+//! A hand-off takes constant time, apart from the scan. A scan passes over each remote waiter
 //! once per domain change, and mostly while the head waits for the lock.
 //!
 //! # Invariants
@@ -69,7 +69,7 @@ use super::waiter::{
 };
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
-use crate::tuning::{Scan, Tuning};
+use crate::tuning::Tuning;
 use limit::Limit;
 
 pub(crate) use rouse::ROUSE_AHEAD;
@@ -179,6 +179,8 @@ impl<P: Platform> Head<P> {
         owner: &Waiter<P>,
         mut grant: impl FnMut(&Node<P>, u32, bool) -> bool,
     ) {
+        // The place that the owner frees, so that it is not reaped here. `None` once it was left
+        // behind: another thread reaps it then, and its id may come up as an abandoned node's.
         let mut own = Some(self.place);
         loop {
             let heir = self.choose_heir(tail, owner);
@@ -210,7 +212,7 @@ impl<P: Platform> Head<P> {
         if self.secondary.is_some() {
             heir.since.store(self.since, Relaxed);
             heir.run.store(self.run.wrapping_add(1), Relaxed);
-            // The full scan needs the preference, too: a priority waiter of another domain would
+            // The scan needs the preference, too: a priority waiter of another domain would
             // set waiters of the old domain aside. Then waiters of its own domain would overtake
             // the ones set aside before.
             heir.preference.store(self.preference, Relaxed);
@@ -251,8 +253,6 @@ impl<P: Platform> Head<P> {
         }
         match self.search {
             Search::Found => self.next(self.place),
-            // Incremental: the preference persists, and the secondary queue waits for the limit.
-            Search::UpTo(_) if self.tuning.scan == Scan::Incremental => Some(next),
             _ => Some(self.splice_in_front(next)),
         }
     }

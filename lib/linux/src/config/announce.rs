@@ -14,7 +14,6 @@ pub(super) fn announce(tuning: Tuning) {
     }
     let _errno = KeepErrno::hold();
     let Tuning {
-        scan,
         limit,
         stealing,
         quantum,
@@ -26,7 +25,7 @@ pub(super) fn announce(tuning: Tuning) {
     let mut line = Text::<320>::empty();
     let _ = writeln!(
         line,
-        "kinlock: reordering by locality domain {} ({reason}), domains {}, scan {scan}, \
+        "kinlock: reordering by locality domain {} ({reason}), domains {}, \
          local limit {limit}, stealing {}, quantum {quantum}, slice extension {}",
         shown(reorder),
         domain_count(),

@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::process::Command;
 
-use kinlock_linux::config::{self, LocalLimit, Numa, Scan, TooLate};
+use kinlock_linux::config::{self, LocalLimit, Numa, TooLate};
 use kinlock_linux::topology::{self, DomainKind};
 
 /// The variable that names the task of a child, one of [`TASKS`].
@@ -74,7 +74,7 @@ fn report() {
     for _ in 0..3 {
         let tuning = config::tuning();
         println!("reorder: {}", tuning.reorder);
-        println!("scan: {}", tuning.scan);
+        println!("quantum: {}", tuning.quantum);
         println!("limit: {}", tuning.limit);
         println!("stealing: {}", tuning.stealing);
     }
@@ -96,7 +96,6 @@ fn report() {
 
 fn override_everything() {
     config::set_numa(Numa::Off);
-    config::set_scan(Scan::Full);
     assert_eq!(config::set_domain_kind(DomainKind::Socket), Ok(()));
     assert_eq!(config::set_domain_kind(DomainKind::LastLevelCache), Ok(()));
     assert!(!config::tuning().reorder);
@@ -157,7 +156,7 @@ fn race() {
                 barrier.wait();
                 let tuning = config::tuning();
                 assert!(usize::from(topology::current_domain()) < 2);
-                assert_eq!(tuning.scan, Scan::Full);
+                assert!(tuning.stealing);
             });
         }
     });
@@ -169,7 +168,7 @@ fn late() {
     // SAFETY: no other thread of this child touches the environment.
     unsafe {
         std::env::set_var("KINLOCK_STEALING", "on");
-        std::env::set_var("KINLOCK_SCAN", "incremental");
+        std::env::set_var("KINLOCK_QUANTUM", "fair");
     }
     report();
 }
@@ -192,7 +191,6 @@ fn patience() {
 fn defaults() {
     let (report, notes) = child("report", &[]);
     assert_eq!(notes, "");
-    assert_eq!(field(&report, "scan"), "full");
     assert_eq!(field(&report, "limit"), default_limit());
     assert_eq!(field(&report, "stealing"), "true");
     assert_eq!(field(&report, "kind"), automatic_kind());
@@ -227,7 +225,6 @@ fn every_variable_has_its_effect() {
         "report",
         &[
             ("KINLOCK_NUMA", "on"),
-            ("KINLOCK_SCAN", "incremental"),
             ("KINLOCK_LOCAL_LIMIT", "2^7"),
             ("KINLOCK_STEALING", "off"),
             ("KINLOCK_DOMAIN", "socket"),
@@ -237,7 +234,6 @@ fn every_variable_has_its_effect() {
     assert_eq!(notes, "");
     assert_eq!(field(&report, "reorder"), "true");
     assert_eq!(field(&report, "reason"), "asked for");
-    assert_eq!(field(&report, "scan"), "incremental");
     assert_eq!(field(&report, "limit"), "2^7");
     assert_eq!(field(&report, "stealing"), "false");
     assert_eq!(field(&report, "kind"), "Some(Socket)");
@@ -250,7 +246,7 @@ fn every_variable_has_its_effect() {
 fn the_environment_is_that_of_the_start() {
     let (report, notes) = child("late", &[("KINLOCK_STEALING", "off")]);
     assert_eq!(notes, "");
-    assert_eq!(field(&report, "scan"), "full");
+    assert_eq!(field(&report, "quantum"), "1000us");
     assert_eq!(field(&report, "stealing"), "false");
 }
 
@@ -290,9 +286,8 @@ fn bad_values_are_reported_once_and_ignored() {
         "report",
         &[
             ("KINLOCK_NUMA", "maybe"),
-            ("KINLOCK_SCAN", "\u{1b}[31mfull\n"),
             ("KINLOCK_LOCAL_LIMIT", "0ms"),
-            ("KINLOCK_STEALING", "no"),
+            ("KINLOCK_STEALING", "\u{1b}[31mon\n"),
             ("KINLOCK_DOMAIN", &long),
             ("KINLOCK_TOPOLOGY", "0;0"),
             ("KINLOCK_VERBOSE", "yes"),
@@ -310,9 +305,8 @@ fn bad_values_are_reported_once_and_ignored() {
             ),
             "kinlock: ignoring KINLOCK_LOCAL_LIMIT='0ms': expected 1ms to 100ms",
             "kinlock: ignoring KINLOCK_NUMA='maybe': expected auto, on or off",
-            "kinlock: ignoring KINLOCK_SCAN='?[31mfull?': expected full or incremental",
             "kinlock: ignoring KINLOCK_SHOW_STATS='2': expected 0 or 1",
-            "kinlock: ignoring KINLOCK_STEALING='no': expected on or off",
+            "kinlock: ignoring KINLOCK_STEALING='?[31mon?': expected on or off",
             "kinlock: ignoring KINLOCK_TOPOLOGY='0;0': expected every CPU in one domain only",
             "kinlock: ignoring KINLOCK_VERBOSE='yes': expected 0 or 1",
         ]
@@ -370,7 +364,6 @@ fn functions_win_over_the_environment() {
         "override",
         &[
             ("KINLOCK_NUMA", "on"),
-            ("KINLOCK_SCAN", "incremental"),
             ("KINLOCK_LOCAL_LIMIT", "2^7"),
             ("KINLOCK_STEALING", "off"),
             ("KINLOCK_DOMAIN", "node"),
@@ -378,7 +371,6 @@ fn functions_win_over_the_environment() {
     );
     assert_eq!(notes, "");
     assert_eq!(field(&report, "reorder"), "false");
-    assert_eq!(field(&report, "scan"), "full");
     assert_eq!(field(&report, "limit"), "2^5");
     assert_eq!(field(&report, "stealing"), "true");
 }
@@ -390,7 +382,7 @@ fn verbose_says_once_what_was_decided() {
     assert_eq!(
         notes,
         "kinlock: reordering by locality domain on (KINLOCK_TOPOLOGY names more than one domain), \
-         domains 2, scan full, local limit 10ms, stealing on, quantum 1000us, \
+         domains 2, local limit 10ms, stealing on, quantum 1000us, \
          slice extension off\n"
     );
 }
@@ -411,19 +403,19 @@ fn threads_that_start_at_once_all_get_an_answer() {
     for _ in 0..5 {
         let (report, notes) = child(
             "race",
-            &[("KINLOCK_TOPOLOGY", "0;1"), ("KINLOCK_SCAN", "?")],
+            &[("KINLOCK_TOPOLOGY", "0;1"), ("KINLOCK_STEALING", "?")],
         );
         assert_eq!(field(&report, "domains"), "2");
         assert_eq!(
             notes,
-            "kinlock: ignoring KINLOCK_SCAN='?': expected full or incremental\n"
+            "kinlock: ignoring KINLOCK_STEALING='?': expected on or off\n"
         );
     }
 }
 
 #[test]
 fn no_line_gets_into_a_file_of_the_program() {
-    let variables = [("KINLOCK_VERBOSE", "1"), ("KINLOCK_SCAN", "?")];
+    let variables = [("KINLOCK_VERBOSE", "1"), ("KINLOCK_STEALING", "?")];
     let (report, notes) = child("other-stderr", &variables);
     assert_eq!(field(&report, "written"), "0");
     assert_eq!(notes, "");

@@ -5,7 +5,6 @@ use super::{Head, Search};
 use crate::events::Event;
 use crate::platform::Platform;
 use crate::raw::waiter::{Id, Link};
-use crate::tuning::Scan;
 
 /// How long a holder that knows no local waiter waits for one, in nanoseconds: one or two transfers
 /// of a cache line between sockets. A change of domains costs several transfers, so a wait in vain
@@ -46,7 +45,6 @@ impl<P: Platform> Head<P> {
 
     pub(super) fn wants_local(&self) -> bool {
         matches!(self.search, Search::UpTo(_))
-            && self.tuning.scan == Scan::Full
             && self.secondary.is_some()
             && self.limit == Limit::Distant
             && self.handoffs() >= LINGER_RUN
@@ -78,11 +76,7 @@ impl<P: Platform> Head<P> {
         };
         while let Some(candidate) = self.next_of_walk(last) {
             P::count(Event::ScanStep);
-            let local = self.is_local(candidate);
-            // The incremental scan looks at one waiter only. If that is remote, the one behind it
-            // is next, whatever its domain.
-            let one_set_aside = self.tuning.scan == Scan::Incremental && last != self.place;
-            if local || one_set_aside {
+            if self.is_local(candidate) {
                 if last != self.place {
                     self.set_aside(last, candidate);
                 }
@@ -91,12 +85,7 @@ impl<P: Platform> Head<P> {
             }
             last = candidate.id();
         }
-        // Incremental: starts afresh next time, since no waiter was moved.
-        self.search = Search::UpTo(if self.tuning.scan == Scan::Incremental {
-            self.place
-        } else {
-            last
-        });
+        self.search = Search::UpTo(last);
     }
 
     /// Moves the head's successors up to `last` to the end of the secondary queue. `next` follows

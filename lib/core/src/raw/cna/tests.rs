@@ -8,7 +8,7 @@ mod order;
 use super::*;
 use crate::Native;
 use crate::raw::waiter::{ABANDONED, PARKED, Slot, WAITING};
-use crate::tuning::{LocalLimit, Scan};
+use crate::tuning::LocalLimit;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -39,13 +39,8 @@ type Sound = Native;
 
 const FULL: Tuning = Tuning {
     reorder: true,
-    scan: Scan::Full,
     limit: LocalLimit::Count { log2: 16 },
     ..Tuning::DEFAULT
-};
-const INCREMENTAL: Tuning = Tuning {
-    scan: Scan::Incremental,
-    ..FULL
 };
 const FIFO: Tuning = Tuning {
     reorder: false,

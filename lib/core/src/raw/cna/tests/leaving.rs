@@ -151,11 +151,6 @@ fn nobody_is_lost_or_served_twice_in_random_queues() {
     for round in 0..if cfg!(miri) { 10 } else { 2_000 } {
         let tuning = Tuning {
             reorder: pick(8) != 0,
-            scan: if pick(2) == 0 {
-                Scan::Full
-            } else {
-                Scan::Incremental
-            },
             limit: LocalLimit::Count {
                 log2: pick(5) as u8,
             },

@@ -1,4 +1,4 @@
-//! Priority waiters, the limits on local hand-offs, and the incremental scan.
+//! Priority waiters, and the limits on local hand-offs.
 
 use super::*;
 
@@ -12,10 +12,8 @@ fn a_scan_stops_at_a_priority_waiter() {
 
 #[test]
 fn a_priority_waiter_that_is_next_gets_the_lock_from_another_domain() {
-    for tuning in [FULL, INCREMENTAL] {
-        let q = Queue::new(&[0, PRIORITY, 0]);
-        assert_eq!(q.turn::<Sound>(0, GO, 0, tuning), Some((1, GO)));
-    }
+    let q = Queue::new(&[0, PRIORITY, 0]);
+    assert_eq!(q.turn::<Sound>(0, GO, 0, FULL), Some((1, GO)));
 }
 
 #[test]
@@ -60,18 +58,4 @@ fn the_time_limit_flushes_the_secondary_queue() {
     assert_eq!(q.secondary_of(state), [1]);
     std::thread::sleep(std::time::Duration::from_millis(11));
     assert_eq!(q.turn::<Sound>(2, state, 0, limit), Some((1, GO)));
-}
-
-#[test]
-fn the_incremental_scan_sets_one_aside_and_hands_the_preference_on() {
-    let q = Queue::new(&[0, 1, 2, 1, 0, 1]);
-    let (heir, state) = q.turn::<Sound>(0, GO, 0, INCREMENTAL).unwrap();
-    // Waiter 2 is foreign too, and inherits the preference for domain 0.
-    assert_eq!((heir, q.secondary_of(state)), (2, vec![1]));
-    let (heir, state) = q.turn::<Sound>(2, state, 2, INCREMENTAL).unwrap();
-    assert_eq!((heir, q.secondary_of(state)), (4, vec![1, 3]));
-    // Only waiter 5 is left: it cannot be set aside, and the secondary queue waits for the limit.
-    let (heir, state) = q.turn::<Sound>(4, state, 0, INCREMENTAL).unwrap();
-    assert_eq!((heir, q.secondary_of(state)), (5, vec![1, 3]));
-    assert_eq!(q.turn::<Sound>(5, state, 1, INCREMENTAL), Some((1, GO)));
 }

@@ -24,7 +24,6 @@ fn a_holder_waits_for_local_waiters_only_where_there_were_some() {
     assert!(!after(ROUSED_BEFORE));
     assert!(after(ROUSED_BEFORE | LINGER_RUN));
     let wants = |tuning| dry::<Sound>(&Queue::new(&domains), LINGER_RUN, tuning).wants_local();
-    assert!(!wants(INCREMENTAL));
     assert!(!wants(ALWAYS_FLUSH));
     // Less than a two-hundredth of the larger limit is used, and more of the smaller one.
     let limited = |log2| Tuning {
