@@ -64,8 +64,8 @@
 //!    `notify_one` that clears it has a taker: the spinner does not sleep before its own
 //!    compare-and-swap has checked the count. No other waiter need be woken.
 //! 5. *A wake-up caught by a latecomer.* A wake-up is sent after the count has changed. A waiter
-//!    that registers in between may catch it in place of one for which it was meant. It was woken
-//!    and finds the count unchanged, which otherwise happens only by chance. It then notifies all.
+//!    that registers in between may catch it in place of one for which it was meant. It knows
+//!    that by the count: it was woken, and the count is still its ticket. It then notifies all.
 //!    If a spinner's notification moves the count on meanwhile, the latecomer keeps the wake-up:
 //!    that notification came while it waited, too.
 //! 6. *A wake-up caught by a waiter whose time is up.* The platform tells whether a sleep was ended
@@ -85,10 +85,10 @@
 //!   wakes the next sleeper, which then owes the flag.
 //!
 //! A waiter whose time is up was not woken and owes nothing. A woken waiter that does not find
-//! `MOVED` owes nothing, so a `notify_one` costs no needless wake-up. Either nobody sleeps on the
-//! mutex, or the waiter that cleared `MOVED` owes the flag. A requeueing that comes after `MOVED`
-//! was cleared is refused, since the word is not the announced one. One that came before is seen by
-//! the waiter, which wakes sleepers after that.
+//! `MOVED` owes nothing, so a `notify_one` costs no needless wake-up: the waiter that
+//! cleared `MOVED` has since woken all that slept on the mutex's word, or owes the flag. A
+//! requeueing that comes after `MOVED` was cleared is refused, since the word is not the announced
+//! one. One that came before is seen by the waiter, which wakes sleepers after that.
 //!
 //! # Why nobody is requeued onto a mutex that it does not use
 //!
@@ -117,7 +117,6 @@ use core::marker::PhantomData;
 pub use self::partner::Partner;
 use self::place::{FAR, Place, SEVERAL};
 use super::config::{LockConfig, Usual};
-#[doc(hidden)]
 use super::mutex::{NOTIFIED, OTHERS};
 use crate::events::Event;
 use crate::platform::{Atomic, EVERY_SET, NEVER, Ordering::*, Parked, Platform, const_fn, zero};
@@ -133,9 +132,8 @@ const FLAGS: u32 = REGISTERED | SPINNER | VAIN | MOVED;
 const LASTING: u32 = VAIN | MOVED;
 /// What a notification adds to the sequence, whose count wraps around after 2^27.
 const ONE: u32 = FLAGS + 1;
-/// Every 64th notification also wakes a sleeper, even if there is a spinner to take it. Here in
-/// units of the sequence, to which a notification adds [`ONE`].
-const SLEEPERS_PERIOD: u32 = 64 * ONE;
+/// One notification in this many also wakes a sleeper, even if there is a spinner to take it.
+const SLEEPERS_PERIOD: u32 = 64;
 
 /// How many of the sleepers on the mutex a woken waiter wakes: about as many short critical
 /// sections as fit into the time of a wake-up.
@@ -289,6 +287,7 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
         if self.sequence.fetch_and(!MOVED, Relaxed) & MOVED == 0 {
             return false;
         }
+        // A model check sets `AT_ONCE` to 0 or 1, and then a portion is one sleeper.
         let some = C::AT_ONCE.clamp(1, PORTION);
         let more = P::unpark_in(key, some, OTHERS) == some;
         if more {
@@ -336,11 +335,11 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
         };
         // See 4 at the top. In a forked child the flag may belong to a thread of the parent.
         let spinner = seen & SPINNER != 0;
-        let for_sleepers = now / ONE % (SLEEPERS_PERIOD / ONE) == 0;
+        let for_sleepers = now / ONE % SLEEPERS_PERIOD == 0;
         if spinner && !for_sleepers && !P::forked() {
             return true;
         }
-        let woken = P::unpark_in(self.key(), 1, OTHERS) != 0;
+        let woken = P::unpark_in(self.key(), 1, EVERY_SET) != 0;
         if !woken {
             // Relaxed: this publishes nothing. See 3 at the top.
             let _ = self

@@ -118,8 +118,8 @@ use word::{HANDOFF, PICKUP, SLEEPERS};
 pub use word::{Joined, Layout, Split};
 
 /// The park sets: of the requester; of waiters that follow the policy, at the front of the queue or
-/// beside it; and of threads that a condition variable has woken or moved here. [`OTHERS`]: all but
-/// the requester's.
+/// beside it; and of threads that a condition variable has moved here, or has woken and that sleep
+/// in [`QueuedMutex::lock_notified`]. [`OTHERS`]: all but the requester's.
 const REQUESTER: u32 = 1 << 31;
 const FRONT: u32 = 1 << 30;
 pub(super) const NOTIFIED: u32 = OTHERS & !FRONT;

@@ -96,30 +96,30 @@ impl<P: Platform> Osq<P> {
     ///
     /// Three remote cache misses to queue at most, for the tail, which is read and then swapped,
     /// and for the predecessor's node, and one to become head. A head must call
-    /// [`leave`](Self::leave) with the same place.
-    pub fn join(&self, place: &Waiter<P>, sleeps: bool, until: u64) -> bool {
+    /// [`leave`](Self::leave) with the same node.
+    pub fn join(&self, waiter: &Waiter<P>, sleeps: bool, until: u64) -> bool {
         let mut patience = Patience::ENDLESS;
-        self.join_with(place, sleeps, until, &mut patience, |_| false)
+        self.join_with(waiter, sleeps, until, &mut patience, |_| false)
     }
 
     /// As [`join`](Self::join). A sleeper also leaves if it [loses its
     /// patience](Patience::is_lost) with the head.
     pub(in crate::raw) fn join_with(
         &self,
-        place: &Waiter<P>,
+        waiter: &Waiter<P>,
         sleeps: bool,
         until: u64,
         patience: &mut Patience,
         stuck: impl Fn(bool) -> bool,
     ) -> bool {
-        debug_assert!(!place.is_left_behind());
+        debug_assert!(!waiter.is_left_behind());
         let queue = self.links();
-        let (me, node) = (place.id(), place.node());
+        let (me, node) = (waiter.id(), waiter.node());
         if queue.append(me) {
             return true;
         }
         P::count(Event::Queued);
-        let is_head = match sleeps && P::CAN_PARK {
+        let is_head = match sleeps {
             true => {
                 patience.count_ahead(|limit| queue.count_ahead(node, limit));
                 sleep(node, until, patience, stuck)
@@ -129,19 +129,18 @@ impl<P: Platform> Osq<P> {
                 P::wait_for(&node.state, Acquire, limit, |s| s != WAITING).is_ok()
             }
         };
-        is_head || !queue.unqueue(place)
+        is_head || !queue.unqueue(waiter)
     }
 
-    /// About how many waiters have queued behind the one in `place`, with those that have left
-    /// since.
-    pub(crate) fn followers(&self, place: &Waiter<P>) -> u32 {
-        self.links().table.followers(place.node(), self.tail())
+    /// About how many waiters have queued behind this `waiter`, with those that have left since.
+    pub(crate) fn followers(&self, waiter: &Waiter<P>) -> u32 {
+        self.links().table.followers(waiter.node(), self.tail())
     }
 
     /// Hands headship on to the next waiter, if any, without waiting for it. That may leave the
-    /// place behind, and then it cannot join again.
-    pub fn leave(&self, place: &Waiter<P>) {
-        self.links().hand_on(place);
+    /// node behind, and then it cannot join again.
+    pub fn leave(&self, waiter: &Waiter<P>) {
+        self.links().hand_on(waiter);
     }
 
     fn links(&self) -> Links<'_, P> {
@@ -197,16 +196,16 @@ impl<P: Platform> Links<'_, P> {
     }
 
     /// Makes the successor of the head the head, if there is one.
-    fn hand_on(&self, place: &Waiter<P>) {
-        let me = place.id();
-        let mark = || place.leave_behind(|| self.table.mark_gone(me));
+    fn hand_on(&self, waiter: &Waiter<P>) {
+        let me = waiter.id();
+        let mark = || waiter.leave_behind(|| self.table.mark_gone(me));
         if let Some(Some(next)) = self.take_out(me, mark) {
             self.make_head(next);
         }
     }
 
-    /// Takes the head out of the queue. Returns its successor, if there is one. `None`: a newcomer
-    /// is late to link itself. It will find itself the head, since `mark` has left the node behind.
+    /// Takes the head out of the queue. `Some`: its successor, if it has one. `None`: a newcomer is
+    /// late to link itself, so `mark` has left the node behind, and the newcomer finds itself head.
     fn take_out(&self, head: Id, mark: impl Fn() -> bool) -> Option<Option<Id>> {
         let mut backoff = Backoff::NEW;
         loop {
@@ -216,8 +215,8 @@ impl<P: Platform> Links<'_, P> {
             if backoff.pause::<P>() {
                 continue;
             }
-            // From the mark on the newcomer may reap the node, which must not be in the queue anew
-            // when its tail is looked at.
+            // From the mark on a newcomer may reap the node. Pinned, it is not used again before
+            // this thread has seen whether the tail of this queue still names it.
             self.table.pin(head);
             let marked = mark();
             if marked {
@@ -265,17 +264,18 @@ impl<P: Platform> Links<'_, P> {
     }
 
     /// Leaves. `false`: headship has come first.
-    fn unqueue(&self, place: &Waiter<P>) -> bool {
-        let node = place.node();
+    fn unqueue(&self, waiter: &Waiter<P>) -> bool {
+        let node = waiter.node();
         let mut backoff = Backoff::NEW;
         // Step A.
         let before = loop {
+            // Never `None`: only a waiter behind another one comes here.
             let Some(before) = Id::decode(node.previous.load(Acquire)) else {
                 return false;
             };
             let next = &self.node(before).next;
             if next
-                .compare_exchange(link_to(place.id()).encode(), 0, AcqRel, Relaxed)
+                .compare_exchange(link_to(waiter.id()).encode(), 0, AcqRel, Relaxed)
                 .is_ok()
             {
                 break before;
@@ -284,15 +284,15 @@ impl<P: Platform> Links<'_, P> {
                 return false;
             }
             if !backoff.pause::<P>() {
-                return self.abandon(place);
+                return self.abandon(waiter);
             }
         };
-        self.leave_between(place, before)
+        self.leave_between(waiter, before)
     }
 
     /// Steps B and C.
-    fn leave_between(&self, place: &Waiter<P>, before: Id) -> bool {
-        let me = place.id();
+    fn leave_between(&self, waiter: &Waiter<P>, before: Id) -> bool {
+        let me = waiter.id();
         let mut backoff = Backoff::NEW;
         let after = loop {
             match self.detach_next(me, Some(before)) {
@@ -300,10 +300,10 @@ impl<P: Platform> Links<'_, P> {
                 None if backoff.pause::<P>() => {}
                 None if self.table.link(before, link_to(me)) => {
                     // It is the head, since the one before is gone.
-                    self.hand_on(place);
+                    self.hand_on(waiter);
                     break None;
                 }
-                None => return self.abandon(place),
+                None => return self.abandon(waiter),
             }
         };
         if let Some(after) = after {
@@ -319,8 +319,8 @@ impl<P: Platform> Links<'_, P> {
     }
 
     /// Leaves the node behind, in its place. `false`: headship has come first.
-    fn abandon(&self, place: &Waiter<P>) -> bool {
-        let state = &place.node().state;
+    fn abandon(&self, waiter: &Waiter<P>) -> bool {
+        let state = &waiter.node().state;
         let seen = state.load(Acquire);
         // Only headship comes in between. Acquire on failure pairs with the one that brings it.
         let abandon = || {
@@ -328,7 +328,7 @@ impl<P: Platform> Links<'_, P> {
                 .compare_exchange(seen, ABANDONED, AcqRel, Acquire)
                 .is_ok()
         };
-        let left = seen != GO && place.leave_behind(abandon);
+        let left = seen != GO && waiter.leave_behind(abandon);
         if left {
             P::count(Event::Unqueue);
         }

@@ -1,4 +1,4 @@
-//! How long a waiter depends on another one that may not run: the stall timeout.
+//! How long a waiter depends on another one that may not run.
 //!
 //! A waiter behind others looks at the lock when its place in the queue would have come long ago,
 //! if all ran: after [`Parking::patience`](crate::platform::Parking::patience) for each waiter
@@ -45,8 +45,9 @@ impl Patience {
         match P::patience() {
             NEVER => Self::ENDLESS,
             each => {
+                let each = each.max(1);
                 let threads = P::waiters().in_use().clamp(1, MOST_AHEAD);
-                let length = each.max(1).saturating_mul(u64::from(threads));
+                let length = each.saturating_mul(u64::from(threads));
                 Patience {
                     each,
                     length,
@@ -65,7 +66,7 @@ impl Patience {
         }
         if let Some(ahead) = ahead(COUNTED) {
             let begun = self.next - self.length;
-            self.length = self.each.max(1).saturating_mul(ahead.max(1));
+            self.length = self.each.saturating_mul(ahead.max(1));
             self.next = begun.saturating_add(self.length);
         }
     }

@@ -75,7 +75,7 @@
 //!    frequent side, the unlock, free of a barrier. So a thread that sets `PARKED` executes a heavy
 //!    fence and looks again, or it holds the lock. A second waiter may rely on a `PARKED` that
 //!    another one set and has not yet covered by its fence. Therefore a head that finds the lock
-//!    free after its fence, while a pending waiter is to go first, wakes that waiter. Without a
+//!    free at a look, while a pending waiter is to go first, wakes that waiter. Without a
 //!    heavy fence a sleeper wakes up by itself after a millisecond.
 //! 2. *Granting headship to a parked waiter.* The head sets `PARKED` itself, while it holds the
 //!    lock. Its own unlock comes later in program order and sees the bit. The waiter's sleep is
@@ -120,7 +120,7 @@
 //!   once, since it sees the waiter then.
 //! * Stealing lasts from when a front waiter falls asleep until it runs again. The next unlock
 //!   wakes it, and it forbids stealing before it does anything else. If it has to sleep again, it
-//!   permits stealing only during its first [`STEAL_LIMIT_NS`] nanoseconds at the front.
+//!   permits stealing for [`STEAL_LIMIT_NS`] nanoseconds from the first time on.
 //! * With the knob `stealing` off, only the first of these remains, and threads that wait without a
 //!   node.
 

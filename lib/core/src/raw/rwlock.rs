@@ -36,7 +36,7 @@
 //! | ... as a reader | (F + W, n) | (F, n + 1), likewise | the same |
 //! | ... as an upgradable reader | (F + W, n) | (F + U, n), likewise | the same |
 //! | upgradable reader enters | (F, n), no `W`, `U`, `REQUEST` (a) | (F + U, n) | |
-//! | ... leaves | (F + U, n) | (F, n), no `WATCHED` | unparks the front |
+//! | ... leaves | (F + U, n) | (F, n), no `FRONT_SLEEPS`, `WATCHED` | unparks the front |
 //! | ... as a reader | (F + U, n) | (F, n + 1), likewise | the same |
 //! | ... becomes a writer | (F + U, 0) | (F + W, 0) | unparks readers |
 //! | ... wants to, but n > 0 | (F + U, n) | (F + U + UPGRADING, n) | waits for n = 0 |
@@ -45,7 +45,7 @@
 //! | front begins a watch | (F, n) | (F + WATCHED, n), by fetch-or | |
 //! | front asks to go next | (F, n) | (F + REQUEST, n) | |
 //! | ... and enters | as without `REQUEST` | the same, without `REQUEST` | unparks readers (f) |
-//! | ... among others at the front | held by it | with `FRONT_SLEEPS` | (h) |
+//! | ... and there are others | (F + W, 0) or (F + U, n) | with `FRONT_SLEEPS` | (h) |
 //! | ... or gives up | (F + REQUEST, n) | (F, n) | unparks readers, and another front |
 //! | ... or does not come | free + REQUEST | (F, 0), by a reader (g) | the same |
 //! | holder is to leave fairly | (F + FRONT_SLEEPS, n) | (F + REQUEST, n) | unparks a front first |
@@ -67,7 +67,7 @@
 //! * (d) The upgrading reader, or the front. It does not clear the flag, since the lock may be
 //!   gone. The flag on a free lock means that a wake-up has been sent.
 //! * (e) The front, unless it stays as an upgradable reader; and the readers, unless none is
-//!   registered and another waiter goes next.
+//!   counted then and another waiter goes next.
 //! * (f) They could not register before, and now they can.
 //! * (g) After its patience: the waiter at the front may not run. When it does, it finds that its
 //!   request has gone, and asks again.
@@ -83,8 +83,9 @@
 //! * *takes the lock*: it sets the flag as holder if others are at the front (h), so that its
 //!   release wakes the next. They counted themselves (`Hints`) before they set the flag, and this
 //!   thread has changed the word since: it sees them, or they find the lock held and set it;
-//! * *gives up*: it clears the flag, looks in the same way for others, and wakes one of them, which
-//!   also makes the request that has gone with this waiter;
+//! * *gives up*: it clears the flag, looks in the same way for others, and wakes one of them. The
+//!   request is gone, whichever of them had made it: the woken one makes it again, at the latest
+//!   when its quantum is over;
 //! * *rests or requests*: each ends within a quantum, in one of these.
 //!
 //! A newcomer that takes the free lock first, or a reader that ends a request, changes nothing of
@@ -294,7 +295,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// The lock must be held for writing, and the right to release it must be the caller's.
     #[inline]
     pub unsafe fn unlock_write(&self) {
-        if !self.state.leave_idle(Release) {
+        if !self.state.leave_idle() {
             self.leave_writer(Leave::Free);
         }
     }
@@ -307,7 +308,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// As [`unlock_write`](Self::unlock_write).
     #[inline]
     pub unsafe fn unlock_write_fair(&self) {
-        if !self.state.leave_idle(Release) {
+        if !self.state.leave_idle() {
             self.call_front();
             self.leave_writer(Leave::Free);
         }
@@ -420,10 +421,9 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// Wakes the sleepers whose flags were cleared between the two words: one at the front, and all
-    /// readers. `self` may be gone.
-    fn wake(key: *const u32, before: u32, after: u32) {
-        let cleared = before & !after;
+    /// Wakes the sleepers whose flags were `cleared`: one at the front, and all readers. `self` may
+    /// be gone.
+    fn wake(key: *const u32, cleared: u32) {
         if cleared & FRONT_SLEEPS != 0 {
             P::count(Event::Wake);
             P::unpark_in(key, 1, FRONT);

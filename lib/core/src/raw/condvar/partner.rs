@@ -31,7 +31,11 @@ pub trait Partner<P: Platform> {
     /// Takes the lock.
     fn lock(&self);
 
-    /// As [`lock`](Self::lock), for a thread that a notification has just woken.
+    /// As [`lock`](Self::lock), for a thread that a notification has just woken. Mutexes of the
+    /// preloaded library sleep at once here, by [`QueuedMutex::lock_notified`]. For all others this
+    /// is `lock`.
+    ///
+    /// [`QueuedMutex::lock_notified`]: crate::raw::mutex::QueuedMutex::lock_notified
     fn lock_notified(&self) {
         self.lock();
     }

@@ -32,7 +32,7 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
     /// again.
     pub(super) fn expect_nobody(&self) {
         for _ in 0..MISUSE_LOOKS {
-            let sleepers = P::unpark_in(self.key(), u32::MAX, OTHERS);
+            let sleepers = P::unpark_in(self.key(), u32::MAX, EVERY_SET);
             let spinner = self.sequence.load(Relaxed) & SPINNER != 0 && !P::forked();
             assert!(
                 sleepers == 0 && !spinner,
@@ -120,12 +120,12 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
     /// While oversubscribed the spinner yields its CPU to others. Spinning still pays: a CPU
     /// without a runnable thread falls asleep, and takes longer to wake up than a thread does.
     pub(super) fn spin(&self, ticket: u32, until: u64) -> bool {
-        // Acquire pairs with `advance`.
         let nanos = match until {
             NEVER => SPIN_NS,
             until => until.saturating_sub(P::now()).min(SPIN_NS),
         };
         let moved_on = |s: u32| s & !FLAGS != ticket;
+        // Acquire pairs with `advance`.
         let waited = match P::oversubscribed() {
             true => P::wait_yielding(&self.sequence, Acquire, nanos, moved_on),
             false => P::wait_for(&self.sequence, Acquire, nanos, moved_on),

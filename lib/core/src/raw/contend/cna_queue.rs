@@ -15,7 +15,7 @@ use crate::tuning::Tuning;
 /// the waiter has lost its patience.
 pub(super) fn join<P: Platform>(
     tail: &P::AtomicU16,
-    place: Waiter<P>,
+    waiter: Waiter<P>,
     tuning: Tuning,
     sleeps: bool,
     deadline: u64,
@@ -24,53 +24,53 @@ pub(super) fn join<P: Platform>(
 ) -> Option<(Head<P>, Waiter<P>)> {
     let domain = if tuning.reorder { P::domain() } else { 0 };
     let named = match tuning.reorder {
-        true => place.named(domain),
+        true => waiter.named(domain),
         false => domain,
     };
-    place.node().prepare(named, true);
-    P::waiters().number(place.node(), tail);
+    waiter.node().prepare(named, true);
+    P::waiters().number(waiter.node(), tail);
     // Guarded: this waiter may leave or sleep, so headship is handed over by compare-and-swap.
-    let link = Link::new(place.id(), true, named);
-    let node = place.node();
-    let (place, state) = match cna::queue::<P>(tail, link, |before| node.number_after(before)) {
-        None => (place, GO),
-        Some(_) => wait_for_headship(place, sleeps, deadline, patience, stuck)?,
+    let link = Link::new(waiter.id(), true, named);
+    let node = waiter.node();
+    let (waiter, state) = match cna::queue::<P>(tail, link, |before| node.number_after(before)) {
+        None => (waiter, GO),
+        Some(_) => wait_for_headship(waiter, sleeps, deadline, patience, stuck)?,
     };
-    let mut head = Head::new(P::waiters(), place.id(), state, tuning, domain);
+    let mut head = Head::new(P::waiters(), waiter.id(), state, tuning, domain);
     head.pre_scan();
-    Some((head, place))
+    Some((head, waiter))
 }
 
 /// Passes headship on.
-pub(super) fn leave<P: Platform>(tail: &P::AtomicU16, head: &mut Head<P>, place: &Waiter<P>) {
-    head.leave(tail, place, |heir, go, _| hand_over(heir, go));
+pub(super) fn leave<P: Platform>(tail: &P::AtomicU16, head: &mut Head<P>, waiter: &Waiter<P>) {
+    head.leave(tail, waiter, |heir, go, _| hand_over(heir, go));
 }
 
 /// `None`: the waiter has left, and the node belongs to the head that skips it.
 fn wait_for_headship<P: Platform>(
-    mut place: Waiter<P>,
+    mut waiter: Waiter<P>,
     sleeps: bool,
     deadline: u64,
     patience: &mut Patience,
     stuck: impl Fn(bool) -> bool,
 ) -> Option<(Waiter<P>, u32)> {
-    let state = &place.node().state;
+    let state = &waiter.node().state;
     loop {
         let limit = if sleeps { 0 } else { left(deadline, P::now) };
         if let Ok(headship) = P::wait_for(state, Acquire, limit, |s| s != WAITING) {
-            return Some((place, headship));
+            return Some((waiter, headship));
         }
         // Relaxed: nothing is handed over.
         let park = || state.compare_exchange(WAITING, PARKED, Relaxed, Relaxed);
         if expired(deadline, P::now) {
-            place = place.abandon(WAITING).err()?;
+            waiter = waiter.abandon(WAITING).err()?;
         } else if park().is_ok() {
             P::count(Event::Park);
             while state.load(Relaxed) == PARKED {
                 let key = (&raw const *state).cast();
                 P::park(key, PARKED, patience.or(deadline), || state.load(Relaxed));
                 if expired(deadline, P::now) || patience.is_lost::<P>(&stuck) {
-                    place = place.abandon(PARKED).err()?;
+                    waiter = waiter.abandon(PARKED).err()?;
                 }
             }
         }

@@ -22,10 +22,10 @@ pub enum QueueKind {
 
 /// The place at the front of a lock's queue, as a guard. Dropping it puts the next waiter there.
 #[derive(Debug)]
-pub(in crate::raw) struct Headship<'a, P: Platform>(Place<'a, P>);
+pub(in crate::raw) struct Headship<'a, P: Platform>(Standing<'a, P>);
 
 #[derive(Debug)]
-enum Place<'a, P: Platform> {
+enum Standing<'a, P: Platform> {
     /// Beside the queue. The node, if there is one, is in no queue.
     Unqueued {
         _node: Option<Waiter<P>>,
@@ -42,9 +42,9 @@ enum Place<'a, P: Platform> {
 }
 
 impl<'a, P: Platform> Headship<'a, P> {
-    /// For a waiter that finds no node, and so cannot queue.
+    /// For a waiter beside the queue: it has found no node or lost its patience, or is a reader.
     pub(in crate::raw) fn beside() -> Self {
-        Headship(Place::Unqueued { _node: None })
+        Headship(Standing::Unqueued { _node: None })
     }
 
     /// Queues, and waits for the place at the front, asleep or spinning. `None`: the deadline has
@@ -58,11 +58,11 @@ impl<'a, P: Platform> Headship<'a, P> {
         patience: &mut Patience,
         stuck: impl Fn(bool) -> bool,
     ) -> Option<Self> {
-        let place = match kind {
-            QueueKind::Unqueued => Place::Unqueued { _node: Some(node) },
+        let standing = match kind {
+            QueueKind::Unqueued => Standing::Unqueued { _node: Some(node) },
             QueueKind::Osq => {
                 let first = queue.join_with(&node, sleeps, wait.deadline, patience, stuck);
-                first.then_some(Place::Osq { queue, node })?
+                first.then_some(Standing::Osq { queue, node })?
             }
             QueueKind::Cna => {
                 // Of the OSQ only the tail, which the two kinds have in common.
@@ -76,36 +76,36 @@ impl<'a, P: Platform> Headship<'a, P> {
                     patience,
                     stuck,
                 )?;
-                Place::Cna { head, tail, node }
+                Standing::Cna { head, tail, node }
             }
         };
-        Some(Headship(place))
+        Some(Headship(standing))
     }
 }
 
 impl<P: Platform> Headship<'_, P> {
     /// Whether its owner stands beside the queue, where others may stand, too.
     pub(in crate::raw) fn is_beside(&self) -> bool {
-        matches!(self.0, Place::Unqueued { .. })
+        matches!(self.0, Standing::Unqueued { .. })
     }
 
     /// Whether its owner stands in the queue, and no other waiter now does.
     pub(super) fn is_alone(&self) -> bool {
-        let others_aside = match &self.0 {
-            Place::Unqueued { .. } => true,
-            Place::Osq { .. } => false,
-            Place::Cna { head, .. } => head.has_set_aside(),
+        let may_have_others = match &self.0 {
+            Standing::Unqueued { .. } => true,
+            Standing::Osq { .. } => false,
+            Standing::Cna { head, .. } => head.has_set_aside(),
         };
-        !others_aside && self.followers() == 0
+        !may_have_others && self.followers() == 0
     }
 
     /// About how many waiters stand behind: those that have queued since this one. In a CNA queue
     /// these may have had their turns, or stand behind others that were set aside before.
     pub(super) fn followers(&self) -> u32 {
         match &self.0 {
-            Place::Unqueued { .. } => 0,
-            Place::Osq { queue, node } => queue.followers(node),
-            Place::Cna { tail, node, .. } => P::waiters().followers(node.node(), tail),
+            Standing::Unqueued { .. } => 0,
+            Standing::Osq { queue, node } => queue.followers(node),
+            Standing::Cna { tail, node, .. } => P::waiters().followers(node.node(), tail),
         }
     }
 }
@@ -113,9 +113,9 @@ impl<P: Platform> Headship<'_, P> {
 impl<P: Platform> Drop for Headship<'_, P> {
     fn drop(&mut self) {
         match &mut self.0 {
-            Place::Unqueued { .. } => {}
-            Place::Osq { queue, node } => queue.leave(node),
-            Place::Cna { head, tail, node } => cna_queue::leave::<P>(tail, head, node),
+            Standing::Unqueued { .. } => {}
+            Standing::Osq { queue, node } => queue.leave(node),
+            Standing::Cna { head, tail, node } => cna_queue::leave::<P>(tail, head, node),
         }
     }
 }

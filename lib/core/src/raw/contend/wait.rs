@@ -45,7 +45,8 @@ pub(in crate::raw) trait Target<P: Platform> {
     /// Waits until the lock is seen free, for at most this many nanoseconds.
     fn wait_until_free(&self, nanos: u64) -> bool;
 
-    /// Begins a watch: [`Sight::no_unlock`] holds from now on, until the next unlock ends it.
+    /// Begins a watch: [`Sight::no_unlock`] holds from now on, until the next unlock ends it. It is
+    /// one flag for all that watch: with several, one may miss an unlock.
     fn watch(&self);
 
     /// Marks the lock as kept.
@@ -54,8 +55,9 @@ pub(in crate::raw) trait Target<P: Platform> {
     /// Takes back the mark of [`keep`](Self::keep). The mutex also ends a watch.
     fn share(&self);
 
-    /// The waiter no longer believes that the one at the front runs. That one may owe others a
-    /// wake-up.
+    /// The waiter no longer believes that the front runs, and acts in its place. The front may have
+    /// had a wake-up that others need, so a lock whose waiters owe wake-ups notes one here. At the
+    /// reader-writer lock a waiter that leaves the front looks for others in any case.
     fn lose_patience(&mut self) {}
 
     /// The waiter is about to leave the lock alone for `nanos` nanoseconds. If it owes another
@@ -110,9 +112,9 @@ pub(in crate::raw) enum Next<T> {
 
 impl Wait {
     /// How long the waiter stays at the front before it requests a hand-off.
-    pub(super) fn quantum<P: Platform>(&self, place: &Headship<'_, P>) -> u64 {
+    pub(super) fn quantum<P: Platform>(&self, headship: &Headship<'_, P>) -> u64 {
         let quantum = self.tuning.quantum.nanos();
-        let share = ROUND_QUANTA.saturating_mul(quantum) / (u64::from(place.followers()) + 1);
+        let share = ROUND_QUANTA.saturating_mul(quantum) / (u64::from(headship.followers()) + 1);
         // Without a deadline this is no limit at all.
         let turn = left(self.deadline, P::now) / TURN_IN_LIMIT_DIVISOR;
         quantum.min(share.max(SPIN_NS)).min(turn)
@@ -198,14 +200,15 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
     front
 }
 
-/// A waiter in the queue depends on the front. This finds out whether no thread comes for the lock.
+/// Whether a waiter in the queue goes on without the front, since no thread seems to come for the
+/// lock.
 ///
-/// One look is not enough, because a lock is also free between two sections. So the lock must stay
-/// free for [`BARGE_NS`]. A waiter that has `looked` before also goes on in three more cases. The
-/// lock is free at this moment. It was handed over: the first time, the waiter that it is meant for
-/// was perhaps under way. Or no waiter has asked to go next: newcomers may take the lock each time
-/// that a waiter looks, and the front may still not run. A front that has asked is served by the
-/// next release.
+/// A lock is also free for a moment between two sections. So the first time the waiter goes on only
+/// if the lock stays free for [`BARGE_NS`]. If it has `looked` before, one look is enough, and it
+/// goes on in three cases. The lock is free. It was handed over and not picked up: the first time,
+/// that was perhaps under way. Or no waiter has asked to go next: newcomers may take the lock each
+/// time that a waiter looks, and the front may still not run. It stays if the lock is held and
+/// requested: then the next release serves the requester.
 pub(super) fn is_stuck<P: Platform, T: Target<P>>(target: &T, looked: bool) -> bool {
     let until = P::now().saturating_add(BARGE_NS);
     loop {
@@ -223,14 +226,14 @@ pub(super) fn is_stuck<P: Platform, T: Target<P>>(target: &T, looked: bool) -> b
     }
 }
 
-/// Does what the policy says until the lock is taken, or the deadline has come (`None`). `place` is
-/// the waiter's, at the front.
+/// Does what the policy says until the lock is taken, or the deadline has come (`None`). `headship`
+/// is the waiter's.
 pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
     target: &mut T,
     wait: &Wait,
-    place: &Headship<'_, P>,
+    headship: &Headship<'_, P>,
 ) -> Option<T::Taken> {
-    let mut front = Front::new(wait.quantum(place), wait.trial).spinning_for(wait.spin);
+    let mut front = Front::new(wait.quantum(headship), wait.trial).spinning_for(wait.spin);
     let (mut spun, mut seen_free) = (false, false);
     if T::HAS_READERS {
         front = front.among_readers();
@@ -285,7 +288,7 @@ pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
                     spin::record::<P>(false);
                 }
                 (spun, seen_free) = (false, false);
-                let lasts = T::SLEEPS_ALONE && wait.deadline == NEVER && place.is_alone();
+                let lasts = T::SLEEPS_ALONE && wait.deadline == NEVER && headship.is_alone();
                 let nanos = if lasts { nanos.max(ALONE_NS) } else { nanos };
                 let until = now.saturating_add(nanos).min(wait.deadline);
                 next = target.sleep(wait, until);

@@ -12,7 +12,8 @@ use crate::raw::waiter::{UNNOTICED_SLEEP_NS, expired, left as time_left, sleep_l
 pub(super) enum Sleeper {
     /// At the front of the queue, or beside it.
     Front,
-    /// Woken by a condition variable, or moved here.
+    /// A thread that a condition variable has woken, in `lock_notified`. One that a broadcast has
+    /// moved here sleeps in the same park set, but by `Partner::park`.
     Notified,
     /// It has requested a hand-off.
     Requester,
@@ -271,8 +272,8 @@ impl<'a, P: Platform, C: LockConfig, L: Layout<P>> Waiting<'a, P, C, L> {
     }
 
     /// Waits until the lock is taken (`true`), or the time is up.
-    pub(super) fn wait_at_front(&mut self, wait: &Wait, place: &Headship<'_, P>) -> bool {
-        let taken = contend::wait_at_front(self, wait, place).is_some();
+    pub(super) fn wait_at_front(&mut self, wait: &Wait, headship: &Headship<'_, P>) -> bool {
+        let taken = contend::wait_at_front(self, wait, headship).is_some();
         if self.owes && taken {
             // This thread's own unlock comes later, and wakes the next sleeper.
             self.mutex.word.set(SLEEPERS, Relaxed);
@@ -397,7 +398,8 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, L
         // waiter may need this CPU to come and take it, so this one sleeps for a moment. If not,
         // the next unlock hands the lock over, and a later one wakes this waiter.
         let spin = wait.spin.min(left);
-        // Only the first time: later, a look is enough.
+        // `Some`: this waiter has slept here before, and has not seen the lock free since. Then a
+        // look is enough in place of the poll.
         let (mut patience, polled) = match self.patience.take() {
             Some(patience) => (patience, 0),
             None => (Patience::begin::<P>(), spin),
@@ -410,11 +412,11 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, L
                 false => Next::Look,
             };
         }
-        // Did the hand-over stand before this sleep?
+        // The patience with the requester counts from the hand-over on. So it begins anew while no
+        // hand-over stands, and is lost only if one stood before this sleep and stands after it.
         let pickup = || mutex.word.flags() & PICKUP != 0;
         let due = pickup();
         if !due {
-            // The time before the hand-over does not count.
             patience = Patience::begin::<P>();
         }
         let until = patience.or(wait.deadline);

@@ -27,7 +27,7 @@ impl Bench {
         }
     }
 
-    fn place(&self, id: Id) -> Waiter<Native> {
+    fn waiter(&self, id: Id) -> Waiter<Native> {
         Waiter::new(self.table, id, false)
     }
 
@@ -75,13 +75,13 @@ impl Bench {
 
     fn leave(&mut self, i: usize) {
         let id = self.ids.remove(i);
-        assert!(self.links().unqueue(&self.place(id)));
+        assert!(self.links().unqueue(&self.waiter(id)));
         assert_eq!(self.queue(), self.ids);
     }
 
     fn hand_on(&mut self) {
         let id = self.ids.remove(0);
-        self.links().hand_on(&self.place(id));
+        self.links().hand_on(&self.waiter(id));
         assert_eq!(self.queue(), self.ids);
         if let Some(&head) = self.ids.first() {
             assert_eq!(self.table.node(head).state.load(Relaxed), GO);
@@ -102,8 +102,8 @@ fn headship_goes_round_in_order() {
 fn all_but_the_head_may_leave_in_any_order() {
     for order in [[1, 1, 1], [3, 2, 1], [2, 1, 1], [1, 2, 1]] {
         let mut bench = Bench::full(4);
-        for place in order {
-            bench.leave(place);
+        for waiter in order {
+            bench.leave(waiter);
         }
         bench.hand_on();
         assert_eq!(bench.tail.load(Relaxed), 0);
@@ -127,13 +127,13 @@ fn the_queue_goes_on_after_its_last_has_left() {
 fn headship_that_has_come_wins_over_leaving() {
     let bench = Bench::full(3);
     let links = bench.links();
-    links.hand_on(&bench.place(bench.ids[0]));
+    links.hand_on(&bench.waiter(bench.ids[0]));
     assert!(
-        !links.unqueue(&bench.place(bench.ids[1])),
+        !links.unqueue(&bench.waiter(bench.ids[1])),
         "it is the head now"
     );
-    assert!(links.unqueue(&bench.place(bench.ids[2])));
-    links.hand_on(&bench.place(bench.ids[1]));
+    assert!(links.unqueue(&bench.waiter(bench.ids[2])));
+    links.hand_on(&bench.waiter(bench.ids[1]));
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
@@ -142,7 +142,7 @@ fn a_sleeping_successor_is_made_head_too() {
     let bench = Bench::full(2);
     let links = bench.links();
     links.node(bench.ids[1]).state.store(PARKED, Relaxed);
-    links.hand_on(&bench.place(bench.ids[0]));
+    links.hand_on(&bench.waiter(bench.ids[0]));
     assert_eq!(links.node(bench.ids[1]).state.load(Relaxed), GO);
 }
 
@@ -162,12 +162,12 @@ fn late_link(threads: u16) -> (Bench, [Id; 3]) {
 fn a_head_does_not_wait_for_a_newcomer_that_has_not_linked_itself() {
     let (bench, [a, b, _]) = late_link(2);
     let links = bench.links();
-    let place = bench.place(a);
-    links.hand_on(&place);
-    assert!(place.is_left_behind());
+    let waiter = bench.waiter(a);
+    links.hand_on(&waiter);
+    assert!(waiter.is_left_behind());
     assert_eq!(bench.tail.load(Relaxed), b.encode());
     assert!(bench.table.link(a, link_to(b)), "the newcomer is head");
-    links.hand_on(&bench.place(b));
+    links.hand_on(&bench.waiter(b));
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
@@ -176,11 +176,11 @@ fn a_waiter_that_leaves_makes_its_successor_head_if_the_head_is_gone() {
     let (bench, [a, b, c]) = late_link(3);
     let links = bench.links();
     links.node(c).state.store(PARKED, Relaxed);
-    links.hand_on(&bench.place(a));
-    assert!(links.leave_between(&bench.place(b), a));
+    links.hand_on(&bench.waiter(a));
+    assert!(links.leave_between(&bench.waiter(b), a));
     assert_eq!(links.node(c).state.load(Relaxed), GO);
     assert_ne!(links.node(a).next.load(Relaxed), link_to(c).encode());
-    links.hand_on(&bench.place(c));
+    links.hand_on(&bench.waiter(c));
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
@@ -188,8 +188,8 @@ fn a_waiter_that_leaves_makes_its_successor_head_if_the_head_is_gone() {
 fn the_last_waiter_empties_the_queue_if_the_head_is_gone() {
     let (bench, [a, b, _]) = late_link(2);
     let links = bench.links();
-    links.hand_on(&bench.place(a));
-    assert!(links.leave_between(&bench.place(b), a));
+    links.hand_on(&bench.waiter(a));
+    assert!(links.leave_between(&bench.waiter(b), a));
     assert_eq!(bench.tail.load(Relaxed), 0, "it names a node that is gone");
 }
 
@@ -197,10 +197,10 @@ fn the_last_waiter_empties_the_queue_if_the_head_is_gone() {
 fn a_head_leaves_as_ever_if_the_tail_has_come_back() {
     let (bench, [a, b, _]) = late_link(2);
     let links = bench.links();
-    assert!(links.leave_between(&bench.place(b), a));
-    let place = bench.place(a);
-    links.hand_on(&place);
-    assert!(!place.is_left_behind());
+    assert!(links.leave_between(&bench.waiter(b), a));
+    let waiter = bench.waiter(a);
+    links.hand_on(&waiter);
+    assert!(!waiter.is_left_behind());
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
@@ -219,9 +219,9 @@ fn late_behind_a_waiter() -> (Bench, [Id; 3]) {
 fn a_waiter_that_leaves_does_not_wait_for_a_newcomer_that_has_not_linked_itself() {
     let (bench, [a, b, c]) = late_behind_a_waiter();
     let links = bench.links();
-    let place = bench.place(b);
-    assert!(links.unqueue(&place));
-    assert!(place.is_left_behind());
+    let waiter = bench.waiter(b);
+    assert!(links.unqueue(&waiter));
+    assert!(waiter.is_left_behind());
     let node = |id| bench.table.node(id);
     assert_eq!(node(b).state.load(Relaxed), ABANDONED);
     assert!(
@@ -229,9 +229,9 @@ fn a_waiter_that_leaves_does_not_wait_for_a_newcomer_that_has_not_linked_itself(
         "it stands behind one that has left"
     );
     node(c).state.store(PARKED, Relaxed);
-    links.hand_on(&bench.place(a));
+    links.hand_on(&bench.waiter(a));
     assert_eq!(node(c).state.load(Relaxed), GO);
-    links.hand_on(&bench.place(c));
+    links.hand_on(&bench.waiter(c));
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
@@ -239,13 +239,13 @@ fn a_waiter_that_leaves_does_not_wait_for_a_newcomer_that_has_not_linked_itself(
 fn a_head_passes_over_a_waiter_that_has_left_before_the_late_link_comes() {
     let (bench, [a, b, c]) = late_behind_a_waiter();
     let links = bench.links();
-    assert!(links.unqueue(&bench.place(b)));
-    let place = bench.place(a);
-    links.hand_on(&place);
-    assert!(!place.is_left_behind());
+    assert!(links.unqueue(&bench.waiter(b)));
+    let waiter = bench.waiter(a);
+    links.hand_on(&waiter);
+    assert!(!waiter.is_left_behind());
     assert_eq!(bench.tail.load(Relaxed), c.encode());
     assert!(bench.table.link(b, link_to(c)), "the newcomer is head");
-    links.hand_on(&bench.place(c));
+    links.hand_on(&bench.waiter(c));
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
@@ -259,7 +259,7 @@ fn a_node_is_not_used_again_before_the_thread_that_marks_it_has_looked_at_the_ta
     assert_eq!(owner, b.slot() - 1, "the lowest is the slot of `a`");
     let owner = bench.table.claim().unwrap();
     assert_eq!(owner, b.slot());
-    assert!(links.unqueue(&bench.place(b)));
+    assert!(links.unqueue(&bench.waiter(b)));
     let mark = || {
         let marked = bench.table.mark_gone(b);
         assert!(bench.table.link(b, link_to(c)), "it reaps the node");
@@ -278,12 +278,12 @@ fn a_waiter_that_leaves_behind_a_gone_head_is_the_head_and_waits_for_no_link_eit
     let links = bench.links();
     let next = &bench.table.node(a).next;
     assert_eq!(next.swap(0, Relaxed), link_to(b).encode());
-    assert!(bench.place(a).leave_behind(|| bench.table.mark_gone(a)));
-    let place = bench.place(b);
-    assert!(links.leave_between(&place, a));
-    assert!(place.is_left_behind());
+    assert!(bench.waiter(a).leave_behind(|| bench.table.mark_gone(a)));
+    let waiter = bench.waiter(b);
+    assert!(links.leave_between(&waiter, a));
+    assert!(waiter.is_left_behind());
     assert!(bench.table.link(b, link_to(c)), "the newcomer is head");
-    links.hand_on(&bench.place(c));
+    links.hand_on(&bench.waiter(c));
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
@@ -295,13 +295,13 @@ fn a_waiter_that_leaves_does_not_wait_for_its_predecessor() {
     // Step A of `b`; step B was the late link.
     let next = &bench.table.node(a).next;
     assert_eq!(next.swap(0, Relaxed), link_to(b).encode());
-    let place = bench.place(c);
-    assert!(links.unqueue(&place));
-    assert!(place.is_left_behind());
+    let waiter = bench.waiter(c);
+    assert!(links.unqueue(&waiter));
+    assert!(waiter.is_left_behind());
     // Step C of `b`.
     links.set_previous(c, a);
     assert!(!bench.table.link(a, link_to(c)));
-    links.hand_on(&bench.place(a));
+    links.hand_on(&bench.waiter(a));
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
@@ -310,9 +310,9 @@ fn several_that_have_left_are_passed_over_at_once() {
     let bench = Bench::full(4);
     let links = bench.links();
     for &id in &bench.ids[1..] {
-        assert!(links.abandon(&bench.place(id)));
+        assert!(links.abandon(&bench.waiter(id)));
     }
-    links.hand_on(&bench.place(bench.ids[0]));
+    links.hand_on(&bench.waiter(bench.ids[0]));
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
@@ -326,15 +326,15 @@ fn leaving_and_handing_on_at_the_same_time() {
         for thread in 0..4 {
             s.spawn(move || {
                 for round in 0..rounds {
-                    let place = Native::waiters().take_node().unwrap();
+                    let waiter = Native::waiters().take_node().unwrap();
                     let until = match (thread + round) % 3 {
                         0 => NEVER,
                         _ => Native::now() + 500 * (round % 7),
                     };
-                    if QUEUE.join(&place, round % 2 == 0, until) {
+                    if QUEUE.join(&waiter, round % 2 == 0, until) {
                         assert_eq!(HEADS.fetch_add(1, AcqRel), 0, "two heads");
                         HEADS.fetch_sub(1, AcqRel);
-                        QUEUE.leave(&place);
+                        QUEUE.leave(&waiter);
                     }
                 }
             });
@@ -356,7 +356,7 @@ fn waiters_ahead_are_counted_up_to_a_limit() {
             assert_eq!(ahead(&bench, i), Some(i as u64));
         }
         assert_eq!(ahead(&bench, 9), None);
-        bench.links().hand_on(&bench.place(bench.ids[0]));
+        bench.links().hand_on(&bench.waiter(bench.ids[0]));
         bench.ids.remove(0);
     }
     bench.leave(3);
@@ -371,8 +371,8 @@ fn a_head_that_has_waited_before_has_nobody_ahead() {
     let [first, second] = bench.ids[..] else {
         unreachable!("there are two")
     };
-    links.hand_on(&bench.place(first));
-    links.hand_on(&bench.place(second));
+    links.hand_on(&bench.waiter(first));
+    links.hand_on(&bench.waiter(second));
     assert!(links.append(second), "the queue is empty");
     assert!(!links.append(first));
     assert_eq!(links.count_ahead(links.node(first), 8), Some(1));
@@ -388,8 +388,8 @@ fn a_head_behind_a_gone_node_has_nobody_ahead() {
         unreachable!("there are three")
     };
     assert!(links.append(gone));
-    let place = bench.place(gone);
-    assert!(place.leave_behind(|| bench.table.mark_gone(gone)));
+    let waiter = bench.waiter(gone);
+    assert!(waiter.leave_behind(|| bench.table.mark_gone(gone)));
     assert!(links.append(head), "the last node is gone");
     assert!(!links.append(behind));
     assert_eq!(links.count_ahead(links.node(behind), 8), Some(1));

@@ -3,7 +3,8 @@
 use crate::platform::{NEVER, Platform};
 use crate::raw::LockConfig;
 
-/// How long after coming to the front a waiter that falls asleep still permits stealing.
+/// How long a waiter at the front that falls asleep again still permits stealing, from the first
+/// time that it was about to fall asleep.
 pub const STEAL_LIMIT_NS: u64 = 10_000_000;
 
 /// How long the pending waiter and the head spin for the lock before they sleep: longer than the

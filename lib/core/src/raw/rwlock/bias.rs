@@ -273,7 +273,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         // Readers that pass writers may be counted meanwhile.
         let end = || self.state.fetch_update(Acquire, revoked).ok();
         let ended = |before| {
-            Self::wake(self.key(), before & READERS_SLEEP, 0);
+            Self::wake(self.key(), before & READERS_SLEEP);
             true
         };
         let mut word = None;

@@ -44,15 +44,17 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         let entered = |seen| with_reader::<P>(seen, passing);
         let before = self.state.fetch_update(Acquire, entered);
         before.is_ok_and(|before| {
-            self.counted(before);
+            self.has_come_to_zero(before);
             true
         })
     }
 
-    /// A reader has counted itself and found the word `before`. If that brings the count back from
-    /// below zero, it has taken the place of a reader that is just leaving, see `left_last`. A
-    /// waiter that was woken before may have seen the wrong count, so it is woken again.
-    fn counted(&self, before: u32) {
+    /// A reader has counted itself and found the word `before`. If the count was -1, this reader
+    /// has taken the place of one that is just leaving, see `left_last`, and now no reader is
+    /// counted. A waiter that was woken for the last reader may have seen -1, taken that for
+    /// readers, and fallen asleep again. So it is woken as if the last reader left now:
+    /// `after | READER` is the word that such a reader would have found.
+    fn has_come_to_zero(&self, before: u32) {
         let after = before.wrapping_add(READER);
         if is_below_zero(before) && count(after) == 0 {
             Self::wake_after_reader(self.key(), after | READER);
@@ -63,8 +65,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// succeeds.
     pub(super) fn add(&self) -> Counted {
         // Acquire pairs with the release of writers.
-        let before = self.state.add(Acquire);
-        self.counted(before);
+        let before = self.state.add();
+        self.has_come_to_zero(before);
         Counted::at(before)
     }
 
@@ -137,7 +139,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     fn pass_idle_front(&self) {
         let passed = |seen| (is_requested::<P>(seen) && is_free(seen)).then(|| without_front(seen));
         if let Ok(before) = self.state.fetch_update(Relaxed, passed) {
-            Self::wake(self.key(), before & (READERS_SLEEP | FRONT_SLEEPS), 0);
+            Self::wake(self.key(), before & (READERS_SLEEP | FRONT_SLEEPS));
         }
     }
 
@@ -165,7 +167,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     #[inline]
     pub(super) fn leave_counted(&self) {
         let key = self.key();
-        let before = self.state.leave(Release);
+        let before = self.state.leave();
         // From here on `self` may be gone, unless the count was wrong.
         if before & (FRONT_SLEEPS | UPGRADING) != 0 || !counts(before) {
             self.left_last(key, before);
@@ -184,7 +186,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         // again, and then empties the entry instead.
         let borrowed = |seen| is_below_zero(seen).then(|| seen.wrapping_add(READER));
         if let Ok(before) = self.state.fetch_update(Relaxed, borrowed) {
-            self.counted(before);
+            self.has_come_to_zero(before);
             self.leave_marked();
         }
         // Otherwise another reader has counted itself since. That has put the count right, and the

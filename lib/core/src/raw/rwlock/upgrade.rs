@@ -111,16 +111,14 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         let left = |seen| Some(after_upgradable(seen, leave));
         let (Ok(before) | Err(before)) = self.state.fetch_update(Release, left);
         // From here on `self` may be gone.
-        Self::wake(key, before & FRONT_SLEEPS, 0);
+        Self::wake(key, before & FRONT_SLEEPS);
     }
 
     fn upgrade_slow(&self, deadline: u64) -> bool {
         if let Some(upgraded) = self.upgrade_now(deadline) {
             return upgraded;
         }
-        let _ = self
-            .state
-            .fetch_update(Relaxed, |seen| Some(seen | UPGRADING));
+        self.state.set(UPGRADING);
         loop {
             if let Some(upgraded) = self.upgrade_now(deadline) {
                 return upgraded;
@@ -142,7 +140,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     fn upgrade_now(&self, deadline: u64) -> Option<bool> {
         // SeqCst: before the look at announced readers.
         let before = self.state.fetch_update(SeqCst, upgraded).ok()?;
-        Self::wake(self.key(), before & READERS_SLEEP, 0);
+        Self::wake(self.key(), before & READERS_SLEEP);
         if before & BIASED == 0 || self.revoke(deadline) {
             return Some(true);
         }
@@ -152,6 +150,6 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
 
     fn stay_upgradable(&self) {
         let before = self.state.clear(UPGRADING | READERS_SLEEP);
-        Self::wake(self.key(), before & READERS_SLEEP, 0);
+        Self::wake(self.key(), before & READERS_SLEEP);
     }
 }

@@ -36,9 +36,11 @@ pub(super) struct Writer<'a, P: Platform, C: LockConfig> {
 impl<P: Platform, C: LockConfig> Writer<'_, P, C> {
     /// Waits at the front of the queue, and takes the lock. Returns the word before, or `None` if
     /// the time is up, or the lock is full.
-    pub(super) fn wait_at_front(&mut self, wait: &Wait, place: &Headship<'_, P>) -> Option<u32> {
+    pub(super) fn wait_at_front(&mut self, wait: &Wait, headship: &Headship<'_, P>) -> Option<u32> {
         self.front = true;
-        let beside = place.is_beside();
+        let beside = headship.is_beside();
+        // As many others as can be counted stand beside the queue: no holder would know of this
+        // waiter, so it does not sleep on the word.
         while beside && !self.lock.hints.come_beside() {
             if let Some(before) = self.take() {
                 self.lock.leave_mark(false);
@@ -49,7 +51,7 @@ impl<P: Platform, C: LockConfig> Writer<'_, P, C> {
             }
             self.timed_sleep(UNNOTICED_SLEEP_NS.min(left(wait.deadline, P::now)));
         }
-        let taken = contend::wait_at_front(self, wait, place);
+        let taken = contend::wait_at_front(self, wait, headship);
         match taken {
             Some(_) => self.lock.leave_mark(beside),
             None => self.lock.leave_front(beside),
@@ -105,12 +107,13 @@ impl<P: Platform, C: LockConfig> Target<P> for Writer<'_, P, C> {
 
     fn sleep(&mut self, wait: &Wait, until: u64) -> Next<u32> {
         self.lock.sleep_at_front(self.want, until, |_| true);
-        if is_full_for(self.lock.state.load(Relaxed), self.want) {
+        let word = self.look();
+        if is_full_for(word, self.want) {
             return Next::End(None);
         }
         // A fair release may have made this waiter the next: nobody else enters, so every moment
         // that it does not look at the lock is lost.
-        if !is_requested::<P>(self.lock.state.load(Relaxed)) {
+        if !is_requested::<P>(word) {
             return Next::Look;
         }
         Next::End(self.lock.take_in_turn(self.want, wait.deadline))
@@ -134,9 +137,9 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// then), or, if the lock is kept, leaves it alone for a while. `None`: where a waiter at the
     /// front would sleep or ask to go next, and at the deadline.
     pub(super) fn leave_alone(&self, deadline: u64, passing: bool) -> Option<Counted> {
-        let (wait, place) = (Self::begin_wait(deadline), Headship::beside());
+        let (wait, headship) = (Self::begin_wait(deadline), Headship::beside());
         let lock = self;
-        contend::wait_at_front(&mut Reader { lock, passing }, &wait, &place)
+        contend::wait_at_front(&mut Reader { lock, passing }, &wait, &headship)
     }
 }
 

@@ -9,9 +9,11 @@ pub(super) const WRITER: u32 = 1;
 pub(super) const UPGRADABLE: u32 = 2;
 /// The upgradable reader waits until the others have left. It has to be woken.
 pub(super) const UPGRADING: u32 = 4;
-/// The waiter at the front of the queue goes next: nobody else may enter.
+/// A waiter at the front goes next: only waiters at the front and readers that pass writers enter.
 pub(super) const REQUEST: u32 = 8;
-/// The waiter at the front sleeps.
+/// A waiter at the front sleeps, and the release that leaves the lock to it wakes one. On a free
+/// lock the wake-up has been sent already: the last reader leaves by an addition, which cannot
+/// clear the flag. So a thread that enters a free lock clears it.
 pub(super) const FRONT_SLEEPS: u32 = 16;
 /// Readers sleep.
 pub(super) const READERS_SLEEP: u32 = 32;
@@ -123,9 +125,10 @@ fn settled(word: u32) -> u32 {
     if kept { word } else { word & !GENERATION }
 }
 
-/// Whether a reader that saw the word `seen` may count itself by a fetch-and-add, although the word
-/// may have changed since: nothing but the count has to change. The count stays below [`LIMIT`] as
-/// long as at most half as many readers do this at once.
+/// Whether a reader that saw the word `seen` may count itself by a fetch-and-add, which succeeds
+/// whatever the word has become meanwhile. So nothing but the count may have to change: there is no
+/// generation to be written, and no `FRONT_SLEEPS` of a free lock to be cleared. The count stays
+/// below [`LIMIT`] as long as fewer than half of [`LIMIT`] readers add themselves at once.
 pub(super) fn may_add<P: Platform>(seen: u32) -> bool {
     let woken = is_free(seen) && seen & FRONT_SLEEPS != 0;
     generation::<P>() == 0 && seen & GENERATION == 0 && !woken && count(seen) < LIMIT / 2
@@ -173,8 +176,9 @@ pub(super) fn is_refused<P: Platform>(seen: u32, passing: bool) -> bool {
 /// A waiting reader registers, and holds the lock when the writer releases it.
 pub(super) fn with_registered<P: Platform>(seen: u32) -> Option<u32> {
     let word = marked::<P>(seen);
-    let counted = count(word) < LIMIT && !is_full(word);
-    (is_written(seen) && counted).then_some(word.wrapping_add(READER))
+    // `is_full` is false below zero, too.
+    let has_room = count(word) < LIMIT && !is_full(word);
+    (is_written(seen) && has_room).then_some(word.wrapping_add(READER))
 }
 
 /// A waiting reader withdraws, or a counted one leaves.
@@ -261,8 +265,8 @@ pub(super) fn after_writer<P: Platform>(seen: u32, leave: Leave) -> u32 {
     if count(word) != 0 || word & REQUEST == 0 {
         word &= !READERS_SLEEP;
     }
-    // The waiter at the front is woken. If it wants to write, it finds readers and sets the flag
-    // again. If it wants to read upgradably, it can enter together with them.
+    // The waiter at the front is woken. If it wants to write and readers have registered, it finds
+    // these and sets the flag again. If it wants to read upgradably, it can enter with them.
     if word & UPGRADABLE == 0 {
         word &= !FRONT_SLEEPS;
     }
@@ -345,14 +349,14 @@ impl<P: Platform> State<P> {
 
     /// A counted reader leaves. Returns the word before.
     #[inline]
-    pub(super) fn leave(&self, order: Ordering) -> u32 {
-        self.0.fetch_add(READER.wrapping_neg(), order)
+    pub(super) fn leave(&self) -> u32 {
+        self.0.fetch_add(READER.wrapping_neg(), Release)
     }
 
     /// A reader counts itself. Returns the word before.
     #[inline]
-    pub(super) fn add(&self, order: Ordering) -> u32 {
-        self.0.fetch_add(READER, order)
+    pub(super) fn add(&self) -> u32 {
+        self.0.fetch_add(READER, Acquire)
     }
 
     /// A writer enters a lock that nobody holds, waits for or is announced at.
@@ -363,8 +367,8 @@ impl<P: Platform> State<P> {
 
     /// A writer leaves a lock for which nobody waits.
     #[inline]
-    pub(super) fn leave_idle(&self, order: Ordering) -> bool {
-        self.0.compare_exchange(WRITER, 0, order, Relaxed).is_ok()
+    pub(super) fn leave_idle(&self) -> bool {
+        self.0.compare_exchange(WRITER, 0, Release, Relaxed).is_ok()
     }
 
     /// See [`Atomic::fetch_update`].
@@ -449,9 +453,10 @@ impl<P: Platform> Hints<P> {
         if ours { seen & BESIDE } else { 0 }
     }
 
-    /// A waiter comes that stands beside the queue. It does so before it marks the word as a
-    /// sleeper, by a read-modify-write that releases. Who takes the lock or gives up changes the
-    /// word, acquires, and looks here afterwards: one of the two sees the other.
+    /// A waiter comes that stands beside the queue. It counts itself before it marks the word as a
+    /// sleeper, and that mark is a read-modify-write that releases. A thread that takes the lock or
+    /// gives up changes the word, acquires, and looks here afterwards: one of the two sees the
+    /// other.
     ///
     /// `false`: there are too many to be counted, so that no holder would know of this one.
     pub(super) fn come_beside(&self) -> bool {
@@ -481,9 +486,9 @@ impl<P: Platform> Hints<P> {
         let _ = self.0.fetch_update(Relaxed, rarer);
     }
 
-    /// Whether this read sets the bias, if it may. Decided by chance: a clock costs more,
-    /// and a count would be one more word for which readers fight. Without a source of randomness
-    /// all reads are.
+    /// Whether this read sets the bias, if it may. Decided by chance: a clock costs more, and a
+    /// count would be one more word for which readers fight. Without a source of randomness every
+    /// read sets it.
     #[inline]
     pub(super) fn sets_bias(&self) -> bool {
         let rarity = self.0.load(Relaxed) & RARITY;

@@ -16,7 +16,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         P::count(Event::SlowPath);
         let held = match want {
             Want::Write => {
-                // Counted ones it spares at the front, by the policy.
+                // Only announced readers are spared here. Counted ones it spares at the front, by
+                // the policy.
                 self.spare_readers(deadline, |_| false);
                 self.await_bias(deadline, || self.take_waiting(want, deadline))
             }
@@ -30,7 +31,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
 
     fn take_waiting(&self, want: Want, deadline: u64) -> bool {
         let taken = self.take(want, false).or_else(|_| {
-            // A waiter in the queue would find out late, where waiters have patience, or never.
+            // A full lock ends the wait before the queue. In there the waiter would notice only
+            // when its patience ends, or never if it has no end.
             let full = is_full_for(self.state.load(Relaxed), want);
             let waited = !full && !expired(deadline, P::now);
             waited
@@ -58,7 +60,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
             .state
             .fetch_update(SeqCst, |seen| taken::<P>(seen, want, front))?;
         if front {
-            Self::wake(self.key(), before & READERS_SLEEP, 0);
+            Self::wake(self.key(), before & READERS_SLEEP);
         }
         Ok(before)
     }
@@ -76,8 +78,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
             return Some(before);
         }
         // Dropped at the end, when the lock is taken: the next waiter is the front from then on.
-        let place = contend::queue_up(&mut writer, &self.writers, C::queue(), &wait)?;
-        writer.wait_at_front(&wait, &place)
+        let headship = contend::queue_up(&mut writer, &self.writers, C::queue(), &wait)?;
+        writer.wait_at_front(&wait, &headship)
     }
 
     /// Asks to go next, and waits for that. Returns the word before, or `None` if the time is up,
@@ -141,7 +143,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     }
 
     /// The waiter at the front gives up. Readers that waited for its turn go on, and another one at
-    /// the front asks to go next.
+    /// the front is woken, which asks to go next at the latest when its quantum is over.
     pub(super) fn leave_front(&self, beside: bool) {
         let left = |seen| Some(without_front(seen));
         // Acquire: see `Hints::come_beside`.
@@ -150,7 +152,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         if let Ok(before) = left {
             // It may have had the one wake-up of a release, and then the flag is clear.
             let front = if others { FRONT_SLEEPS } else { 0 };
-            Self::wake(self.key(), before & READERS_SLEEP | front, 0);
+            Self::wake(self.key(), before & READERS_SLEEP | front);
         }
     }
 
@@ -167,7 +169,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
             return;
         }
         if let Ok(before) = self.state.fetch_update(Relaxed, without_call::<P>) {
-            Self::wake(self.key(), before & READERS_SLEEP, 0);
+            Self::wake(self.key(), before & READERS_SLEEP);
         }
     }
 
@@ -179,6 +181,6 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         let left = |seen| Some(after_writer::<P>(seen, leave));
         let (Ok(before) | Err(before)) = self.state.fetch_update(Release, left);
         // From here on `self` may be gone.
-        Self::wake(key, before, after_writer::<P>(before, leave));
+        Self::wake(key, before & !after_writer::<P>(before, leave));
     }
 }

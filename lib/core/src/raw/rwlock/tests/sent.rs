@@ -141,7 +141,7 @@ fn a_reader_that_finds_no_count_takes_it_back_unless_another_has_done_so() {
     assert!(as_part(1, || lock.read()));
     let key = lock.key();
     // It has subtracted itself from a count of 0.
-    lock.state.add(Relaxed);
+    lock.state.add();
     lock.state
         .fetch_update(Relaxed, |_| Some(BIASED.wrapping_sub(READER)))
         .unwrap();
