@@ -364,7 +364,7 @@ const PROGRAM: &str = r#"
         volatile char *memory = malloc(64 << 20);
         memset((void *)memory, 1, 64 << 20);
         while (clock() < CLOCKS_PER_SEC / 50) memory[0]++;
-        usleep(lock && !strcmp(lock, "kinlock-mutex") ? 1000 : 500000);
+        usleep(lock && !strcmp(lock, "kinlock-mutex") ? 1000 : 100000);
         return 0;
     }
 "#;
@@ -379,7 +379,7 @@ fn time_memory_and_switches_are_those_of_the_program() {
         let least = if entry["lock"] == "kinlock-mutex" {
             0.021
         } else {
-            0.5
+            0.12
         };
         assert!(entry["value"]["min"].as_f64() >= Some(least), "{entry}");
         assert!(entry["peak_kib"]["min"].as_f64() > Some(65536.0));

@@ -227,8 +227,8 @@ fn numbers_are_those_on_paper() {
     }
 }
 
-/// The mutex is not held in the second in which a thread waits with it. Holds and wait fit into the
-/// run one after the other, however busy the machine is.
+/// The mutex is not held while a thread waits with it. Holds and wait fit into the run one after the
+/// other, however busy the machine is.
 #[test]
 fn a_wait_for_a_condition_is_no_hold() {
     let place = Place::new();
@@ -493,13 +493,9 @@ fn what_finds_no_place_is_said() {
         table.contains("the table is full: ") && table.contains("of further locks"),
         "{table}"
     );
-    let dropped = place.json()["processes"][0]["dropped"]["locks"]
-        .as_u64()
-        .unwrap();
-    let locked: u64 = locks(&place.json())
-        .iter()
-        .map(|l| l["locked"].as_u64().unwrap())
-        .sum();
+    let report = place.json();
+    let dropped = &report["processes"][0]["dropped"]["locks"];
+    let (dropped, locked) = (dropped.as_u64().unwrap(), sum(&report, "locked"));
     assert!(
         dropped > 3600 && locked + dropped == 20_000,
         "{locked} {dropped}"

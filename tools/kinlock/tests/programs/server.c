@@ -125,7 +125,9 @@ static int run(void)
     is_over = 1;
     for (int i = 0; i < WORKERS; i++)
         must(pthread_join(threads[i], NULL));
-    is_closed = 1;
+    /* The consumer sleeps for a second at a time. */
+    must(pthread_mutex_lock(&queue_lock)), is_closed = 1;
+    must(pthread_cond_signal(&queue)), must(pthread_mutex_unlock(&queue_lock));
     for (int i = WORKERS; i < WORKERS + 2; i++)
         must(pthread_join(threads[i], NULL));
     for (int i = 0; i < WORKERS; i++)

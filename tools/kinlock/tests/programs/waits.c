@@ -129,7 +129,7 @@ static void starve(long reads)
 /* A writer gives up, and never has the lock. */
 static void *gives_up(void *unused)
 {
-    struct timespec soon = in_ms(CLOCK_REALTIME, 1000);
+    struct timespec soon = in_ms(CLOCK_REALTIME, 100);
     pthread_rwlock_timedwrlock(&cache, &soon);
     return unused;
 }

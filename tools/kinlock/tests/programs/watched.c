@@ -245,7 +245,7 @@ int main(int count, char **words)
     if (strcmp(mode, "crowds") == 0)
         return in_crowds();
     if (strcmp(mode, "condvar") == 0) {
-        struct timespec soon = in_ms(CLOCK_REALTIME, 1000);
+        struct timespec soon = in_ms(CLOCK_REALTIME, 300);
         pthread_mutex_lock(&waited_with);
         pthread_cond_timedwait(&condvar, &waited_with, &soon);
         return pthread_mutex_unlock(&waited_with);
@@ -274,7 +274,7 @@ int main(int count, char **words)
         pthread_mutex_lock(&nested);
     for (int i = 0; i < 3; i++)
         pthread_mutex_unlock(&nested);
-    struct timespec soon = in_ms(CLOCK_REALTIME, 1000);
+    struct timespec soon = in_ms(CLOCK_REALTIME, 50);
     pthread_mutex_lock(&late);
     pthread_mutex_timedlock(&late, &soon);
     pthread_mutex_unlock(&late);
