@@ -576,12 +576,11 @@ fn run_with(scenario: &str, refused: Option<&str>) -> Output {
     let tests = std::env::current_exe().unwrap();
     let target = tests.ancestors().nth(3).unwrap();
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--example", "copy"]);
-    cargo.args(["--example", "loader", "--target-dir"]);
-    let built = cargo
-        .arg(target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status();
+    // Those that `cargo test` has built, if all default members are tested.
+    cargo.args(["build", "--quiet", "--profile", "test"]);
+    cargo.args(["--example", "copy", "--example", "loader", "--target-dir"]);
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let built = cargo.arg(target).current_dir(root).status();
     assert!(built.unwrap().success());
     let name = format!(
         "copies-{}-{scenario}-{}",

@@ -257,11 +257,11 @@ fn a_library_stays_loaded_as_threads_keep_its_slots() {
     let tests = std::env::current_exe().unwrap();
     let target = tests.ancestors().nth(3).unwrap();
     let mut cargo = std::process::Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--example", "unloaded", "--target-dir"]);
-    let built = cargo
-        .arg(target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status();
+    // That which `cargo test` has built, if all default members are tested.
+    cargo.args(["build", "--quiet", "--profile", "test"]);
+    cargo.args(["--example", "unloaded", "--target-dir"]);
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let built = cargo.arg(target).current_dir(root).status();
     assert!(built.unwrap().success());
     let library = target.join("debug/examples/libunloaded.so");
     let path = CString::new(library.to_str().unwrap()).unwrap();

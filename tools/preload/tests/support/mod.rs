@@ -1,9 +1,11 @@
 //! Compiling and running the programs in `tests/c`.
 #![allow(dead_code, reason = "each test uses a part")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The library under test, which cargo builds before the tests.
 pub fn library() -> PathBuf {
@@ -27,22 +29,31 @@ pub fn plugin_with_the_crate() -> PathBuf {
     let this = std::env::current_exe().expect("a test has a path");
     let target = this.ancestors().nth(3).expect("it is in target/debug/deps");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args([
-        "build",
-        "--quiet",
-        "--package",
-        "kinlock",
-        "--example",
-        "copy",
-    ]);
-    cargo.arg("--target-dir").arg(target);
-    let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status();
+    // That which `cargo test` has built, if all default members are tested.
+    cargo.args(["build", "--quiet", "--profile", "test"]);
+    cargo.args(["--example", "copy", "--target-dir"]);
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let built = cargo.arg(target).current_dir(root).status();
     assert!(built.expect("cargo starts").success());
     target.join("debug/examples/libcopy.so")
 }
 
-/// Compiles a source in `tests/c`.
+/// The program or library that a source in `tests/c` becomes with these flags. The tests of a binary
+/// share it.
 pub fn compile(source: &str, flags: &[&str]) -> PathBuf {
+    type Once = Arc<OnceLock<PathBuf>>;
+    static ALL: Mutex<BTreeMap<String, Once>> = Mutex::new(BTreeMap::new());
+    let key = [&[source], flags].concat().join(" ");
+    let once = ALL
+        .lock()
+        .expect("no panic")
+        .entry(key)
+        .or_default()
+        .clone();
+    once.get_or_init(|| compile_anew(source, flags)).clone()
+}
+
+fn compile_anew(source: &str, flags: &[&str]) -> PathBuf {
     let compiler = if source.ends_with(".cc") { "c++" } else { "cc" };
     let to = scratch(source.split('.').next().unwrap_or(source));
     let from = Path::new(env!("CARGO_MANIFEST_DIR"))
