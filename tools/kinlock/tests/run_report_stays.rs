@@ -191,7 +191,7 @@ fn in_memory_of(size: &str, command: &Command) -> Option<Command> {
         eprintln!("WARNING: no mount is permitted: a small /dev/shm is NOT tested");
         return None;
     }
-    let mut outer = support::without_knobs(Command::new("unshare"));
+    let mut outer = support::with_library(Command::new("unshare"));
     outer.args(["-m", "sh", "-c"]).arg(script).arg("sh");
     outer.arg(command.get_program()).args(command.get_args());
     Some(outer)
@@ -234,8 +234,6 @@ fn a_file_system_that_is_full_already_is_not_used() {
 #[test]
 fn there_may_be_no_proc() {
     let place = Place::new();
-    // The library is built where there is one.
-    place.run(&["together", "2"]);
     let without = |words: &[&str]| {
         let script = "mount -t tmpfs tmpfs /proc && exec \"$@\"";
         let mut command = support::without_knobs(Command::new("unshare"));
@@ -246,10 +244,20 @@ fn there_may_be_no_proc() {
         eprintln!("WARNING: no mount is permitted: a system without /proc is NOT tested");
         return;
     }
-    let command = env!("CARGO_BIN_EXE_kinlock");
+    // It has to find its library, as an installed one does.
+    let tree = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let [command, library] =
+        ["bin/kinlock", "lib/kinlock/libkinlock_preload.so"].map(|name| tree.path().join(name));
+    for (from, to) in [
+        (Path::new(env!("CARGO_BIN_EXE_kinlock")), &command),
+        (&support::library(), &library),
+    ] {
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::hard_link(from, to).unwrap();
+    }
+    let command = command.to_str().unwrap();
     let program = place.file("staying");
     let json = place.file("json");
-    fs::remove_file(&json).unwrap();
     let (program, file) = (program.to_str().unwrap(), json.to_str().unwrap());
     for words in [
         &["run"][..],
@@ -285,7 +293,7 @@ fn tables_in_an_overlay_are_kept_until_the_report() {
         cd / && exec \"$@\"";
     let folder = place.file("folder");
     fs::create_dir(&folder).unwrap();
-    let mut outer = support::without_knobs(Command::new("unshare"));
+    let mut outer = support::with_library(Command::new("unshare"));
     outer
         .args(["-m", "sh", "-c", script, "sh"])
         .env("TMPDIR", &folder);

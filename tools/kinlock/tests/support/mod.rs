@@ -8,6 +8,7 @@ mod calls;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 pub use calls::*;
@@ -16,7 +17,22 @@ use tempfile::TempDir;
 
 /// The command, without arguments.
 pub fn kinlock() -> Command {
-    without_knobs(Command::new(env!("CARGO_BIN_EXE_kinlock")))
+    with_library(Command::new(env!("CARGO_BIN_EXE_kinlock")))
+}
+
+/// `command`, which preloads that library. In a checkout it would have one more built.
+pub fn with_library(command: Command) -> Command {
+    let mut command = without_knobs(command);
+    command.env("KINLOCK_PRELOAD", library());
+    command
+}
+
+/// The library that cargo builds before the tests.
+pub fn library() -> PathBuf {
+    let this = std::env::current_exe().unwrap();
+    let library = this.with_file_name("libkinlock_preload.so");
+    assert!(library.exists(), "{} is missing", library.display());
+    library
 }
 
 /// The command that [`calls`] calls.
@@ -53,9 +69,23 @@ pub fn text(bytes: &[u8]) -> &str {
 pub struct Place(pub TempDir);
 
 impl Place {
+    /// The tests of a binary have copies of what the compiler made once.
     pub fn of(name: &str, flags: &str, source: &str) -> Self {
+        static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+        let program = PROGRAM.get_or_init(|| {
+            let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+            std::fs::create_dir_all(&all).unwrap();
+            // Another run of the tests may copy the file meanwhile.
+            let folder = tempfile::tempdir_in(&all).unwrap();
+            let program = all.join(name);
+            std::fs::rename(compiled(folder.path(), name, flags, source), &program).unwrap();
+            program
+        });
+        assert!(program.ends_with(name), "a binary has one program");
         let folder = tempfile::tempdir().unwrap();
-        compiled(folder.path(), name, flags, source);
+        // A process of its own writes the copy, as in `script`.
+        let copied = Command::new("cp").arg(program).arg(folder.path()).status();
+        assert!(copied.unwrap().success());
         Place(folder)
     }
 
