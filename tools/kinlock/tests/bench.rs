@@ -15,25 +15,33 @@ const SHORT: &str = "bench --seconds 0.002 --rounds 2";
 
 #[test]
 fn every_lock_does_every_workload() {
-    for workload in "empty counter long saturated kv lru readrandom bursts objects".split(' ') {
-        let line = format!("--workload {workload} --threads 1,3 --rounds 1 --seconds 0.002");
-        let report = json(&format!("bench {line}"));
-        let variants = "kinlock-spin-fifo,kinlock-spin-cna,kinlock-mutex-joined,\
-                        kinlock-mutex-unqueued,kinlock-fair";
-        let of_variants = json(&format!("bench {line} --locks {variants}"));
+    let workloads = "empty,counter,long,saturated,kv,lru,readrandom,bursts,objects";
+    let line = format!("--workload {workloads} --threads 1,3 --rounds 1 --seconds 0.002");
+    let report = json(&format!("bench {line}"));
+    let variants = "kinlock-spin-fifo,kinlock-spin-cna,kinlock-mutex-joined,\
+                    kinlock-mutex-unqueued,kinlock-fair";
+    let of_variants = json(&format!("bench {line} --locks {variants}"));
+    let locks = 10 - list(&report["unavailable"]).len();
+    for workload in workloads.split(',') {
+        let [main, variants] = [&report, &of_variants].map(|report| {
+            let all = list(&report["results"]).iter();
+            all.filter(|r| r["workload"] == workload)
+                .collect::<Vec<_>>()
+        });
         // The baseline comes along.
-        assert_eq!(list(&of_variants["results"]).len(), 2 * 6, "{workload}");
-        let results = list(&report["results"]);
-        let locks = 10 - list(&report["unavailable"]).len();
-        assert_eq!(results.len(), 2 * locks, "{workload}");
-        for result in results.iter().chain(list(&of_variants["results"])) {
-            assert_eq!(result["workload"], workload);
+        assert_eq!(
+            (main.len(), variants.len()),
+            (2 * locks, 2 * 6),
+            "{workload}"
+        );
+        let mut results = main.into_iter().chain(variants);
+        for result in results.clone() {
             let ops = list(&result["rounds"][0]["ops_per_thread"]).len();
             assert_eq!(Some(ops as u64), result["threads"].as_u64());
         }
         // A short run on a busy machine may time no acquisition of one lock, or none that waits.
         let longest = |result: &Value| result["acquire_ns"]["max"].as_u64() > Some(0);
-        assert!(results.iter().any(longest), "{workload}");
+        assert!(results.any(longest), "{workload}");
     }
 }
 
