@@ -60,7 +60,7 @@ fn compile_anew(source: &str, flags: &[&str]) -> PathBuf {
         .join("tests/c")
         .join(source);
     let mut command = Command::new(compiler);
-    command.args(["-O1", "-g", "-w", "-pthread"]).args(flags);
+    command.args(["-O1", "-w", "-pthread"]).args(flags);
     let status = command.arg(from).arg("-o").arg(&to).arg("-ldl").status();
     let status = status.unwrap_or_else(|error| panic!("{compiler} does not start: {error}"));
     assert!(status.success(), "{source} does not compile");
