@@ -394,6 +394,40 @@ fn an_installed_command_finds_the_installed_library() {
     }
 }
 
+/// Where cargo puts the command, the command has cargo build the library beside it, once.
+#[test]
+fn in_a_checkout_the_library_is_built() {
+    let tree = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let target = tree.path().canonicalize().unwrap().join("target");
+    let folder = target.join("debug");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(target.join("CACHEDIR.TAG"), "").unwrap();
+    let command = folder.join("kinlock");
+    fs::hard_link(env!("CARGO_BIN_EXE_kinlock"), &command).unwrap();
+    let (library, said) = (support::library(), tree.path().join("said"));
+    let text_of_cargo = format!(
+        "#!/bin/sh\necho \"$@\" >>'{}'; cp '{}' '{}'\n",
+        said.display(),
+        library.display(),
+        folder.display()
+    );
+    let cargo = script(tree.path(), "cargo", text_of_cargo);
+    let run = || {
+        let mut command = without_knobs(Command::new(&command));
+        let output = command.env("CARGO", &cargo).args(["run", "true"]).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        text(&output.stderr).contains("kinlock: building ")
+    };
+    assert!(run());
+    assert!(!run());
+    let expected = format!(
+        "build --quiet --package kinlock-preload --profile dev --target-dir {}\n",
+        target.display()
+    );
+    assert_eq!(fs::read_to_string(said).unwrap(), expected);
+}
+
 /// Becomes the program that its arguments name.
 const LAUNCHER: &str = r#"
     #include <unistd.h>

@@ -227,8 +227,8 @@ fn numbers_are_those_on_paper() {
     }
 }
 
-/// The mutex is not held while a thread waits with it. Holds and wait fit into the run one after the
-/// other, however busy the machine is.
+/// The mutex is not held while a thread waits with it. Holds and wait fit into the run one after
+/// the other, however busy the machine is.
 #[test]
 fn a_wait_for_a_condition_is_no_hold() {
     let place = Place::new();

@@ -38,8 +38,8 @@ pub fn plugin_with_the_crate() -> PathBuf {
     target.join("debug/examples/libcopy.so")
 }
 
-/// The program or library that a source in `tests/c` becomes with these flags. The tests of a binary
-/// share it.
+/// The program or library that a source in `tests/c` becomes with these flags. The tests of a
+/// binary share it.
 pub fn compile(source: &str, flags: &[&str]) -> PathBuf {
     type Once = Arc<OnceLock<PathBuf>>;
     static ALL: Mutex<BTreeMap<String, Once>> = Mutex::new(BTreeMap::new());
