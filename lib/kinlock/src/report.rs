@@ -380,7 +380,15 @@ mod notes {
     impl<'a, M, R: Reported> Reporting<'a, M, R> {
         /// In the function that waits: what is noted has its frame.
         #[inline(always)]
-        pub(crate) fn new<C>(mutex: &'a M, raw: &'a R, condvar: &C, place: Place) -> Self {
+        pub(crate) fn new<C>(
+            mutex: &'a M,
+            raw: &'a R,
+            condvar: &C,
+            is_endless: bool,
+            place: Place,
+        ) -> Self {
+            let limit = if is_endless { 0 } else { LIMITED };
+            let noted = now::waits(address(condvar), table::CONDVAR | limit, known_number());
             let awaited = Awaited {
                 address: address(condvar),
                 kind: table::CONDVAR,
@@ -392,7 +400,7 @@ mod notes {
                 awaited,
                 place,
                 begun: Cell::new(None),
-                noted: Cell::new(now::waits(address(condvar), table::CONDVAR, known_number())),
+                noted: Cell::new(noted),
             }
         }
 
