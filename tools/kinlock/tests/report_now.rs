@@ -352,6 +352,44 @@ fn what_is_no_deadlock() {
     }
 }
 
+/// A program that prints its own calls maps its file, and so does a debugger.
+#[test]
+fn a_library_that_is_only_mapped() {
+    let place = Place::new();
+    for rights in ["r", "rw", "rx"] {
+        let steps = format!("teller=map:{rights} lock:accounts lock:accounts");
+        let hung = place.start(&["--standby"], &[&steps]);
+        let process = hung.says(&[
+            "accounts: mutex held by teller, awaited by teller",
+            "deadlock of teller",
+        ]);
+        assert_eq!(process["dropped"], 0, "{rights}");
+        assert_eq!(
+            stack(&process, "teller")[..3],
+            ["take", "step", "run"],
+            "{rights}"
+        );
+    }
+}
+
+/// Its files are found by its paths or by ours, whichever there are.
+#[test]
+fn a_process_with_another_root() {
+    // SAFETY: it has no preconditions.
+    if unsafe { libc::getuid() } != 0 {
+        return;
+    }
+    let place = Place::new();
+    let jail = place.file("jail");
+    std::fs::create_dir(&jail).unwrap();
+    let steps = format!("teller=jail:{} lock:accounts lock:accounts", jail.display());
+    let process = place.start(&[], &[&steps]).says(&[
+        "accounts: mutex held by teller, awaited by teller",
+        "deadlock of teller",
+    ]);
+    assert_eq!(stack(&process, "teller")[..3], ["take", "step", "run"]);
+}
+
 #[test]
 fn threads_of_cxx() {
     let place = Place::new();
