@@ -153,6 +153,7 @@ for flag in --standby --report=/dev/null; do
         'JOURNAL auditor < teller'
     hangs $flag readers 'deadlock: auditor teller' 'CATALOGUE teller < auditor' \
         'JOURNAL auditor < teller' 'READY  < clerk'
+    hangs $flag upgradable 'CATALOGUE clerk teller < auditor' 'JOURNAL auditor < teller'
 done
 
 # With more rights than its user a program obeys no variable of its user's: no file of root's

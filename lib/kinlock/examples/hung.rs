@@ -32,14 +32,20 @@ fn auditor(how: &str) {
     BOTH.wait();
     match how {
         "mutexes" => drop(ACCOUNTS.lock()),
+        // It waits for the clerk alone, and not for the teller, which is a plain reader.
+        "upgradable" => drop(CATALOGUE.upgradable_read()),
         _ => drop(CATALOGUE.write()),
     }
 }
 
 fn clerk(how: &str) {
+    let _catalogue = (how == "upgradable").then(|| CATALOGUE.upgradable_read());
     BOTH.wait();
     match how {
         "mutexes" => drop(ACCOUNTS.lock()),
+        "upgradable" => loop {
+            std::thread::park();
+        },
         _ => READY.wait(&mut ACCOUNTS.lock()),
     }
 }

@@ -270,6 +270,42 @@ fn readers_of_reader_writer_locks() {
     assert!(text.contains("kinlock run --standby"), "{text}");
 }
 
+/// A reader does not wait for other readers, but for a writer that waits for them.
+#[test]
+fn readers_behind_a_writer_that_waits() {
+    let place = Place::new();
+    for flags in &EACH[1..] {
+        if flags.contains(&"kinlock-spin") {
+            continue;
+        }
+        for (write, circle) in [
+            ("write", Some("deadlock of auditor clerk teller")),
+            ("timed_write", None),
+        ] {
+            let hung = place.start(
+                flags,
+                &[
+                    "teller=read:ledger meet lock:accounts",
+                    "auditor=lock:accounts meet behind:ledger read:ledger",
+                    &format!("clerk=meet {write}:ledger"),
+                ],
+            );
+            let locks = [
+                "accounts: mutex held by auditor, awaited by teller",
+                "ledger: rwlock held by teller, awaited to write by auditor clerk",
+            ];
+            hung.says(&locks.into_iter().chain(circle).collect::<Vec<_>>());
+            let text = String::from_utf8(hung.report(&[]).stdout).unwrap();
+            let expected = "(auditor) waits for ledger to read, behind thread";
+            assert_eq!(
+                text.contains(expected),
+                circle.is_some(),
+                "{flags:?}: {text}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_condition_variable_that_is_never_signalled() {
     let place = Place::new();

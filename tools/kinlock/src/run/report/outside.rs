@@ -100,6 +100,18 @@ impl Outside {
         Ok(has_any.then_some(outside))
     }
 
+    /// A process without memory, with these threads.
+    #[cfg(test)]
+    pub fn of_threads(pid: u32, threads: &[u32]) -> Self {
+        Outside {
+            pid,
+            memory: File::open("/dev/null").unwrap(),
+            objects: Vec::new(),
+            rules: RefCell::default(),
+            threads: threads.iter().map(|&thread| (thread, thread)).collect(),
+        }
+    }
+
     /// Takes note of threads that have begun and ended since.
     pub fn look_for_threads(&mut self) {
         self.threads = threads(self.pid);
