@@ -101,6 +101,7 @@ fn lines(process: &Value) -> Vec<String> {
     let names = |ids: &Value| {
         let name = |id| match thread(id) {
             thread if thread["ended"] == true => "one that has ended".to_owned(),
+            thread if thread["elsewhere"] == true => "another process".to_owned(),
             thread => thread["name"].as_str().unwrap().to_owned(),
         };
         let mut names: Vec<String> = list(ids).iter().map(name).collect();
@@ -424,6 +425,30 @@ fn a_process_with_another_root() {
         "deadlock of teller",
     ]);
     assert_eq!(stack(&process, "teller")[..3], ["take", "step", "run"]);
+}
+
+#[test]
+fn locks_that_another_process_holds() {
+    let place = Place::new();
+    for flags in EACH {
+        let threads = [
+            "teller=elsewhere meet lock:shared",
+            "auditor=meet read:shared_rwlock",
+        ];
+        let hung = place.start(flags, &threads);
+        hung.says(&[
+            "shared: shared held by another process, awaited by teller",
+            "shared_rwlock: rwlock held by another process, awaited to read by auditor",
+        ]);
+        let text = String::from_utf8(hung.report(&[]).stdout).unwrap();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let expected = "shared_rwlock: rwlock, held by thread";
+        assert!(text.contains(expected), "{flags:?}: {text}");
+        assert!(
+            text.contains("of another process waits "),
+            "{flags:?}: {text}"
+        );
+    }
 }
 
 #[test]

@@ -74,6 +74,8 @@ pub struct Thread {
     limited: bool,
     /// It has ended.
     pub ended: bool,
+    /// It is one of another process, which shares the lock that it holds.
+    pub elsewhere: bool,
     /// What it calls, innermost first.
     pub stack: Vec<Frame>,
 }
@@ -141,6 +143,8 @@ pub struct Found {
 struct Awaited {
     /// As people call it.
     kind: &'static str,
+    /// Whether processes share it.
+    is_shared: bool,
     /// Whether who took it may have sent it to another thread.
     is_sendable: bool,
     holders: BTreeMap<u32, Hold>,
@@ -376,6 +380,13 @@ impl Found {
         locks.partition(Lock::is_lock)
     }
 
+    /// Whether a thread is one of another process, with which this one shares a lock.
+    fn is_elsewhere(&self, thread: u32, outside: &Outside) -> bool {
+        let mut shared = self.locks.values().filter(|lock| lock.is_shared);
+        let holds_any = shared.any(|lock| lock.holders.contains_key(&thread));
+        holds_any && outside.is_elsewhere(thread)
+    }
+
     /// Threads that wait, and those for which others do.
     pub fn threads(&self, outside: &Outside, symbols: &mut Symbols) -> Vec<Thread> {
         let holders = self.waits.keys().flat_map(|&thread| self.holders(thread));
@@ -405,7 +416,8 @@ impl Found {
                     }
                 }),
                 limited: wait.is_some_and(|wait| wait.kind & LIMITED != 0),
-                ended: !outside.has(id),
+                ended: !outside.has(id) && !self.is_elsewhere(id, outside),
+                elsewhere: self.is_elsewhere(id, outside),
                 stack,
             }
         });
@@ -415,11 +427,14 @@ impl Found {
 
 /// What a thread waits for, and who holds that, as the object itself tells.
 fn look_at(wait: &Fact, known: &Known, outside: &Outside) -> Awaited {
-    // Where the C library keeps the number of the thread that holds a mutex, the mutex's kind, and
-    // the number of the thread that writes.
+    // Where the C library keeps the number of the thread that holds a mutex, the mutex's kind, the
+    // number of the thread that writes, and whether processes share a reader-writer lock.
     const OWNER: u64 = 8;
     const KIND: u64 = 16;
     const WRITER: u64 = 24;
+    const SHARED: u64 = 28;
+    /// Set in the kind of a mutex that processes share.
+    const IS_SHARED: u32 = 0x80;
     let mut kind = wait.kind & !(LIMITED | UPGRADABLE | PASSES | SENDABLE);
     let place = match kind {
         0 => Some(OWNER),
@@ -430,8 +445,12 @@ fn look_at(wait: &Fact, known: &Known, outside: &Outside) -> Awaited {
     let place = place.filter(|_| known.are_posix);
     let half = |at: u64| outside.half(address(wait).wrapping_add(at));
     let holder = place.and_then(half);
+    let mut is_shared = false;
     if kind == 0 && known.are_posix {
         kind = half(KIND).unwrap_or(0);
+        is_shared = kind & IS_SHARED != 0;
+    } else if kind == RWLOCK && known.are_posix {
+        is_shared = half(SHARED).is_some_and(|shared| shared != 0);
     }
     let holder = holder.filter(|&holder| holder != 0);
     // One that has ended has no number here.
@@ -441,6 +460,7 @@ fn look_at(wait: &Fact, known: &Known, outside: &Outside) -> Awaited {
     };
     Awaited {
         kind: entry::kind(kind),
+        is_shared,
         is_sendable: wait.kind & SENDABLE != 0,
         holders: holder
             .map(|holder| (here(holder), Hold::Alone))
@@ -538,6 +558,7 @@ impl Process {
     fn called(&self, id: u32) -> String {
         match self.thread(id) {
             Some(thread) if thread.ended => format!("thread {id}, which has ended"),
+            Some(thread) if thread.elsewhere => format!("thread {id} of another process"),
             Some(thread) => called(id, &thread.name),
             None => format!("thread {id}"),
         }
@@ -599,7 +620,7 @@ impl Process {
         for &holder in row.holders.iter().filter(|_| is_lock).take(WAITING) {
             let does = match (self.awaited(holder), self.thread(holder)) {
                 (Some(awaited), _) => format!("waits for {awaited}"),
-                (None, Some(thread)) if thread.ended => continue,
+                (None, Some(thread)) if thread.ended || thread.elsewhere => continue,
                 (None, Some(thread)) if !thread.stack.is_empty() => {
                     format!("is in {}", path(&thread.stack))
                 }
@@ -677,6 +698,7 @@ mod tests {
         for &(holder, lock, hold) in holds {
             let lock = found.locks.entry(lock).or_insert_with(|| Awaited {
                 kind: "",
+                is_shared: false,
                 is_sendable: false,
                 holders: BTreeMap::new(),
             });

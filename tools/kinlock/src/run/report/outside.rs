@@ -254,6 +254,14 @@ impl Outside {
         self.threads.values().any(|&known| known == thread)
     }
 
+    /// Whether a thread, by its own process's number, is one of another process. In a container
+    /// that number says nothing here.
+    pub fn is_elsewhere(&self, thread: u32) -> bool {
+        let is_contained = self.threads.iter().any(|(own, here)| own != here);
+        let exists = || of_process(thread, "comm").is_ok();
+        !self.has(thread) && (is_contained || exists())
+    }
+
     /// What a thread is called. `thread`: its number here.
     pub fn name(&self, thread: u32) -> String {
         let name = of_process(self.pid, &format!("task/{thread}/comm")).unwrap_or_default();
