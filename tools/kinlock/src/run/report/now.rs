@@ -195,7 +195,10 @@ impl Found {
         found.add_recorded(pid, outside);
         let again = look();
         let again: HashSet<&Fact> = again.iter().flat_map(|known| &known.facts).collect();
-        found.waits.retain(|_, fact| again.contains(fact));
+        // A number is used again: the wait may be one of an earlier thread, which left it by a jump.
+        found
+            .waits
+            .retain(|&thread, fact| again.contains(fact) && fact.since >= outside.began(thread));
         found
     }
 
@@ -783,5 +786,25 @@ mod tests {
         };
         assert_eq!(circles([&holds; 3]), [[1, 2]]);
         assert!(circles([&holds, &holds[1..], &holds[1..]]).is_empty());
+    }
+
+    #[test]
+    fn a_wait_that_began_before_its_thread_is_none() {
+        let own = std::process::id();
+        let outside = Outside::of_threads(own, &[own]);
+        let waits = |since: u64| {
+            let look = || {
+                vec![Known {
+                    are_posix: false,
+                    number_at: 0,
+                    dropped: 0,
+                    facts: vec![fact(own, LOCK, 0, since)],
+                }]
+            };
+            Found::by(&outside, 0, look).waits.len()
+        };
+        let began = outside.began(own);
+        assert!((1..=Native::now()).contains(&began), "{began}");
+        assert_eq!((waits(began - 1), waits(Native::now())), (0, 1));
     }
 }

@@ -87,11 +87,17 @@ pub fn of_process(pid: u32, file: &str) -> io::Result<Vec<u8>> {
 
 /// The process that started another one, while that one is there.
 pub fn parent(pid: u32) -> Option<u32> {
-    let stat = of_process(pid, "stat").ok()?;
-    // The name before it may contain anything.
+    const FIELD: usize = 4;
+    stat(pid, "stat", FIELD)?.try_into().ok()
+}
+
+/// A field of a file `stat` of a process, as the kernel's manual counts them.
+pub fn stat(pid: u32, file: &str, field: usize) -> Option<u64> {
+    let stat = of_process(pid, file).ok()?;
+    // The second field, the name, may contain anything.
     let name_end = stat.iter().rposition(|&byte| byte == b')')?;
     let rest = std::str::from_utf8(&stat[name_end + 1..]).ok()?;
-    rest.split_whitespace().nth(1)?.parse().ok()
+    rest.split_whitespace().nth(field - 3)?.parse().ok()
 }
 
 /// While this exists, this thread reads zeros where a mapped file has become shorter, and is not

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use kinlock_cli::report::text;
+use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
 use kinlock_report::unwind::{Registers, Rule};
 use kinlock_report::{FRAMES, MAGIC, now};
 use object::Endianness;
@@ -19,8 +21,9 @@ use object::elf::{
 };
 use object::pod::{from_bytes, slice_from_bytes};
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader};
+use rustix::time::ClockId;
 
-use super::others::{Mapping, mappings, of_process, seen_from_here};
+use super::others::{Mapping, mappings, of_process, seen_from_here, stat};
 use super::symbols::{Module, Symbols};
 
 pub struct Outside {
@@ -260,6 +263,20 @@ impl Outside {
         let is_contained = self.threads.iter().any(|(own, here)| own != here);
         let exists = || of_process(thread, "comm").is_ok();
         !self.has(thread) && (is_contained || exists())
+    }
+
+    /// When a thread began, in ns of the monotonic clock, or up to a tick earlier; 0: that is not
+    /// known. `thread`: its number here.
+    pub fn began(&self, thread: u32) -> u64 {
+        /// The kernel tells hundredths of a second since it was booted.
+        const TICK_NS: u64 = 10_000_000;
+        const FIELD: usize = 22;
+        let ticks = stat(self.pid, &format!("task/{thread}/stat"), FIELD).unwrap_or(0);
+        // In this order, so that it is rather too early.
+        let now = Native::now();
+        let since_boot = rustix::time::clock_gettime(ClockId::Boottime);
+        let since_boot = since_boot.tv_sec as u64 * 1_000_000_000 + since_boot.tv_nsec as u64;
+        (ticks * TICK_NS).saturating_sub(since_boot.saturating_sub(now))
     }
 
     /// What a thread is called. `thread`: its number here.
