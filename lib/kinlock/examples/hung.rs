@@ -4,6 +4,7 @@
 use kinlock::{Condvar, Mutex, RwLock};
 use std::sync::Barrier;
 use std::thread::{Builder, ScopedJoinHandle, scope};
+use std::time::Duration;
 
 static ACCOUNTS: Mutex<()> = Mutex::new(());
 static JOURNAL: Mutex<()> = Mutex::new(());
@@ -43,9 +44,9 @@ fn clerk(how: &str) {
     BOTH.wait();
     match how {
         "mutexes" => drop(ACCOUNTS.lock()),
-        "upgradable" => loop {
-            std::thread::park();
-        },
+        "upgradable" => {
+            READY.wait_for(&mut ACCOUNTS.lock(), Duration::from_secs(1000));
+        }
         _ => READY.wait(&mut ACCOUNTS.lock()),
     }
 }
