@@ -195,7 +195,7 @@ impl Found {
         found.add_recorded(pid, outside);
         let again = look();
         let again: HashSet<&Fact> = again.iter().flat_map(|known| &known.facts).collect();
-        // A number is used again: the wait may be one of an earlier thread, which left it by a jump.
+        // Numbers are used again: it may be the wait of an earlier thread, which left it by a jump.
         found
             .waits
             .retain(|&thread, fact| again.contains(fact) && fact.since >= outside.began(thread));
@@ -272,29 +272,25 @@ impl Found {
 
     /// Of a thread that waits: those that have to do something before it can go on. A reader waits
     /// for no reader, but for the thread whose turn to write is next, unless it may pass that.
-    fn needed(&self, thread: u32) -> impl Iterator<Item = u32> {
-        let wait = self.waits.get(&thread);
-        let needed = wait.into_iter().flat_map(move |wait| {
-            let (reads, is_upgradable) = (wait.what & READING != 0, wait.kind & UPGRADABLE != 0);
-            let excludes = move |&(holder, hold): &(u32, Hold)| match (reads, is_upgradable) {
-                (false, false) => true,
-                (false, true) => holder != thread,
-                (true, true) => hold >= Hold::Upgradable,
-                (true, false) => hold == Hold::Alone,
-            };
-            let holders = self.locks.get(&address(wait)).into_iter();
-            let holders =
-                holders.flat_map(|lock| lock.holders.iter().map(|(&id, &hold)| (id, hold)));
-            let may_pass = !reads || wait.kind & PASSES != 0;
-            let next = (!may_pass)
-                .then(|| self.next_writer(address(wait)))
-                .flatten();
-            let next = next.filter(|&next| next != thread);
-            holders
-                .filter(excludes)
-                .map(|(holder, _)| holder)
-                .chain(next)
-        });
+    fn needed(&self, thread: u32) -> Vec<u32> {
+        let Some(wait) = self.waits.get(&thread) else {
+            return Vec::new();
+        };
+        let (reads, is_upgradable) = (wait.what & READING != 0, wait.kind & UPGRADABLE != 0);
+        let excludes = |holder: u32, hold: Hold| match (reads, is_upgradable) {
+            (false, false) => true,
+            (false, true) => holder != thread,
+            (true, true) => hold >= Hold::Upgradable,
+            (true, false) => hold == Hold::Alone,
+        };
+        let holders = self.locks.get(&address(wait)).into_iter();
+        let holders = holders.flat_map(|lock| &lock.holders);
+        let holders = holders.filter(|&(&holder, &hold)| excludes(holder, hold));
+        let mut needed: Vec<u32> = holders.map(|(&holder, _)| holder).collect();
+        if reads && wait.kind & PASSES == 0 {
+            let next = self.next_writer(address(wait));
+            needed.extend(next.filter(|&next| next != thread));
+        }
         needed
     }
 
