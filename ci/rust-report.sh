@@ -134,12 +134,15 @@ hangs() {
 import json, sys
 for process in json.load(open(sys.argv[1]))["processes"]:
     names = {thread["id"]: thread["name"] for thread in process["threads"]}
+    limited = {thread["id"] for thread in process["threads"] if thread["limited"]}
     named = lambda ids: " ".join(sorted(names[id] for id in ids))
+    waiting = lambda ids: named(ids) + (" for a time" if limited & set(ids) else "")
     for circle in process["deadlocks"]:
         print("deadlock:", named(circle))
     for lock in process["locks"] + process["waits"]:
         if lock["kind"] != "join":
-            print(lock["name"].split("::")[-1], named(lock["holders"]), "<", named(lock["waiting"]))
+            print(lock["name"].split("::")[-1], named(lock["holders"]), "<",
+                  waiting(lock["waiting"]))
 END
         ! cmp -s "$work/now" "$work/expected" || break
         sleep 0.1
@@ -153,6 +156,14 @@ for flag in --standby --report=/dev/null; do
         'JOURNAL auditor < teller'
     hangs $flag readers 'deadlock: auditor teller' 'CATALOGUE teller < auditor' \
         'JOURNAL auditor < teller' 'READY  < clerk'
+    hangs $flag upgradable 'CATALOGUE clerk teller < auditor' 'JOURNAL auditor < teller' \
+        'READY  < clerk for a time'
+done
+# Where guards may be sent to other threads, the thread that took a lock may not hold it.
+cargo build --quiet -p kinlock --features report,send_guard --example hung
+cp "$target/debug/examples/hung" "$work"
+for flag in --standby --report=/dev/null; do
+    hangs $flag mutexes 'ACCOUNTS  < auditor clerk' 'JOURNAL  < teller'
 done
 
 # With more rights than its user a program obeys no variable of its user's: no file of root's

@@ -4,6 +4,7 @@
 use kinlock::{Condvar, Mutex, RwLock};
 use std::sync::Barrier;
 use std::thread::{Builder, ScopedJoinHandle, scope};
+use std::time::Duration;
 
 static ACCOUNTS: Mutex<()> = Mutex::new(());
 static JOURNAL: Mutex<()> = Mutex::new(());
@@ -32,14 +33,20 @@ fn auditor(how: &str) {
     BOTH.wait();
     match how {
         "mutexes" => drop(ACCOUNTS.lock()),
+        // It waits for the clerk alone, and not for the teller, which is a plain reader.
+        "upgradable" => drop(CATALOGUE.upgradable_read()),
         _ => drop(CATALOGUE.write()),
     }
 }
 
 fn clerk(how: &str) {
+    let _catalogue = (how == "upgradable").then(|| CATALOGUE.upgradable_read());
     BOTH.wait();
     match how {
         "mutexes" => drop(ACCOUNTS.lock()),
+        "upgradable" => {
+            READY.wait_for(&mut ACCOUNTS.lock(), Duration::from_secs(1000));
+        }
         _ => READY.wait(&mut ACCOUNTS.lock()),
     }
 }

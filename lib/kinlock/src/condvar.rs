@@ -421,7 +421,11 @@ impl Condvar {
         #[cfg(feature = "deadlock_detection")]
         let mutex = &crate::deadlock::Noted(mutex);
         #[cfg(feature = "report")]
-        let mutex = &crate::report::Reporting::new(mutex, raw, self, place);
+        let mut until = until;
+        #[cfg(feature = "report")]
+        let is_endless = until() == Some(NEVER);
+        #[cfg(feature = "report")]
+        let mutex = &crate::report::Reporting::new(mutex, raw, self, is_endless, place);
         #[cfg(not(feature = "report"))]
         let Place = place;
         let by_clock = ByClock { mutex, end };

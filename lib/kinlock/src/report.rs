@@ -9,7 +9,8 @@
 
 #[cfg(feature = "report")]
 pub(crate) use notes::{
-    Access, Reported, Reporting, Waits, downgrade, here, is_on, release, take, waiting,
+    Access, Reported, Reporting, Waits, downgrade, here, is_on, no_longer_upgradable, release,
+    take, waiting,
 };
 
 /// Where the program calls a function of a lock.
@@ -35,6 +36,8 @@ macro_rules! probing {
     (acquired Read, $lock:expr) => { crate::report::probing!("rdlock_acquire_read", $lock) };
     (entry ReadAgain, $lock:expr) => { crate::report::probing!("rdlock_entry", $lock) };
     (acquired ReadAgain, $lock:expr) => { crate::report::probing!("rdlock_acquire_read", $lock) };
+    (entry Upgradable, $lock:expr) => { crate::report::probing!("rdlock_entry", $lock) };
+    (acquired Upgradable, $lock:expr) => { crate::report::probing!("rdlock_acquire_read", $lock) };
     (entry $access:ident, $lock:expr) => { crate::report::probing!("wrlock_entry", $lock) };
     (acquired $access:ident, $lock:expr) => {
         crate::report::probing!("wrlock_acquire_write", $lock)
@@ -93,12 +96,13 @@ macro_rules! releasing {
 }
 pub(crate) use releasing;
 
-/// The calling thread was a writer, and is a reader now.
+/// The calling thread was a writer, and reads now.
 macro_rules! downgraded {
-    ($lock:expr) => {
+    ($lock:expr, $access:ident) => {
         #[cfg(feature = "report")]
         if crate::report::is_on() {
-            crate::report::downgrade($lock, crate::report::here());
+            let access = crate::report::Access::$access;
+            crate::report::downgrade($lock, access, crate::report::here());
         }
     };
 }
@@ -116,7 +120,7 @@ mod notes {
     use kinlock_recorder::mode::OWN;
     use kinlock_recorder::now::{self, Noted};
     use kinlock_recorder::table::REPORTS;
-    use kinlock_recorder::table::now::{HOLDS, LIMITED};
+    use kinlock_recorder::table::now::{HOLDS, LIMITED, PASSES, SENDABLE, UPGRADABLE};
     use kinlock_recorder::thread::known_number;
     use kinlock_recorder::{
         Awaited, BUSY, Behind, Object, Outcome, RwAccess, TIMED_OUT, Wait, acquisition, enter,
@@ -138,8 +142,9 @@ mod notes {
         OWN.switch.mode.load(Relaxed) & REPORTS != 0
     }
 
+    /// Whether it is noted who holds locks. It is not known where guards may be sent to others.
     fn notes_holds() -> bool {
-        OWN.switch.mode.load(Relaxed) & HOLDS != 0
+        !TRAVELS && OWN.switch.mode.load(Relaxed) & HOLDS != 0
     }
 
     #[inline(always)]
@@ -155,10 +160,12 @@ mod notes {
         Mutex,
         /// A reader-writer lock for writing.
         Write,
-        /// For reading, behind writers that wait. An upgradable reader is a reader.
+        /// For reading, behind writers that wait.
         Read,
         /// For reading, ahead of writers that wait.
         ReadAgain,
+        /// As the upgradable reader, behind writers that wait.
+        Upgradable,
         /// For writing, by its upgradable reader.
         Upgrade,
     }
@@ -200,7 +207,7 @@ mod notes {
         let mode = match access {
             Access::Mutex => return None,
             Access::Write | Access::Upgrade => 0,
-            Access::Read | Access::ReadAgain => table::READS,
+            Access::Read | Access::ReadAgain | Access::Upgradable => table::READS,
         };
         Some(RwAccess {
             address: address(lock),
@@ -216,13 +223,16 @@ mod notes {
             Waits::Limited => LIMITED,
             _ => 0,
         };
-        match access {
-            Access::Mutex => (address(lock), limit),
-            Access::Write | Access::Upgrade => (address(lock), table::RWLOCK | limit),
-            Access::Read | Access::ReadAgain => {
-                (address(lock) | table::READING, table::RWLOCK | limit)
-            }
-        }
+        let (side, kind) = match access {
+            Access::Mutex => (0, 0),
+            Access::Write => (0, table::RWLOCK),
+            Access::Upgrade => (0, table::RWLOCK | UPGRADABLE),
+            Access::Read => (table::READING, table::RWLOCK),
+            Access::ReadAgain => (table::READING, table::RWLOCK | PASSES),
+            Access::Upgradable => (table::READING, table::RWLOCK | UPGRADABLE),
+        };
+        let sendable = if TRAVELS { SENDABLE } else { 0 };
+        (address(lock) | side, kind | limit | sendable)
     }
 
     /// Waits for a lock by `wait`, which is noted meanwhile.
@@ -234,33 +244,38 @@ mod notes {
         waits: Waits,
         wait: impl FnOnce() -> bool,
     ) -> bool {
-        // A reader that becomes a writer does not wait for itself.
-        if access == Access::Upgrade {
-            note_release(lock);
-        }
         let (what, kind) = noted(lock, access, waits);
         let noted = now::waits(what, kind, known_number());
         let is_taken = wait();
         noted.end();
-        if access == Access::Upgrade {
-            note_hold(lock, access);
-        }
         is_taken
     }
 
     /// The calling thread has taken a lock: notes that, if that is wanted.
     fn note_hold<L>(lock: &L, access: Access) {
+        if access == Access::Upgrade {
+            note_release(lock, Access::Upgradable);
+        }
         if notes_holds() {
-            let (_, kind) = noted(lock, access, Waits::Endless);
-            now::holds(address(lock), kind, known_number());
+            let (what, kind) = noted(lock, access, Waits::Endless);
+            now::holds(what, kind, known_number());
         }
     }
 
     /// The calling thread is about to release a lock.
-    fn note_release<L>(lock: &L) {
+    fn note_release<L>(lock: &L, access: Access) {
         if notes_holds() {
-            now::released(address(lock), known_number());
+            let (what, _) = noted(lock, access, Waits::Endless);
+            now::released(what, known_number());
         }
+    }
+
+    /// The calling thread was the upgradable reader, and is a plain one now.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn no_longer_upgradable<L>(lock: &L) {
+        note_release(lock, Access::Upgradable);
+        note_hold(lock, Access::Read);
     }
 
     /// Takes a lock, and notes how that went; see [`taking`](super::taking). Returns whether the
@@ -278,7 +293,7 @@ mod notes {
     ) -> bool {
         if !reports() {
             let is_taken = first() || waits != Waits::Not && waiting(lock, access, waits, wait);
-            if is_taken && access != Access::Upgrade {
+            if is_taken {
                 note_hold(lock, access);
             }
             return is_taken;
@@ -290,7 +305,7 @@ mod notes {
         let is_upgrade = access == Access::Upgrade;
         // An upgradable reader asks for nothing that others can hold and wait for it.
         if let Some(rwlock) = rwlock.filter(|_| !is_try && !is_upgrade) {
-            rwlock_asked(rwlock, is_endless, access == Access::Read);
+            rwlock_asked(rwlock, is_endless, access != Access::ReadAgain);
         }
         let mut waited = None;
         let mut is_taken = attempt();
@@ -303,7 +318,7 @@ mod notes {
             is_taken = waiting(lock, access, waits, wait);
             waited = Some(begun.end());
         }
-        if is_taken && !is_upgrade {
+        if is_taken {
             note_hold(lock, access);
         }
         // The wait may have entered, too.
@@ -333,8 +348,8 @@ mod notes {
     /// The calling thread has become a reader. That it was a writer has been released.
     #[cold]
     #[inline(never)]
-    pub(crate) fn downgrade<L>(lock: &L, place: Place) {
-        note_hold(lock, Access::Read);
+    pub(crate) fn downgrade<L>(lock: &L, access: Access, place: Place) {
+        note_hold(lock, access);
         if !reports() {
             return;
         }
@@ -346,7 +361,7 @@ mod notes {
             result: 0,
             asked: None,
         };
-        if let Some(reader) = rwlock(lock, Access::Read, place) {
+        if let Some(reader) = rwlock(lock, access, place) {
             rwlock_acquisition(reader, outcome);
         }
     }
@@ -355,7 +370,7 @@ mod notes {
     #[cold]
     #[inline(never)]
     pub(crate) fn release<L: Reported>(lock: &L, access: Access) {
-        note_release(lock);
+        note_release(lock, access);
         if !reports() {
             return;
         }
@@ -380,7 +395,15 @@ mod notes {
     impl<'a, M, R: Reported> Reporting<'a, M, R> {
         /// In the function that waits: what is noted has its frame.
         #[inline(always)]
-        pub(crate) fn new<C>(mutex: &'a M, raw: &'a R, condvar: &C, place: Place) -> Self {
+        pub(crate) fn new<C>(
+            mutex: &'a M,
+            raw: &'a R,
+            condvar: &C,
+            is_endless: bool,
+            place: Place,
+        ) -> Self {
+            let limit = if is_endless { 0 } else { LIMITED };
+            let noted = now::waits(address(condvar), table::CONDVAR | limit, known_number());
             let awaited = Awaited {
                 address: address(condvar),
                 kind: table::CONDVAR,
@@ -392,7 +415,7 @@ mod notes {
                 awaited,
                 place,
                 begun: Cell::new(None),
-                noted: Cell::new(now::waits(address(condvar), table::CONDVAR, known_number())),
+                noted: Cell::new(noted),
             }
         }
 

@@ -463,7 +463,7 @@ unsafe impl lock_api::RawRwLockDowngrade for RawRwLock {
         // SAFETY: the caller writes, as this function demands.
         unsafe { self.0.downgrade() }
         deadlock::changed(&self.0, Kind::Shared);
-        downgraded!(self);
+        downgraded!(self, Read);
     }
 }
 
@@ -510,7 +510,7 @@ unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
     #[inline]
     #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
     fn lock_upgradable(&self) {
-        taking!(self, Read, Endless, self.try_upgradable(), {
+        taking!(self, Upgradable, Endless, self.try_upgradable(), {
             acquire!(
                 Acquiring::begin(&self.0, Kind::Upgradable),
                 until,
@@ -526,7 +526,7 @@ unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
     fn try_lock_upgradable(&self) -> bool {
         taking!(
             self,
-            Read,
+            Upgradable,
             Not,
             self.try_upgradable(),
             self.try_upgradable()
@@ -535,7 +535,7 @@ unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
 
     #[inline]
     unsafe fn unlock_upgradable(&self) {
-        releasing!(self, Read);
+        releasing!(self, Upgradable);
         deadlock::releasing(&self.0);
         // SAFETY: the caller is the upgradable reader, as this function demands.
         unsafe { self.0.unlock_upgradable() }
@@ -571,7 +571,7 @@ unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
 unsafe impl lock_api::RawRwLockUpgradeFair for RawRwLock {
     #[inline]
     unsafe fn unlock_upgradable_fair(&self) {
-        releasing!(self, Read);
+        releasing!(self, Upgradable);
         deadlock::releasing(&self.0);
         // SAFETY: the caller is the upgradable reader, as this function demands.
         unsafe { self.0.unlock_upgradable_fair() }
@@ -585,6 +585,10 @@ unsafe impl lock_api::RawRwLockUpgradeDowngrade for RawRwLock {
         // SAFETY: the caller is the upgradable reader, as this function demands.
         unsafe { self.0.downgrade_upgradable() }
         deadlock::changed(&self.0, Kind::Shared);
+        #[cfg(feature = "report")]
+        if crate::report::is_on() {
+            crate::report::no_longer_upgradable(self);
+        }
     }
 
     #[inline]
@@ -594,7 +598,7 @@ unsafe impl lock_api::RawRwLockUpgradeDowngrade for RawRwLock {
         // SAFETY: the caller writes, as this function demands.
         unsafe { self.0.downgrade_to_upgradable() }
         deadlock::changed(&self.0, Kind::Upgradable);
-        downgraded!(self);
+        downgraded!(self, Upgradable);
     }
 }
 
@@ -678,7 +682,7 @@ unsafe impl lock_api::RawRwLockRecursiveTimed for RawRwLock {
 unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
     #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_upgradable_for(&self, timeout: Duration) -> bool {
-        taking!(self, Read, Limited, self.try_upgradable(), {
+        taking!(self, Upgradable, Limited, self.try_upgradable(), {
             let taken = self.0.upgradable_until(deadline(timeout));
             deadlock::tried(&self.0, Kind::Upgradable, taken)
         })

@@ -185,7 +185,7 @@ pub(crate) fn read_on_off(variable: Variable) -> Option<bool> {
 
 /// Whether locks make no system call but `futex`.
 #[inline]
-pub(crate) fn futex_alone() -> bool {
+pub fn futex_alone() -> bool {
     static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
     const UNKNOWN: u8 = 2;
 

@@ -23,6 +23,8 @@ compile_error!("kinlock-linux needs Linux: futexes, membarrier, restartable sequ
 
 pub mod config;
 mod environment;
+#[doc(hidden)]
+pub use environment::futex_alone;
 pub mod fork;
 pub mod list;
 pub mod native;

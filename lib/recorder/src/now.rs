@@ -2,13 +2,15 @@
 //!
 //! There is neither a file nor anything that begins or ends: the facts lie in static memory of
 //! zeros. Whoever waits for a lock writes one before its wait and clears it afterwards. A thread
-//! that leaves a wait by a jump leaves its fact behind; so does the parent of a fork, in the child.
-//! The command ignores facts of threads that do not exist.
+//! that leaves a wait by a jump, or is cancelled in it, leaves its fact behind; so does the parent
+//! of a fork, in the child. The command ignores facts of threads that do not exist, and where there
+//! is no place left, their places are used again.
 
+use super::memory::{Errno, errno, system_call};
 use super::stack::here;
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use kinlock_core::platform::Platform;
-use kinlock_linux::Native;
+use kinlock_linux::{Native, futex_alone};
 use kinlock_report::now::{BUSY, FACTS, Fact, IS_HELD, Now};
 use kinlock_report::unwind::Registers;
 use kinlock_report::{self as table};
@@ -68,27 +70,43 @@ fn note_wait(what: u64, kind: u32, thread: u32, at: Registers) -> Noted {
     note(what, kind, thread, Native::now(), at)
 }
 
-/// The calling thread, which has that number, holds a lock that does not tell who holds it.
+/// The calling thread, which has that number, holds a lock that does not tell who holds it. `what`
+/// and `kind` are as in [`Fact`], without [`IS_HELD`].
 #[inline(never)]
-pub fn holds(address: u64, kind: u32, thread: u32) {
+pub fn holds(what: u64, kind: u32, thread: u32) {
     let nowhere = Registers {
         pc: 0,
         stack: 0,
         frame: 0,
     };
-    let _ = note(address | IS_HELD, kind, thread, 0, nowhere);
+    let _ = note(what | IS_HELD, kind, thread, 0, nowhere);
 }
 
 /// The calling thread is about to release such a lock. Of a lock that it holds several times, one
 /// hold ends.
 #[inline(never)]
-pub fn released(address: u64, thread: u32) {
+pub fn released(what: u64, thread: u32) {
     let is_it = |fact: &&Fact| {
-        fact.what.load(Relaxed) == address | IS_HELD && fact.thread.load(Relaxed) == thread
+        fact.what.load(Relaxed) == what | IS_HELD && fact.thread.load(Relaxed) == thread
     };
-    if let Some(fact) = places(thread).find(is_it) {
-        fact.what.store(0, Relaxed);
+    match places(thread).find(is_it) {
+        Some(fact) => fact.what.store(0, Relaxed),
+        None => released_for_another(what | IS_HELD),
     }
+}
+
+/// A thread releases what it did not take: the hold of some thread ends.
+#[cold]
+#[inline(never)]
+fn released_for_another(what: u64) {
+    let ends = |fact: &Fact| {
+        fact.what.load(Relaxed) == what
+            && fact
+                .what
+                .compare_exchange(what, 0, Relaxed, Relaxed)
+                .is_ok()
+    };
+    let _ = NOW.facts.iter().any(ends);
 }
 
 /// How many entries a thread may use. It shares them with other threads.
@@ -110,7 +128,8 @@ fn note(what: u64, kind: u32, thread: u32, since: u64, at: Registers) -> Noted {
                 .compare_exchange(0, BUSY, Relaxed, Relaxed)
                 .is_ok()
     };
-    let Some(fact) = places(thread).find(takes) else {
+    let free = places(thread).find(takes);
+    let Some(fact) = free.or_else(|| left_behind(thread)) else {
         NOW.dropped.fetch_add(1, Relaxed);
         return Noted::NONE;
     };
@@ -123,4 +142,77 @@ fn note(what: u64, kind: u32, thread: u32, since: u64, at: Registers) -> Noted {
     // The command, which reads this memory from outside, takes for complete what it finds twice.
     fact.what.store(what, Release);
     Noted(Some(fact))
+}
+
+/// A place with a fact of a thread that does not exist, for the calling thread.
+#[cold]
+#[inline(never)]
+fn left_behind(thread: u32) -> Option<&'static Fact> {
+    if futex_alone() {
+        return None;
+    }
+    let errno = Errno::keep();
+    let found = places(thread).find(|fact| {
+        let (what, of) = (fact.what.load(Relaxed), fact.thread.load(Relaxed));
+        let is_left = what > BUSY && of != thread && !exists(of);
+        // Of several threads that find it, one replaces the number. A place that became free
+        // meanwhile, and another's, says something else.
+        let takes = |word: &AtomicU32| word.compare_exchange(of, thread, Relaxed, Relaxed).is_ok();
+        let is_same =
+            |word: &AtomicU64| word.compare_exchange(what, BUSY, Relaxed, Relaxed).is_ok();
+        is_left && takes(&fact.thread) && is_same(&fact.what)
+    });
+    errno.restore();
+    found
+}
+
+/// Whether a thread is one of this process.
+fn exists(thread: u32) -> bool {
+    // SAFETY: invariants 1 and 9; the signal 0 is none.
+    let result = unsafe { system_call!(libc::SYS_tgkill, libc::getpid(), thread, 0) };
+    result == 0 || errno() != libc::ESRCH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::thread::number;
+    use super::*;
+
+    const LOCK: u64 = 0x1000;
+
+    /// Numbers that no thread has, and that choose the same places as the calling thread's.
+    fn gone(which: usize) -> u32 {
+        let blocks = FACTS / REACH;
+        ((1 << 23) + which * blocks + number() as usize % blocks) as u32
+    }
+
+    #[test]
+    fn places_of_threads_that_are_gone_are_used_again() {
+        let is_noted = |thread| waits(LOCK, 0, thread).0.is_some();
+        for which in 0..REACH {
+            assert!(is_noted(gone(which)), "{which}");
+        }
+        for _ in 0..REACH {
+            assert!(is_noted(number()));
+        }
+        assert!(!is_noted(number()) && !is_noted(gone(0)));
+        for fact in places(number()) {
+            assert_eq!(fact.thread.load(Relaxed), number());
+            Noted(Some(fact)).end();
+        }
+    }
+
+    #[test]
+    fn a_hold_ends_by_whoever_releases() {
+        let all = || NOW.facts.iter().map(|fact| fact.what.load(Relaxed));
+        let holders = || all().filter(|what| *what == (2 * LOCK) | IS_HELD).count();
+        for which in 0..2 {
+            holds(2 * LOCK, 0, gone(which));
+        }
+        released(2 * LOCK, gone(1));
+        assert_eq!(holders(), 1);
+        released(2 * LOCK, gone(REACH) + 1);
+        assert_eq!(holders(), 0);
+        released(2 * LOCK, gone(0));
+    }
 }

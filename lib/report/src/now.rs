@@ -24,6 +24,13 @@ pub const IS_HELD: u64 = 1;
 pub const BUSY: u64 = 2;
 /// Set in [`Fact::kind`]: the wait ends by itself, at its time limit.
 pub const LIMITED: u32 = 1 << 31;
+/// Set in [`Fact::kind`] of a hold or a wait for reading: the thread is the upgradable reader, or
+/// waits to become that. Of a wait for writing: it is the upgradable reader.
+pub const UPGRADABLE: u32 = 1 << 30;
+/// Set in [`Fact::kind`] of a wait for reading: it passes threads that wait to write.
+pub const PASSES: u32 = 1 << 29;
+/// Set in [`Fact::kind`] of a wait: another thread than the one that took the lock may hold it.
+pub const SENDABLE: u32 = 1 << 28;
 
 /// What threads wait for and hold now.
 #[repr(C)]
@@ -46,8 +53,8 @@ pub struct Fact {
     /// lock; of a wait for the end of a thread, that thread as `pthread_join` names it. With
     /// [`IS_HELD`] set: it is held. It is stored after all other fields; 0: there is no fact.
     pub what: AtomicU64,
-    /// What it is, as [`Lock::kind`](super::Lock::kind), perhaps with [`LIMITED`]. A mutex of the
-    /// C library's type has its kind itself.
+    /// What it is, as [`Lock::kind`](super::Lock::kind), perhaps with [`LIMITED`], [`UPGRADABLE`],
+    /// [`PASSES`] and [`SENDABLE`]. A mutex of the C library's type has its kind itself.
     pub kind: AtomicU32,
     /// The kernel's number of the thread.
     pub thread: AtomicU32,

@@ -101,6 +101,7 @@ fn lines(process: &Value) -> Vec<String> {
     let names = |ids: &Value| {
         let name = |id| match thread(id) {
             thread if thread["ended"] == true => "one that has ended".to_owned(),
+            thread if thread["elsewhere"] == true => "another process".to_owned(),
             thread => thread["name"].as_str().unwrap().to_owned(),
         };
         let mut names: Vec<String> = list(ids).iter().map(name).collect();
@@ -270,6 +271,42 @@ fn readers_of_reader_writer_locks() {
     assert!(text.contains("kinlock run --standby"), "{text}");
 }
 
+/// A reader does not wait for other readers, but for a writer that waits for them.
+#[test]
+fn readers_behind_a_writer_that_waits() {
+    let place = Place::new();
+    for flags in &EACH[1..] {
+        if flags.contains(&"kinlock-spin") {
+            continue;
+        }
+        for (write, circle) in [
+            ("write", Some("deadlock of auditor clerk teller")),
+            ("timed_write", None),
+        ] {
+            let hung = place.start(
+                flags,
+                &[
+                    "teller=read:ledger meet lock:accounts",
+                    "auditor=lock:accounts meet behind:ledger read:ledger",
+                    &format!("clerk=meet {write}:ledger"),
+                ],
+            );
+            let locks = [
+                "accounts: mutex held by auditor, awaited by teller",
+                "ledger: rwlock held by teller, awaited to write by auditor clerk",
+            ];
+            hung.says(&locks.into_iter().chain(circle).collect::<Vec<_>>());
+            let text = String::from_utf8(hung.report(&[]).stdout).unwrap();
+            let expected = "(auditor) waits for ledger to read, behind thread";
+            assert_eq!(
+                text.contains(expected),
+                circle.is_some(),
+                "{flags:?}: {text}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_condition_variable_that_is_never_signalled() {
     let place = Place::new();
@@ -349,6 +386,68 @@ fn what_is_no_deadlock() {
         hung.says(&[]);
         let text = String::from_utf8(hung.report(&[]).stdout).unwrap();
         assert!(text.contains("no thread waits for a lock"), "{text}");
+    }
+}
+
+/// A program that prints its own calls maps its file, and so does a debugger.
+#[test]
+fn a_library_that_is_only_mapped() {
+    let place = Place::new();
+    for rights in ["r", "rw", "rx"] {
+        let steps = format!("teller=map:{rights} lock:accounts lock:accounts");
+        let hung = place.start(&["--standby"], &[&steps]);
+        let process = hung.says(&[
+            "accounts: mutex held by teller, awaited by teller",
+            "deadlock of teller",
+        ]);
+        assert_eq!(process["dropped"], 0, "{rights}");
+        assert_eq!(
+            stack(&process, "teller")[..3],
+            ["take", "step", "run"],
+            "{rights}"
+        );
+    }
+}
+
+/// Its files are found by its paths or by ours, whichever there are.
+#[test]
+fn a_process_with_another_root() {
+    // SAFETY: it has no preconditions.
+    if unsafe { libc::getuid() } != 0 {
+        return;
+    }
+    let place = Place::new();
+    let jail = place.file("jail");
+    std::fs::create_dir(&jail).unwrap();
+    let steps = format!("teller=jail:{} lock:accounts lock:accounts", jail.display());
+    let process = place.start(&[], &[&steps]).says(&[
+        "accounts: mutex held by teller, awaited by teller",
+        "deadlock of teller",
+    ]);
+    assert_eq!(stack(&process, "teller")[..3], ["take", "step", "run"]);
+}
+
+#[test]
+fn locks_that_another_process_holds() {
+    let place = Place::new();
+    for flags in EACH {
+        let threads = [
+            "teller=elsewhere meet lock:shared",
+            "auditor=meet read:shared_rwlock",
+        ];
+        let hung = place.start(flags, &threads);
+        hung.says(&[
+            "shared: shared held by another process, awaited by teller",
+            "shared_rwlock: rwlock held by another process, awaited to read by auditor",
+        ]);
+        let text = String::from_utf8(hung.report(&[]).stdout).unwrap();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let expected = "shared_rwlock: rwlock, held by thread";
+        assert!(text.contains(expected), "{flags:?}: {text}");
+        assert!(
+            text.contains("of another process waits "),
+            "{flags:?}: {text}"
+        );
     }
 }
 

@@ -202,7 +202,7 @@ fn lock(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> c_int {
         (false, Access::Write) => rwlock.posix_write(limit),
         // SAFETY: invariant 3.
         (true, Access::Read) => unsafe {
-            let result = libc_read(rwlock.address(), limit);
+            let result = libc_read(rwlock.address(), rwlock.kind_to_read(), limit);
             if result == 0 {
                 rwlock.note_hold(mode);
             }

@@ -43,14 +43,14 @@ pub(crate) unsafe fn libc_lock(mutex: *const c_void, limit: Limit) -> c_int {
     unsafe { noted(mutex as u64, 0, mutex, limit, mutex_lock) }
 }
 
-/// Takes a reader-writer lock of the C library for reading.
+/// Takes a reader-writer lock of the C library for reading. `kind`: that of the wait.
 ///
 /// # Safety
 ///
 /// Invariant 3.
-pub(crate) unsafe fn libc_read(lock: *const c_void, limit: Limit) -> c_int {
+pub(crate) unsafe fn libc_read(lock: *const c_void, kind: u32, limit: Limit) -> c_int {
     // SAFETY: invariant 3.
-    unsafe { noted(lock as u64 | READING, RWLOCK, lock, limit, rwlock_read) }
+    unsafe { noted(lock as u64 | READING, kind, lock, limit, rwlock_read) }
 }
 
 /// Takes a reader-writer lock of the C library for writing.

@@ -14,6 +14,7 @@ use kinlock_linux::Native;
 use kinlock_linux::config::AsConfigured;
 use kinlock_linux::probe;
 use kinlock_recorder::now;
+use kinlock_report::now::PASSES;
 use kinlock_report::{READING, RWLOCK};
 
 /// The part of a `pthread_rwlock_t` that this library uses. `writer`, `shared` and `preference` lie
@@ -92,6 +93,14 @@ impl RwLock {
         self.preference.load(Relaxed) != layout::NOT_RECURSIVE
     }
 
+    /// The kind of a wait for reading.
+    pub(crate) fn kind_to_read(&self) -> u32 {
+        match self.is_recursive() {
+            true => RWLOCK | PASSES,
+            false => RWLOCK,
+        }
+    }
+
     /// The kernel's number of the thread that holds the lock for writing, or 0.
     pub(crate) fn writer(&self) -> u32 {
         self.writer.load(Relaxed)
@@ -138,7 +147,11 @@ impl RwLock {
         let taken = match limit {
             Limit::Now => self.word.try_read(self.is_recursive()),
             _ => {
-                let noted = now::waits(self.key() | READING, limit.noted() | RWLOCK, thread_id());
+                let noted = now::waits(
+                    self.key() | READING,
+                    self.kind_to_read() | limit.noted(),
+                    thread_id(),
+                );
                 let taken = cancel::wait(&Reading(self), limit, || self.read_until(limit));
                 noted.end();
                 taken
@@ -173,7 +186,7 @@ impl RwLock {
     /// The calling thread reads: notes that, if the mode says so.
     pub(crate) fn note_hold(&self, mode: Mode) {
         if mode.notes_holds() {
-            now::holds(self.key(), RWLOCK, thread_id());
+            now::holds(self.key() | READING, RWLOCK, thread_id());
         }
     }
 
@@ -181,7 +194,7 @@ impl RwLock {
     #[inline]
     pub(crate) fn note_release(&self) {
         if self.writer() == 0 {
-            now::released(self.key(), thread_id());
+            now::released(self.key() | READING, thread_id());
         }
     }
 

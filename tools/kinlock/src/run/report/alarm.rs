@@ -189,6 +189,7 @@ impl Watch {
 /// What a thread that holds a lock does.
 fn does(holder: &Thread) -> String {
     match (holder.ended, holder.waits_for, &holder.stack[..]) {
+        _ if holder.elsewhere => "is one of another process".to_owned(),
         (true, ..) => "has ended".to_owned(),
         (_, 0, []) => "runs".to_owned(),
         (_, 0, stack) => format!("is in {}", path(stack)),

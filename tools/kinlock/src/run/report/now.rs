@@ -1,8 +1,8 @@
 //! Who holds and who waits at this moment, in a process that may hang.
 //!
-//! The facts are read twice, and what holders a lock has is read in between. A wait that is there
-//! both times began before and ended afterwards, and a thread that waits releases nothing. So the
-//! waits and holders of a circle were all there at one moment.
+//! Waits are read twice, and who holds what is read in between. A wait that is there both times
+//! began before and ended afterwards, and a thread that waits releases nothing. So the waits and
+//! holders of a circle were all there at one moment.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -15,7 +15,7 @@ use kinlock_cli::report::text;
 use kinlock_cli::report::units::{counted, time};
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
-use kinlock_report::now::{IS_HELD, LIMITED};
+use kinlock_report::now::{IS_HELD, LIMITED, PASSES, SENDABLE, UPGRADABLE};
 use kinlock_report::{JOIN, READING, RWLOCK};
 use serde::Serialize;
 
@@ -74,6 +74,8 @@ pub struct Thread {
     limited: bool,
     /// It has ended.
     pub ended: bool,
+    /// It is one of another process, which shares the lock that it holds.
+    pub elsewhere: bool,
     /// What it calls, innermost first.
     pub stack: Vec<Frame>,
 }
@@ -132,9 +134,38 @@ fn process(pid: u32) -> anyhow::Result<Option<Process>> {
 pub struct Found {
     /// The wait of each thread: the innermost, if a signal handler waits in a wait.
     pub waits: BTreeMap<u32, Fact>,
-    /// By address: what it is, as people call it, and who holds it.
-    locks: BTreeMap<u64, (&'static str, BTreeSet<u32>)>,
+    /// By address, what threads wait for.
+    locks: BTreeMap<u64, Awaited>,
     dropped: u64,
+}
+
+/// What threads wait for.
+struct Awaited {
+    /// As people call it.
+    kind: &'static str,
+    /// Whether processes share it.
+    is_shared: bool,
+    /// Whether who took it may have sent it to another thread.
+    is_sendable: bool,
+    holders: BTreeMap<u32, Hold>,
+}
+
+/// How a thread holds it, and whom that excludes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Hold {
+    /// Those that write.
+    Read,
+    /// Also those that want to be the upgradable reader.
+    Upgradable,
+    /// Everybody.
+    Alone,
+}
+
+impl Awaited {
+    fn add(&mut self, holder: u32, hold: Hold) {
+        let known = self.holders.entry(holder).or_insert(hold);
+        *known = hold.max(*known);
+    }
 }
 
 /// The address of what a thread waits for.
@@ -145,18 +176,29 @@ fn address(wait: &Fact) -> u64 {
 impl Found {
     /// What is so now in a process.
     pub fn of(outside: &Outside, pid: u32) -> Self {
-        let first = outside.known();
+        Self::by(outside, pid, || outside.known())
+    }
+
+    /// The same, where each `look` tells the facts anew.
+    fn by(outside: &Outside, pid: u32, mut look: impl FnMut() -> Vec<Known>) -> Self {
+        let first = look();
         let mut found = Found {
             dropped: first.iter().map(|known| known.dropped).sum(),
             ..Found::default()
         };
         for known in &first {
-            found.add(known, outside);
+            found.add_waits(known, outside);
+        }
+        for known in look() {
+            found.add_holds(&known, outside);
         }
         found.add_recorded(pid, outside);
-        let again = outside.known();
+        let again = look();
         let again: HashSet<&Fact> = again.iter().flat_map(|known| &known.facts).collect();
-        found.waits.retain(|_, fact| again.contains(fact));
+        // Numbers are used again: it may be the wait of an earlier thread, which left it by a jump.
+        found
+            .waits
+            .retain(|&thread, fact| again.contains(fact) && fact.since >= outside.began(thread));
         found
     }
 
@@ -168,13 +210,11 @@ impl Found {
     /// Whether a thread waits for a lock.
     pub fn is_for_lock(&self, thread: u32) -> bool {
         let lock = self.locks.get(&self.awaited(thread));
-        lock.is_some_and(|(kind, _)| is_lock(kind))
+        lock.is_some_and(|lock| is_lock(lock.kind))
     }
 
-    fn add(&mut self, known: &Known, outside: &Outside) {
-        let is_held = |fact: &&Fact| fact.what & IS_HELD != 0;
-        let (holds, waits): (Vec<&Fact>, Vec<&Fact>) = known.facts.iter().partition(is_held);
-        for wait in waits {
+    fn add_waits(&mut self, known: &Known, outside: &Outside) {
+        for wait in known.facts.iter().filter(|fact| fact.what & IS_HELD == 0) {
             let last = self
                 .waits
                 .entry(outside.number(wait.thread))
@@ -186,9 +226,17 @@ impl Found {
                 .entry(address(wait))
                 .or_insert_with(|| look_at(wait, known, outside));
         }
-        for hold in holds {
-            if let Some((_, holders)) = self.locks.get_mut(&(hold.what & !IS_HELD)) {
-                holders.insert(outside.number(hold.thread));
+    }
+
+    fn add_holds(&mut self, known: &Known, outside: &Outside) {
+        for fact in known.facts.iter().filter(|fact| fact.what & IS_HELD != 0) {
+            let hold = match (fact.what & READING != 0, fact.kind & UPGRADABLE != 0) {
+                (true, false) => Hold::Read,
+                (true, true) => Hold::Upgradable,
+                (false, _) => Hold::Alone,
+            };
+            if let Some(lock) = self.locks.get_mut(&(address(fact) & !IS_HELD)) {
+                lock.add(outside.number(fact.thread), hold);
             }
         }
     }
@@ -201,20 +249,61 @@ impl Found {
             tables.add(table);
         }
         tables.for_each(|table, _, _| {
-            for (address, thread) in read::holders(table) {
-                if let Some((_, holders)) = self.locks.get_mut(&address) {
-                    holders.extend(Some(outside.number(thread)).filter(|&thread| thread != 0));
+            for (key, thread) in read::holders(table) {
+                let hold = match key & READING {
+                    0 => Hold::Alone,
+                    _ => Hold::Read,
+                };
+                let holder = outside.number(thread);
+                let lock = self.locks.get_mut(&(key & !READING));
+                if let Some(lock) = lock.filter(|lock| holder != 0 && !lock.is_sendable) {
+                    lock.add(holder, hold);
                 }
             }
         });
     }
 
-    /// Of a thread that waits: whom it waits for.
+    /// Of a thread that waits: who holds what it waits for.
     pub fn holders(&self, thread: u32) -> impl Iterator<Item = u32> {
-        let wait = self.waits.get(&thread);
-        let lock = wait.and_then(|wait| self.locks.get(&address(wait)));
+        let lock = self.locks.get(&self.awaited(thread));
         lock.into_iter()
-            .flat_map(|(_, holders)| holders.iter().copied())
+            .flat_map(|lock| lock.holders.keys().copied())
+    }
+
+    /// Of a thread that waits: those that have to do something before it can go on. A reader waits
+    /// for no reader, but for the thread whose turn to write is next, unless it may pass that.
+    fn needed(&self, thread: u32) -> Vec<u32> {
+        let Some(wait) = self.waits.get(&thread) else {
+            return Vec::new();
+        };
+        let (reads, is_upgradable) = (wait.what & READING != 0, wait.kind & UPGRADABLE != 0);
+        let excludes = |holder: u32, hold: Hold| match (reads, is_upgradable) {
+            (false, false) => true,
+            (false, true) => holder != thread,
+            (true, true) => hold >= Hold::Upgradable,
+            (true, false) => hold == Hold::Alone,
+        };
+        let holders = self.locks.get(&address(wait)).into_iter();
+        let holders = holders.flat_map(|lock| &lock.holders);
+        let holders = holders.filter(|&(&holder, &hold)| excludes(holder, hold));
+        let mut needed: Vec<u32> = holders.map(|(&holder, _)| holder).collect();
+        if reads && wait.kind & PASSES == 0 {
+            let next = self.next_writer(address(wait));
+            needed.extend(next.filter(|&next| next != thread));
+        }
+        needed
+    }
+
+    /// The waiter of a reader-writer lock before which no reader enters. Upgradable readers queue
+    /// with the writers, and one that wants to write goes first.
+    fn next_writer(&self, lock: u64) -> Option<u32> {
+        let is_reader = |wait: &Fact| wait.what & READING != 0;
+        let is_upgradable = |wait: &Fact| wait.kind & UPGRADABLE != 0;
+        let all = self.waits.iter().filter(|(_, wait)| address(wait) == lock);
+        let queued = all.filter(|(_, wait)| !is_reader(wait) || is_upgradable(wait));
+        let next =
+            queued.min_by_key(|(_, wait)| (is_reader(wait) || !is_upgradable(wait), wait.since));
+        next.map(|(&thread, _)| thread)
     }
 
     /// Threads that wait for each other in a circle, each circle once. A thread whose wait has a
@@ -240,7 +329,7 @@ impl Found {
             {
                 continue;
             }
-            for next in self.holders(at) {
+            for next in self.needed(at) {
                 if next == thread {
                     let back = |at: &u32| before.get(at).copied();
                     let mut circle: Vec<_> = successors(Some(at), back).collect();
@@ -269,9 +358,9 @@ impl Found {
         }
         waiting.sort_by_key(|(_, all)| all[0]);
         let locks = waiting.into_iter().map(|(address, all)| {
-            let (kind, holders) = &self.locks[&address];
-            let holders: Vec<u32> = holders.iter().copied().collect();
-            let name = match (*kind, holders.first()) {
+            let lock = &self.locks[&address];
+            let holders: Vec<u32> = lock.holders.keys().copied().collect();
+            let name = match (lock.kind, holders.first()) {
                 ("join", Some(&thread)) => {
                     format!("the end of {}", called(thread, &outside.name(thread)))
                 }
@@ -281,13 +370,20 @@ impl Found {
             Lock {
                 name,
                 address,
-                kind,
+                kind: lock.kind,
                 held_by: holders.first().copied(),
                 holders,
                 waiting: all.into_iter().map(|(_, thread)| thread).collect(),
             }
         });
         locks.partition(Lock::is_lock)
+    }
+
+    /// Whether a thread is one of another process, with which this one shares a lock.
+    fn is_elsewhere(&self, thread: u32, outside: &Outside) -> bool {
+        let mut shared = self.locks.values().filter(|lock| lock.is_shared);
+        let holds_any = shared.any(|lock| lock.holders.contains_key(&thread));
+        holds_any && outside.is_elsewhere(thread)
     }
 
     /// Threads that wait, and those for which others do.
@@ -319,7 +415,8 @@ impl Found {
                     }
                 }),
                 limited: wait.is_some_and(|wait| wait.kind & LIMITED != 0),
-                ended: !outside.has(id),
+                ended: !outside.has(id) && !self.is_elsewhere(id, outside),
+                elsewhere: self.is_elsewhere(id, outside),
                 stack,
             }
         });
@@ -328,13 +425,16 @@ impl Found {
 }
 
 /// What a thread waits for, and who holds that, as the object itself tells.
-fn look_at(wait: &Fact, known: &Known, outside: &Outside) -> (&'static str, BTreeSet<u32>) {
-    // Where the C library keeps the number of the thread that holds a mutex, the mutex's kind, and
-    // the number of the thread that writes.
+fn look_at(wait: &Fact, known: &Known, outside: &Outside) -> Awaited {
+    // Where the C library keeps the number of the thread that holds a mutex, the mutex's kind, the
+    // number of the thread that writes, and whether processes share a reader-writer lock.
     const OWNER: u64 = 8;
     const KIND: u64 = 16;
     const WRITER: u64 = 24;
-    let mut kind = wait.kind & !LIMITED;
+    const SHARED: u64 = 28;
+    /// Set in the kind of a mutex that processes share.
+    const IS_SHARED: u32 = 0x80;
+    let mut kind = wait.kind & !(LIMITED | UPGRADABLE | PASSES | SENDABLE);
     let place = match kind {
         0 => Some(OWNER),
         RWLOCK => Some(WRITER),
@@ -342,9 +442,14 @@ fn look_at(wait: &Fact, known: &Known, outside: &Outside) -> (&'static str, BTre
         _ => None,
     };
     let place = place.filter(|_| known.are_posix);
-    let holder = place.and_then(|at| outside.half(address(wait).wrapping_add(at)));
+    let half = |at: u64| outside.half(address(wait).wrapping_add(at));
+    let holder = place.and_then(half);
+    let mut is_shared = false;
     if kind == 0 && known.are_posix {
-        kind = outside.half(address(wait).wrapping_add(KIND)).unwrap_or(0);
+        kind = half(KIND).unwrap_or(0);
+        is_shared = kind & IS_SHARED != 0;
+    } else if kind == RWLOCK && known.are_posix {
+        is_shared = half(SHARED).is_some_and(|shared| shared != 0);
     }
     let holder = holder.filter(|&holder| holder != 0);
     // One that has ended has no number here.
@@ -352,7 +457,15 @@ fn look_at(wait: &Fact, known: &Known, outside: &Outside) -> (&'static str, BTre
         0 => holder,
         number => number,
     };
-    (entry::kind(kind), holder.map(here).into_iter().collect())
+    Awaited {
+        kind: entry::kind(kind),
+        is_shared,
+        is_sendable: wait.kind & SENDABLE != 0,
+        holders: holder
+            .map(|holder| (here(holder), Hold::Alone))
+            .into_iter()
+            .collect(),
+    }
 }
 
 // ---- as text --------------------------------------------
@@ -444,16 +557,21 @@ impl Process {
     fn called(&self, id: u32) -> String {
         match self.thread(id) {
             Some(thread) if thread.ended => format!("thread {id}, which has ended"),
+            Some(thread) if thread.elsewhere => format!("thread {id} of another process"),
             Some(thread) => called(id, &thread.name),
             None => format!("thread {id}"),
         }
     }
 
-    /// What a thread waits for, with the side of a reader-writer lock.
-    fn awaited(&self, id: u32) -> Option<String> {
-        let thread = self.thread(id)?;
+    /// What a thread waits for.
+    fn row(&self, id: u32) -> Option<&Lock> {
         let mut rows = self.locks.iter().chain(&self.waits);
-        let row = rows.find(|row| row.waiting.contains(&id))?;
+        rows.find(|row| row.waiting.contains(&id))
+    }
+
+    /// The same with the side of a reader-writer lock.
+    fn awaited(&self, id: u32) -> Option<String> {
+        let (thread, row) = (self.thread(id)?, self.row(id)?);
         let side = thread
             .side
             .map_or(String::new(), |side| format!(" to {side}"));
@@ -468,10 +586,12 @@ impl Process {
         )?;
         for (&id, &next) in circle.iter().zip(circle.iter().cycle().skip(1)) {
             let awaited = self.awaited(id).unwrap_or_default();
+            let is_held = self.row(id).is_some_and(|row| row.holders.contains(&next));
             let holder = match (next == id, awaited.starts_with("the end of ")) {
                 (true, _) => ", which it holds itself".to_owned(),
                 (false, true) => String::new(),
-                (false, false) => format!(", held by {}", self.called(next)),
+                (false, false) if is_held => format!(", held by {}", self.called(next)),
+                (false, false) => format!(", behind {}", self.called(next)),
             };
             let line = format!("{} waits for {awaited}{holder}", self.called(id));
             writeln!(out, "    {}", wrapped(&line, "        "))?;
@@ -499,7 +619,7 @@ impl Process {
         for &holder in row.holders.iter().filter(|_| is_lock).take(WAITING) {
             let does = match (self.awaited(holder), self.thread(holder)) {
                 (Some(awaited), _) => format!("waits for {awaited}"),
-                (None, Some(thread)) if thread.ended => continue,
+                (None, Some(thread)) if thread.ended || thread.elsewhere => continue,
                 (None, Some(thread)) if !thread.stack.is_empty() => {
                     format!("is in {}", path(&thread.stack))
                 }
@@ -533,5 +653,154 @@ impl Process {
             writeln!(out, "    {more}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use kinlock_report::unwind::Registers;
+
+    use super::*;
+
+    const LOCK: u64 = 0x1000;
+    const OTHER: u64 = 0x2000;
+    const TO_READ: u64 = LOCK | READING;
+
+    fn fact(thread: u32, what: u64, kind: u32, since: u64) -> Fact {
+        let registers = Registers {
+            pc: 0,
+            stack: 0,
+            frame: 0,
+        };
+        Fact {
+            what,
+            kind: kind
+                | if what & !READING & !IS_HELD == LOCK {
+                    RWLOCK
+                } else {
+                    0
+                },
+            thread,
+            since,
+            registers,
+        }
+    }
+
+    /// The circles of threads that wait, the longest wait first, and that hold locks.
+    fn circles(waits: &[(u32, u64, u32)], holds: &[(u32, u64, Hold)]) -> Vec<Vec<u32>> {
+        let mut found = Found::default();
+        for (since, &(thread, what, kind)) in (0..).zip(waits) {
+            found.waits.insert(thread, fact(thread, what, kind, since));
+        }
+        for &(holder, lock, hold) in holds {
+            let lock = found.locks.entry(lock).or_insert_with(|| Awaited {
+                kind: "",
+                is_shared: false,
+                is_sendable: false,
+                holders: BTreeMap::new(),
+            });
+            lock.add(holder, hold);
+        }
+        found.circles()
+    }
+
+    #[test]
+    fn a_reader_waits_for_no_reader() {
+        let holds = [
+            (1, LOCK, Hold::Read),
+            (2, OTHER, Hold::Alone),
+            (3, LOCK, Hold::Upgradable),
+        ];
+        let mut waits = vec![(1, OTHER, 0), (2, TO_READ, UPGRADABLE)];
+        assert!(circles(&waits, &holds).is_empty());
+        waits.push((3, OTHER, 0));
+        assert_eq!(circles(&waits, &holds), [[2, 3]]);
+        waits[1] = (2, TO_READ, 0);
+        assert!(circles(&waits, &holds).is_empty());
+        waits[1] = (2, LOCK, 0);
+        assert_eq!(circles(&waits, &holds), [[1, 2], [3, 2]]);
+    }
+
+    #[test]
+    fn a_reader_waits_for_the_next_writer() {
+        let holds = [(1, LOCK, Hold::Read), (2, OTHER, Hold::Alone)];
+        let all = |next, reader| {
+            let waits = [
+                (1, OTHER, 0),
+                (3, LOCK, next),
+                (4, LOCK, 0),
+                (2, TO_READ, reader),
+            ];
+            circles(&waits, &holds)
+        };
+        assert_eq!(all(0, 0), [[1, 2, 3]]);
+        assert_eq!(all(0, UPGRADABLE), [[1, 2, 3]]);
+        // It gives up, and the reader enters; or the reader need not wait for it.
+        assert!(all(LIMITED, 0).is_empty());
+        assert!(all(0, PASSES).is_empty());
+        // A writer that has the lock lets nobody pass.
+        let waits = [(1, OTHER, 0), (2, TO_READ, PASSES)];
+        let holds = [(1, LOCK, Hold::Alone), (2, OTHER, Hold::Alone)];
+        assert_eq!(circles(&waits, &holds), [[1, 2]]);
+    }
+
+    #[test]
+    fn who_upgrades_goes_first_and_does_not_wait_for_itself() {
+        let mut holds = vec![(1, LOCK, Hold::Upgradable)];
+        let waits = [
+            (4, LOCK, 0),
+            (2, TO_READ, 0),
+            (1, LOCK, UPGRADABLE),
+            (3, OTHER, 0),
+        ];
+        assert!(circles(&waits, &holds).is_empty());
+        holds.extend([(3, LOCK, Hold::Read), (2, OTHER, Hold::Alone)]);
+        assert_eq!(circles(&waits, &holds), [[1, 3, 2]]);
+        assert_eq!(circles(&[(1, LOCK, 0)], &[(1, LOCK, Hold::Read)]), [[1]]);
+    }
+
+    #[test]
+    fn a_hold_that_ends_before_the_wait_of_its_thread_is_none() {
+        let outside = Outside::of_threads(0, &[1, 2]);
+        let waits = [fact(1, LOCK, 0, 5), fact(2, OTHER, 0, 5)];
+        let held = [LOCK | READING, OTHER].map(|what| what | IS_HELD);
+        let holds = [fact(2, held[0], 0, 0), fact(1, held[1], 0, 0)];
+        let circles = |looks: [&[Fact]; 3]| {
+            let next = Cell::new(0);
+            let look = || {
+                let facts = [&waits, looks[next.replace(next.get() + 1)]].concat();
+                vec![Known {
+                    are_posix: false,
+                    number_at: 0,
+                    dropped: 0,
+                    facts,
+                }]
+            };
+            Found::by(&outside, 0, look).circles()
+        };
+        assert_eq!(circles([&holds; 3]), [[1, 2]]);
+        assert!(circles([&holds, &holds[1..], &holds[1..]]).is_empty());
+    }
+
+    #[test]
+    fn a_wait_that_began_before_its_thread_is_none() {
+        let own = std::process::id();
+        let outside = Outside::of_threads(own, &[own]);
+        let waits = |since: u64| {
+            let look = || {
+                vec![Known {
+                    are_posix: false,
+                    number_at: 0,
+                    dropped: 0,
+                    facts: vec![fact(own, LOCK, 0, since)],
+                }]
+            };
+            Found::by(&outside, 0, look).waits.len()
+        };
+        let began = outside.began(own);
+        assert!((1..=Native::now()).contains(&began), "{began}");
+        assert_eq!((waits(began / 2), waits(Native::now())), (0, 1));
     }
 }

@@ -87,11 +87,17 @@ pub fn of_process(pid: u32, file: &str) -> io::Result<Vec<u8>> {
 
 /// The process that started another one, while that one is there.
 pub fn parent(pid: u32) -> Option<u32> {
-    let stat = of_process(pid, "stat").ok()?;
-    // The name before it may contain anything.
+    const FIELD: usize = 4;
+    stat(pid, "stat", FIELD)?.try_into().ok()
+}
+
+/// A field of a file `stat` of a process, as the kernel's manual counts them.
+pub fn stat(pid: u32, file: &str, field: usize) -> Option<u64> {
+    let stat = of_process(pid, file).ok()?;
+    // The second field, the name, may contain anything.
     let name_end = stat.iter().rposition(|&byte| byte == b')')?;
     let rest = std::str::from_utf8(&stat[name_end + 1..]).ok()?;
-    rest.split_whitespace().nth(1)?.parse().ok()
+    rest.split_whitespace().nth(field - 3)?.parse().ok()
 }
 
 /// While this exists, this thread reads zeros where a mapped file has become shorter, and is not
@@ -150,19 +156,60 @@ extern "C" fn read_zeros(_: libc::c_int, info: *const libc::siginfo_t, _: *const
 
 /// All files that a process has mapped, as they are called here.
 pub fn paths(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
-    let maps = maps(pid)?;
-    let paths = maps.split(|&byte| byte == b'\n').filter_map(|line| {
-        let path = line.iter().position(|&byte| byte == b'/')?;
-        let path = Path::new(OsStr::from_bytes(&line[path..]));
-        Some(seen_from_here(pid, path))
-    });
-    let mut paths: Vec<_> = paths.collect();
-    paths.dedup();
-    Ok(paths)
+    let mappings = mappings(pid)?.into_iter();
+    let mut files: Vec<_> = mappings.filter_map(|m| Some((m.path?, m.file))).collect();
+    files.dedup();
+    let paths = files
+        .iter()
+        .map(|(path, file)| seen_from_here(pid, path, *file));
+    Ok(paths.collect())
 }
 
-/// What a process has mapped, as the kernel lists it.
-pub fn maps(pid: u32) -> anyhow::Result<Vec<u8>> {
+/// A part of the memory of a process.
+pub struct Mapping {
+    pub start: u64,
+    pub end: u64,
+    /// As `rwxp`.
+    pub rights: [u8; 4],
+    /// Where it begins in its file.
+    pub offset: u64,
+    /// The device and the inode of its file.
+    pub file: (u64, u64),
+    /// `None`: it has no file.
+    pub path: Option<PathBuf>,
+}
+
+/// What a process has mapped.
+pub fn mappings(pid: u32) -> anyhow::Result<Vec<Mapping>> {
+    let lines = maps(pid)?;
+    let lines = lines.split(|&byte| byte == b'\n');
+    Ok(lines.filter_map(mapping).collect())
+}
+
+/// A line of the kernel's list.
+fn mapping(line: &[u8]) -> Option<Mapping> {
+    let text = String::from_utf8_lossy(line);
+    let mut words = text.split_whitespace();
+    let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (start, end) = words.next()?.split_once('-')?;
+    let rights = words.next()?.as_bytes().try_into().ok()?;
+    let offset = hexadecimal(words.next()?)?;
+    let (major, minor) = words.next()?.split_once(':')?;
+    let (major, minor) = (hexadecimal(major)?, hexadecimal(minor)?);
+    let device = libc::makedev(major as libc::c_uint, minor as libc::c_uint);
+    let path = line.iter().position(|&byte| byte == b'/');
+    let path = path.map(|at| OsStr::from_bytes(&line[at..]).into());
+    Some(Mapping {
+        start: hexadecimal(start)?,
+        end: hexadecimal(end)?,
+        rights,
+        offset,
+        file: (device, words.next()?.parse().ok()?),
+        path,
+    })
+}
+
+fn maps(pid: u32) -> anyhow::Result<Vec<u8>> {
     match of_process(pid, "maps") {
         Err(error) if error.kind() == ErrorKind::NotFound => match Path::new("/proc/self").exists()
         {
@@ -173,13 +220,16 @@ pub fn maps(pid: u32) -> anyhow::Result<Vec<u8>> {
     }
 }
 
-/// A path of another process. In a container its root is another one.
-pub fn seen_from_here(pid: u32, path: &Path) -> PathBuf {
+/// The path by which a file that another process has mapped is opened here. The kernel names it by
+/// the root of whoever asks, and in a container, where that cannot reach it, by the container's.
+pub fn seen_from_here(pid: u32, path: &Path, file: (u64, u64)) -> PathBuf {
     let root = PathBuf::from(format!("/proc/{pid}/root"));
-    let is_other = fs::read_link(&root).is_ok_and(|root| root != Path::new("/"));
-    match path.exists() && !is_other {
-        true => path.to_owned(),
-        false => root.join(path.strip_prefix("/").unwrap_or(path)),
+    let inside = root.join(path.strip_prefix("/").unwrap_or(path));
+    let at = |path: &Path| Some(fs::metadata(path).ok()?).map(|data| (data.dev(), data.ino()));
+    // Some file systems have other numbers in the list of mappings.
+    match (at(path), at(&inside)) {
+        (here, there) if there.is_none() || here == there || here == Some(file) => path.to_owned(),
+        _ => inside,
     }
 }
 

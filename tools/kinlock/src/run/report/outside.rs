@@ -4,24 +4,26 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use kinlock_cli::report::text;
+use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
 use kinlock_report::unwind::{Registers, Rule};
 use kinlock_report::{FRAMES, MAGIC, now};
 use object::Endianness;
 use object::elf::{
-    ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, ProgramHeader64,
+    ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE,
+    ProgramHeader64,
 };
 use object::pod::{from_bytes, slice_from_bytes};
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader};
+use rustix::time::ClockId;
 
-use super::others::{maps, of_process, seen_from_here};
+use super::others::{Mapping, mappings, of_process, seen_from_here, stat};
 use super::symbols::{Module, Symbols};
 
 pub struct Outside {
@@ -31,14 +33,6 @@ pub struct Outside {
     rules: RefCell<HashMap<u64, Rule>>,
     /// The number that its own threads have for a thread, and the one that it has here.
     threads: HashMap<u32, u32>,
-}
-
-/// A part of the memory that is mapped from the beginning of a file or further on.
-struct Mapping {
-    start: u64,
-    end: u64,
-    is_first: bool,
-    path: PathBuf,
 }
 
 /// A program or a library in the memory.
@@ -80,7 +74,7 @@ impl Outside {
     /// An error, of one line, if there is no such process or it may not be looked at. `None`: there
     /// is nothing of kinlock in it.
     pub fn look(pid: u32) -> anyhow::Result<Option<Self>> {
-        let maps = maps(pid)?;
+        let mappings = mappings(pid)?;
         let memory = File::open(format!("/proc/{pid}/mem")).with_context(|| {
             format!(
                 "cannot read the memory of process {pid} (that takes its user, if \
@@ -94,12 +88,11 @@ impl Outside {
             rules: RefCell::default(),
             threads: threads(pid),
         };
-        let mappings: Vec<Mapping> = maps
-            .split(|&byte| byte == b'\n')
-            .filter_map(|line| mapping(pid, line))
-            .collect();
         let mut is_of_another_version = false;
-        for mapping in mappings.iter().filter(|mapping| mapping.is_first) {
+        for mapping in mappings
+            .iter()
+            .filter(|m| m.offset == 0 && m.rights[0] == b'r')
+        {
             let object = outside.object(mapping, &mappings, &mut is_of_another_version);
             outside.objects.extend(object);
         }
@@ -108,6 +101,18 @@ impl Outside {
             bail!("process {pid} runs with the library of another version of kinlock");
         }
         Ok(has_any.then_some(outside))
+    }
+
+    /// A process without memory, with these threads.
+    #[cfg(test)]
+    pub fn of_threads(pid: u32, threads: &[u32]) -> Self {
+        Outside {
+            pid,
+            memory: File::open("/dev/null").unwrap(),
+            objects: Vec::new(),
+            rules: RefCell::default(),
+            threads: threads.iter().map(|&thread| (thread, thread)).collect(),
+        }
     }
 
     /// Takes note of threads that have begun and ended since.
@@ -133,13 +138,15 @@ impl Outside {
         Some(u32::from_ne_bytes(bytes))
     }
 
-    /// What begins at a mapping, if that is a program or a library of 64 bits.
+    /// What begins at a mapping, if a program or a library of 64 bits is loaded there. Of a file
+    /// that the process has mapped to read it, the code cannot be executed.
     fn object(
         &self,
         mapping: &Mapping,
         all: &[Mapping],
         is_of_another_version: &mut bool,
     ) -> Option<Object> {
+        let path = mapping.path.as_ref()?;
         let bytes = self.read(mapping.start, size_of::<FileHeader64<Endianness>>())?;
         let (header, _) = from_bytes::<FileHeader64<Endianness>>(&bytes).ok()?;
         let endian = header.endian().ok()?;
@@ -151,11 +158,19 @@ impl Outside {
         let first = loaded().find(|segment| segment.p_offset(endian) == 0)?;
         let bias = mapping.start.wrapping_sub(first.p_vaddr(endian) & !0xfff);
         let ends = loaded().map(|s| s.p_vaddr(endian).saturating_add(s.p_memsz(endian)));
+        let is_there = |at: u64, right: u8| {
+            let mapping = all.iter().find(|m| (m.start..m.end).contains(&at));
+            mapping.is_some_and(|mapping| mapping.rights.contains(&right))
+        };
+        let mut code = loaded().filter(|s| s.p_flags(endian) & PF_X != 0);
+        if !code.all(|s| is_there(bias.wrapping_add(s.p_vaddr(endian)), b'x')) {
+            return None;
+        }
         let mut object = Object {
             start: mapping.start,
             end: bias.wrapping_add(ends.max()?),
             bias,
-            path: mapping.path.clone(),
+            path: seen_from_here(self.pid, path, mapping.file),
             build_id: Vec::new(),
             index: None,
             end_of_index: 0,
@@ -182,7 +197,8 @@ impl Outside {
                             let place = says.as_ptr().addr() - bytes.as_ptr().addr() + 8;
                             let distance = word_in(says, 8).filter(|_| is_known);
                             let place = address.wrapping_add(place as u64);
-                            object.now = distance.map(|distance| place.wrapping_add(distance));
+                            let now = distance.map(|distance| place.wrapping_add(distance));
+                            object.now = now.filter(|&now| is_there(now, b'w'));
                         }
                     }
                 }
@@ -239,6 +255,28 @@ impl Outside {
     /// Whether there is a thread of this number, as it is here.
     pub fn has(&self, thread: u32) -> bool {
         self.threads.values().any(|&known| known == thread)
+    }
+
+    /// Whether a thread, by its own process's number, is one of another process. In a container
+    /// that number says nothing here.
+    pub fn is_elsewhere(&self, thread: u32) -> bool {
+        let is_contained = self.threads.iter().any(|(own, here)| own != here);
+        let exists = || of_process(thread, "comm").is_ok();
+        !self.has(thread) && (is_contained || exists())
+    }
+
+    /// When a thread began, in ns of the monotonic clock, or up to a tick earlier; 0: that is not
+    /// known. `thread`: its number here.
+    pub fn began(&self, thread: u32) -> u64 {
+        /// The kernel tells hundredths of a second since it was booted.
+        const TICK_NS: u64 = 10_000_000;
+        const FIELD: usize = 22;
+        let ticks = stat(self.pid, &format!("task/{thread}/stat"), FIELD).unwrap_or(0);
+        // In this order, so that it is rather too early.
+        let now = Native::now();
+        let since_boot = rustix::time::clock_gettime(ClockId::Boottime);
+        let since_boot = since_boot.tv_sec as u64 * 1_000_000_000 + since_boot.tv_nsec as u64;
+        (ticks * TICK_NS).saturating_sub(since_boot.saturating_sub(now))
     }
 
     /// What a thread is called. `thread`: its number here.
@@ -326,24 +364,6 @@ impl Outside {
 
 /// Notes that are longer than this are not read.
 const LONGEST: u64 = 1 << 16;
-
-/// A line of the list of mappings. One that may not be read is none.
-fn mapping(pid: u32, line: &[u8]) -> Option<Mapping> {
-    let text = String::from_utf8_lossy(line);
-    let mut words = text.split_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
-    let (start, end) = (hexadecimal(start)?, hexadecimal(end)?);
-    let is_readable = words.next()?.starts_with('r');
-    let is_first = hexadecimal(words.next()?)? == 0;
-    let path = line.iter().position(|&byte| byte == b'/')?;
-    is_readable.then(|| Mapping {
-        start,
-        end,
-        is_first,
-        path: seen_from_here(pid, OsStr::from_bytes(&line[path..]).as_ref()),
-    })
-}
 
 /// The threads of a process. In a container they have other numbers than here.
 fn threads(pid: u32) -> HashMap<u32, u32> {

@@ -417,7 +417,7 @@ fn place(table: &Table, lock: &kinlock_report::Lock) -> Option<String> {
     (!path.is_empty()).then(|| format!("{path}:{}", get32(&place.line)))
 }
 
-/// Who holds locks: the address of each, and the number of a thread.
+/// Who holds locks: the address of each, perhaps with [`READING`], and the number of a thread.
 pub fn holders(table: &Table) -> Vec<(u64, u32)> {
     let threads = || table.threads.iter();
     let id = |token: &u32| {
@@ -426,11 +426,12 @@ pub fn holders(table: &Table) -> Vec<(u64, u32)> {
     };
     let locks = Tallies::of(table).locks.into_iter().zip(&table.locks);
     let all = locks.flat_map(|(sum, lock)| {
-        let address = object(get(&lock.address));
+        let key = get(&lock.address);
         let holders: Vec<_> = sum.holders.iter().filter_map(id).collect();
-        holders.into_iter().map(move |holder| (address, holder))
+        holders.into_iter().map(move |holder| (key, holder))
     });
-    all.collect()
+    // A lock that has ended may have left its address to another one.
+    all.filter(|(key, _)| key & OTHERS == 0).collect()
 }
 
 /// Locks that are called by the same line are told apart by their addresses.
@@ -590,6 +591,24 @@ mod tests {
             .map(|lock| [lock.hold.total_ns, lock.callers[0].hold_ns])
             .collect();
         assert_eq!(told, entries.map(|(.., nanos)| [nanos; 2]));
+    }
+
+    #[test]
+    fn who_held_a_lock_that_has_ended_holds_none() {
+        let table = zeros();
+        let keys = [0x1000, 0x1000 | ENDED, 0x2000 | READING, OTHERS];
+        table.threads[0].token.store(7, Relaxed);
+        table.threads[0].id.store(42, Relaxed);
+        table.owners[0].token.store(7, Relaxed);
+        for (at, key) in keys.into_iter().enumerate() {
+            let (lock, tally) = (&table.locks[at], &table.owners[0].tallies[at]);
+            lock.address.store(key, Relaxed);
+            lock.serial.store(at as u32 + 1, Relaxed);
+            tally.lock.store(at as u32 + 1, Relaxed);
+            tally.serial.store(at as u32 + 1, Relaxed);
+            tally.since.store(1, Relaxed);
+        }
+        assert_eq!(holders(&table), [(0x1000, 42), (0x2000 | READING, 42)]);
     }
 
     #[test]
