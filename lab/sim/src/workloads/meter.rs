@@ -6,7 +6,7 @@ use crate::platform::{Sim, SimU64};
 use crate::world::{COUNTED, World, with};
 use hdrhistogram::Histogram;
 use kinlock_core::platform::{Atomic, Platform};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
@@ -115,7 +115,7 @@ impl fmt::Debug for Locks {
 }
 
 /// Acquisitions by the holder before.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct Handoffs {
     /// After another thread of the same locality domain.
     pub local: u64,
@@ -245,7 +245,7 @@ impl Meter {
 }
 
 /// How threads waited for one of several locks.
-#[derive(Clone, Copy, Default, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Debug, Serialize)]
 pub struct Waited {
     /// How often it was taken.
     pub acquisitions: u64,
