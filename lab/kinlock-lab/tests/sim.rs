@@ -220,7 +220,7 @@ fn what_cannot_be_traced_is_refused() {
             "reader-writer",
         ),
         (
-            "--threads 2 --workload cid-changing --trace-handoffs t.csv",
+            "--threads 2 --workload cid-intermittent --trace-handoffs t.csv",
             "policies",
         ),
         ("--threads 2 --trace-handoffs t.csv --seeds 2", "--seeds"),

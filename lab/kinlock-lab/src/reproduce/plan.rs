@@ -117,7 +117,7 @@ impl Plan {
     pub fn value(&self, sample: &Sample) -> f64 {
         match self.table.measure {
             Measure::Throughput(_) => sample.ops_per_us,
-            Measure::Bursts => sample.ids.first().map_or(0.0, |ids| ids.ns_per_burst),
+            Measure::Bursts => sample.ids.map_or(0.0, |ids| ids.ns_per_burst),
         }
     }
 

@@ -132,7 +132,7 @@ impl Entry {
         for (name, count) in usual().flat_map(|sample| &sample.counters) {
             *counters.entry(name.clone()).or_default() += count;
         }
-        let has_ids = samples.iter().any(|sample| !sample.ids.is_empty());
+        let has_ids = samples.iter().any(|sample| sample.ids.is_some());
         let ids = has_ids.then(|| IdUse::over(usual().flat_map(|sample| &sample.ids)));
         let events = samples.iter().map(|sample| sample.events).sum();
         let host_seconds: f64 = samples.iter().map(|sample| sample.host_seconds).sum();

@@ -37,9 +37,9 @@ pub struct Sample {
     /// What the lock has counted itself, with the warm-up; only some of the laboratory's do.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub observed: BTreeMap<String, f64>,
-    /// What was done under concurrency IDs, by phase of the workload; none for locks.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub ids: Vec<IdUse>,
+    /// What was done under concurrency IDs; none for locks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ids: Option<IdUse>,
     /// How threads waited for each lock of a recorded program; none for other workloads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waited: Vec<Waited>,
@@ -121,7 +121,7 @@ impl Sample {
                 .iter()
                 .map(|&(name, count)| (name.to_owned(), count))
                 .collect(),
-            ids: outcome.bursts.iter().map(IdUse::of).collect(),
+            ids: outcome.bursts.as_ref().map(IdUse::of),
             waited: outcome.waited.clone(),
             events: outcome.events,
             host_seconds: outcome.host_seconds,
@@ -147,7 +147,7 @@ impl IdUse {
         }
     }
 
-    /// The same over several runs or phases.
+    /// The same over several runs.
     pub fn over<'a>(all: impl Iterator<Item = &'a Self> + Clone) -> Self {
         let bursts: u64 = all.clone().map(|one| one.bursts).sum();
         let mean = |of: fn(&Self) -> f64| {

@@ -95,7 +95,7 @@ pub struct Meter {
     pub(crate) reads: u64,
     pub(crate) handoffs: Handoffs,
     pub(crate) acquisitions: u64,
-    pub(crate) bursts: Vec<Bursts>,
+    pub(crate) bursts: Option<Bursts>,
     pub(crate) waited: Vec<Waited>,
     locks: Locks,
     /// What the world had counted when the warm-up was over.
@@ -134,7 +134,7 @@ impl Meter {
             reads: 0,
             handoffs: Handoffs::default(),
             acquisitions: 0,
-            bursts: Vec::new(),
+            bursts: None,
             waited: Vec::new(),
             locks: Locks::default(),
             warm_up: None,
@@ -182,15 +182,11 @@ impl Meter {
         since >= self.start && with(|w| w.now()) <= self.end
     }
 
-    /// Counts a burst of work under a concurrency ID that has just ended, in a phase of the
-    /// workload.
-    pub(super) fn burst(&mut self, me: usize, phase: usize, burst: Burst) {
+    /// Counts a burst of work under a concurrency ID that has just ended.
+    pub(super) fn burst(&mut self, me: usize, burst: Burst) {
         let now = with(|w| w.now());
         self.per_thread[me] += 1;
-        if self.bursts.len() <= phase {
-            self.bursts.resize(phase + 1, Bursts::default());
-        }
-        let sum = &mut self.bursts[phase];
+        let sum = self.bursts.get_or_insert_default();
         *sum = sum.and(&Bursts {
             count: 1,
             nanos: with(|w| w.costs().nanos(now - burst.since)),

@@ -4,7 +4,6 @@
 //! and add a line to [`ALL`].
 
 mod cid;
-mod cid_changing;
 mod cid_intermittent;
 pub mod counter;
 pub mod grid;
@@ -21,7 +20,6 @@ mod readers;
 pub mod recorded;
 
 pub use cid::MAX_CPUS as MAX_CPUS_FOR_IDS;
-pub use cid_changing::PHASES;
 pub use meter::{Bursts, Handoffs, Meter, Metered, SharedMeter, Waited};
 
 use crate::locks::Genre;
@@ -155,11 +153,7 @@ pub static ALL: &[Kind] = &[
 const INVALIDATION: [&str; 2] = [invalidation::KIND.name, invalidation_waits::KIND.name];
 
 /// All kinds that take policies for concurrency IDs.
-pub static IDS: &[Kind] = &[
-    cid_intermittent::SLOW,
-    cid_intermittent::FAST,
-    cid_changing::KIND,
-];
+pub static IDS: &[Kind] = &[cid_intermittent::SLOW, cid_intermittent::FAST];
 
 /// The kind called `name`, a cell of the [grid] included.
 pub fn by_name(name: &str) -> Option<Kind> {
