@@ -8,7 +8,7 @@ use super::{Kind, Lock, observed};
 use crate::platform::{Sim, SimU64};
 use crate::world::{compute, with};
 use kinlock_core::config::Tuning;
-use kinlock_core::platform::{Atomic, NEVER};
+use kinlock_core::platform::Atomic;
 use kinlock_core::raw::LockConfig;
 use kinlock_invalidation::raw::{Backend, Config, Domain, Locked, Member, Place, Slots};
 
@@ -66,10 +66,6 @@ impl<B: Backend<Sim>> Lock for Invalidation<B> {
 
     fn unlock(&self, me: usize) {
         self.0.end(me as u16 + 1);
-    }
-
-    fn wait_for_sections(&self) {
-        self.0.wait(self.0.newest(), NEVER);
     }
 
     fn observed(&self) -> Vec<(&'static str, f64)> {

@@ -47,18 +47,6 @@ impl Metered {
         self.lock.beside().unwrap_or_else(place)
     }
 
-    /// Begins a section, and does not measure how long that takes.
-    pub(super) fn begin(&self, me: usize) {
-        self.lock.lock(me);
-    }
-
-    /// Waits until the sections that are open now have ended.
-    pub(super) fn wait_for_sections(&self, me: usize) {
-        let since = with(|w| w.now());
-        self.lock.wait_for_sections();
-        self.acquired(me, since, false);
-    }
-
     /// Takes it for reading.
     pub fn read(&self, me: usize) {
         let since = with(|w| w.now());

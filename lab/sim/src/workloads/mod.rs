@@ -8,7 +8,6 @@ mod cid_intermittent;
 pub mod counter;
 pub mod grid;
 mod invalidation;
-mod invalidation_waits;
 mod leveldb_readrandom;
 mod lock2;
 mod locktorture;
@@ -142,15 +141,11 @@ pub static ALL: &[Kind] = &[
     osq::KIND,
     counter::KIND,
     invalidation::KIND,
-    invalidation_waits::KIND,
     readers::ONLY,
     readers::MOST,
     readers::MANY,
     readers::HALF,
 ];
-
-/// The names of those that take backends.
-const INVALIDATION: [&str; 2] = [invalidation::KIND.name, invalidation_waits::KIND.name];
 
 /// All kinds that take policies for concurrency IDs.
 pub static IDS: &[Kind] = &[cid_intermittent::SLOW, cid_intermittent::FAST];
@@ -199,7 +194,7 @@ impl Kind {
         match self.prepare {
             Prepare::Ids { .. } => Genre::Policy,
             Prepare::ReaderWriter(_) => Genre::ReaderWriter,
-            Prepare::Lock(_) if INVALIDATION.contains(&self.name) => Genre::Invalidation,
+            Prepare::Lock(_) if self.name == invalidation::KIND.name => Genre::Invalidation,
             Prepare::Lock(_) | Prepare::Cell(..) | Prepare::Recorded(_) => Genre::Lock,
         }
     }

@@ -20,8 +20,8 @@
 
 use super::Delay;
 use crate::locks::{Lock, observed};
-use crate::platform::{Sim, SimU64};
-use kinlock_core::platform::{Atomic, Ordering::*, Platform};
+use crate::platform::SimU64;
+use kinlock_core::platform::{Atomic, Ordering::*};
 use std::cell::Cell;
 
 /// Bits of a pair: the next element, a thread's number + 1 (0 = none), then the mark, then the
@@ -36,10 +36,6 @@ fn next_of(pair: u64) -> u64 {
 
 fn is_marked(pair: u64) -> bool {
     pair & MARK != 0
-}
-
-fn generation_of(pair: u64) -> u64 {
-    pair / GENERATION
 }
 
 #[repr(align(128))]
@@ -167,27 +163,22 @@ impl List {
 }
 
 /// Tries until it is done, with a delay before each further attempt, and counts those.
-fn until_done<T>(restarts: Option<&SimU64>, attempt: impl Fn() -> Option<T>) -> T {
+fn until_done(restarts: &SimU64, attempt: impl Fn() -> Option<()>) {
     let mut delay = Delay::new();
-    loop {
-        if let Some(done) = attempt() {
-            return done;
-        }
-        if let Some(restarts) = restarts {
-            restarts.fetch_add(1, Relaxed);
-        }
+    while attempt().is_none() {
+        restarts.fetch_add(1, Relaxed);
         delay.wait();
     }
 }
 
 impl Lock for List {
     fn lock(&self, me: usize) {
-        let restarts = Some(&self.counts.begin_restarts);
+        let restarts = &self.counts.begin_restarts;
         until_done(restarts, || self.try_begin(me as u64 + 1));
     }
 
     fn unlock(&self, me: usize) {
-        let restarts = Some(&self.counts.end_restarts);
+        let restarts = &self.counts.end_restarts;
         if self.early {
             self.element(me as u64 + 1).0.fetch_add(MARK, AcqRel);
             until_done(restarts, || self.try_end_marked(me as u64 + 1));
@@ -196,13 +187,6 @@ impl Lock for List {
         }
         self.sections.set(self.sections.get() + 1);
         self.waiters.0.glance(Relaxed);
-    }
-
-    /// No published table has waits, so a waiter polls instead of sleeping.
-    fn wait_for_sections(&self) {
-        let (last, _) = until_done(None, || self.before(0));
-        let newest = generation_of(last.0.load(Acquire));
-        Sim::wait(&self.head.0, Acquire, |pair| generation_of(pair) >= newest);
     }
 
     fn observed(&self) -> Vec<(&'static str, f64)> {
@@ -242,7 +226,6 @@ mod tests {
                             list.lock(me);
                             list.unlock(me);
                         }
-                        list.wait_for_sections();
                     },
                     |_, _| {},
                     |list, _| {
@@ -252,7 +235,7 @@ mod tests {
                     },
                 );
             assert_eq!((next_of(head), left), (0, 0), "{seed}");
-            assert_eq!(generation_of(head), 1 + THREADS as u64 * TURNS, "{seed}");
+            assert_eq!(head / GENERATION, 1 + THREADS as u64 * TURNS, "{seed}");
         }
     }
 }
