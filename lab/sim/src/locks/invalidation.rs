@@ -37,12 +37,6 @@ pub static ALL: &[Kind] = &[
          time",
     ),
     Kind::new(
-        "invalidation-list-early",
-        published::place_early,
-        "the same as a few weeks before: an end marks its element before it searches, and leaves \
-         the mark while it waits",
-    ),
-    Kind::new(
         "invalidation-slots",
         |threads| place(threads, Slots::<Sim>::new(0), || SimU64::new(0)),
         "our backend `slots`: a slot per thread and a ticket",

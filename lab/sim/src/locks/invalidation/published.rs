@@ -6,9 +6,6 @@
 //! * An *end* walks to its predecessor and marks its own pair. It reads the predecessor's by a
 //!   locked exchange, and passes its generation and the rest of the list to it by another one.
 //!
-//! The revision a few weeks before marked first, searched then, and left the mark through its
-//! delays: `early`. The order is inferred from the notes on the changes.
-//!
 //! Who meets a mark, or fails in an exchange, starts over from the head after a [`Delay`], which
 //! doubles with each restart of the same operation. There is no limit to their number.
 //!
@@ -63,8 +60,6 @@ struct List {
     waiters: Element,
     elements: &'static [Element],
     counts: Counts,
-    /// Whether an end marks its element before it searches, and leaves the mark until it is done.
-    early: bool,
     /// Ended ones, counted outside of the machine.
     sections: Cell<u64>,
 }
@@ -78,18 +73,13 @@ struct Counts {
 }
 
 pub(super) fn place(threads: usize) -> &'static dyn Lock {
-    List::new(threads, false)
-}
-
-pub(super) fn place_early(threads: usize) -> &'static dyn Lock {
-    List::new(threads, true)
+    List::new(threads)
 }
 
 impl List {
-    fn new(threads: usize, early: bool) -> &'static Self {
+    fn new(threads: usize) -> &'static Self {
         assert!(threads < MARK as usize);
         crate::place(List {
-            early,
             sections: Cell::new(0),
             head: Element(SimU64::new(GENERATION)),
             waiters: Element(SimU64::new(0)),
@@ -139,14 +129,6 @@ impl List {
         Some(())
     }
 
-    /// The same with the element marked already.
-    fn try_end_marked(&self, name: u64) -> Option<()> {
-        let (before, _) = self.before(name)?;
-        let mine = self.element(name).0.load(Acquire) - MARK;
-        let seen = before.read_whole().filter(|&pair| next_of(pair) == name)?;
-        before.exchange(seen, mine).then_some(())
-    }
-
     fn try_end(&self, name: u64) -> Option<()> {
         let (before, _) = self.before(name)?;
         let own = &self.element(name).0;
@@ -179,12 +161,7 @@ impl Lock for List {
 
     fn unlock(&self, me: usize) {
         let restarts = &self.counts.end_restarts;
-        if self.early {
-            self.element(me as u64 + 1).0.fetch_add(MARK, AcqRel);
-            until_done(restarts, || self.try_end_marked(me as u64 + 1));
-        } else {
-            until_done(restarts, || self.try_end(me as u64 + 1));
-        }
+        until_done(restarts, || self.try_end(me as u64 + 1));
         self.sections.set(self.sections.get() + 1);
         self.waiters.0.glance(Relaxed);
     }
@@ -216,11 +193,11 @@ mod tests {
 
     #[test]
     fn every_section_gets_a_generation_and_the_head_ends_with_the_newest() {
-        for (seed, early) in (0..50).flat_map(|seed| [(seed, false), (seed, true)]) {
+        for seed in 0..50 {
             let machine = machine::load("haswell-ex-4s").unwrap();
             let (_, (head, left)) =
                 Schedule::new(machine, THREADS, Disturbance::preemptions(seed, 5, 2_000)).play(
-                    move || List::new(THREADS, early),
+                    || List::new(THREADS),
                     |list, me| {
                         for _ in 0..TURNS {
                             list.lock(me);
