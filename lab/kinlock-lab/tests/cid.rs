@@ -2,7 +2,6 @@
 
 mod support;
 
-use kinlock_sim::workloads::PHASES;
 use serde_json::Value;
 use support::{done, json, refused, without_host};
 
@@ -37,7 +36,8 @@ fn policies_are_what_the_workload_takes() {
         assert!(traffic["memory"].as_f64() > Some(5.0), "{traffic}");
     }
     assert_eq!(entry(&report, "per-cpu")["suite"], "ids");
-    assert!(done(SIM).contains("ns/burst"));
+    let table = done(SIM);
+    assert!(table.contains("ns/burst") && table.contains("max ID"));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn locks_and_policies_do_not_mix() {
     for (arguments, expected) in [
         ("--workload cid-intermittent --locks tas", "tas is a lock"),
         ("--locks per-cpu", "per-cpu is a policy for concurrency IDs"),
-        ("--workload cid-changing,lock2", "lock2 takes locks"),
+        ("--workload cid-intermittent,lock2", "lock2 takes locks"),
         (
             "--workload cid-intermittent --threads 385",
             "the machine has 384",
@@ -109,19 +109,4 @@ fn the_picture_has_policies_over_rows() {
         assert!(picture.contains(expected), "{expected}");
     }
     assert!(picture.contains("published"));
-}
-
-#[test]
-fn density_is_counted_by_phase() {
-    let run = "sim --workload cid-changing --machine epyc-9654-2s --threads 384";
-    let run = format!("{run} --seeds 1 --band 0 --locks lowest-free,recent-first");
-    let report = json(&run);
-    for policy in ["lowest-free", "recent-first"] {
-        let phases = entry(&report, policy)["runs"][0]["ids"].as_array().unwrap();
-        assert_eq!(phases.len(), PHASES.len());
-        let phase = PHASES.iter().position(|&phase| phase == (64, 24)).unwrap();
-        let ids = &phases[phase];
-        assert!(ids["max_id"].as_u64().unwrap() < 24, "{policy}: {ids}");
-    }
-    assert!(done(&run).contains("max ID"));
 }

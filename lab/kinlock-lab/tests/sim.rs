@@ -108,50 +108,6 @@ fn the_command_in_the_report_repeats_it() {
 }
 
 #[test]
-fn parts_make_the_whole() {
-    let folder = TempDir::new().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let parts = [1, 2, 3].map(|part| {
-        let file = path(&format!("{part}.json"));
-        let part = short(&format!("--shard {part}/3 --json {file}"));
-        assert_eq!(done(&part), "");
-        file
-    });
-    let [a, b, c] = parts.each_ref().map(String::as_str);
-
-    let whole = without_host(json(SHORT));
-    let merged = json(&format!("sim --merge {c} {a} {b}"));
-    assert_eq!(without_host(merged), whole);
-    let plot = |name: &str, line: &str| {
-        let file = path(name);
-        done(&format!("{line} --plot {file}"));
-        fs::read(file).unwrap()
-    };
-    let merged = plot("merged.svg", &format!("sim --merge {a} {b} {c}"));
-    assert!(merged == plot("whole.svg", SHORT));
-    assert!(String::from_utf8(merged).unwrap().contains("cna"));
-
-    let refused = |parts: &[&str], expected| {
-        refused(&format!("sim --merge {}", parts.join(" ")), expected);
-    };
-    refused(&[a, c], "part 2/3 is missing");
-    refused(&[a, b, c, b], "twice");
-    let other = path("other.json");
-    done(&short(&format!("--seed 9 --shard 2/3 --json {other}")));
-    refused(&[a, &other, c], "different runs");
-    let whole = path("whole.json");
-    done(&short(&format!("--json {whole}")));
-    refused(&[&whole], "not a part");
-    refused(&[&path("none")], "cannot read");
-    let mut damaged: Value = serde_json::from_str(&fs::read_to_string(b).unwrap()).unwrap();
-    damaged["samples"].as_array_mut().unwrap().pop();
-    let short_of_one = path("damaged.json");
-    fs::write(&short_of_one, damaged.to_string()).unwrap();
-    refused(&[a, &short_of_one, c], "damaged.json is damaged");
-    refused(&[a, b, c, "--threads", "2"], "--threads");
-}
-
-#[test]
 fn tables_show_every_lock() {
     let table = done(SHORT);
     for expected in [
@@ -260,7 +216,7 @@ fn what_cannot_be_traced_is_refused() {
             "reader-writer",
         ),
         (
-            "--threads 2 --workload cid-changing --trace-handoffs t.csv",
+            "--threads 2 --workload cid-intermittent --trace-handoffs t.csv",
             "policies",
         ),
         ("--threads 2 --trace-handoffs t.csv --seeds 2", "--seeds"),
@@ -281,8 +237,6 @@ fn bad_input_is_one_line() {
         ("--workload foo", "lock2"),
         ("--locks tas,foo", "qspinlock"),
         ("--baseline foo", "qspinlock"),
-        ("--shard 1/3", "--json"),
-        ("--shard 1/3 --json - --csv x", "--csv"),
         ("--seeds 0", "--seeds"),
         ("--seed=-1", "--seed"),
         ("--band -1", "--band"),
@@ -293,14 +247,12 @@ fn bad_input_is_one_line() {
         ("--domain die", "llc"),
         ("--host-threads 0", "--host-threads"),
         ("--plot x.png", "pictures are SVG"),
-        ("--merge", "--merge"),
         ("--frob", "--frob"),
         // Unwritable outputs are refused before the run.
         ("--json /nonexistent/x", "cannot write"),
         ("--csv /nonexistent/x", "cannot write"),
         ("--markdown /nonexistent/x", "cannot write"),
         ("--plot /nonexistent/x.svg", "cannot write"),
-        ("--shard 1/2 --json /nonexistent/x", "cannot write"),
         ("--json - --csv -", "stdout"),
     ] {
         refused(&format!("sim {arguments}"), expected);
@@ -310,9 +262,6 @@ fn bad_input_is_one_line() {
     }
     for seconds in ["0", "-1", "nan", "inf", "1000"] {
         refused(&format!("sim --seconds {seconds}"), "--seconds");
-    }
-    for shard in ["0/3", "4/3", "1", "1/0", "a/b", "-1/3", "1/3/3"] {
-        refused(&format!("sim --shard={shard} --json -"), "--shard");
     }
 }
 

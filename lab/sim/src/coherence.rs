@@ -27,7 +27,7 @@
 mod tests;
 
 use crate::machine::{Costs, DISTANCES, Distance, Shape};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Bytes in a line.
 pub(crate) const LINE: usize = 64;
@@ -87,7 +87,7 @@ pub(crate) enum Service {
 }
 
 /// Accesses by where they were served from.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct Traffic {
     /// The core's own caches.
     pub own_cache: u64,

@@ -76,8 +76,8 @@ pub struct Outcome {
     /// What the locks have counted themselves, with the warm-up, by
     /// [name](crate::locks::observed).
     pub observed: Vec<(&'static str, f64)>,
-    /// What was done under concurrency IDs, by phase of the workload; empty for locks.
-    pub bursts: Vec<Bursts>,
+    /// What was done under concurrency IDs; none for locks.
+    pub bursts: Option<Bursts>,
     /// How threads waited for each lock of a recorded program; empty for other workloads.
     pub waited: Vec<Waited>,
     /// The hand-offs of the lock, if they were traced.
@@ -228,7 +228,7 @@ impl Run {
         let (traffic, counted) = meter.warm_up();
         let since_warm_up = |&e: &Event| (e, world.counted[e as usize] - counted[e as usize]);
         let seconds = if self.workload.takes() == Genre::Policy {
-            meter.bursts.iter().map(|b| b.nanos).sum::<f64>() / 1e9
+            meter.bursts.map_or(0.0, |bursts| bursts.nanos) / 1e9
         } else {
             self.measured_seconds() + (self.workload.unsimulated_seconds)(meter, self.threads)
         };
@@ -243,7 +243,7 @@ impl Run {
             traffic: world.traffic.since(&traffic),
             counted: Event::ALL.iter().map(since_warm_up).collect(),
             observed: Vec::new(),
-            bursts: meter.bursts.clone(),
+            bursts: meter.bursts,
             waited: meter.waited.clone(),
             trace: world
                 .recorder

@@ -429,11 +429,6 @@ impl World {
         Whereabouts { cache, socket }
     }
 
-    /// The CPU of a pinned thread.
-    pub(crate) fn cpu_of(&self, thread: usize) -> usize {
-        self.threads[thread].cpu
-    }
-
     /// The CPU of the current thread.
     pub(crate) fn current_cpu(&self) -> usize {
         self.threads[self.current].cpu

@@ -143,34 +143,6 @@ fn every_mutex_lets_its_threads_end() {
 }
 
 #[test]
-fn waits_for_sections_last_as_long_as_a_holder_has_no_cpu() {
-    let longest = |threads, backend: &str| {
-        let run = Run {
-            machine: machine::load("ivybridge-2s").unwrap(),
-            cpus: Some(8),
-            seconds: 0.05,
-            ..run("invalidation-waits", backend, threads)
-        };
-        let outcome = run.execute().unwrap();
-        // Threads beyond the CPUs are other work.
-        assert!(outcome.per_thread[8..].iter().all(|&ops| ops == 0));
-        outcome.waits.max()
-    };
-    let backends = ["locked", "slots"];
-    for backend in backends.map(|name| format!("invalidation-{name}")) {
-        let (alone, beside) = (longest(8, &backend), longest(16, &backend));
-        assert!(
-            alone < 100_000,
-            "{backend}: no thread loses its CPU: {alone}"
-        );
-        assert!(
-            beside > 2_000_000,
-            "{backend}: a time slice is 3 ms: {beside}"
-        );
-    }
-}
-
-#[test]
 fn locks_say_what_they_have_counted() {
     let of = |workload, lock| {
         let outcome = run(workload, lock, 24).execute().unwrap();

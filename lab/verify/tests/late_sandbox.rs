@@ -3,8 +3,7 @@
 //!
 //! # Invariants
 //!
-//! 1. The kernel copies the filter during the call, from a live local. The calls get numbers.
-//! 2. Zero is a valid `sigaction`. The handler only counts, and changes the result of the call that
+//! 1. Zero is a valid `sigaction`. The handler only counts, and changes the result of the call that
 //!    was refused, as the kernel allows.
 #![cfg(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),
@@ -14,6 +13,7 @@
 mod support;
 
 use kinlock::{Condvar, FairMutex, Mutex, Once, RwLock, SpinLock};
+use kinlock_verify::sandbox::filter::{NUMBER_AT, end, install, load, skip_unless, step};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
@@ -24,71 +24,31 @@ use std::time::Duration;
 
 const MOMENT: Duration = Duration::from_millis(1);
 
-fn step(code: u32, [if_so, if_not]: [u8; 2], operand: u32) -> libc::sock_filter {
-    libc::sock_filter {
-        code: code as u16,
-        jt: if_so,
-        jf: if_not,
-        k: operand,
-    }
-}
-
-fn load(at: u32) -> libc::sock_filter {
-    step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, [0, 0], at)
-}
-
-fn is(value: u32, skipped: [u8; 2]) -> libc::sock_filter {
-    step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, skipped, value)
-}
-
-fn end(verdict: u32) -> libc::sock_filter {
-    step(libc::BPF_RET | libc::BPF_K, [0, 0], verdict)
-}
-
-/// From now on the filter decides for all threads.
-fn install(mut program: Vec<libc::sock_filter>) {
-    let filter = libc::sock_fprog {
-        len: program.len() as u16,
-        filter: program.as_mut_ptr(),
-    };
-    // SAFETY: invariant 1.
-    let refused = unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
-            || libc::syscall(
-                libc::SYS_seccomp,
-                libc::SECCOMP_SET_MODE_FILTER,
-                libc::SECCOMP_FILTER_FLAG_TSYNC,
-                &raw const filter,
-            ) != 0
-    };
-    assert!(!refused, "no filter: {}", std::io::Error::last_os_error());
-}
-
 /// The verdict on one operation of `futex`; all else is allowed.
 fn on_operation(operation: i32, verdict: u32) {
-    const NUMBER: u32 = 0;
-    const SECOND_ARGUMENT: u32 = 24;
-    install(vec![
-        load(NUMBER),
-        is(libc::SYS_futex as u32, [0, 4]),
-        load(SECOND_ARGUMENT),
-        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, [0, 0], 127),
-        is(operation as u32, [0, 1]),
+    const SECOND_ARGUMENT_AT: u32 = 24;
+    let installed = install(&mut [
+        load(NUMBER_AT),
+        skip_unless(libc::SYS_futex as u32, 4),
+        load(SECOND_ARGUMENT_AT),
+        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 127),
+        skip_unless(operation as u32, 1),
         end(verdict),
         end(libc::SECCOMP_RET_ALLOW),
     ]);
+    installed.expect("a filter");
 }
 
 /// The process ends at each call that is not one of these.
 fn allow_only(calls: &[libc::c_long]) {
-    let mut program = vec![load(0)];
+    let mut program = vec![load(NUMBER_AT)];
     program.extend(
         calls
             .iter()
-            .flat_map(|&call| [is(call as u32, [0, 1]), end(libc::SECCOMP_RET_ALLOW)]),
+            .flat_map(|&call| [skip_unless(call as u32, 1), end(libc::SECCOMP_RET_ALLOW)]),
     );
     program.push(end(libc::SECCOMP_RET_KILL_PROCESS));
-    install(program);
+    install(&mut program).expect("a filter");
 }
 
 /// How many calls were refused.
@@ -96,7 +56,7 @@ static REFUSALS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn refuse(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     REFUSALS.fetch_add(1, Relaxed);
-    // SAFETY: invariant 2.
+    // SAFETY: invariant 1.
     let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
     let result = -libc::c_longlong::from(libc::EPERM);
     #[cfg(target_arch = "x86_64")]
@@ -110,7 +70,7 @@ extern "C" fn refuse(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc
 }
 
 fn count_refusals() {
-    // SAFETY: invariant 2.
+    // SAFETY: invariant 1.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
         action.sa_sigaction = refuse as *const () as usize;
@@ -355,13 +315,12 @@ fn with_futex_alone(name: &str) {
         command.env(INNER, "1").env("KINLOCK_SYSTEM_CALLS", calls);
         let membarrier = || {
             let forbidden = libc::SYS_membarrier as u32;
-            install(vec![
-                load(0),
-                is(forbidden, [0, 1]),
+            install(&mut [
+                load(NUMBER_AT),
+                skip_unless(forbidden, 1),
                 end(libc::SECCOMP_RET_KILL_PROCESS),
                 end(libc::SECCOMP_RET_ALLOW),
-            ]);
-            Ok(())
+            ])
         };
         // SAFETY: the child only makes these calls; the process has one thread that allocates.
         unsafe { command.pre_exec(membarrier) };

@@ -5,10 +5,9 @@ mod support;
 use std::fs::{self, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use support::{compiled, is_refusal, kinlock, script, silent_library, text, without_knobs};
 use tempfile::TempDir;
@@ -628,47 +627,6 @@ fn a_program_without_locks_is_told() {
     let program = compiled(folder.path(), "threads", "-pthread", THREADS);
     let command = command.args(["run", "sh", "-c", script]).arg(program);
     assert!(command.output().unwrap().stderr.is_empty());
-}
-
-/// What is waited for is not lost where statuses of children are thrown away, and the program
-/// finds SIGCHLD and SIGPIPE ignored as the command did.
-#[test]
-fn ignored_signals_stay_ignored() {
-    let place = Place::new();
-    for flags in [&["run"][..], &["run", "--report"], &["record"]] {
-        let words = [flags, &["--", "grep", "SigIgn", "/proc/self/status"]].concat();
-        let mut command = kinlock();
-        command.args(words).current_dir(place.path());
-        command.env("KINLOCK_PRELOAD", &place.library);
-        let ignore = || {
-            // SAFETY: these are system calls only.
-            unsafe {
-                libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-                libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-            }
-            Ok(())
-        };
-        // SAFETY: `ignore` makes system calls only.
-        unsafe { command.pre_exec(ignore) };
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let begin = Instant::now();
-        while child.try_wait().unwrap().is_none() {
-            if begin.elapsed() > Duration::from_secs(300) {
-                child.kill().unwrap();
-                panic!("{flags:?} hangs");
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let output = child.wait_with_output().unwrap();
-        let line = text(&output.stdout).trim().rsplit('\t').next().unwrap();
-        let ignored = u64::from_str_radix(line, 16).unwrap();
-        let bits = [libc::SIGCHLD, libc::SIGPIPE].map(|signal| 1_u64 << (signal - 1));
-        // The tests may have been started with others ignored.
-        assert!(
-            bits.iter().all(|bit| ignored & bit != 0),
-            "{flags:?}: {line}"
-        );
-    }
 }
 
 #[test]

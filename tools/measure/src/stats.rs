@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Median and extremes over rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -61,7 +61,7 @@ pub fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 }
 
 /// How evenly threads were served.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fairness {
     /// Jain's index: 1 if all threads did the same number of operations, 1/n if one did all.
     pub jain: f64,

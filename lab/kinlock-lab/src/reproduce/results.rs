@@ -321,7 +321,7 @@ fn ids(measure: Measure, samples: &[Sample]) -> Option<IdUse> {
     let usual = samples.iter().filter(|sample| sample.is_usual());
     match measure {
         Measure::Throughput(_) => None,
-        Measure::Bursts => Some(IdUse::over(usual.flat_map(|sample| sample.ids.first()))),
+        Measure::Bursts => Some(IdUse::over(usual.flat_map(|sample| &sample.ids))),
     }
 }
 

@@ -10,7 +10,6 @@ use kinlock_linux::topology::DomainKind;
 use kinlock_sim::workloads::grid::{self, Part};
 use kinlock_sim::{Placement, locks, workloads};
 
-use super::part::Shard;
 use super::recording;
 use super::results::Report;
 use crate::simulation::sampling::{Sampling, seconds};
@@ -90,21 +89,6 @@ pub struct Args {
     /// invalidation-locked]
     #[arg(long, value_name = "NAME", value_parser = lock)]
     pub baseline: Option<locks::Kind>,
-    /// Run only part I of N, to share the work with other machines; --json FILE says where to write
-    /// that part
-    #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
-    pub shard: Option<Shard>,
-    /// Do not simulate, but put together the parts that runs with --shard have written. The result
-    /// is the same as that of one whole run
-    #[arg(
-        long, value_name = "FILE", num_args = 1..,
-        conflicts_with_all = [
-            "machine", "workload", "quick", "locks", "threads", "cpus", "seconds", "seeds", "seed",
-            "band", "bands", "host_threads", "placement", "numa", "local_limit", "domain",
-            "baseline", "shard",
-        ],
-    )]
-    pub merge: Vec<PathBuf>,
     /// Instead of comparing locks, trace with the first seed what each hand-off of the lock waited
     /// for, and on which line. Takes one workload and one number of threads. The last 1000
     /// hand-offs go to FILE, whose name ends in .csv or .json (- for JSON on stdout), or in .svg
@@ -112,8 +96,7 @@ pub struct Args {
     #[arg(
         long, value_name = "FILE",
         conflicts_with_all = [
-            "seeds", "band", "bands", "host_threads", "baseline", "shard", "merge", "json", "csv",
-            "markdown", "plot",
+            "seeds", "band", "bands", "host_threads", "baseline", "json", "csv", "markdown", "plot",
         ],
     )]
     pub trace_handoffs: Option<PathBuf>,

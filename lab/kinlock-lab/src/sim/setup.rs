@@ -1,14 +1,13 @@
 //! What a report says about what ran.
 
 use kinlock_measure::machine::MachineEntry;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::simulation::provenance::{LockEntry, WorkloadEntry};
 use crate::simulation::sampling::Variant;
 
-/// All that a report says about what ran. It is the same for all parts of a run, and for a run with
-/// other host threads.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// All that a report says about what ran. It is the same with other host threads.
+#[derive(Debug, Serialize)]
 pub struct Setup {
     /// `simulated`.
     pub kind: String,
@@ -22,7 +21,7 @@ pub struct Setup {
     pub seeds: Vec<u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 pub struct Parameters {
     /// Simulated seconds per run, after the warm-up.
     pub seconds: f64,
@@ -31,7 +30,7 @@ pub struct Parameters {
     pub baseline: String,
     pub threads: Vec<usize>,
     /// How many of the machine's CPUs may be used, if not all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<usize>,
     pub numa: String,
     /// What `numa` came to on this machine.

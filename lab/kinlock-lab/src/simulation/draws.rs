@@ -6,13 +6,13 @@
 use kinlock_measure::random::Random;
 use kinlock_sim::machine::Origin;
 use kinlock_sim::{Machine, workloads};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// An assumed number may be larger or smaller by up to this factor.
 const FACTOR: f64 = 1.4;
 
 /// One of several draws.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Draw {
     /// From 0 on.
     pub number: u32,

@@ -2,9 +2,9 @@
 
 use kinlock_measure::machine::ParameterEntry;
 use kinlock_sim::{Placement, locks, workloads};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 pub struct WorkloadEntry {
     pub name: String,
     pub about: String,
@@ -12,14 +12,14 @@ pub struct WorkloadEntry {
     placement: String,
     pub parameters: Vec<ParameterEntry>,
     /// The locks of a recorded program; none for other workloads.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub program_locks: Vec<String>,
     /// How often its threads took these per second when it was recorded; none for other workloads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded_per_second: Option<f64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 pub struct LockEntry {
     pub name: String,
     about: String,

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use kinlock_measure::stats::Fairness;
 use kinlock_sim::workloads::{Bursts, Waited};
 use kinlock_sim::{Handoffs, Outcome, Traffic};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::sampling::Variant;
 
 /// One simulation. All but the `host` fields are the same on every machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sample {
     /// With what it ran.
     #[serde(flatten)]
@@ -22,13 +22,12 @@ pub struct Sample {
     /// Operations per microsecond of simulated time.
     pub ops_per_us: f64,
     /// CPU time of all threads per operation.
-    #[serde(default)]
     pub cpu_ns_per_op: f64,
     pub fairness: Fairness,
     /// From asking for the lock to having it.
     pub acquire_ns: Acquire,
     /// The longest of these, if some read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_ns: Option<Longest>,
     pub handoffs: Handoffs,
     /// Memory accesses by where they were served from.
@@ -36,13 +35,13 @@ pub struct Sample {
     /// What the library's locks counted.
     pub counters: BTreeMap<String, u64>,
     /// What the lock has counted itself, with the warm-up; only some of the laboratory's do.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub observed: BTreeMap<String, f64>,
-    /// What was done under concurrency IDs, by phase of the workload; none for locks.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// What was done under concurrency IDs, one entry; none for locks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<IdUse>,
     /// How threads waited for each lock of a recorded program; none for other workloads.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waited: Vec<Waited>,
     /// Memory events simulated, warm-up included.
     pub events: u64,
@@ -51,7 +50,7 @@ pub struct Sample {
 }
 
 /// What was done under concurrency IDs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IdUse {
     pub bursts: u64,
     /// How long one took, in nanoseconds.
@@ -63,12 +62,11 @@ pub struct IdUse {
     /// How many lines of a burst another core had.
     pub foreign_lines: f64,
     /// How many bursts were the first on their ID's area, over all.
-    #[serde(default)]
     pub first_touches: f64,
 }
 
 /// Quantiles of acquisition times in ns.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Acquire {
     pub p50: u64,
     pub p99: u64,
@@ -77,7 +75,7 @@ pub struct Acquire {
 }
 
 /// The longest acquisitions in ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Longest {
     pub read: u64,
     pub write: u64,
@@ -149,7 +147,7 @@ impl IdUse {
         }
     }
 
-    /// The same over several runs or phases.
+    /// The same over several runs.
     pub fn over<'a>(all: impl Iterator<Item = &'a Self> + Clone) -> Self {
         let bursts: u64 = all.clone().map(|one| one.bursts).sum();
         let mean = |of: fn(&Self) -> f64| {

@@ -3,7 +3,7 @@
 use std::thread::available_parallelism;
 
 use clap::builder::RangedU64ValueParser;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::draws::Draw;
 
@@ -50,14 +50,14 @@ pub struct Sampling {
 }
 
 /// One simulation of a lock with a number of threads.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Variant {
     /// Start of its random numbers.
     pub seed: u64,
     /// Factor on all latencies between sockets.
     pub remote_factor: f64,
     /// Which draw of all assumed numbers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub draw: Option<Draw>,
 }
 

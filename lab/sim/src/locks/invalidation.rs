@@ -8,7 +8,7 @@ use super::{Kind, Lock, observed};
 use crate::platform::{Sim, SimU64};
 use crate::world::{compute, with};
 use kinlock_core::config::Tuning;
-use kinlock_core::platform::{Atomic, NEVER};
+use kinlock_core::platform::Atomic;
 use kinlock_core::raw::LockConfig;
 use kinlock_invalidation::raw::{Backend, Config, Domain, Locked, Member, Place, Slots};
 
@@ -37,12 +37,6 @@ pub static ALL: &[Kind] = &[
          time",
     ),
     Kind::new(
-        "invalidation-list-early",
-        published::place_early,
-        "the same as a few weeks before: an end marks its element before it searches, and leaves \
-         the mark while it waits",
-    ),
-    Kind::new(
         "invalidation-slots",
         |threads| place(threads, Slots::<Sim>::new(0), || SimU64::new(0)),
         "our backend `slots`: a slot per thread and a ticket",
@@ -66,10 +60,6 @@ impl<B: Backend<Sim>> Lock for Invalidation<B> {
 
     fn unlock(&self, me: usize) {
         self.0.end(me as u16 + 1);
-    }
-
-    fn wait_for_sections(&self) {
-        self.0.wait(self.0.newest(), NEVER);
     }
 
     fn observed(&self) -> Vec<(&'static str, f64)> {

@@ -41,10 +41,6 @@ pub trait Lock {
         None
     }
 
-    /// Waits until the sections of delayed invalidation that are open now have ended. A lock has
-    /// none.
-    fn wait_for_sections(&self) {}
-
     /// What it has counted in the whole run, by its [name](observed).
     fn observed(&self) -> Vec<(&'static str, f64)> {
         Vec::new()

@@ -13,13 +13,13 @@ use crate::world::Placement;
 use kinlock_core::platform::{Atomic, Ordering::Relaxed};
 use std::rc::Rc;
 
-pub(super) const OUTSIDE: Constant = Constant::fitted(
+const OUTSIDE: Constant = Constant::fitted(
     2_087.0,
     "private work outside the section",
     "column `mutex`, one process: 429,339 operations a second, 2,329 ns each, less the section and \
      what beginning and ending it takes",
 );
-pub(super) const INSIDE: Constant = Constant::assumed(
+const INSIDE: Constant = Constant::assumed(
     200.0,
     "work within the section",
     "64 entries of a page directory are looked at, each for 2 MB: some nanoseconds each",

@@ -6,7 +6,7 @@ use crate::platform::{Sim, SimU64};
 use crate::world::{COUNTED, World, with};
 use hdrhistogram::Histogram;
 use kinlock_core::platform::{Atomic, Platform};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
@@ -47,18 +47,6 @@ impl Metered {
         self.lock.beside().unwrap_or_else(place)
     }
 
-    /// Begins a section, and does not measure how long that takes.
-    pub(super) fn begin(&self, me: usize) {
-        self.lock.lock(me);
-    }
-
-    /// Waits until the sections that are open now have ended.
-    pub(super) fn wait_for_sections(&self, me: usize) {
-        let since = with(|w| w.now());
-        self.lock.wait_for_sections();
-        self.acquired(me, since, false);
-    }
-
     /// Takes it for reading.
     pub fn read(&self, me: usize) {
         let since = with(|w| w.now());
@@ -95,7 +83,7 @@ pub struct Meter {
     pub(crate) reads: u64,
     pub(crate) handoffs: Handoffs,
     pub(crate) acquisitions: u64,
-    pub(crate) bursts: Vec<Bursts>,
+    pub(crate) bursts: Option<Bursts>,
     pub(crate) waited: Vec<Waited>,
     locks: Locks,
     /// What the world had counted when the warm-up was over.
@@ -115,7 +103,7 @@ impl fmt::Debug for Locks {
 }
 
 /// Acquisitions by the holder before.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct Handoffs {
     /// After another thread of the same locality domain.
     pub local: u64,
@@ -134,7 +122,7 @@ impl Meter {
             reads: 0,
             handoffs: Handoffs::default(),
             acquisitions: 0,
-            bursts: Vec::new(),
+            bursts: None,
             waited: Vec::new(),
             locks: Locks::default(),
             warm_up: None,
@@ -182,15 +170,11 @@ impl Meter {
         since >= self.start && with(|w| w.now()) <= self.end
     }
 
-    /// Counts a burst of work under a concurrency ID that has just ended, in a phase of the
-    /// workload.
-    pub(super) fn burst(&mut self, me: usize, phase: usize, burst: Burst) {
+    /// Counts a burst of work under a concurrency ID that has just ended.
+    pub(super) fn burst(&mut self, me: usize, burst: Burst) {
         let now = with(|w| w.now());
         self.per_thread[me] += 1;
-        if self.bursts.len() <= phase {
-            self.bursts.resize(phase + 1, Bursts::default());
-        }
-        let sum = &mut self.bursts[phase];
+        let sum = self.bursts.get_or_insert_default();
         *sum = sum.and(&Bursts {
             count: 1,
             nanos: with(|w| w.costs().nanos(now - burst.since)),
@@ -245,7 +229,7 @@ impl Meter {
 }
 
 /// How threads waited for one of several locks.
-#[derive(Clone, Copy, Default, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Debug, Serialize)]
 pub struct Waited {
     /// How often it was taken.
     pub acquisitions: u64,

@@ -4,12 +4,10 @@
 //! and add a line to [`ALL`].
 
 mod cid;
-mod cid_changing;
 mod cid_intermittent;
 pub mod counter;
 pub mod grid;
 mod invalidation;
-mod invalidation_waits;
 mod leveldb_readrandom;
 mod lock2;
 mod locktorture;
@@ -21,7 +19,6 @@ mod readers;
 pub mod recorded;
 
 pub use cid::MAX_CPUS as MAX_CPUS_FOR_IDS;
-pub use cid_changing::PHASES;
 pub use meter::{Bursts, Handoffs, Meter, Metered, SharedMeter, Waited};
 
 use crate::locks::Genre;
@@ -144,22 +141,14 @@ pub static ALL: &[Kind] = &[
     osq::KIND,
     counter::KIND,
     invalidation::KIND,
-    invalidation_waits::KIND,
     readers::ONLY,
     readers::MOST,
     readers::MANY,
     readers::HALF,
 ];
 
-/// The names of those that take backends.
-const INVALIDATION: [&str; 2] = [invalidation::KIND.name, invalidation_waits::KIND.name];
-
 /// All kinds that take policies for concurrency IDs.
-pub static IDS: &[Kind] = &[
-    cid_intermittent::SLOW,
-    cid_intermittent::FAST,
-    cid_changing::KIND,
-];
+pub static IDS: &[Kind] = &[cid_intermittent::SLOW, cid_intermittent::FAST];
 
 /// The kind called `name`, a cell of the [grid] included.
 pub fn by_name(name: &str) -> Option<Kind> {
@@ -205,7 +194,7 @@ impl Kind {
         match self.prepare {
             Prepare::Ids { .. } => Genre::Policy,
             Prepare::ReaderWriter(_) => Genre::ReaderWriter,
-            Prepare::Lock(_) if INVALIDATION.contains(&self.name) => Genre::Invalidation,
+            Prepare::Lock(_) if self.name == invalidation::KIND.name => Genre::Invalidation,
             Prepare::Lock(_) | Prepare::Cell(..) | Prepare::Recorded(_) => Genre::Lock,
         }
     }

@@ -25,8 +25,8 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
                 // `keep` may have written another record's index here.
                 self.keeper(id).store(from, Relaxed);
             }
-            // As in `migrate`, the CPU that loses its ID has no recent one either. With one it
-            // would keep out the IDs of threads that come later.
+            // The CPU that loses its ID has no recent one either. With one it would keep out the
+            // IDs of threads that come later.
             let new = if stays { Word::kept(id) } else { Word::NOTHING };
             record.word.overwrite(new.0, Release);
             if stays {
@@ -51,33 +51,6 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     /// Makes the record keep `id`, which the caller holds. `false`: it keeps or lends another.
     pub(super) fn keep(&self, at: u32, id: u32) -> bool {
         self.occupy(at, Word::kept(id))
-    }
-
-    /// Tells that a thread without an ID has moved from one CPU to another, both by index. The ID
-    /// that the thread left behind may move along.
-    ///
-    /// For schedulers and simulators. In user space a thread learns of its migration too late, and
-    /// [`release`](Self::release) moves IDs anyway.
-    ///
-    /// If the destination has an ID or a recent one, the source's stays there while there are no
-    /// fewer members than allowed CPUs, and else is freed. If not, the source's ID moves. An ID in
-    /// use is left alone. The published rule has one more condition: the thread that moves was the
-    /// last to use the ID. Here no thread is named.
-    pub fn migrate(&self, from: u32, to: u32) {
-        if self.policy == Policy::PerCpu || from >= self.cpus || to >= self.cpus || from == to {
-            return;
-        }
-        let records = self.storage.records();
-        let has_own = self.has_own(from, to);
-        if has_own && self.shape.is_full() {
-            return;
-        }
-        let Some(id) = self.empty(&records[from as usize]) else {
-            return;
-        };
-        if has_own || !self.shape.control().allows(id) || !self.keep(to, id) {
-            self.free(id);
-        }
     }
 
     /// Tells that the CPU with index `cpu` has gone on without its ID at time `now`.
@@ -135,15 +108,8 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
         freed
     }
 
-    /// Frees the ID that the record keeps, if any.
+    /// Frees the ID that the record keeps, if any, and leaves the record in state nothing.
     pub(super) fn clear_out(&self, record: &Record<P>) {
-        if let Some(id) = self.empty(record) {
-            self.free(id);
-        }
-    }
-
-    /// Takes the ID that the record keeps, and leaves the record in state nothing.
-    fn empty(&self, record: &Record<P>) -> Option<u32> {
         let mut word = Word(record.word.load(Relaxed));
         while word.keeps() {
             // Acquire pairs with the Release of the thread that made the record keep it.
@@ -151,11 +117,10 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
                 .word
                 .compare_exchange(word.0, Word::NOTHING.0, Acquire, Relaxed)
             {
-                Ok(_) => return Some(word.id()),
+                Ok(_) => return self.free(word.id()),
                 Err(seen) => word = Word(seen),
             }
         }
-        None
     }
 
     /// Starts anew in the child of a fork, where only the calling thread exists. All IDs but the

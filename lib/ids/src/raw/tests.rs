@@ -145,15 +145,6 @@ fn a_cpu_that_had_an_id_does_not_get_that_of_a_thread_that_comes() {
     // CPU 1 has a recent ID only.
     ids.mark_idle(1, 0);
     assert_eq!(ids.reclaim(AGE), 1);
-    ids.migrate(0, 1);
-    assert_eq!(
-        (kept(&ids, 0), kept(&ids, 1), ids.in_use()),
-        (None, None, 0)
-    );
-    assert_eq!((visit(&ids, 1), visit(&ids, 0)), (1, 2));
-    // The same for a lease.
-    ids.mark_idle(1, 0);
-    assert_eq!(ids.reclaim(AGE), 1);
     let held = ids.acquire(0).unwrap();
     ids.release(1, held);
     assert_eq!(
@@ -180,7 +171,8 @@ fn a_cpu_whose_lease_ended_elsewhere_has_no_recent_id() {
     let held = ids.acquire(0).unwrap();
     ids.release(1, held);
     assert_eq!((kept(&ids, 0), ids.in_use()), (None, 1));
-    ids.migrate(1, 0);
+    let held = ids.acquire(1).unwrap();
+    ids.release(0, held);
     assert_eq!((kept(&ids, 0), kept(&ids, 1)), (Some(1), None));
     audit(&ids, &[]);
 }
@@ -190,29 +182,6 @@ fn the_fast_path_serves_threads_that_nothing_counts() {
     let ids = recent_first(4, 0);
     assert_eq!((visit(&ids, 2), ids.limit()), (0, 1));
     assert_eq!(kept(&ids, 2), Some(0));
-}
-
-#[test]
-fn migration_moves_what_lies_idle() {
-    let ids = recent_first(4, 2);
-    visit(&ids, 0);
-    ids.migrate(0, 1);
-    assert_eq!((kept(&ids, 0), kept(&ids, 1)), (None, Some(0)));
-    // The ID is in use: it stays.
-    let held = ids.acquire(1).unwrap();
-    ids.migrate(1, 2);
-    assert_eq!(kept(&ids, 2), None);
-    ids.release(1, held);
-    // The destination keeps one: the source's is freed.
-    visit(&ids, 3);
-    ids.migrate(1, 3);
-    assert_eq!((kept(&ids, 1), ids.in_use()), (None, 1));
-    // As many members as CPUs: nothing happens.
-    ids.set_members(4);
-    visit(&ids, 0);
-    ids.migrate(0, 3);
-    assert!(kept(&ids, 0).is_some());
-    audit(&ids, &[]);
 }
 
 #[test]

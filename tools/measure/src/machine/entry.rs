@@ -1,11 +1,11 @@
 //! A machine as reports have it.
 
 use super::Machine;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// A machine with the origin of each of its numbers. Field names are a contract: add, don't
 /// rename.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 pub struct MachineEntry {
     /// What it is called.
     pub name: String,
@@ -25,7 +25,7 @@ pub struct MachineEntry {
 }
 
 /// A number and where it comes from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 pub struct ParameterEntry {
     /// Its name in the file.
     pub name: String,

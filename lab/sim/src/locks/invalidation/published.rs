@@ -6,9 +6,6 @@
 //! * An *end* walks to its predecessor and marks its own pair. It reads the predecessor's by a
 //!   locked exchange, and passes its generation and the rest of the list to it by another one.
 //!
-//! The revision a few weeks before marked first, searched then, and left the mark through its
-//! delays: `early`. The order is inferred from the notes on the changes.
-//!
 //! Who meets a mark, or fails in an exchange, starts over from the head after a [`Delay`], which
 //! doubles with each restart of the same operation. There is no limit to their number.
 //!
@@ -20,8 +17,8 @@
 
 use super::Delay;
 use crate::locks::{Lock, observed};
-use crate::platform::{Sim, SimU64};
-use kinlock_core::platform::{Atomic, Ordering::*, Platform};
+use crate::platform::SimU64;
+use kinlock_core::platform::{Atomic, Ordering::*};
 use std::cell::Cell;
 
 /// Bits of a pair: the next element, a thread's number + 1 (0 = none), then the mark, then the
@@ -36,10 +33,6 @@ fn next_of(pair: u64) -> u64 {
 
 fn is_marked(pair: u64) -> bool {
     pair & MARK != 0
-}
-
-fn generation_of(pair: u64) -> u64 {
-    pair / GENERATION
 }
 
 #[repr(align(128))]
@@ -67,8 +60,6 @@ struct List {
     waiters: Element,
     elements: &'static [Element],
     counts: Counts,
-    /// Whether an end marks its element before it searches, and leaves the mark until it is done.
-    early: bool,
     /// Ended ones, counted outside of the machine.
     sections: Cell<u64>,
 }
@@ -82,18 +73,13 @@ struct Counts {
 }
 
 pub(super) fn place(threads: usize) -> &'static dyn Lock {
-    List::new(threads, false)
-}
-
-pub(super) fn place_early(threads: usize) -> &'static dyn Lock {
-    List::new(threads, true)
+    List::new(threads)
 }
 
 impl List {
-    fn new(threads: usize, early: bool) -> &'static Self {
+    fn new(threads: usize) -> &'static Self {
         assert!(threads < MARK as usize);
         crate::place(List {
-            early,
             sections: Cell::new(0),
             head: Element(SimU64::new(GENERATION)),
             waiters: Element(SimU64::new(0)),
@@ -143,14 +129,6 @@ impl List {
         Some(())
     }
 
-    /// The same with the element marked already.
-    fn try_end_marked(&self, name: u64) -> Option<()> {
-        let (before, _) = self.before(name)?;
-        let mine = self.element(name).0.load(Acquire) - MARK;
-        let seen = before.read_whole().filter(|&pair| next_of(pair) == name)?;
-        before.exchange(seen, mine).then_some(())
-    }
-
     fn try_end(&self, name: u64) -> Option<()> {
         let (before, _) = self.before(name)?;
         let own = &self.element(name).0;
@@ -167,42 +145,25 @@ impl List {
 }
 
 /// Tries until it is done, with a delay before each further attempt, and counts those.
-fn until_done<T>(restarts: Option<&SimU64>, attempt: impl Fn() -> Option<T>) -> T {
+fn until_done(restarts: &SimU64, attempt: impl Fn() -> Option<()>) {
     let mut delay = Delay::new();
-    loop {
-        if let Some(done) = attempt() {
-            return done;
-        }
-        if let Some(restarts) = restarts {
-            restarts.fetch_add(1, Relaxed);
-        }
+    while attempt().is_none() {
+        restarts.fetch_add(1, Relaxed);
         delay.wait();
     }
 }
 
 impl Lock for List {
     fn lock(&self, me: usize) {
-        let restarts = Some(&self.counts.begin_restarts);
+        let restarts = &self.counts.begin_restarts;
         until_done(restarts, || self.try_begin(me as u64 + 1));
     }
 
     fn unlock(&self, me: usize) {
-        let restarts = Some(&self.counts.end_restarts);
-        if self.early {
-            self.element(me as u64 + 1).0.fetch_add(MARK, AcqRel);
-            until_done(restarts, || self.try_end_marked(me as u64 + 1));
-        } else {
-            until_done(restarts, || self.try_end(me as u64 + 1));
-        }
+        let restarts = &self.counts.end_restarts;
+        until_done(restarts, || self.try_end(me as u64 + 1));
         self.sections.set(self.sections.get() + 1);
         self.waiters.0.glance(Relaxed);
-    }
-
-    /// No published table has waits, so a waiter polls instead of sleeping.
-    fn wait_for_sections(&self) {
-        let (last, _) = until_done(None, || self.before(0));
-        let newest = generation_of(last.0.load(Acquire));
-        Sim::wait(&self.head.0, Acquire, |pair| generation_of(pair) >= newest);
     }
 
     fn observed(&self) -> Vec<(&'static str, f64)> {
@@ -232,17 +193,16 @@ mod tests {
 
     #[test]
     fn every_section_gets_a_generation_and_the_head_ends_with_the_newest() {
-        for (seed, early) in (0..50).flat_map(|seed| [(seed, false), (seed, true)]) {
+        for seed in 0..50 {
             let machine = machine::load("haswell-ex-4s").unwrap();
             let (_, (head, left)) =
                 Schedule::new(machine, THREADS, Disturbance::preemptions(seed, 5, 2_000)).play(
-                    move || List::new(THREADS, early),
+                    || List::new(THREADS),
                     |list, me| {
                         for _ in 0..TURNS {
                             list.lock(me);
                             list.unlock(me);
                         }
-                        list.wait_for_sections();
                     },
                     |_, _| {},
                     |list, _| {
@@ -252,7 +212,7 @@ mod tests {
                     },
                 );
             assert_eq!((next_of(head), left), (0, 0), "{seed}");
-            assert_eq!(generation_of(head), 1 + THREADS as u64 * TURNS, "{seed}");
+            assert_eq!(head / GENERATION, 1 + THREADS as u64 * TURNS, "{seed}");
         }
     }
 }

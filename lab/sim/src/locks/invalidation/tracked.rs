@@ -165,14 +165,6 @@ impl<const BACKS_OFF: bool> Lock for Tracked<BACKS_OFF> {
         self.mutex.0.unlock();
         own.generation.store(0, Relaxed);
     }
-
-    /// No published table has waits, so a waiter polls instead of sleeping.
-    fn wait_for_sections(&self) {
-        self.mutex.0.lock();
-        let newest = self.newest(self.first.0.load(Relaxed));
-        self.mutex.0.unlock();
-        Sim::wait(&self.passed.0, Acquire, |passed| passed >= newest);
-    }
 }
 
 #[cfg(test)]
@@ -195,7 +187,6 @@ mod tests {
                             list.lock(me);
                             list.unlock(me);
                         }
-                        list.wait_for_sections();
                     },
                     |_, _| {},
                     |list, _| {
