@@ -5,10 +5,9 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 cargo run --release --quiet -- bench --seconds 0.01 --rounds 2 --quiet \
     --json "$out/r.json" --csv "$out/r.csv" --markdown "$out/r.md" --plot "$out/r.svg"
-# The demonstration as an example of the library; it fails if a stamp is lost.
-cargo run --release --quiet -p kinlock-invalidation --example page_slots
-# Another; it fails if a checksum is wrong.
+# The example of the library; it fails if a checksum is wrong.
 cargo run --release --quiet -p kinlock-invalidation --example buffer_pool -- 0.15
+# It fails if a stamp is lost.
 cargo run --release --quiet -- bench invalidation --seconds 0.01 --rounds 2 --quiet \
     --json "$out/i.json" --csv "$out/i.csv" --markdown "$out/i.md" --plot "$out/i.svg"
 cargo run --release --quiet -- bench ids --seconds 0.01 --rounds 2 --quiet \

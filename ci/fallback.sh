@@ -53,7 +53,7 @@ everywhere() {
 # ---- what it declares: all functions but those of what it does not have ----
 
 printf '#include <kinlock_fallback.h>\n' | gcc -E -P -Iinclude -x c - >"$work/declared"
-grep -v -E '^kinlock_(ids|counters?|area|stack|ring|invalidation)_' symbols.txt |
+grep -v -E '^kinlock_(ids|counters?|area|stack|invalidation)_' symbols.txt |
     while read -r name; do
         grep -qw "$name" "$work/declared" || fail "$name is not declared"
     done
@@ -63,7 +63,7 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' ../../Cargo.toml | head -1)
 grep -q "return \"$version\";" include/kinlock_fallback.h || fail "it returns another version"
 
 # What is not there is named by the compiler.
-for absent in ids_t:concurrency_ids counter_t:counters ring_t:rings \
+for absent in ids_t:concurrency_ids counter_t:counters stack_t:stacks \
     invalidation_t:delayed_invalidation; do
     if gcc -std=c99 "${warnings[@]}" -DABSENT="kinlock_${absent%:*}" -fsyntax-only \
         tests/c/fallback.c 2>"$work/log"; then

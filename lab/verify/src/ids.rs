@@ -6,7 +6,7 @@
 //! | scenario | what it does |
 //! | --- | --- |
 //! | `leases` | threads and signal handlers take and give back IDs, several at a time |
-//! | `sequences` | counters, stacks, rings and pools with delays inside their operations |
+//! | `sequences` | counters, stacks and pools with delays inside their operations |
 //! | `churn` | threads come and go, some with leases that they forget |
 //! | `sparse` | all threads on one CPU, that with the highest number |
 //! | `fork` | children, while other threads hold IDs |
@@ -51,10 +51,6 @@ pub static ALL: &[Specimen] = &[
     Specimen {
         backend: Backend::Restartable,
         ..broken("busted-restart", Broken::NoRestart, Property::Exclusion)
-    },
-    Specimen {
-        backend: Backend::Restartable,
-        ..broken("busted-ring", Broken::Ring, Property::Exclusion)
     },
 ];
 

@@ -152,7 +152,5 @@ mod deep {
     tortured! {
         #[ignore = "deep: runs until the defect shows"]
         a_sequence_that_does_not_restart_is_caught: "busted-restart", 4_000;
-        #[ignore = "deep: runs until the defect shows"]
-        a_ring_that_does_not_restart_is_caught: "busted-ring", 4_000;
     }
 }

@@ -478,8 +478,8 @@ uint32_t kinlock_usable_cpus(void) KINLOCK_NOEXCEPT;
    Without memory for the object itself, some hundred bytes, the process ends with a message.
 
    In the child of a fork: counters and domains work, and data of an ID that another thread was just
-   changing may be half changed. A stack, a ring or an area that another thread was using must not
-   be used there. */
+   changing may be half changed. A stack or an area that another thread was using must not be used
+   there. */
 typedef struct kinlock_ids kinlock_ids_t;
 
 /* How threads get IDs. Restartable: the kernel allocates them (Linux 6.3 or later, x86-64 and
@@ -677,23 +677,6 @@ void kinlock_stack_push(kinlock_stack_t *stack, void *pointer) KINLOCK_NOEXCEPT;
 /* NULL: each list was, at some moment of the call, empty or being taken over. O(1), or
    O(kinlock_ids_max) and a membarrier where it takes over a list. */
 void *kinlock_stack_pop(kinlock_stack_t *stack) KINLOCK_NOEXCEPT;
-
-/* A queue of pointers: first in, first out for each ID, with room for `capacity` of each ID,
-   rounded up to a power of two. Signal handlers: no. */
-typedef struct kinlock_ring kinlock_ring_t;
-
-KINLOCK_MUST_CHECK int kinlock_ring_create(const kinlock_ids_t *ids, size_t capacity,
-                                           kinlock_ring_t **result) KINLOCK_NOEXCEPT;
-void kinlock_ring_destroy(kinlock_ring_t *ring) KINLOCK_NOEXCEPT;
-/* EAGAIN: the ring of this ID is full. O(1). Allocates nothing, except for a thread without an ID,
-   and possibly at a thread's first call with leases. */
-KINLOCK_MUST_CHECK int kinlock_ring_push(kinlock_ring_t *ring, void *pointer) KINLOCK_NOEXCEPT;
-/* The oldest pointer of the calling thread's ID, or NULL. O(1). */
-void *kinlock_ring_pop(kinlock_ring_t *ring) KINLOCK_NOEXCEPT;
-/* Takes the pointers of all IDs, then calls function(pointer, argument) with each. Pointers that
-   are pushed meanwhile may stay. Returns how many. O(kinlock_ids_max + pointers); allocates. */
-size_t kinlock_ring_drain(kinlock_ring_t *ring, void (*function)(void *pointer, void *argument),
-                          void *argument);
 
 /* ---- delayed invalidation -------------------------------------------------------------------- */
 

@@ -42,8 +42,8 @@
 
    WHAT IS NOT THERE
 
-   - Concurrency IDs, counters, areas, stacks, rings and delayed invalidation: their types do not
-     exist, and a name in the compiler's message says so.
+   - Concurrency IDs, counters, areas, stacks and delayed invalidation: their types do not exist,
+     and a name in the compiler's message says so.
    - Knobs and statistics: kinlock_set returns ENOENT, and there are no counters.
    - Topology: kinlock_cpu, kinlock_node and kinlock_cache return -1, unknown. kinlock_usable_cpus
      returns how many CPUs are online. */
@@ -132,7 +132,6 @@
 #define kinlock_counters_t kinlock_fallback_has_no_counters
 #define kinlock_area_t kinlock_fallback_has_no_areas
 #define kinlock_stack_t kinlock_fallback_has_no_stacks
-#define kinlock_ring_t kinlock_fallback_has_no_rings
 #define kinlock_invalidation_t kinlock_fallback_has_no_delayed_invalidation
 #define kinlock_tag_t kinlock_fallback_has_no_delayed_invalidation
 #define kinlock_section_t kinlock_fallback_has_no_delayed_invalidation

@@ -7,8 +7,8 @@
    that may deadlock.
 
    Changes from one way of holding a reader-writer lock to another are told as a release and an
-   acquisition. What goes through a stack or a ring is told as if each removal saw all insertions
-   before it. The sanitizer is not told of areas and of delayed invalidation. */
+   acquisition. What goes through a stack is told as if each removal saw all insertions before it.
+   The sanitizer is not told of areas and of delayed invalidation. */
 
 #ifndef KINLOCK_TSAN_H
 #define KINLOCK_TSAN_H
@@ -212,9 +212,8 @@ KINLOCK_TSAN_FUNCTION kinlock_tsan_once_is_done(const kinlock_once_t *once) KINL
     return result;
 }
 
-/* The stack and the ring stand for what is in them: a pointer need not be an address. The sanitizer
-   sees that the library allocates and frees nodes, and is told to look away, as in a mutex's own
-   code. */
+/* The stack stands for what is in it: a pointer need not be an address. The sanitizer sees that the
+   library allocates and frees nodes, and is told to look away, as in a mutex's own code. */
 __attribute__((unused)) static inline void
 kinlock_tsan_stack_push(kinlock_stack_t *stack, void *pointer) KINLOCK_NOEXCEPT
 {
@@ -235,52 +234,6 @@ __attribute__((unused)) static inline void *kinlock_tsan_stack_pop(kinlock_stack
         __tsan_acquire(stack);
     }
     return pointer;
-}
-
-KINLOCK_TSAN_FUNCTION kinlock_tsan_ring_push(kinlock_ring_t *ring, void *pointer) KINLOCK_NOEXCEPT
-{
-    int result;
-    __tsan_release(ring);
-    __tsan_mutex_pre_signal(ring, 0);
-    result = kinlock_ring_push(ring, pointer);
-    __tsan_mutex_post_signal(ring, 0);
-    return result;
-}
-
-__attribute__((unused)) static inline void *kinlock_tsan_ring_pop(kinlock_ring_t *ring)
-    KINLOCK_NOEXCEPT
-{
-    void *pointer;
-    __tsan_mutex_pre_signal(ring, 0);
-    pointer = kinlock_ring_pop(ring);
-    __tsan_mutex_post_signal(ring, 0);
-    if (pointer != NULL) {
-        __tsan_acquire(ring);
-    }
-    return pointer;
-}
-
-struct kinlock_tsan_drain_call {
-    kinlock_ring_t *ring;
-    void (*function)(void *, void *);
-    void *argument;
-};
-
-__attribute__((unused)) static inline void kinlock_tsan_drain_run(void *pointer, void *argument)
-{
-    struct kinlock_tsan_drain_call *call = (struct kinlock_tsan_drain_call *)argument;
-    __tsan_acquire(call->ring);
-    call->function(pointer, call->argument);
-}
-
-__attribute__((unused)) static inline size_t
-kinlock_tsan_ring_drain(kinlock_ring_t *ring, void (*function)(void *, void *), void *argument)
-{
-    struct kinlock_tsan_drain_call call;
-    call.ring = ring;
-    call.function = function;
-    call.argument = argument;
-    return kinlock_ring_drain(ring, kinlock_tsan_drain_run, &call);
 }
 
 #ifdef __cplusplus
@@ -333,8 +286,5 @@ kinlock_tsan_ring_drain(kinlock_ring_t *ring, void (*function)(void *, void *), 
 #define kinlock_once_is_done kinlock_tsan_once_is_done
 #define kinlock_stack_push kinlock_tsan_stack_push
 #define kinlock_stack_pop kinlock_tsan_stack_pop
-#define kinlock_ring_push kinlock_tsan_ring_push
-#define kinlock_ring_pop kinlock_tsan_ring_pop
-#define kinlock_ring_drain kinlock_tsan_ring_drain
 
 #endif

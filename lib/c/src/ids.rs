@@ -1,11 +1,11 @@
-//! Concurrency IDs: domains, leases, counters, memory for each ID, stacks and rings of pointers.
+//! Concurrency IDs: domains, leases, counters, memory for each ID, stacks of pointers.
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, offset_of};
 use core::ptr::NonNull;
 use kinlock_ids::{
-    Backend, BuildError, Counter, CounterArray, Domain, EnterError, Lease, PerId, Ring, Stack,
+    Backend, BuildError, Counter, CounterArray, Domain, EnterError, Lease, PerId, Stack,
 };
 use std::alloc::{self, Layout};
 
@@ -321,7 +321,7 @@ unsafe extern "C" fn kinlock_area_each(
     });
 }
 
-// ---- stacks and rings of pointers -------------------------
+// ---- stacks of pointers -----------------------------------
 
 /// A pointer of the program. This library does not look at what it points to.
 struct Pointer(Cell<*mut c_void>);
@@ -357,50 +357,4 @@ unsafe extern "C" fn kinlock_stack_pop(stack: *const Stack<Pointer>) -> *mut c_v
     // SAFETY: invariant 5.
     let popped = unsafe { (*stack).pop() };
     popped.map_or(core::ptr::null_mut(), |pointer| pointer.0.get())
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn kinlock_ring_create(
-    domain: *const Domain,
-    capacity: usize,
-    result: *mut *mut Ring<Pointer>,
-) -> c_int {
-    if capacity == 0 {
-        return libc::EINVAL;
-    }
-    // SAFETY: invariants 3 and 5.
-    unsafe { give(Ring::new(&*domain, capacity), result) }
-}
-
-destroy!(kinlock_ring_destroy, Ring<Pointer>);
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn kinlock_ring_push(ring: *const Ring<Pointer>, pointer: *mut c_void) -> c_int {
-    // SAFETY: invariant 5.
-    match unsafe { (*ring).push(Pointer::new(pointer)) } {
-        Ok(()) => 0,
-        Err(_) => libc::EAGAIN,
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn kinlock_ring_pop(ring: *const Ring<Pointer>) -> *mut c_void {
-    // SAFETY: invariant 5.
-    let popped = unsafe { (*ring).pop() };
-    popped.map_or(core::ptr::null_mut(), |pointer| pointer.0.get())
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn kinlock_ring_drain(
-    ring: *const Ring<Pointer>,
-    function: OnMemory,
-    argument: *mut c_void,
-) -> usize {
-    // SAFETY: invariant 5.
-    let drained = unsafe { (*ring).drain() };
-    for pointer in &drained {
-        // SAFETY: invariant 4.
-        unsafe { function(pointer.0.get(), argument) };
-    }
-    drained.len()
 }

@@ -224,7 +224,7 @@ impl Region {
 }
 
 impl Slots {
-    /// Whether invariant 5 of `sequence` holds.
+    /// Whether invariant 4 of `sequence` holds.
     pub(super) fn are_near(&self) -> bool {
         self.stride() == STRETCH
     }

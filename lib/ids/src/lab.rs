@@ -8,6 +8,5 @@ pub use crate::probe::{Probe, Sound};
 pub use crate::{
     counter::Probed as Counter,
     pool::{Probed as Pool, ProbedObject as Pooled},
-    ring::Probed as Ring,
     stack::Probed as Stack,
 };

@@ -10,15 +10,13 @@
 //! | several counts of one module | [`CounterArray`] | an atomic for each count |
 //! | a distribution of values | [`Histogram`] | an atomic for each bucket |
 //! | a free list, any order | [`Stack`] | a mutex and a vector |
-//! | events or jobs in order, a bounded number | [`Ring`] | a mutex and a queue |
 //! | objects of one size | [`Pool`] | malloc |
 //! | anything else | [`PerId`] | a value per thread, and a list of threads |
 //!
 //! Take something else where that is better:
 //!
-//! * *A thread-local* costs less still (a counter 0.8 ns against 2, a queue 3 against 6). Take it
-//!   if threads are few and live long, and if no thread has to find the values of all others, those
-//!   of ended ones included.
+//! * *A thread-local* costs less still (a counter 0.8 ns against 2). Take it if threads are few and
+//!   live long, and if no thread has to find the values of all others, ended ones included.
 //! * *An atomic* is smaller and is one value, not a sum. Take it if few threads write it, if it is
 //!   written seldom, or if a reader needs the exact value now.
 //! * Leases taken anew for each operation cost more than a shared atomic with many threads. Where
@@ -56,13 +54,13 @@
 //! * *Signals.* A handler may add to a [`Counter`] and call [`Domain::enter`], even if it
 //!   interrupts the same call: it gets another ID, or makes the interrupted sequence restart. The
 //!   thread must have done so before in that domain, since a first call may allocate. A handler
-//!   must not use a [`Ring`], [`Stack`], [`Pool`] or [`PerId`].
+//!   must not use a [`Stack`], [`Pool`] or [`PerId`].
 //! * *Thread exit.* The thread stops being a member. Its leases are released, forgotten ones
 //!   included. Its destructors may go on using this module; see [`Lease`] for very late ones.
 //! * *Fork.* The child has the forking thread's leases and no others. Data that another thread was
-//!   writing at that moment may be half changed in the child. A [`Ring`], [`Stack`] or
-//!   [`Pool`] that another thread was using must be neither used nor dropped in the child. A signal
-//!   handler that has interrupted this module must not fork.
+//!   writing at that moment may be half changed in the child. A [`Stack`] or [`Pool`] that another
+//!   thread was using must be neither used nor dropped in the child. A signal handler that has
+//!   interrupted this module must not fork.
 //! * *Changes of affinity.* Nothing to do: IDs follow. See [`Domain::refresh`].
 //! * *No registration.* If a sandbox or other code prevents the registration for restartable
 //!   sequences, the thread uses data that all such threads share, with locked instructions or under
@@ -89,7 +87,7 @@
 //! | counters, lists | the per-CPU counter and list of Linux's tests of `rseq`: Desnoyers, 2018 |
 //! | taking another ID's values | Linux's `membarrier` for `rseq`: Oskolkov, 2020 |
 //! | [`Pool`] | a magazine layer with lists for magazines: Bonwick and Adams, 2001 |
-//! | [`Ring`], [`PerId`] | this library |
+//! | [`PerId`] | this library |
 
 #[doc(hidden)]
 pub mod lab;
@@ -121,8 +119,6 @@ mod per_id;
 #[cfg(not(loom))]
 mod pool;
 #[cfg(not(loom))]
-mod ring;
-#[cfg(not(loom))]
 pub mod sequence;
 #[cfg(not(loom))]
 mod stack;
@@ -143,7 +139,6 @@ pub use {
     histogram::Histogram,
     per_id::PerId,
     pool::{Full, Pool, Pooled, PooledArc},
-    ring::Ring,
     stack::Stack,
 };
 

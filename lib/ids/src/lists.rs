@@ -58,8 +58,8 @@ struct Slot {
 const _: () =
     assert!(core::mem::offset_of!(Slot, gate) == GATE && core::mem::offset_of!(Slot, head) == HEAD);
 
-pub(super) const OPEN: u64 = 0;
-pub(super) const CLOSED: u64 = 1;
+const OPEN: u64 = 0;
+const CLOSED: u64 = 1;
 const SIZE: usize = size_of::<Slot>();
 const _: () = assert!(SIZE <= STRETCH);
 
@@ -394,10 +394,7 @@ impl<P: Probe> Lists<P> {
 /// Locks a queue that has room for one more, and frees it after `action`. Allocates before it is
 /// locked and returns memory afterwards: an allocator may be what calls, or wait for a thread that
 /// waits for the lock.
-pub(super) fn with_room<T, R>(
-    queue: &Mutex<VecDeque<T>>,
-    action: impl FnOnce(&mut VecDeque<T>) -> R,
-) -> R {
+fn with_room<T, R>(queue: &Mutex<VecDeque<T>>, action: impl FnOnce(&mut VecDeque<T>) -> R) -> R {
     let mut room = VecDeque::new();
     loop {
         let mut queue = queue.lock();
@@ -418,7 +415,7 @@ pub(super) fn with_room<T, R>(
 
 /// With leases: accesses a slot under its gate. `None` if another thread does.
 #[inline]
-pub(super) fn at<R>(gate: &AtomicU64, action: impl FnOnce() -> R) -> Option<R> {
+fn at<R>(gate: &AtomicU64, action: impl FnOnce() -> R) -> Option<R> {
     if gate.swap(CLOSED, Acquire) != OPEN {
         return None;
     }

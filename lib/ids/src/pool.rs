@@ -499,8 +499,7 @@ impl<T: fmt::Debug> fmt::Debug for PooledArc<T> {
     }
 }
 
-/// A [`Pool`] has no free place and no memory for more, or a [`Ring`](super::Ring) is full. The
-/// object comes back.
+/// A [`Pool`] has no free place and no memory for more. The object comes back.
 ///
 /// ```
 /// use kinlock_ids::{Domain, Full, Pool};

@@ -8,8 +8,7 @@ use core::fmt::Debug;
 /// # Safety
 ///
 /// A probe that does not [restart](Self::RESTARTS) may be used by [counters](crate::lab::Counter)
-/// and by [rings](crate::lab::Ring) of integers only, which then count wrong, or lose and double
-/// integers. A list would have nodes twice.
+/// only, which then count wrong. A list would have nodes twice.
 pub unsafe trait Probe: Copy + Debug + Send + Sync + 'static {
     /// Iterations of an empty loop right before the commit, so that disturbances hit it.
     const DELAY: u16 = 0;

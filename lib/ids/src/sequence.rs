@@ -52,8 +52,7 @@
 //! * The commit is the last instruction before the end. Each sequence is one block of assembly, so
 //!   the compiler cannot move anything into it or out of it.
 //! * The inputs are unchanged when an abort restarts the sequence: they are `in` operands, and all
-//!   results go to other registers. The exception is the value that is popped from a ring, which is
-//!   no input.
+//!   results go to other registers.
 //! * There is no system call and no other call inside.
 //! * aarch64: no operand is in x16 or x17. A linker may reach a distant label by a veneer, which
 //!   overwrites them.
@@ -87,9 +86,7 @@
 //!    access the words of the slot. Other code does so atomically, or with exclusive access.
 //! 3. Every node in a list is live memory of `Node`'s layout. Only the thread that has popped it,
 //!    or is about to push it, writes it.
-//! 4. A slot of a ring has room for `mask + 1` elements from `Element::AT` on; `mask + 1` is a
-//!    power of two.
-//! 5. The slots are near each other: `shift` is that of a `STRETCH`.
+//! 4. The slots are near each other: `shift` is that of a `STRETCH`.
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri)))]
 mod aarch64;
@@ -120,7 +117,6 @@ pub(super) use none::*;
 pub(super) use x86_64::*;
 
 use crate::probe::Probe;
-use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
 /// The constants that the assembly takes from a [`Probe`].
@@ -135,8 +131,8 @@ impl<P: Probe> Knobs<P> {
 
 /// The stretch of an ID in a region for ordinary structures, a multiple of the largest page size,
 /// as stretches never share a page. What is larger has a region for itself, with stretches of the
-/// next power of two. So an ID is shifted to find its stretch. A ring of 8,192 words fits; limits
-/// on address space count what is unused.
+/// next power of two. So an ID is shifted to find its stretch. An array of 16,384 counters fits;
+/// limits on address space count what is unused.
 pub(super) const STRETCH: usize = 128 * 1024;
 
 /// The memory of all IDs: one slot each.
@@ -256,94 +252,6 @@ impl Popped {
         }
     }
 }
-
-/// The offset of a ring's head in a slot: how many elements were ever popped.
-pub(super) const FIRST: usize = 8;
-/// The offset of a ring's tail in a slot: how many elements were ever pushed.
-pub(super) const END: usize = 16;
-
-/// An element of a ring: whole words, so that sequences copy words.
-#[repr(align(8))]
-pub(super) struct Element<T>(pub(super) MaybeUninit<T>);
-
-impl<T> Element<T> {
-    /// The offset of the first element in a slot.
-    pub(super) const AT: usize = {
-        let (header, align) = (32, align_of::<Self>());
-        if align > header { align } else { header }
-    };
-    /// The size, checked to fit into an instruction.
-    pub(super) const BYTES: usize = {
-        assert!(size_of::<Self>() <= i32::MAX as usize);
-        size_of::<Self>()
-    };
-
-    /// Whether the assembly has the element itself in a register: if it is one word.
-    const IN_REGISTER: bool = Self::BYTES == 8;
-
-    #[inline]
-    pub(super) fn new(value: T) -> Self {
-        Element(MaybeUninit::new(value))
-    }
-
-    /// What the assembly has in a register: the element itself, or its address.
-    #[inline]
-    fn operand(&mut self) -> MaybeUninit<*mut u8> {
-        let this = core::ptr::from_mut(self);
-        if Self::IN_REGISTER {
-            // SAFETY: any eight bytes may be there.
-            unsafe { this.cast::<MaybeUninit<*mut u8>>().read() }
-        } else {
-            MaybeUninit::new(this.cast())
-        }
-    }
-
-    /// Takes over what the assembly has left in that register.
-    #[inline]
-    fn take(&mut self, operand: MaybeUninit<*mut u8>) {
-        if Self::IN_REGISTER {
-            // SAFETY: the element has eight bytes, and any may be there.
-            unsafe {
-                core::ptr::from_mut(self)
-                    .cast::<MaybeUninit<*mut u8>>()
-                    .write(operand)
-            };
-        }
-    }
-}
-
-/// What the assembly reports instead of an element's address when the ring is full, or empty.
-pub(super) const REFUSED: usize = 2;
-
-/// The result of moving an element into a ring or out of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Moved {
-    Done,
-    /// The ring is full (push) or empty (pop).
-    Refused,
-    /// The gate is closed.
-    Closed,
-    /// As [`OutOfRange`].
-    OutOfRange,
-}
-
-impl Moved {
-    /// From what the assembly reports: where the element is in the slot.
-    #[inline]
-    fn of(ran: Result<NonNull<u8>, OutOfRange>, place: usize) -> Self {
-        if ran.is_ok() && place > REFUSED {
-            return Self::Done;
-        }
-        seldom();
-        match ran {
-            Err(OutOfRange) => Self::OutOfRange,
-            Ok(_) if place == CLOSED => Self::Closed,
-            Ok(_) => Self::Refused,
-        }
-    }
-}
-
-const _: () = assert!(REFUSED > CLOSED);
 
 /// What happened to a sequence that waited to be preempted.
 #[repr(C)]

@@ -18,7 +18,6 @@ fn bench_measures_everything_against_the_baseline() {
         "histogram",
         "lease",
         "stack",
-        "ring",
         "pool",
         "cache",
         "intermittent",

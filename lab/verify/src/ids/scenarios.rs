@@ -50,10 +50,7 @@ fn has_leases(specimen: &Specimen) -> bool {
 
 /// Structures need a domain, and a broken allocator is in none.
 fn has_domain(specimen: &Specimen) -> bool {
-    matches!(
-        specimen.broken,
-        None | Some(Broken::NoRestart | Broken::Ring)
-    )
+    matches!(specimen.broken, None | Some(Broken::NoRestart))
 }
 
 /// What a scenario works with.

@@ -8,8 +8,6 @@ use kinlock_ids::{Backend, Domain};
 pub(super) enum Broken {
     /// Sequences do not restart.
     NoRestart,
-    /// Sequences of rings do not restart.
-    Ring,
 }
 
 /// IDs in a bitmap for as many as this, with leases.
@@ -62,6 +60,6 @@ pub(super) fn domain(specimen: &Specimen) -> Domain {
 /// Where a specimen's IDs come from.
 pub(super) fn of(specimen: &Specimen) -> Box<dyn Source> {
     match specimen.broken {
-        None | Some(Broken::NoRestart | Broken::Ring) => Box::new(domain(specimen)),
+        None | Some(Broken::NoRestart) => Box::new(domain(specimen)),
     }
 }

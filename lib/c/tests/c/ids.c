@@ -9,8 +9,6 @@ static kinlock_counter_t *counter;
 static kinlock_counters_t *counters;
 static kinlock_area_t *area;
 static kinlock_stack_t *stack;
-static kinlock_ring_t *ring;
-static unsigned long popped, refused;
 
 static void touch(void *memory, void *argument)
 {
@@ -34,12 +32,6 @@ static void *work(void *unused)
         kinlock_area_with(area, touch, &two);
         if (i % 16 == 0) {
             kinlock_stack_push(stack, (void *)(uintptr_t)(i + 1));
-            if (kinlock_ring_push(ring, (void *)(uintptr_t)(i + 1)) == EAGAIN) {
-                ADD(refused, 1);
-            }
-        }
-        if (i % 64 == 0 && kinlock_ring_pop(ring) != NULL) {
-            ADD(popped, 1);
         }
     }
     if (kinlock_ids_backend(ids) == KINLOCK_IDS_LEASE) {
@@ -59,15 +51,9 @@ static void *work(void *unused)
     return unused;
 }
 
-static void count_one(void *pointer, void *argument)
-{
-    CHECK(pointer != NULL);
-    ++*(unsigned long *)argument;
-}
-
 static void with_backend(int backend)
 {
-    unsigned long sum = 0, drained = 0, on_stack = 0;
+    unsigned long sum = 0, on_stack = 0;
     uint64_t of_one;
     size_t index;
     CHECK(kinlock_ids_create(&ids, backend, 0) == 0);
@@ -78,9 +64,6 @@ static void with_backend(int backend)
     CHECK(kinlock_area_create(ids, 0, &area) == EINVAL);
     CHECK(kinlock_area_create(ids, sizeof(unsigned long), &area) == 0);
     CHECK(kinlock_stack_create(ids, &stack) == 0);
-    CHECK(kinlock_ring_create(ids, 0, &ring) == EINVAL);
-    CHECK(kinlock_ring_create(ids, 256, &ring) == 0);
-    popped = refused = 0;
     run_threads(THREADS, work, NULL);
 
     CHECK(kinlock_counter_sum(counter) == (uint64_t)THREADS * ADDS * 4);
@@ -96,11 +79,7 @@ static void with_backend(int backend)
         on_stack++;
     }
     CHECK(on_stack == (unsigned long)THREADS * ADDS / 16);
-    CHECK(kinlock_ring_drain(ring, count_one, &drained) == drained);
-    CHECK(drained + popped + refused == (unsigned long)THREADS * ADDS / 16);
-    CHECK(kinlock_ring_pop(ring) == NULL);
 
-    kinlock_ring_destroy(ring);
     kinlock_stack_destroy(stack);
     kinlock_area_destroy(area);
     kinlock_counters_destroy(counters);

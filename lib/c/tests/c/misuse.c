@@ -67,7 +67,6 @@ static void a_null_pointer_ends_the_process(void)
     kinlock_counters_destroy(NULL);
     kinlock_area_destroy(NULL);
     kinlock_stack_destroy(NULL);
-    kinlock_ring_destroy(NULL);
     kinlock_invalidation_destroy(NULL);
 }
 

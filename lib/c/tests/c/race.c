@@ -13,8 +13,7 @@ static kinlock_once_t given;
 static long of_given;
 #ifndef KINLOCK_FALLBACK
 static kinlock_stack_t *stack;
-static kinlock_ring_t *ring, *drained;
-static long on_stack[1], in_ring[3];
+static long on_stack[1];
 #endif
 #ifdef RACE
 static long of_nothing;
@@ -32,52 +31,25 @@ static void set_up(void *unused)
     of_once = 7;
 }
 
-/* Nothing but the stack, the ring and the once orders these threads. */
+/* Nothing but the stack and the once orders these threads. */
 static void *give(void *unused)
 {
 #ifndef KINLOCK_FALLBACK
     on_stack[0] = 1;
     kinlock_stack_push(stack, &on_stack[0]);
-    in_ring[2] = 1;
-    CHECK(kinlock_ring_push(drained, &in_ring[2]) == 0);
-    in_ring[0] = 1;
-    CHECK(kinlock_ring_push(ring, &in_ring[0]) == 0);
-    in_ring[1] = 1;
-    CHECK(kinlock_ring_push(ring, &in_ring[1]) == 0);
 #endif
     kinlock_once(&given, set_given, NULL);
     return unused;
 }
 
-#ifndef KINLOCK_FALLBACK
-static void see(void *pointer, void *argument)
-{
-    *(long *)argument += *(long *)pointer;
-}
-#endif
-
 static void *get(void *unused)
 {
 #ifndef KINLOCK_FALLBACK
-    long *popped, sum = 0;
+    long *popped;
     while ((popped = (long *)kinlock_stack_pop(stack)) == NULL) {
         sleep_ms(1);
     }
     CHECK(*popped == 1);
-    while (sum < 1) {
-        kinlock_ring_drain(drained, see, &sum);
-        sleep_ms(1);
-    }
-    while (sum < 3) {
-        sleep_ms(1);
-        /* Of its own ID, if the giver had the same. */
-        while ((popped = (long *)kinlock_ring_pop(ring)) != NULL) {
-            sum += *popped;
-        }
-        if (sum < 3) {
-            kinlock_ring_drain(ring, see, &sum);
-        }
-    }
 #endif
     while (!kinlock_once_is_done(&given)) {
         sleep_ms(1);
@@ -93,16 +65,12 @@ static void hand_over(void)
     kinlock_ids_t *ids;
     CHECK(kinlock_ids_create(&ids, KINLOCK_IDS_ANY, 0) == 0);
     CHECK(kinlock_stack_create(ids, &stack) == 0);
-    CHECK(kinlock_ring_create(ids, 4, &ring) == 0);
-    CHECK(kinlock_ring_create(ids, 4, &drained) == 0);
 #endif
     getter = start(get, NULL);
     giver = start(give, NULL);
     join(giver);
     join(getter);
 #ifndef KINLOCK_FALLBACK
-    kinlock_ring_destroy(ring);
-    kinlock_ring_destroy(drained);
     kinlock_stack_destroy(stack);
     kinlock_ids_destroy(ids);
 #endif

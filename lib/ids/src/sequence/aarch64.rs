@@ -10,8 +10,8 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU32;
 
 use super::{
-    CLOSED, DEPTH, END, Element, FIRST, GATE, HEAD, Knobs, Moved, NEXT, Node, OutOfRange, Popped,
-    Pushed, REFUSED, Slots, Trace, in_range,
+    CLOSED, DEPTH, GATE, HEAD, Knobs, NEXT, Node, OutOfRange, Popped, Pushed, Slots, Trace,
+    in_range,
 };
 use crate::area::{Area, SIGNATURE, at};
 use crate::probe::Probe;
@@ -258,89 +258,6 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: Area, slots: &Slots) -> Poppe
         );
     }
     Popped::of(in_range(slot), found)
-}
-
-/// With `PUSH` = 1 copies `value` behind the last element of the ring of the slot, else moves the
-/// first one to `value`. If the result is not `Done`, a push leaves `value` as it was, and a pop
-/// leaves it unspecified. `NEAR` as for [`add`].
-///
-/// # Safety
-///
-/// Invariants 1, 2 and 4.
-#[inline]
-pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize, const NEAR: usize>(
-    area: Area,
-    slots: &Slots,
-    mask: usize,
-    value: &mut Element<T>,
-) -> Moved {
-    let slot: *mut u8;
-    let place: usize;
-    let mut operand = value.operand();
-    // SAFETY: invariants 1, 2 and 4, by the caller. A place that is not between head and tail is
-    // read by nobody, so it may be half written when the sequence restarts.
-    unsafe {
-        sequence!(P, area, slots, [
-            "mov {place}, #{closed}",
-            "ldar {spin}, [{slot}]",
-            "cbnz {spin}, 33f",
-            "mov {place}, #{refused}",
-            "ldr {count}, [{slot}, #{first}]",
-            "ldr {word}, [{slot}, #{end}]",
-            "sub {spin}, {word}, {count}",
-            ".if {push}",
-            "cmp {spin}, {mask}",
-            "b.hi 33f",
-            "mov {count}, {word}",
-            ".else",
-            "cbz {spin}, 33f",
-            ".endif",
-            "and {place}, {count}, {mask}",
-            "add {count}, {count}, #1",
-            "madd {place}, {place}, {bytes}, {slot}",
-            "add {place}, {place}, {elements}",
-            ".if {in_register}",
-            ".if {push}",
-            "str {value}, [{place}]",
-            ".else",
-            "ldr {value}, [{place}]",
-            ".endif",
-            ".else",
-            "mov {spin}, {bytes}",
-            "98:",
-            "cbz {spin}, 99f",
-            "sub {spin}, {spin}, #8",
-            ".if {push}",
-            "ldr {word}, [{value}, {spin}]",
-            "str {word}, [{place}, {spin}]",
-            ".else",
-            "ldr {word}, [{place}, {spin}]",
-            "str {word}, [{value}, {spin}]",
-            ".endif",
-            "b 98b",
-            "99:",
-            ".endif",
-        ], [
-            "str {count}, [{slot}, #{moved}]",
-        ], slot,
-            push = const PUSH,
-            first = const FIRST,
-            end = const END,
-            moved = const if PUSH == 1 { END } else { FIRST },
-            in_register = const Element::<T>::IN_REGISTER as usize,
-            elements = in(reg) Element::<T>::AT,
-            bytes = in(reg) Element::<T>::BYTES,
-            closed = const CLOSED,
-            refused = const REFUSED,
-            value = inout(reg) operand,
-            mask = in(reg) mask,
-            count = out(reg) _,
-            place = out(reg) place,
-            word = out(reg) _,
-        );
-    }
-    value.take(operand);
-    Moved::of(in_range(slot), place)
 }
 
 /// Waits inside a sequence until the word at `watched` changes, for `turns` turns of a loop at

@@ -7,7 +7,7 @@ use core::sync::atomic::AtomicU32;
 use crate::area::Area;
 use crate::probe::Probe;
 
-use super::{Element, Moved, Node, OutOfRange, Popped, Pushed, Slots, Trace};
+use super::{Node, OutOfRange, Popped, Pushed, Slots, Trace};
 
 pub(in super::super) unsafe fn add<P: Probe, const NEAR: usize>(
     _: Area,
@@ -39,15 +39,6 @@ pub(in super::super) unsafe fn push<P: Probe>(
 
 pub(in super::super) unsafe fn pop<P: Probe>(_: Area, _: &Slots) -> Popped {
     Popped::OutOfRange
-}
-
-pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize, const NEAR: usize>(
-    _: Area,
-    _: &Slots,
-    _: usize,
-    _: &mut Element<T>,
-) -> Moved {
-    Moved::OutOfRange
 }
 
 pub(in super::super) unsafe fn wait<P: Probe>(

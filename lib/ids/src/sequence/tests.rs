@@ -125,7 +125,6 @@ fn nothing_is_done<P: Probe>(area: &mut FakeArea) {
         next: core::ptr::null_mut(),
         depth: 7,
     };
-    let mut value = Element::new(5u64);
     // SAFETY: memory and area made for this.
     unsafe {
         assert_eq!(add::<P, 0>(area, &slots, 0, 1), Err(OutOfRange));
@@ -135,12 +134,6 @@ fn nothing_is_done<P: Probe>(area: &mut FakeArea) {
         assert_eq!(pop::<P>(area, &slots), Popped::OutOfRange);
         let pushed = push::<P>(area, &slots, NonNull::from(&mut node), 9);
         assert_eq!(pushed, Pushed::OutOfRange);
-        let moved = ring::<P, _, 1, 0>(area, &slots, 1, &mut value);
-        assert_eq!(moved, Moved::OutOfRange);
-        let moved = ring::<P, _, 1, 1>(area, &slots, 1, &mut value);
-        assert_eq!((moved, value.0.assume_init()), (Moved::OutOfRange, 5));
-        let moved = ring::<P, _, 0, 1>(area, &slots, 1, &mut value);
-        assert_eq!(moved, Moved::OutOfRange);
     }
     assert!(memory.0.iter().flatten().all(|&word| word == 0));
     assert_eq!(node.depth, 7);
@@ -227,53 +220,6 @@ fn push_and_pop<P: Probe>() {
 fn a_list_is_last_in_first_out_bounded_and_gated() {
     push_and_pop::<Sound>();
     push_and_pop::<Slow>();
-}
-
-fn a_ring_of<P: Probe, T: Copy + PartialEq + core::fmt::Debug, const NEAR: usize>(values: [T; 3]) {
-    let (mut area, mut memory) = (FakeArea::with_id(1), Memory::new());
-    let slots = memory.slots();
-    let area = area.area();
-    let push = |value| {
-        // SAFETY: memory and area made for this: two elements have room.
-        unsafe { ring::<P, T, 1, NEAR>(area, &slots, 1, &mut Element::new(value)) }
-    };
-    let pop = || {
-        let mut to = Element::new(values[2]);
-        // SAFETY: as above. It had a value before.
-        unsafe {
-            let moved = ring::<P, T, 0, NEAR>(area, &slots, 1, &mut to);
-            (moved, to.0.assume_init())
-        }
-    };
-    assert_eq!(pop(), (Moved::Refused, values[2]));
-    for _ in 0..3 {
-        assert_eq!(push(values[0]), Moved::Done);
-        assert_eq!(push(values[1]), Moved::Done);
-        assert_eq!(push(values[2]), Moved::Refused);
-        assert_eq!(pop(), (Moved::Done, values[0]));
-        assert_eq!(push(values[2]), Moved::Done);
-        let gate = slots.of(1).cast::<u64>();
-        // SAFETY: memory made for this.
-        unsafe { gate.write(1) };
-        assert_eq!(push(values[0]), Moved::Closed);
-        assert_eq!(pop().0, Moved::Closed);
-        // SAFETY: as above.
-        unsafe { gate.write(0) };
-        assert_eq!(pop(), (Moved::Done, values[1]));
-        assert_eq!(pop(), (Moved::Done, values[2]));
-        assert_eq!(pop().0, Moved::Refused);
-    }
-    assert_eq!(memory.0[1][..3], [0, 9, 9]);
-    assert!([0, 2, 3].iter().all(|&id| memory.0[id] == [0; WORDS]));
-}
-
-#[test]
-fn a_ring_is_first_in_first_out_bounded_and_gated() {
-    a_ring_of::<Sound, u64, 0>([7, 8, 9]);
-    a_ring_of::<Sound, u64, 1>([7, 8, 9]);
-    a_ring_of::<Slow, _, 0>([(1u8, 2u32), (3, 4), (5, 6)]);
-    a_ring_of::<Sound, _, 1>([[1u64, 2, 3, 4], [5; 4], [6, 7, 8, 9]]);
-    a_ring_of::<Slow, _, 1>([(); 3]);
 }
 
 #[test]

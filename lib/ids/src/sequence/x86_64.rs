@@ -11,8 +11,8 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU32;
 
 use super::{
-    CLOSED, DEPTH, END, Element, FIRST, GATE, HEAD, Knobs, Moved, NEXT, Node, OutOfRange, Popped,
-    Pushed, REFUSED, STRETCH, Slots, Trace, in_range,
+    CLOSED, DEPTH, GATE, HEAD, Knobs, NEXT, Node, OutOfRange, Popped, Pushed, STRETCH, Slots,
+    Trace, in_range,
 };
 use crate::area::{Area, SIGNATURE, at};
 use crate::probe::Probe;
@@ -23,7 +23,7 @@ use crate::probe::Probe;
 /// `slot` is the address of the slot when `$before` starts. It is 0 at the end if the ID is not
 /// below the limit, or the thread is not registered. The base of `fs` is the thread pointer.
 ///
-/// `$near` = 1: invariant 5 holds. A shift by a constant saves an addition a load and a cycle.
+/// `$near` = 1: invariant 4 holds. A shift by a constant saves an addition a load and a cycle.
 macro_rules! sequence {
     (
         $near:expr, $probe:ty, $area:expr, $slots:expr,
@@ -116,7 +116,7 @@ macro_rules! sequence {
 ///
 /// # Safety
 ///
-/// Invariants 1 and 2; with `NEAR` = 1 also 5; `offset` is a multiple of 8 and `offset + 8` is at
+/// Invariants 1 and 2; with `NEAR` = 1 also 4; `offset` is a multiple of 8 and `offset + 8` is at
 /// most the size of a slot.
 #[inline]
 pub(in super::super) unsafe fn add<P: Probe, const NEAR: usize>(
@@ -126,7 +126,7 @@ pub(in super::super) unsafe fn add<P: Probe, const NEAR: usize>(
     value: u64,
 ) -> Result<(), OutOfRange> {
     let slot: *mut u8;
-    // SAFETY: invariants 1, 2 and, with `NEAR` = 1, 5, by the caller.
+    // SAFETY: invariants 1, 2 and, with `NEAR` = 1, 4, by the caller.
     unsafe {
         sequence!(NEAR, P, area, slots, [], [
             ".if {restart}",
@@ -192,7 +192,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
 ///
 /// # Safety
 ///
-/// Invariants 1, 2, 3 and 5; no other thread accesses `node`.
+/// Invariants 1, 2, 3 and 4; no other thread accesses `node`.
 #[inline]
 pub(in super::super) unsafe fn push<P: Probe>(
     area: Area,
@@ -203,7 +203,7 @@ pub(in super::super) unsafe fn push<P: Probe>(
     let slot: *mut u8;
     let found: usize;
     let depth: usize;
-    // SAFETY: invariants 1, 2, 3 and 5, by the caller. The node is written before the commit, and
+    // SAFETY: invariants 1, 2, 3 and 4, by the caller. The node is written before the commit, and
     // until then no other thread sees it.
     unsafe {
         sequence!(1, P, area, slots, [
@@ -242,12 +242,12 @@ pub(in super::super) unsafe fn push<P: Probe>(
 ///
 /// # Safety
 ///
-/// Invariants 1, 2, 3 and 5.
+/// Invariants 1, 2, 3 and 4.
 #[inline]
 pub(in super::super) unsafe fn pop<P: Probe>(area: Area, slots: &Slots) -> Popped {
     let slot: *mut u8;
     let found: *mut Node;
-    // SAFETY: invariants 1, 2, 3 and 5, by the caller. The head is a live node while no other
+    // SAFETY: invariants 1, 2, 3 and 4, by the caller. The head is a live node while no other
     // thread runs with this ID.
     unsafe {
         sequence!(1, P, area, slots, [
@@ -270,93 +270,6 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: Area, slots: &Slots) -> Poppe
         );
     }
     Popped::of(in_range(slot), found)
-}
-
-/// With `PUSH` = 1 copies `value` behind the last element of the ring of the slot, else moves the
-/// first one to `value`. If the result is not `Done`, a push leaves `value` as it was, and a pop
-/// leaves it unspecified.
-///
-/// # Safety
-///
-/// Invariants 1, 2 and 4; with `NEAR` = 1 also 5.
-#[inline]
-pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize, const NEAR: usize>(
-    area: Area,
-    slots: &Slots,
-    mask: usize,
-    value: &mut Element<T>,
-) -> Moved {
-    let slot: *mut u8;
-    let place: usize;
-    let mut operand = value.operand();
-    // SAFETY: invariants 1, 2, 4 and, with `NEAR` = 1, 5, by the caller. A place that is
-    // not between head and tail is read by nobody, so it may be half written when the sequence
-    // restarts.
-    unsafe {
-        sequence!(NEAR, P, area, slots, [
-            "mov {place:e}, {closed}",
-            "cmp qword ptr [{slot} + {gate}], 0",
-            "jne 33f",
-            "mov {place:e}, {refused}",
-            "mov {count}, qword ptr [{slot} + {moved}]",
-            ".if {push}",
-            "mov {spin}, {count}",
-            "sub {spin}, qword ptr [{slot} + {first}]",
-            "cmp {spin}, {mask}",
-            "ja 33f",
-            ".else",
-            "cmp {count}, qword ptr [{slot} + {end}]",
-            "je 33f",
-            ".endif",
-            "mov {place}, {count}",
-            "inc {count}",
-            "and {place}, {mask}",
-            ".if {in_register}",
-            "lea {place}, [{slot} + {place} * 8 + {elements}]",
-            ".if {push}",
-            "mov qword ptr [{place}], {value}",
-            ".else",
-            "mov {value}, qword ptr [{place}]",
-            ".endif",
-            ".else",
-            "imul {place}, {place}, {bytes}",
-            "lea {place}, [{slot} + {place} + {elements}]",
-            ".if {bytes}",
-            "mov {spin:e}, {bytes}",
-            "99:",
-            ".if {push}",
-            "mov {word}, qword ptr [{value} + {spin} - 8]",
-            "mov qword ptr [{place} + {spin} - 8], {word}",
-            ".else",
-            "mov {word}, qword ptr [{place} + {spin} - 8]",
-            "mov qword ptr [{value} + {spin} - 8], {word}",
-            ".endif",
-            "sub {spin}, 8",
-            "jnz 99b",
-            ".endif",
-            ".endif",
-        ], [
-            "mov qword ptr [{slot} + {moved}], {count}",
-        ], slot,
-            push = const PUSH,
-            gate = const GATE,
-            first = const FIRST,
-            end = const END,
-            moved = const if PUSH == 1 { END } else { FIRST },
-            in_register = const Element::<T>::IN_REGISTER as usize,
-            elements = const Element::<T>::AT,
-            bytes = const Element::<T>::BYTES,
-            closed = const CLOSED,
-            refused = const REFUSED,
-            value = inout(reg) operand,
-            mask = in(reg) mask,
-            count = out(reg) _,
-            place = out(reg) place,
-            word = out(reg) _,
-        );
-    }
-    value.take(operand);
-    Moved::of(in_range(slot), place)
 }
 
 /// Waits inside a sequence until the word at `watched` changes, for `turns` turns of a loop at

@@ -28,13 +28,13 @@ use super::harness::suite::{Due, Entry, Plan, Suite, cpus};
 
 /// Measure concurrency IDs and what is built on them on this machine.
 ///
-/// Counters, stacks, rings and pools by restartable sequences and by leases, against locked
-/// additions, thread-locals and crates with the same purpose. All of them run in each round, in
-/// random order, on the same threads; throughput is compared with the baseline's in the same round.
+/// Counters, stacks and pools by restartable sequences and by leases, against locked additions,
+/// thread-locals and crates with the same purpose. All of them run in each round, in random order,
+/// on the same threads; throughput is compared with the baseline's in the same round.
 ///
-/// Workloads: counter (add 1), lease (take an ID and give it back), stack, ring (push and pop),
-/// pool (allocate and free), cache (as pool, but objects are kept for a while), intermittent
-/// (bursts over the 16 KiB of one's ID, one thread at a time, rarely; it has one thread per CPU).
+/// Workloads: counter (add 1), lease (take an ID and give it back), stack (push and pop), pool
+/// (allocate and free), cache (as pool, but objects are kept for a while), intermittent (bursts
+/// over the 16 KiB of one's ID, one thread at a time, rarely; it has one thread per CPU).
 ///
 /// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way
 /// has a second to complete. A second signal ends the process at once, unless it comes within 0.3

@@ -1,7 +1,6 @@
 //! What is measured: one operation each, of ours and of others'.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
@@ -10,7 +9,7 @@ use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 use fast_counter::ConcurrentCounter;
 use kinlock_cli::names;
-use kinlock_ids::{Backend, Counter, Domain, Histogram, Pool, Ring, Stack};
+use kinlock_ids::{Backend, Counter, Domain, Histogram, Pool, Stack};
 use thread_local::ThreadLocal;
 
 use super::objects::{self, Object};
@@ -25,8 +24,6 @@ names! {
     Lease = "lease", "take an ID and give it back; the baseline is a locked addition without \
         contention";
     Stack = "stack", "push a number, then pop one";
-    Ring = "ring", "push a number at the end, then pop one from the front; the baseline is a queue \
-        of the thread's own";
     Pool = "pool", "allocate an object of 64 bytes, then free it";
     Cache = "cache", "take up to 64 objects of 64 bytes, keep up to 256, give back up to 64 of the \
         oldest; the baseline is malloc";
@@ -40,7 +37,6 @@ pub fn baseline(workload: Workload) -> &'static str {
         Workload::Counter | Workload::Lease => LOCKED,
         Workload::Histogram => ATOMICS,
         Workload::Stack | Workload::Pool => MUTEX,
-        Workload::Ring => LOCAL,
         Workload::Cache => MALLOC,
         Workload::Intermittent => INDEXED,
     }
@@ -49,7 +45,6 @@ pub fn baseline(workload: Workload) -> &'static str {
 const LOCKED: &str = "locked-add";
 const ATOMICS: &str = "shared-atomics";
 const MUTEX: &str = "mutex-vec";
-const LOCAL: &str = "thread-local";
 /// The area of one's CPU, without any ID.
 const INDEXED: &str = "cpu-index";
 
@@ -130,7 +125,6 @@ pub fn of(workload: Workload, backends: &[Backend]) -> Vec<Subject> {
         Workload::Histogram => histograms(backends),
         Workload::Lease => leases(backends),
         Workload::Stack => stacks(backends),
-        Workload::Ring => rings(backends),
         Workload::Pool => pools(backends),
         Workload::Cache => objects::of(backends),
         Workload::Intermittent => areas(backends),
@@ -275,40 +269,6 @@ fn stacks(backends: &[Backend]) -> Vec<Subject> {
     all.extend(ours(backends, make, |stack| {
         stack.push(1);
         black_box(stack.pop());
-    }));
-    all
-}
-
-fn rings(backends: &[Backend]) -> Vec<Subject> {
-    let queue = || VecDeque::from([0u64; 64]);
-    let make = |domain: &Domain| {
-        let ring = Ring::<u64>::new(domain, 1024).expect("memory for a ring");
-        (0..64).for_each(|value| drop(ring.push(value)));
-        ring
-    };
-    let mut all = vec![
-        local(
-            LOCAL,
-            || (),
-            queue,
-            |(), own| {
-                black_box(&mut *own).push_back(1);
-                black_box(own.pop_front());
-            },
-        ),
-        shared(
-            "mutex-queue",
-            move || Mutex::new(queue()),
-            |queue| {
-                let lock = || queue.lock().expect("no member panics");
-                lock().push_back(1);
-                black_box(lock().pop_front());
-            },
-        ),
-    ];
-    all.extend(ours(backends, make, |ring| {
-        drop(ring.push(black_box(1)));
-        black_box(ring.pop());
     }));
     all
 }

@@ -1,4 +1,4 @@
-//! Counters, stacks, rings and pools, disturbed inside their operations.
+//! Counters, stacks and pools, disturbed inside their operations.
 
 use super::super::source::{self, Broken};
 use super::super::storm::Storm;
@@ -6,7 +6,7 @@ use super::Context;
 use crate::affinity::confine;
 use crate::injector::Injector;
 use crate::report::{Findings, Property};
-use kinlock_ids::lab::{Counter, Pool, Probe, Ring, Sound, Stack};
+use kinlock_ids::lab::{Counter, Pool, Probe, Sound, Stack};
 use kinlock_ids::{Backend, Domain};
 use kinlock_measure::random::Random;
 use std::sync::Arc;
@@ -17,8 +17,6 @@ use std::time::{Duration, Instant};
 const TOKENS: usize = 256;
 /// Places in the pool: now and then too few.
 const PLACES: usize = 128;
-/// Values in the ring of an ID: now and then full.
-const CAPACITY: usize = 16;
 /// Threads alive at a time in the scenario `churn`, besides the threads that start them.
 const CHILDREN: usize = 3;
 
@@ -35,7 +33,7 @@ unsafe impl Probe for Slow {
 #[derive(Clone, Copy, Debug)]
 struct Unrestarted;
 
-// SAFETY: used with counters, and with a ring of integers; `step` leaves out the other structures.
+// SAFETY: used with counters; `step` leaves out the other structures.
 unsafe impl Probe for Unrestarted {
     const DELAY: u16 = 2_000;
     const RESTARTS: bool = false;
@@ -43,20 +41,19 @@ unsafe impl Probe for Unrestarted {
 
 pub(super) fn run(context: &Context) -> Findings {
     match context.specimen.broken {
-        Some(Broken::NoRestart) => torture::<Unrestarted, Slow>(context, Life::Long),
-        Some(Broken::Ring) => torture::<Slow, Unrestarted>(context, Life::Long),
-        _ => torture::<Slow, Slow>(context, Life::Long),
+        Some(Broken::NoRestart) => torture::<Unrestarted>(context, Life::Long),
+        _ => torture::<Slow>(context, Life::Long),
     }
 }
 
 /// Threads come and go.
 pub(super) fn churn(context: &Context) -> Findings {
-    torture::<Sound, Sound>(context, Life::Short)
+    torture::<Sound>(context, Life::Short)
 }
 
 /// All threads on one CPU, whose number is not 0 if there is another.
 pub(super) fn sparse(context: &Context) -> Findings {
-    torture::<Slow, Slow>(context, Life::OnOneCpu)
+    torture::<Slow>(context, Life::OnOneCpu)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,12 +64,11 @@ enum Life {
 }
 
 /// The structures that threads share, and what went wrong.
-struct Stage<P: Probe, R: Probe> {
+struct Stage<P: Probe> {
     domain: Domain,
     /// Threads add to both, handlers to the second.
     counters: [Counter<P>; 2],
     stack: Stack<usize, P>,
-    ring: Ring<u64, R>,
     tokens: Vec<AtomicBool>,
     pool: Pool<Tagged, P>,
     counts: Counts,
@@ -82,8 +78,6 @@ struct Stage<P: Probe, R: Probe> {
 struct Counts {
     added: AtomicU64,
     added_by_all: AtomicU64,
-    /// Sum of the values pushed into the ring, less those that came out; and how many, likewise.
-    in_ring: [AtomicU64; 2],
     doubles: AtomicU64,
     mistaken: AtomicU64,
     inserted: AtomicU64,
@@ -110,7 +104,7 @@ impl Tagged {
     }
 }
 
-fn torture<P: Probe, R: Probe>(context: &Context, life: Life) -> Findings {
+fn torture<P: Probe>(context: &Context, life: Life) -> Findings {
     let domain = source::domain(&context.specimen);
     let cpus = crate::affinity::allowed_cpus();
     if life == Life::OnOneCpu {
@@ -118,7 +112,7 @@ fn torture<P: Probe, R: Probe>(context: &Context, life: Life) -> Findings {
         confine(0, &cpus[cpus.len() - 1..]);
         domain.refresh();
     }
-    let stage = Arc::new(Stage::<P, R>::new(&domain));
+    let stage = Arc::new(Stage::<P>::new(&domain));
     let in_handler = Arc::clone(&stage);
     let action = move || {
         in_handler.counters[1].add(1);
@@ -146,7 +140,7 @@ fn torture<P: Probe, R: Probe>(context: &Context, life: Life) -> Findings {
     stage.judge(&storm, context, life, findings)
 }
 
-impl<P: Probe, R: Probe> Stage<P, R> {
+impl<P: Probe> Stage<P> {
     fn new(domain: &Domain) -> Self {
         let counter = || Counter::new(domain).expect("memory for a counter");
         let stack = Stack::new(domain).expect("memory for a stack");
@@ -154,7 +148,6 @@ impl<P: Probe, R: Probe> Stage<P, R> {
         Stage {
             counters: [counter(), counter()],
             stack,
-            ring: Ring::new(domain, CAPACITY).expect("memory for a ring"),
             tokens: (0..TOKENS).map(|_| AtomicBool::new(false)).collect(),
             pool: Pool::new(domain, PLACES).expect("memory for a pool"),
             counts: Counts::default(),
@@ -178,9 +171,8 @@ impl<P: Probe, R: Probe> Stage<P, R> {
             self.counts.greatest.fetch_max(id, Relaxed);
         }
 
-        self.step_of_ring(n, random);
         if !P::RESTARTS {
-            return 4;
+            return 2;
         }
         let token = self.stack.pop();
         if let Some(token) = token {
@@ -198,27 +190,7 @@ impl<P: Probe, R: Probe> Stage<P, R> {
             }
             Err(_) => drop(self.counts.full.fetch_add(1, Relaxed)),
         }
-        6
-    }
-
-    /// Pushes, pops, and now and then takes what others pushed.
-    fn step_of_ring(&self, n: u64, random: &mut Random) {
-        if self.ring.push(n).is_ok() {
-            self.counts.in_ring[0].fetch_add(n, Relaxed);
-            self.counts.in_ring[1].fetch_add(1, Relaxed);
-        }
-        let out = match random.below(512) {
-            0 => self.ring.drain(),
-            1 => self.ring.steal(),
-            _ => self.ring.pop().into_iter().collect(),
-        };
-        self.out_of_ring(&out);
-    }
-
-    fn out_of_ring(&self, values: &[u64]) {
-        let sum = values.iter().fold(0, |sum: u64, &n| sum.wrapping_add(n));
-        self.counts.in_ring[0].fetch_sub(sum, Relaxed);
-        self.counts.in_ring[1].fetch_sub(values.len() as u64, Relaxed);
+        4
     }
 
     fn handle_token(&self, token: usize, meanwhile: impl FnOnce()) {
@@ -282,8 +254,6 @@ impl<P: Probe, R: Probe> Stage<P, R> {
             self.counts.added_by_all.load(Relaxed),
         ];
         let off = [0, 1].map(|i| expected[i].wrapping_sub(sums[i]) as i64);
-        self.out_of_ring(&self.ring.drain());
-        let ring = [0, 1].map(|i| self.counts.in_ring[i].load(Relaxed) as i64);
         let mut left = 0;
         while let Some(token) = self.stack.pop() {
             left += 1;
@@ -299,12 +269,10 @@ impl<P: Probe, R: Probe> Stage<P, R> {
             self.counts.mistaken.load(Relaxed),
         );
         let exclusion = format!(
-            "sums off by {} and {}; ring off by {} values, sum {}; {doubles} tokens had twice; \
-             {mistaken} of {} objects changed by others",
+            "sums off by {} and {}; {doubles} tokens had twice; {mistaken} of {} objects changed \
+             by others",
             off[0],
             off[1],
-            ring[1],
-            ring[0],
             self.counts.inserted.load(Relaxed),
         );
         let members_left = || self.domain.members().unwrap_or(0);
@@ -323,7 +291,7 @@ impl<P: Probe, R: Probe> Stage<P, R> {
             "{left} of {TOKENS} tokens, {places} of {PLACES} places, \
              {ids} IDs of at least {ids_expected} and {members} members left"
         );
-        let intact = off == [0, 0] && ring == [0, 0] && doubles == 0 && mistaken == 0;
+        let intact = off == [0, 0] && doubles == 0 && mistaken == 0;
         let complete = left == TOKENS && places == PLACES && ids >= ids_expected && members <= 1;
         findings
             .judge(Property::Exclusion, intact, exclusion)
