@@ -55,11 +55,12 @@ use crate::run::variables::{Knobs, Variable};
 /// cache misses.
 ///
 /// The program's stdin is empty unless --input names a file, and one that reads from the terminal
-/// fails. What it writes is not shown; if it fails, a file has it. SIGINT (Ctrl-C) and SIGTERM end
-/// the program, and the complete rounds are reported.
+/// fails. What it writes is not shown; if it fails, a file has it. SIGINT (Ctrl-C), SIGTERM, SIGHUP
+/// and SIGQUIT end the program, and the complete rounds are reported.
 ///
 /// Exit status: 0 done, 1 the program failed, or a lock is worse than --fail-below says, 2 bad
-/// input, 126 the program cannot be run, 127 it was not found, 130 SIGINT, 143 SIGTERM.
+/// input, 126 the program cannot be run, 127 it was not found, 128 and the signal's number (130
+/// SIGINT).
 ///
 /// Examples:
 ///   kinlock compare -- kccachetest order -th 16 100000
