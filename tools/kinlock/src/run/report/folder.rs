@@ -458,7 +458,7 @@ fn data_from(file: &File, at: usize) -> Option<(usize, usize)> {
 }
 
 /// Whether there is such a file, and it is certain that no process has it mapped.
-fn is_unused(path: &Path) -> bool {
+pub fn is_unused(path: &Path) -> bool {
     others::made(path).is_ok_and(|file| is_lent(&file))
 }
 
