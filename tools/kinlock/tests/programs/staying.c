@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -208,6 +209,11 @@ int main(int count, char **words)
         churn(n);
     if (strcmp(mode, "rwlocks") == 0)
         rwlocks();
+    if (strcmp(mode, "hidden") == 0) {
+        prctl(PR_SET_DUMPABLE, 0);
+        while (read(0, &n, 1) > 0)
+            ;
+    }
     if (strcmp(mode, "once") == 0)
         take(1);
     if (strcmp(mode, "replaced") == 0) {

@@ -40,11 +40,12 @@ use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use serde::Serialize;
 
-use self::alarm::Watch;
+use self::entry::file_and_line;
 pub use self::folder::{Folder, for_standby};
 use self::gate::Gate;
 use self::symbols::Frame;
 use self::tables::Options;
+use self::window::Alarms;
 use super::variables::Variable;
 
 names! {
@@ -506,9 +507,9 @@ impl<'a> Session<'a> {
     }
 
     /// What watches the program, if alarms are wanted.
-    pub fn watch(&self, pid: u32) -> Option<Watch> {
+    pub fn watch(&self, pid: u32) -> Option<Alarms> {
         let alarms = self.args.alarms;
-        alarms.are_any().then(|| Watch::new(pid, alarms))
+        alarms.are_any().then(|| Alarms::new(pid, alarms))
     }
 
     /// Whether the report of the whole run exceeds a limit.

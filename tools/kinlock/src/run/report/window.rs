@@ -65,22 +65,23 @@ pub struct Args {
     #[arg(value_name = "PID")]
     pid: u32,
     /// Measure for so long what locks do, and say that
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with_all = ALARMS)]
     seconds: Option<Duration>,
     /// Measure until Ctrl-C, or until the process has ended, and replace the file of --openmetrics
     /// every five seconds
-    #[arg(long, requires = "openmetrics", conflicts_with_all = ["seconds", "json"])]
+    #[arg(long, requires = "openmetrics", conflicts_with_all = ["seconds", "json"],
+        conflicts_with_all = ALARMS)]
     follow: bool,
     /// Write counters of locks for Prometheus and the like, in the text format of OpenMetrics
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ALARMS)]
     openmetrics: Option<PathBuf>,
     #[command(flatten)]
     alarms: alarm::Limits,
     /// Also the processes that it has started, and those that these have started
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ALARMS)]
     all: bool,
     /// Write the whole report as JSON; - is stdout
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ALARMS)]
     json: Option<PathBuf>,
     /// Write where threads waited, and for how many nanoseconds, as folded stacks: the input of
     /// flame graph tools
@@ -95,12 +96,15 @@ pub struct Args {
         value_parser = named::<View>, requires = "seconds")]
     by: View,
     /// Rows of the report at most, the longest wait first
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, conflicts_with_all = ALARMS)]
     max: usize,
     /// Leave out locks that were found taken less often, and what else was waited for less often
     #[arg(long, value_name = "N", default_value_t = 0, requires = "seconds")]
     min_contended: u64,
 }
+
+/// Alarms are told of one process, and nothing else is said of it meanwhile.
+const ALARMS: [&str; 2] = ["alarm_wait", "alarm_hold"];
 
 /// The longest measurement.
 const LONGEST: f64 = 86_400.0;
@@ -140,22 +144,54 @@ fn at_once(args: &Args) -> anyhow::Result<Outcome> {
 
 /// Tells what takes too long, at the moment, until Ctrl-C or the end of the process.
 fn watch(args: &Args) -> anyhow::Result<Outcome> {
-    if args.seconds.is_some() || args.follow || args.json.is_some() || args.all {
-        bail!("alarms are told of one process, and nothing else is said of it meanwhile");
-    }
     now::report(args.pid, false)?;
     interrupt::listen();
-    let mut watch = Watch::new(args.pid, args.alarms);
+    let mut watch = Alarms::new(args.pid, args.alarms);
     while runs(args.pid) && interrupt::noted().is_none() {
-        // It may end meanwhile.
-        watch
-            .look()
-            .unwrap_or_default()
-            .iter()
-            .for_each(|line| tell(line));
+        watch.look();
         std::thread::sleep(watch.period());
     }
     Ok(Outcome::Done)
+}
+
+/// A process that is watched, and what is told of it.
+pub struct Alarms {
+    pid: u32,
+    watch: Watch,
+    /// How often in a row it could not be looked at.
+    failures: u32,
+}
+
+impl Alarms {
+    pub fn new(pid: u32, limits: alarm::Limits) -> Self {
+        Alarms {
+            pid,
+            watch: Watch::new(pid, limits),
+            failures: 0,
+        }
+    }
+
+    /// How long to wait between two looks.
+    pub fn period(&self) -> Duration {
+        self.watch.period()
+    }
+
+    /// Tells what has become too long since the last look, or once why that cannot be seen.
+    pub fn look(&mut self) {
+        match self.watch.look() {
+            Ok(lines) => {
+                lines.iter().for_each(|line| tell(line));
+                self.failures = self.failures.min(1);
+            }
+            Err(error) => {
+                // The first failure may be of a process that is ending.
+                self.failures = self.failures.saturating_add(1);
+                if self.failures == 2 && runs(self.pid) {
+                    tell(&format!("kinlock: no alarms: {error:#}"));
+                }
+            }
+        }
+    }
 }
 
 fn runs(pid: u32) -> bool {
