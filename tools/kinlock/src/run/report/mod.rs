@@ -408,6 +408,12 @@ impl Lock {
         self.contended + self.failed_tries
     }
 
+    /// The line that its name begins with: that of all locks which were first taken there.
+    fn line(&self) -> Option<&str> {
+        let line = file_and_line(self.place.as_deref()?);
+        self.name.starts_with(line).then_some(line)
+    }
+
     /// How many locks it stands for.
     fn count(&self) -> u64 {
         self.ended.max(self.others).max(1)
