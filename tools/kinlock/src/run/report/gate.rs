@@ -76,7 +76,7 @@ impl Gate {
                 let ended = sum(|lock| lock.locked) + sum(|lock| lock.timeouts);
                 sum(|lock| lock.contended) / ended.max(1.0)
             }
-            What::Waited => waited_share(processes.iter().flat_map(|process| &process.threads)),
+            What::Waited => waited_share(processes),
             What::LongestWait => longest(processes, |lock| lock.wait.max_ns),
             What::LongestHold => longest(processes, |lock| lock.hold.max_ns),
             What::Circles => {

@@ -182,6 +182,8 @@ pub struct EndedThreads {
     contended: u64,
     wait_ns: u64,
     wait_max_ns: u64,
+    #[serde(skip)]
+    life_ns: u64,
     /// What else they waited for.
     other_waits: OtherWaits,
 }
@@ -346,12 +348,18 @@ fn kept_off(wait_ns: u64, failed_tries: u64) -> u64 {
     wait_ns.saturating_add(failed_tries.saturating_mul(FAILED_TRY))
 }
 
-/// The part of their lives that these threads waited for locks.
-fn waited_share<'a>(threads: impl Iterator<Item = &'a Thread>) -> f64 {
-    let (waits, lives) = threads.fold((0, 0.0), |(waits, lives), thread| {
-        let life = thread.life[1] - thread.life[0];
-        (waits + thread.wait_ns, lives + life)
-    });
+/// The part of their lives that the threads of these processes waited for locks.
+fn waited_share(processes: &[Process]) -> f64 {
+    let (mut waits, mut lives) = (0, 0.0);
+    for process in processes {
+        let ended = &process.ended_threads;
+        waits += ended.wait_ns;
+        lives += ended.life_ns as f64 / 1e9;
+        for thread in &process.threads {
+            waits += thread.wait_ns;
+            lives += thread.life[1] - thread.life[0];
+        }
+    }
     match lives > 0.0 {
         true => waits as f64 / 1e9 / lives,
         false => 0.0,

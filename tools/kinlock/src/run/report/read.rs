@@ -108,6 +108,7 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
             contended: get(&ended.contended),
             wait_ns: get(&ended.wait_ns),
             wait_max_ns: get(&ended.wait_max),
+            life_ns: get(&ended.life_ns),
             other_waits: other_waits(&ended.others, &ended.other_ns),
         },
         misuses,

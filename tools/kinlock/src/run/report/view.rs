@@ -250,7 +250,7 @@ pub fn summary(report: &Report, process: &Process) -> String {
             time(1e9 * process.seconds),
             percent(contended as f64 / (locked + timeouts).max(1) as f64),
             time(process.wait_ns() as f64),
-            percent(waited_share(process.threads.iter())),
+            percent(waited_share(std::slice::from_ref(process))),
         ),
     };
     format!(
