@@ -73,8 +73,7 @@ impl Gate {
         let found = match self.what {
             What::Contended => {
                 let sum = |of: fn(&Lock) -> u64| locks(processes).map(of).sum::<u64>() as f64;
-                let ended = sum(|lock| lock.locked) + sum(|lock| lock.timeouts);
-                sum(|lock| lock.contended) / ended.max(1.0)
+                sum(|lock| lock.contended) / sum(Lock::asked_for).max(1.0)
             }
             What::Waited => waited_share(processes),
             What::LongestWait => longest(processes, |lock| lock.wait.max_ns),

@@ -411,6 +411,11 @@ impl Lock {
         kept_off(self.wait.total_ns, self.failed_tries)
     }
 
+    /// How often it was asked for by calls that wait.
+    fn asked_for(&self) -> u64 {
+        self.locked + self.timeouts + self.waiting.len() as u64
+    }
+
     /// How often threads found it taken, and waited or went away.
     fn found_taken(&self) -> u64 {
         self.contended + self.failed_tries

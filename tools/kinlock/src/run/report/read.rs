@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
 use kinlock_cli::report::text;
 use kinlock_report::{
-    BUCKETS, ENDED, FREED, JOINS, NO_LOCKS, OTHERS, READING, RWLOCK, Table, end_of,
+    BUCKETS, ENDED, FREED, JOINS, NO_LOCKS, OTHERS, READING, RWLOCK, Table, bucket, end_of,
 };
 
 use super::entry::{file_and_line, get, get32, kind, name, stack, used};
@@ -43,7 +43,7 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
     };
     let life = end.saturating_sub(get(&header.begin));
     let uses = uses(table);
-    let threads = threads(table, &tallies, end);
+    let mut threads = threads(table, &tallies, end);
     let entries = used(&table.locks, &header.locks_used).iter().enumerate();
     let entries = entries.filter(|(_, entry)| !matches!(get(&entry.address), 0 | FREED));
     let (others, locks): (Vec<_>, Vec<_>) =
@@ -72,6 +72,14 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
     }
     for waited in &mut waits {
         waited.waiting = waiting(waited.key);
+    }
+    // As the lock has it.
+    for thread in &mut threads {
+        if thread.waits_key != 0 && locks.iter().any(|lock| lock.key == thread.waits_key) {
+            thread.contended += 1;
+            thread.wait_ns += thread.waits_for_ns;
+            thread.wait_max_ns = thread.wait_max_ns.max(thread.waits_for_ns);
+        }
     }
     let ended = &header.ended_threads;
     let named = locks.iter().map(|lock| (lock.address, lock.name.clone()));
@@ -315,7 +323,6 @@ fn lock(
     let (from, sum) = (&table.locks[index], &tallies.locks[index]);
     let changed = get(&from.changed) + sum.changed;
     let remote = get(&from.remote) + sum.remote;
-    let contended = get(&from.contended) + sum.contended;
     let are_others = get(&from.address) & OTHERS == OTHERS;
     let address = match are_others {
         true => 0,
@@ -326,6 +333,10 @@ fn lock(
         _ => "read",
     });
     let is_ended = get(&from.address) & OTHERS == ENDED;
+    let key = match is_ended || are_others {
+        true => 0,
+        false => get(&from.address),
+    };
     let [ended, others] = match are_others {
         true => [0, get(&from.ended)],
         false => [get(&from.ended), 0],
@@ -345,8 +356,18 @@ fn lock(
     };
     let holders: Vec<u32> = holders.iter().copied().map(by_token).collect();
     let own_uses = uses.get(&(index as u32 + 1)).map_or(&[][..], |uses| uses);
-    let wait_ns = get(&from.wait_ns) + sum.wait_ns;
-    let (waits, holds) = (counts(&from.waits), counts(&from.holds));
+    let (mut waits, holds) = (counts(&from.waits), counts(&from.holds));
+    let mut contended = get(&from.contended) + sum.contended;
+    let mut wait_ns = get(&from.wait_ns) + sum.wait_ns;
+    let mut wait_max = get(&from.wait_max);
+    // Waits that have not ended count until now.
+    let lasting = threads.iter().filter(|t| key != 0 && t.waits_key == key);
+    for nanos in lasting.map(|thread| thread.waits_for_ns) {
+        contended += 1;
+        wait_ns += nanos;
+        wait_max = wait_max.max(nanos);
+        waits[bucket(nanos)] += 1;
+    }
     let mut first = stack(table, get32(&from.first), symbols);
     let mut callers = callers(
         table,
@@ -371,10 +392,7 @@ fn lock(
     Lock {
         name,
         address,
-        key: match is_ended || are_others {
-            true => 0,
-            false => get(&from.address),
-        },
+        key,
         kind: kind(get32(&from.kind)),
         side,
         is_ended,
@@ -390,7 +408,7 @@ fn lock(
         local: changed.saturating_sub(remote),
         remote,
         threads: threads_of(from),
-        wait: times(wait_ns, contended, get(&from.wait_max), &waits),
+        wait: times(wait_ns, contended, wait_max, &waits),
         behind_readers: behind(&from.behind[0]),
         behind_writers: behind(&from.behind[1]),
         hold: times(hold_ns, get(&from.held), get(&from.hold_max), &holds),
