@@ -108,6 +108,9 @@ pub struct Report {
     /// Processes for which no table could be made, and why.
     without_table: u32,
     without_table_reason: Option<String>,
+    /// Processes that ended by themselves with the library, and had taken no lock.
+    #[serde(skip)]
+    without_locks: u32,
     /// Processes that run on when the report is made at the end.
     still_running: Vec<Running>,
     processes: Vec<Process>,
@@ -559,6 +562,19 @@ impl<'a> Session<'a> {
 
     /// Reports what has happened until now, or until the program ended.
     pub fn report(&self, status: Option<ExitStatus>) -> anyhow::Result<()> {
+        let report = self.made(status);
+        if let (Ok(report), None) = (&report, &self.text) {
+            let mut text = Vec::new();
+            self.options.write(report, &mut text)?;
+            tell(String::from_utf8_lossy(&text).trim_end());
+        }
+        if status.is_some() {
+            self.judge(report.as_ref().ok());
+        }
+        self.outputs.write(&report?)
+    }
+
+    fn made(&self, status: Option<ExitStatus>) -> anyhow::Result<Report> {
         if status.is_some() {
             self.folder.is_over();
         }
@@ -569,41 +585,32 @@ impl<'a> Session<'a> {
         };
         let running = running.into_iter();
         let still_running = running.map(|(pid, program)| Running { pid, program });
-        let (without_table, without_table_reason) = self.folder.without_table();
-        let report = Report {
+        let without = self.folder.without_table();
+        Ok(Report {
             command: self
                 .command
                 .iter()
                 .map(|word| word.display().to_string())
                 .collect(),
             status: status.map(|status| status.to_string()),
-            without_table,
-            without_table_reason,
+            without_table: without.failed,
+            without_table_reason: without.reason,
+            without_locks: without.idle,
             still_running: still_running.collect(),
             processes,
-        };
-        if self.text.is_none() {
-            let mut text = Vec::new();
-            self.options.write(&report, &mut text)?;
-            tell(String::from_utf8_lossy(&text).trim_end());
-        }
-        if status.is_some() {
-            self.judge(&report);
-        }
-        self.outputs.write(&report)
+        })
     }
 
-    /// Says which limits the report exceeds. What has not been measured exceeds each of them.
-    fn judge(&self, report: &Report) {
-        for gate in &self.args.fail_if {
-            let exceeded = match report.without_table {
-                0 => gate.exceeded(report),
-                _ => Some("--fail-if: not all processes could be measured".to_owned()),
-            };
-            if let Some(line) = exceeded {
-                self.has_failed.store(true, Relaxed);
-                tell(&format!("kinlock: {line}"));
-            }
+    /// Says which limits the report exceeds.
+    fn judge(&self, report: Option<&Report>) {
+        for line in self
+            .args
+            .fail_if
+            .iter()
+            .filter_map(|gate| gate.exceeded(report))
+        {
+            self.has_failed.store(true, Relaxed);
+            tell(&format!("kinlock: {line}"));
         }
     }
 }

@@ -193,6 +193,7 @@ pub fn write_rest(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     if let Some(reason) = &report.without_table_reason {
         let number = match report.without_table {
+            0 if !report.processes.is_empty() => "some processes may not be".to_owned(),
             0 => "no process is".to_owned(),
             1 => "1 process is not".to_owned(),
             n => format!("{} processes are not", grouped(n.into())),
