@@ -16,7 +16,8 @@ use kinlock_cli::outcome::Outcome;
 ///
 /// SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGQUIT end a run early, with a report of its complete
 /// rounds: one under way has a second to complete. A second signal ends the process at once, unless
-/// it comes within 0.3 s. Exit status: 0 done, 2 bad input, 128 and the signal's number (130 SIGINT).
+/// it comes within 0.3 s. Exit status: 0 done, 2 bad input, 128 and the signal's number (130
+/// SIGINT).
 ///
 /// Example: kinlock bench --workload counter,long --threads 1,4,16
 #[derive(clap::Args)]
