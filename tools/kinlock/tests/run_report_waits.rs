@@ -344,9 +344,10 @@ fn the_page_has_all_that_threads_wait_for() {
     has(&text, &["<h4>1 tickets</h4>", "waiting: ", "tickets</td>"]);
 }
 
-/// A wait that has not ended counts until now: for the lock, for the thread and for a limit.
+/// Waits and holds that have not ended count until now: for the lock, for the thread and for a
+/// limit.
 #[test]
-fn waits_that_last_count() {
+fn what_lasts_counts() {
     let place = Place::new();
     for lock in ALL {
         let said = place.run(&["--lock", lock], &["lasting"]);
@@ -363,12 +364,24 @@ fn waits_that_last_count() {
             assert_eq!(counts.sum::<u64>(), 1, "{lock}: {waited:#}");
             of_locks += ns(&wait["total_ns"]);
         }
+        for held in [usual, said.cache("write")] {
+            let hold = &held["hold"];
+            assert!(ns(&hold["max_ns"]) >= 50_000_000, "{lock}: {held:#}");
+            assert_eq!(
+                (&hold["count"], &hold["total_ns"]),
+                (&1.into(), &hold["max_ns"])
+            );
+            assert_eq!(
+                (&held["hold_samples"], &held["locked"]),
+                (&1.into(), &1.into())
+            );
+        }
         let threads = || list(&said.process["threads"]).iter();
         let sum = |field: &str| threads().map(|thread| ns(&thread[field])).sum::<u64>();
         assert_eq!((sum("contended"), sum("wait_ns")), (2, of_locks), "{lock}");
         let mut command = kinlock();
         command.args(["run", "--report=/dev/null", "--lock", lock]);
-        let limits = ["wait > 49 ms", "contended > 49 %"];
+        let limits = ["wait > 49 ms", "hold > 49 ms", "contended > 49 %"];
         for limit in limits {
             command.args(["--fail-if", limit]);
         }
