@@ -20,6 +20,7 @@
 //! lies in a page that the kernel clears in children. So a child that was made by a plain `clone`,
 //! for which no fork handler runs, gets a table of its own, too.
 
+use super::environment::{REPORT_PATH, keep_path, variable};
 use super::files::{Name, close, largest_file, map, open, process};
 use super::memory::{
     Errno, FAILED, FORK, MADE, MAKING, NOT_MADE, TABLE, TAGS, errno, has_memory, is_of_window,
@@ -74,9 +75,15 @@ pub fn expect(locks: u32) {
     LOCKS.store(locks, Relaxed);
 }
 
-/// As early as possible: looks up what may need a lock of the loader.
+/// As early as possible: looks up what may need a lock of the loader, and maps the page that all
+/// processes share, which a sandbox may forbid later.
 pub fn look_up() {
     modules::begin();
+    let kept = Errno::keep();
+    if variable(b"KINLOCK_REPORT").is_some_and(|path| keep_path(&REPORT_PATH, path)) {
+        shared();
+    }
+    kept.restore();
 }
 
 /// How making the table went.
@@ -213,6 +220,11 @@ pub extern "C" fn forget_in_child() {
 
 /// The process ends by itself: notes that, and its last name.
 pub fn finish() {
+    // SAFETY: invariant 3 holds for the page as for the table.
+    let shared = unsafe { SHARED_PAGE.load(Acquire).as_ref() };
+    if let Some(shared) = shared.filter(|_| FORK.state.load(Relaxed) == NOT_MADE) {
+        shared.idle.fetch_add(1, Relaxed);
+    }
     if let Some(table) = table().filter(|_| process() == PROCESS.load(Relaxed)) {
         // The program may have given itself another title since the table was made.
         name_program(&table.header);

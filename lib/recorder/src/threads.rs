@@ -59,8 +59,9 @@ fn new_thread(table: &Table, token: u32) -> Option<&Thread> {
             thread.end.load(Relaxed) != 0 && takes(thread, before)
         })
     })?;
-    if thread.end.swap(0, Relaxed) != 0 {
-        forget_ended(table, thread);
+    let end = thread.end.swap(0, Relaxed);
+    if end != 0 {
+        forget_ended(table, thread, end);
     }
     await_end();
     name_program(&table.header);
@@ -80,10 +81,14 @@ fn new_thread(table: &Table, token: u32) -> Option<&Thread> {
     Some(thread)
 }
 
-/// Moves the numbers of a thread that has ended to the sums over such threads.
-fn forget_ended(table: &Table, thread: &Thread) {
+/// Moves the numbers of a thread that has ended at that time to the sums over such threads.
+fn forget_ended(table: &Table, thread: &Thread, end: u64) {
     let ended = &table.header.ended_threads;
     add(&ended.count, 1);
+    add(
+        &ended.life_ns,
+        end.saturating_sub(thread.begin.load(Relaxed)),
+    );
     merge(&[
         (&thread.locked, &ended.locked),
         (&thread.contended, &ended.contended),

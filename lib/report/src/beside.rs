@@ -15,6 +15,8 @@ pub struct Shared {
     pub errno: AtomicU32,
     /// Not 0: the command has written its report, and no more tables are wanted.
     pub is_over: AtomicU32,
+    /// How many processes ended by themselves and had taken no lock.
+    pub idle: AtomicU32,
 }
 
 /// The shared page's file is named like the tables' files, with this in place of the process.

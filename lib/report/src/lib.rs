@@ -128,7 +128,7 @@
 //! | | `from_stack` | index plus 1 | any |
 //! | [`Maker`] | all | numbers, bits | its thread; of the last one any |
 //! | [`Shared`] | `magic`, `is_over` | numbers | the command |
-//! | | `without_table`, `errno` | processes, `errno` | any process |
+//! | | `without_table`, `idle`, `errno` | processes, `errno` | any process |
 //! | [`Switch`] | `magic` | number | maker |
 //! | | `mode`, `rwlock_mode` | bits | maker; [`REPORTS`] by the command |
 //! | | `window` | number | the command |
@@ -150,7 +150,7 @@ pub use misuse::*;
 pub use thread::{HELD, HELDS, Held, Owner, Pause, READS, Tally, Thread, Waits};
 
 /// The version of the layout. It has to change with the layout, and with the meaning of a field.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"kinloc12");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"kinloc13");
 
 /// How many locks the table has room for, living and ended ones.
 pub const LOCKS: usize = 16384;
@@ -287,6 +287,8 @@ pub struct EndedThreads {
     pub wait_ns: AtomicU64,
     /// Their longest wait, in ns.
     pub wait_max: AtomicU64,
+    /// How long they lived from their first lock on, in ns.
+    pub life_ns: AtomicU64,
     /// How often they waited for what is no lock.
     pub others: AtomicU64,
     /// For how long, in ns, by kind: in the order of [`NO_LOCKS`].
@@ -542,11 +544,11 @@ impl Use {
     }
 }
 
-// The layout of version 12: the version in `MAGIC` has to change with it.
+// The layout of version 13: the version in `MAGIC` has to change with it.
 const _: () = {
     use core::mem::offset_of;
-    assert!(MAGIC == u64::from_le_bytes(*b"kinloc12"));
-    assert!(size_of::<Header>() == 2384 && offset_of!(Header, program) == 2220);
+    assert!(MAGIC == u64::from_le_bytes(*b"kinloc13"));
+    assert!(size_of::<Header>() == 2392 && offset_of!(Header, program) == 2228);
     assert!(size_of::<Module>() == 576 && size_of::<Thread>() == 128);
     assert!(size_of::<Lock>() == 1280 && offset_of!(Lock, locked) == 624);
     assert!(size_of::<Place>() == 128);

@@ -14,9 +14,10 @@ use kinlock_cli::outcome::Outcome;
 /// Without the name of a primitive: locks, with the options below. The report fits on a screen: the
 /// throughput of each lock, and what it means. --details, --markdown and --json say more.
 ///
-/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way
-/// has a second to complete. A second signal ends the process at once, unless it comes within 0.3
-/// s. Exit status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
+/// SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGQUIT end a run early, with a report of its complete
+/// rounds: one under way has a second to complete. A second signal ends the process at once, unless
+/// it comes within 0.3 s. Exit status: 0 done, 2 bad input, 128 and the signal's number (130
+/// SIGINT).
 ///
 /// Example: kinlock bench --workload counter,long --threads 1,4,16
 #[derive(clap::Args)]

@@ -19,8 +19,8 @@ use crate::{compare, laboratory, record, run, topology};
 /// `kinlock-lab`, which is executed if it lies beside this command.
 ///
 /// Exit status: 0 done, 1 a check failed, 2 bad input (with one line on stderr that says what is
-/// wrong), 126 and 127 `run` or `compare` cannot run the program or find it, 130 and 143 `bench` or
-/// `compare` was interrupted by SIGINT (Ctrl-C) or SIGTERM, and has reported the rounds that were
+/// wrong), 126 and 127 `run` or `compare` cannot run the program or find it, 128 and the signal's
+/// number (130 Ctrl-C) `bench` or `compare` was interrupted, and has reported the rounds that were
 /// complete. After `run` the status is the program's, but 1 if a limit of --fail-if is exceeded.
 #[derive(Parser)]
 #[command(name = "kinlock", version, arg_required_else_help = true)]

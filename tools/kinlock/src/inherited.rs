@@ -3,7 +3,7 @@
 //!
 //! The runtime ignores SIGPIPE and opens `/dev/null` where stdin, stdout or stderr is closed. The
 //! command waits for children, which needs SIGCHLD not to be ignored, and `bench` and `compare`
-//! handle SIGINT and SIGTERM.
+//! handle the signals that end them.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!

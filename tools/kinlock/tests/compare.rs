@@ -171,6 +171,57 @@ fn a_lock_below_a_ratio_is_told_by_the_status() {
     assert_eq!(run("0.97", "1").0, Some(1));
 }
 
+/// A run that crashes is short: how fast it is says nothing.
+#[test]
+fn a_lock_with_a_run_that_fails_is_told_by_the_status() {
+    let fails = |lock: &str, when: &str| {
+        format!(
+            "case ${{KINLOCK_LOCK:-pthread}} in {lock}) echo x >>runs; \
+             [ $(wc -l <runs) {when} ] && exit 7 ;; esac; sleep 0.02"
+        )
+    };
+    // Each has a run to warm up, and the C library's locks have the counting run, too.
+    for (program, expected) in [
+        (
+            fails("kinlock-mutex", "-gt 2"),
+            "kinlock-mutex failed in 5 of 6 rounds",
+        ),
+        (
+            fails("kinlock-mutex", "-eq 4"),
+            "kinlock-mutex failed in 1 of 6 rounds",
+        ),
+        (fails("pthread", "-gt 2"), "pthread failed in 6 of 6 rounds"),
+    ] {
+        let place = Place::new(&program);
+        let words = [
+            "--ignore-failure",
+            "--rounds",
+            "6",
+            "--fail-below",
+            "0.001",
+            "./program",
+        ];
+        let output = place.run(&words);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{program}: {message}");
+        assert_eq!(
+            message,
+            format!("kinlock: --fail-below 0.001: {expected}\n")
+        );
+    }
+    // The same status under each lock is the program's.
+    let place = Place::new("sleep 0.02; exit 7");
+    let words = [
+        "--ignore-failure",
+        "--rounds",
+        "6",
+        "--fail-below",
+        "0.001",
+        "./program",
+    ];
+    assert_eq!(place.run(&words).status.code(), Some(0));
+}
+
 #[test]
 fn every_form_of_the_report_says_the_same() {
     let place = Place::new(SPEEDS);

@@ -618,10 +618,17 @@ fn bad_input_is_refused() {
         "with its unit, as 100ms",
     );
     refused(hung.report(&["--alarm-hold", "0ms"]), "from 1ms");
-    refused(
-        hung.report(&["--alarm-hold", "1s", "--seconds", "1"]),
-        "alarms are told",
-    );
+    for flags in [
+        &["--seconds=1"][..],
+        &["--openmetrics=x"],
+        &["--follow", "--openmetrics=x"],
+        &["--json=x"],
+        &["--all"],
+        &["--max=3"],
+    ] {
+        let flags = [&["--alarm-hold", "1s"], flags].concat();
+        refused(hung.report(&flags), "cannot be used with");
+    }
     let mut without = kinlock();
     let without = without.args(["run", "--alarm-wait", "1s", "true"]).output();
     refused(without.unwrap(), "alarms need --report");

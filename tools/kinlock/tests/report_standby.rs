@@ -8,6 +8,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
@@ -386,6 +388,40 @@ fn counters_are_replaced_while_a_process_is_followed() {
     assert_eq!(hidden.count(), 0);
 }
 
+/// What the file is a link to is replaced. While that cannot be done, following goes on.
+#[test]
+fn following_outlasts_a_failed_write() {
+    let place = Place::new();
+    let mut server = place.start(&["--standby"], "obeys");
+    let (folder, aside) = (place.file("folder"), place.file("aside"));
+    fs::create_dir(&folder).unwrap();
+    let link = place.file("link");
+    symlink("folder/server.prom", &link).unwrap();
+    let mut command = kinlock();
+    command.arg("report").arg(server.child.id().to_string());
+    command.args(["--follow", "--openmetrics"]).arg(&link);
+    command.stderr(Stdio::piped());
+    let mut follower = command.spawn().unwrap();
+    let mut said = BufReader::new(follower.stderr.take().unwrap()).lines();
+    let switch = server.switch();
+    until("measuring is on", || is_on(&switch));
+    fs::rename(&folder, &aside).unwrap();
+    let line = said.next().unwrap().unwrap();
+    assert!(line.starts_with("kinlock: cannot write "), "{line}");
+    fs::rename(&aside, &folder).unwrap();
+    server.does("5");
+    let file = folder.join("server.prom");
+    until("the file is there", || {
+        let all = counters(&file);
+        all.iter()
+            .any(|(_, name, value)| name == "accounts" && value == "5")
+    });
+    assert!(link.is_symlink());
+    server.end();
+    assert!(follower.wait().unwrap().success());
+    assert!(said.next().is_none());
+}
+
 #[test]
 fn counters_of_a_measurement() {
     let place = Place::new();
@@ -398,6 +434,101 @@ fn counters_of_a_measurement() {
     let mut taken = taken.filter(|(family, ..)| family == "kinlock_lock_acquisitions_total");
     let (_, name, value) = taken.next().unwrap();
     assert_eq!((name.as_str(), value.as_str()), ("accounts", "5"));
+    server.end();
+}
+
+/// A closed connection and a closed terminal end the command, too.
+#[test]
+fn what_ends_the_command_ends_measuring() {
+    let place = Place::new();
+    let mut server = place.start(&["--standby"], "obeys");
+    let file = place.file("server.prom");
+    for signal in [libc::SIGHUP, libc::SIGQUIT, libc::SIGTERM] {
+        let Measurement(child) = server.measure();
+        server.does("5");
+        // SAFETY: it is our child, which has not been waited for.
+        unsafe { libc::kill(child.id() as libc::pid_t, signal) };
+        let report = json(&child.wait_with_output().unwrap());
+        assert_eq!(
+            locked(&report["processes"][0]),
+            [("accounts", 5)],
+            "{signal}"
+        );
+        assert!(!is_on(&server.switch()), "{signal}");
+        let mut command = kinlock();
+        command.arg("report").arg(server.child.id().to_string());
+        command.args(["--follow", "--openmetrics"]).arg(&file);
+        let mut follower = heeding_ctrl_c(&mut command).spawn().unwrap();
+        let switch = server.switch();
+        until("measuring is on", || is_on(&switch));
+        // SAFETY: as above.
+        unsafe { libc::kill(follower.id() as libc::pid_t, signal) };
+        assert!(follower.wait().unwrap().success(), "{signal}");
+        assert!(!is_on(&switch), "{signal}");
+    }
+    // What is ignored, as by nohup, stays so.
+    let mut command = report(server.child.id(), &["--seconds", "300"]);
+    let ignore = || {
+        // SAFETY: it may be called between fork and exec, and gets no pointer.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+        Ok(())
+    };
+    // SAFETY: the function makes one system call, and uses nothing of the parent.
+    unsafe { command.pre_exec(ignore) };
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let switch = server.switch();
+    until("measuring is on", || is_on(&switch));
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap();
+    assert!(ignored & 1 << (libc::SIGHUP - 1) != 0, "{status}");
+    assert!(Measurement(child).end().is_none());
+    server.end();
+}
+
+/// What was measured of the program that the process was before is told.
+#[test]
+fn a_process_may_become_another_program_while_it_is_measured() {
+    let place = Place::new();
+    let becomes = |server: &mut Server| {
+        server.does("5");
+        let switch = server.switch();
+        server.does("become");
+        until("it is another program", || {
+            let maps = fs::read(format!("/proc/{}/maps", server.child.id())).unwrap();
+            let maps = String::from_utf8_lossy(&maps);
+            // That of the other program has a longer name.
+            let is_it = |line: &str| line.ends_with(switch.to_str().unwrap());
+            !maps.is_empty() && !maps.lines().any(is_it)
+        });
+    };
+    let mut server = place.start(&["--standby"], "obeys");
+    let measurement = server.measure();
+    becomes(&mut server);
+    assert_eq!(locked(&measurement.end().unwrap()), [("accounts", 5)]);
+    server.end();
+    let mut server = place.start(&["--standby"], "obeys");
+    let file = place.file("server.prom");
+    let mut command = kinlock();
+    command.arg("report").arg(server.child.id().to_string());
+    command.args(["--follow", "--openmetrics"]).arg(&file);
+    let follower = command.stderr(Stdio::piped()).spawn().unwrap();
+    let switch = server.switch();
+    until("measuring is on", || is_on(&switch));
+    becomes(&mut server);
+    let output = follower.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let expected = format!(
+        "kinlock: process {} runs another program now, which is not followed\n",
+        server.child.id()
+    );
+    assert_eq!(said, expected);
+    let all = counters(&file);
+    let is_taken = |(family, name, value): &(String, String, String)| {
+        family == "kinlock_lock_acquisitions_total" && name == "accounts" && value == "5"
+    };
+    assert!(all.iter().any(is_taken), "{all:?}");
     server.end();
 }
 
@@ -454,8 +585,33 @@ fn bad_input_is_refused() {
     refused(follow(&["--follow"]), "--openmetrics");
     refused(
         follow(&["--follow", "--openmetrics", "-"]),
-        "stdout is none",
+        "replaces a file: - is none",
     );
+    // Devices, links to them and pipes are left as they are, and so is a file on a later refusal.
+    let pipe = place.file("pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    symlink("/dev/null", place.file("null")).unwrap();
+    for name in ["pipe", "null", "."] {
+        let path = place.file(name);
+        refused(
+            follow(&["--follow", "--openmetrics", path.to_str().unwrap()]),
+            "--follow replaces a file: ",
+        );
+    }
+    assert!(pipe.metadata().unwrap().file_type().is_fifo());
+    let old = place.file("old");
+    fs::write(&old, "before").unwrap();
+    refused(
+        follow(&["--follow", "--openmetrics", old.to_str().unwrap()]),
+        "another `kinlock report` measures this process",
+    );
+    assert_eq!(fs::read_to_string(&old).unwrap(), "before");
     refused(
         follow(&["--follow", "--openmetrics", "/nowhere/x"]),
         "cannot write /nowhere/x",

@@ -116,17 +116,18 @@ fn limits_are_told_by_the_status() {
     let place = Place::new();
     let watched = place.file("watched").display().to_string();
     // Under a shell that ends with this status.
-    let run = |limits: &[&str], status: i32| {
+    let run_in = |mode: &str, flags: &[&str], limits: &[&str], status: i32| {
         let mut command = kinlock();
-        command.args(["run", "--report=/dev/null"]);
+        command.args(["run", "--report=/dev/null"]).args(flags);
         for limit in limits {
             command.args(["--fail-if", limit]);
         }
-        let line = format!("{watched} >/dev/null; exit {status}");
+        let line = format!("{watched} {mode} >/dev/null; exit {status}");
         let output = command.args(["--", "sh", "-c", &line]).output().unwrap();
         let lines = text(&output.stderr).lines().map(str::to_owned);
         (output.status.code(), lines.collect::<Vec<_>>())
     };
+    let run = |limits: &[&str], status: i32| run_in("", &[], limits, status);
     let kept = [
         "contended > 100 %",
         "wait > 100 %",
@@ -142,6 +143,14 @@ fn limits_are_told_by_the_status() {
         let begin = format!("kinlock: --fail-if '{limit}': it is ");
         assert!(line.starts_with(&begin), "{line}");
     }
+    // Nor does what found no place keep a limit.
+    let (status, lines) = run_in("many", &["--lock", "pthread"], &["hold > 1000 s"], 0);
+    assert_eq!(status, Some(1), "{lines:?}");
+    assert!(
+        lines[0].contains("': not measured: ")
+            && lines[0].contains(" acquisitions of further locks of process "),
+        "{lines:?}"
+    );
     // What the program says of itself goes before.
     let (status, lines) = run(&exceeded[..1], 7);
     assert_eq!((status, lines.len()), (Some(7), 1), "{lines:?}");

@@ -4,13 +4,14 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
-use support::{Place, compiled, kinlock, list, text, until};
+use support::{Place, compiled, kinlock, list, silent_library, text, until};
 
 const SOURCE: &str = include_str!("programs/staying.c");
 
@@ -116,6 +117,118 @@ fn what_threads_did_that_ended_is_kept() {
         table.contains("3,001 threads took 1 lock 1 time in"),
         "{table}"
     );
+}
+
+/// Two hundred threads waited for half a second each; all others lived for less than that.
+#[test]
+fn threads_that_ended_count_in_a_limit() {
+    let place = Place::new();
+    let mut command = kinlock();
+    command.args([
+        "run",
+        "--report=/dev/null",
+        "--fail-if",
+        "wait > 10 %",
+        "--",
+    ]);
+    let output = command
+        .arg(place.file("staying"))
+        .arg("waited-before")
+        .output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(
+        said.starts_with("kinlock: --fail-if 'wait > 10 %': it is "),
+        "{said}"
+    );
+}
+
+/// A program may forbid all but root to look at it.
+#[test]
+fn alarms_that_cannot_be_are_told() {
+    let place = Place::new();
+    let command = place.file("kinlock");
+    fs::copy(kinlock().get_program(), &command).unwrap();
+    let library = silent_library(place.0.path());
+    fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = support::without_knobs(Command::new(command));
+    command.args(["run", "--report=/dev/null", "--alarm-wait", "1s", "--"]);
+    command.arg(place.file("staying")).arg("hidden");
+    command.env("KINLOCK_PRELOAD", library);
+    // SAFETY: it has no preconditions.
+    if unsafe { libc::getuid() } == 0 {
+        command.uid(65534).gid(65534);
+    }
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = said.next().unwrap().unwrap();
+    assert!(
+        line.starts_with("kinlock: no alarms: cannot look at process "),
+        "{line}"
+    );
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    assert!(said.next().is_none());
+}
+
+/// No limit is kept by what was not measured.
+#[test]
+fn what_was_not_measured_exceeds_each_limit() {
+    let place = Place::new();
+    let program = place.file("staying").display().to_string();
+    let run = |line: &str, words: &[&str]| {
+        let mut command = support::without_knobs(Command::new("sh"));
+        command.args(["-c", line]).arg(kinlock().get_program());
+        command.args([
+            "run",
+            "--report=/dev/null",
+            "--fail-if",
+            "hold > 1000 s",
+            "--",
+        ]);
+        let output = command.args(words).output().unwrap();
+        (output.status.code(), text(&output.stderr).to_owned())
+    };
+    const EXEC: &str = "exec \"$0\" \"$@\"";
+    let begin = "kinlock: --fail-if 'hold > 1000 s': not measured: ";
+    for (line, words, expected) in [
+        (
+            EXEC,
+            &["env", "-i", &program, "once"][..],
+            "the program: it ended without",
+        ),
+        (
+            EXEC,
+            &["sh", "-c", "rm -r \"${KINLOCK_REPORT%/*}\""],
+            "nothing: the report could not be made\n",
+        ),
+        (
+            EXEC,
+            &["sh", "-c", "rm \"${KINLOCK_REPORT%/*}\"/*"],
+            "all processes: No such file or directory",
+        ),
+        (
+            "ulimit -f 1; exec \"$0\" \"$@\"",
+            &[&program, "once"],
+            "all processes: File too large",
+        ),
+        (
+            EXEC,
+            &["sh", "-c", "ulimit -f 1; exec \"$0\" once", &program],
+            "1 process: File too large",
+        ),
+    ] {
+        let (status, said) = run(line, words);
+        assert_eq!(status, Some(1), "{words:?}: {said}");
+        let expected = format!("{begin}{expected}");
+        assert!(said.contains(&expected), "{words:?}: {said}");
+    }
+    // A program that takes no lock has been measured.
+    for words in [&["true"][..], &["sh", "-c", "exit 0"], &[&program, "none"]] {
+        assert_eq!(run(EXEC, words), (Some(0), String::new()), "{words:?}");
+    }
 }
 
 #[test]

@@ -344,6 +344,63 @@ fn the_page_has_all_that_threads_wait_for() {
     has(&text, &["<h4>1 tickets</h4>", "waiting: ", "tickets</td>"]);
 }
 
+/// Waits and holds that have not ended count until now: for the lock, for the thread and for a
+/// limit.
+#[test]
+fn what_lasts_counts() {
+    let place = Place::new();
+    for lock in ALL {
+        let said = place.run(&["--lock", lock], &["lasting"]);
+        let mut locks = list(&said.process["locks"]).iter();
+        let usual = locks.find(|lock| lock["name"] == "usual").unwrap();
+        let mut of_locks = 0;
+        for waited in [usual, said.cache("read")] {
+            has(waited, &[("contended", 1)], lock);
+            assert_eq!(list(&waited["waiting"]).len(), 1, "{lock}: {waited:#}");
+            let wait = &waited["wait"];
+            assert!(ns(&wait["max_ns"]) >= 50_000_000, "{lock}: {waited:#}");
+            assert_eq!(wait["total_ns"], wait["max_ns"], "{lock}");
+            let counts = list(&wait["histogram"]).iter().map(|class| ns(&class[2]));
+            assert_eq!(counts.sum::<u64>(), 1, "{lock}: {waited:#}");
+            of_locks += ns(&wait["total_ns"]);
+        }
+        for held in [usual, said.cache("write")] {
+            let hold = &held["hold"];
+            assert!(ns(&hold["max_ns"]) >= 50_000_000, "{lock}: {held:#}");
+            assert_eq!(
+                (&hold["count"], &hold["total_ns"]),
+                (&1.into(), &hold["max_ns"])
+            );
+            assert_eq!(
+                (&held["hold_samples"], &held["locked"]),
+                (&1.into(), &1.into())
+            );
+        }
+        let threads = || list(&said.process["threads"]).iter();
+        let sum = |field: &str| threads().map(|thread| ns(&thread[field])).sum::<u64>();
+        assert_eq!((sum("contended"), sum("wait_ns")), (2, of_locks), "{lock}");
+        let mut command = kinlock();
+        command.args(["run", "--report=/dev/null", "--lock", lock]);
+        let limits = ["wait > 49 ms", "hold > 49 ms", "contended > 49 %"];
+        for limit in limits {
+            command.args(["--fail-if", limit]);
+        }
+        let output = command
+            .arg("--")
+            .arg(place.file("waits"))
+            .arg("lasting")
+            .output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(1), "{lock}: {output:?}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            told.contains("contended > 49 %': it is 50 %"),
+            "{lock}: {told}"
+        );
+        assert_eq!(told.lines().count(), limits.len(), "{lock}: {told}");
+    }
+}
+
 #[test]
 fn threads_have_a_column_for_each_kind_of_wait() {
     let place = Place::new();

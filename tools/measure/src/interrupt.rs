@@ -1,6 +1,6 @@
-//! SIGINT and SIGTERM end a run early. The round under way has [`GRACE`] to complete and is given
-//! up after that. A later signal ends the process at once, unless it follows the first within
-//! [`TOGETHER`]: `timeout` sends its signal to the process and then to its group.
+//! SIGINT, SIGTERM, SIGHUP and SIGQUIT end a run early. The round under way has [`GRACE`] to
+//! complete and is given up after that. A later signal ends the process at once, unless it follows
+//! the first within [`TOGETHER`]: `timeout` sends its signal to the process and then to its group.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
@@ -29,11 +29,17 @@ pub enum Signal {
     /// A supervisor, a time limit.
     #[serde(rename = "SIGTERM")]
     Terminate = libc::SIGTERM,
+    /// The terminal or the connection is gone.
+    #[serde(rename = "SIGHUP")]
+    HangUp = libc::SIGHUP,
+    /// Ctrl-\.
+    #[serde(rename = "SIGQUIT")]
+    Quit = libc::SIGQUIT,
 }
 
 impl Signal {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Interrupt, Self::Terminate];
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::HangUp, Self::Quit];
 
     /// The number that the kernel knows it by.
     pub fn number(self) -> i32 {
@@ -45,6 +51,8 @@ impl Signal {
         match self {
             Self::Interrupt => "SIGINT",
             Self::Terminate => "SIGTERM",
+            Self::HangUp => "SIGHUP",
+            Self::Quit => "SIGQUIT",
         }
     }
 }
@@ -72,8 +80,8 @@ static NOTED: AtomicI32 = AtomicI32::new(0);
 /// When it came, in nanoseconds of the monotonic clock; 0: none yet.
 static CAME: AtomicU64 = AtomicU64::new(0);
 
-/// Installs the handlers. A signal that is ignored, as SIGINT is in background jobs of scripts,
-/// stays so.
+/// Installs the handlers. A signal that is ignored, as SIGINT is in background jobs of scripts and
+/// SIGHUP under `nohup`, stays so.
 pub fn listen() {
     for signal in Signal::ALL {
         // SAFETY: invariants 1 and 2.

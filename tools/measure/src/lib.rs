@@ -5,7 +5,7 @@
 //! | [`random`] | repeatable random numbers |
 //! | [`stats`] | medians, geometric means, fairness |
 //! | [`cpus`] | the CPUs that this process may use |
-//! | [`interrupt`] | SIGINT and SIGTERM end a run after the round under way |
+//! | [`interrupt`] | signals end a run after the round under way |
 //! | [`rounds`] | each subject once per round, in random order |
 //! | [`background`] | other busy processes during a measurement |
 //! | [`progress`] | a progress bar on a terminal |

@@ -37,10 +37,10 @@ use super::harness::suite::{Due, Entry, Plan, Suite, Unavailable};
 /// in batches and reused, with a stamp in each that is verified. If a stamp is lost, the exit
 /// status is 1.
 ///
-/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way
-/// has a second to complete. A second signal ends the process at once, unless it comes within 0.3
-/// s. Exit status: 0 done, 1 a stamp was lost (interrupted or not), 2 bad input, 130 SIGINT, 143
-/// SIGTERM.
+/// SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGQUIT end a run early, with a report of its complete
+/// rounds: one under way has a second to complete. A second signal ends the process at once, unless
+/// it comes within 0.3 s. Exit status: 0 done, 1 a stamp was lost (interrupted or not), 2 bad
+/// input, 128 and the signal's number (130 SIGINT).
 ///
 /// While it runs, SIGUSR1 shows the open sections on stderr: generation, age, thread.
 ///

@@ -24,6 +24,9 @@ pub struct Outputs<R> {
     mode: u32,
 }
 
+/// Permissions of new files that other users collect, whatever the user's mask is.
+const FOR_ALL: u32 = 0o644;
+
 /// Writes a report in one form.
 pub type Render<R> = Box<dyn Fn(&R, &mut dyn Write) -> anyhow::Result<()> + Send + Sync>;
 
@@ -31,6 +34,7 @@ struct Output<R> {
     to: Destination,
     render: Render<R>,
     is_picture: bool,
+    mode: u32,
 }
 
 enum Destination {
@@ -74,7 +78,22 @@ impl<R> Outputs<R> {
         path: Option<&Path>,
         render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + Send + Sync + 'static,
     ) -> anyhow::Result<()> {
-        path.map_or(Ok(()), |path| self.add_form(path, Box::new(render), false))
+        let mode = self.mode;
+        let add = |path| self.add_form(path, Box::new(render), false, mode);
+        path.map_or(Ok(()), add)
+    }
+
+    /// Adds `path`, if there is one, for what other users collect: all can read a new file.
+    ///
+    /// # Errors
+    /// As for [`add`](Self::add).
+    pub fn add_for_all(
+        &mut self,
+        path: Option<&Path>,
+        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + Send + Sync + 'static,
+    ) -> anyhow::Result<()> {
+        let add = |path| self.add_form(path, Box::new(render), false, FOR_ALL);
+        path.map_or(Ok(()), add)
     }
 
     /// Adds a file for a picture. Pictures are drawn after all else has been written.
@@ -83,10 +102,16 @@ impl<R> Outputs<R> {
         path: &Path,
         render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + Send + Sync + 'static,
     ) -> anyhow::Result<()> {
-        self.add_form(path, Box::new(render), true)
+        self.add_form(path, Box::new(render), true, self.mode)
     }
 
-    fn add_form(&mut self, path: &Path, render: Render<R>, is_picture: bool) -> anyhow::Result<()> {
+    fn add_form(
+        &mut self,
+        path: &Path,
+        render: Render<R>,
+        is_picture: bool,
+        mode: u32,
+    ) -> anyhow::Result<()> {
         let to = open(path).with_context(|| format!("cannot write {}", path.display()))?;
         for other in &self.outputs {
             match (&other.to, &to) {
@@ -104,6 +129,7 @@ impl<R> Outputs<R> {
             to,
             render,
             is_picture,
+            mode,
         });
         Ok(())
     }
@@ -114,7 +140,7 @@ impl<R> Outputs<R> {
         render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + Send + Sync + 'static,
     ) {
         // The only error is that another output goes there.
-        let _ = self.add_form(Path::new("-"), Box::new(render), false);
+        let _ = self.add_form(Path::new("-"), Box::new(render), false, self.mode);
     }
 
     /// Writes to stdout at once, for people, unless an output for programs goes there.
@@ -134,7 +160,7 @@ impl<R> Outputs<R> {
         let mut outputs: Vec<_> = self.outputs.iter().collect();
         outputs.sort_by_key(|output| (output.is_picture, output.to.rank()));
         let outputs = outputs.into_iter();
-        let results = outputs.map(|output| output.write(report, self.mode));
+        let results = outputs.map(|output| output.write(report));
         // All of them before the first error is looked at.
         let results: Vec<_> = results.collect();
         results.into_iter().collect()
@@ -147,7 +173,7 @@ impl<R> Outputs<R> {
 }
 
 impl<R> Output<R> {
-    fn write(&self, report: &R, mode: u32) -> anyhow::Result<()> {
+    fn write(&self, report: &R) -> anyhow::Result<()> {
         let cannot = match &self.to {
             Destination::Stdout => "cannot write to stdout".to_owned(),
             Destination::File(path) | Destination::Stream(path, _) => {
@@ -157,7 +183,7 @@ impl<R> Output<R> {
         let mut text = Vec::new();
         let rendered = (self.render)(report, &mut text);
         rendered.with_context(|| cannot.clone())?;
-        match self.to.write(&text, mode) {
+        match self.to.write(&text, self.mode) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             result => result.context(cannot),
         }
@@ -235,13 +261,14 @@ impl Destination {
 
 /// Replaces a file by a complete one, with the permissions of the old one if there is one.
 fn replace(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
-    let old = fs::metadata(path).map(|data| data.permissions());
+    let old = fs::metadata(path).map(|data| data.permissions()).ok();
+    let kept = old.or((mode == FOR_ALL).then(|| Permissions::from_mode(mode)));
     let new = tempfile::Builder::new()
         .prefix(".kinlock-")
         .permissions(Permissions::from_mode(mode))
         .tempfile_in(path.parent().unwrap_or(Path::new("/")))?;
     new.as_file().write_all(text)?;
-    if let Ok(permissions) = old {
+    if let Some(permissions) = kept {
         new.as_file().set_permissions(permissions)?;
     }
     new.persist(path)?;
@@ -406,6 +433,35 @@ mod tests {
         let errors = [libc::EACCES, libc::EROFS, libc::EBUSY, libc::ENOSPC];
         let may_not = errors.map(|error| may_not(&io::Error::from_raw_os_error(error)));
         assert_eq!(may_not, [true, true, true, false]);
+    }
+
+    /// A mask is of the whole process, so it is a child that has another one.
+    #[test]
+    fn what_others_collect_can_be_read_by_all() {
+        const NAME: &str = "KINLOCK_TEST_FOLDER";
+        let own = "report::write::tests::what_others_collect_can_be_read_by_all";
+        let Some(folder) = std::env::var_os(NAME) else {
+            let folder = tempfile::tempdir().unwrap();
+            let mut child = std::process::Command::new("sh");
+            child.args(["-c", "umask 077; exec \"$0\" \"$@\""]);
+            child.arg(std::env::current_exe().unwrap());
+            child.args(["--exact", own]).env(NAME, folder.path());
+            let output = child.output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            assert_eq!(files(folder.path()), ["all", "private"]);
+            return;
+        };
+        let folder = PathBuf::from(folder);
+        let (all, private) = (folder.join("all"), folder.join("private"));
+        let mut outputs = Text::private();
+        outputs.add_for_all(Some(&all), text).unwrap();
+        outputs.add(Some(&private), text).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        outputs.write(&"here".to_owned()).unwrap();
+        assert_eq!([mode(&all), mode(&private)], [0o644, 0o600]);
+        fs::set_permissions(&all, Permissions::from_mode(0o640)).unwrap();
+        outputs.write(&"here".to_owned()).unwrap();
+        assert_eq!(mode(&all), 0o640);
     }
 
     #[test]

@@ -55,11 +55,12 @@ use crate::run::variables::{Knobs, Variable};
 /// cache misses.
 ///
 /// The program's stdin is empty unless --input names a file, and one that reads from the terminal
-/// fails. What it writes is not shown; if it fails, a file has it. SIGINT (Ctrl-C) and SIGTERM end
-/// the program, and the complete rounds are reported.
+/// fails. What it writes is not shown; if it fails, a file has it. SIGINT (Ctrl-C), SIGTERM, SIGHUP
+/// and SIGQUIT end the program, and the complete rounds are reported.
 ///
 /// Exit status: 0 done, 1 the program failed, or a lock is worse than --fail-below says, 2 bad
-/// input, 126 the program cannot be run, 127 it was not found, 130 SIGINT, 143 SIGTERM.
+/// input, 126 the program cannot be run, 127 it was not found, 128 and the signal's number (130
+/// SIGINT).
 ///
 /// Examples:
 ///   kinlock compare -- kccachetest order -th 16 100000
@@ -125,7 +126,8 @@ pub struct Args {
     #[arg(long, requires = "metric")]
     lower_is_better: bool,
     /// End with status 1 if a lock is below that many times as good as the reference, as 0.97: if
-    /// its interval ends below, or if all its runs failed
+    /// its interval ends below, or if a run ended with another status than the reference's in the
+    /// same round
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     fail_below: Option<f64>,
     /// Go on if the program fails. A lock under which every run failed is not compared, unless the
@@ -285,22 +287,37 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Which locks are certainly below that ratio, in one line.
+/// Which locks are certainly below that ratio, or cannot be compared since runs of one round ended
+/// differently, in one line.
 fn below(least: f64, entries: &[report::Entry]) -> Option<String> {
-    let is_below = |entry: &&report::Entry| match entry.verdict {
-        Verdict::Reference => false,
-        Verdict::Failed => true,
-        _ => entry.ratio.high < least,
-    };
-    let words = |entry: &report::Entry| match entry.verdict {
-        Verdict::Failed => entry.at.about(format!("{} failed", entry.lock)),
-        _ => {
-            let (ratio, to) = (entry.ratio.words(), &entry.ratio.to);
-            entry.at.about(format!("{} is {ratio} of {to}", entry.lock))
+    let words = |entry: &report::Entry| {
+        let mut all = entries.iter().filter(|other| other.at == entry.at);
+        let reference = all.find(|other| other.verdict == Verdict::Reference)?;
+        if entry.lock == reference.lock {
+            return None;
         }
+        let what = failed(entry, reference).or_else(|| {
+            let (ratio, to) = (entry.ratio.words(), &entry.ratio.to);
+            (entry.ratio.high < least).then(|| format!("{} is {ratio} of {to}", entry.lock))
+        });
+        Some(entry.at.about(what?))
     };
-    let all: Vec<_> = entries.iter().filter(is_below).map(words).collect();
+    let all: Vec<_> = entries.iter().filter_map(words).collect();
     (!all.is_empty()).then(|| format!("--fail-below {least}: {}", all.join("; ")))
+}
+
+/// Which of two locks failed in rounds in which the other one's run ended differently, the first
+/// one if both did.
+fn failed(entry: &report::Entry, reference: &report::Entry) -> Option<String> {
+    let rounds = entry.rounds.iter().zip(&reference.rounds);
+    let statuses = rounds.map(|(own, other)| [own.status, other.status]);
+    let different: Vec<_> = statuses.filter(|[own, other]| own != other).collect();
+    let all = entry.rounds.len();
+    let by = |at: usize, lock: &str| {
+        let count = different.iter().filter(|pair| pair[at] != 0).count();
+        (count > 0).then(|| format!("{lock} failed in {count} of {all} rounds"))
+    };
+    by(0, &entry.lock).or_else(|| by(1, &reference.lock))
 }
 
 impl Args {

@@ -200,11 +200,7 @@ fn reported(
             };
             let look = move || {
                 while !is_over.load(Relaxed) {
-                    watch
-                        .look()
-                        .unwrap_or_default()
-                        .iter()
-                        .for_each(|line| tell(line));
+                    watch.look();
                     std::thread::park_timeout(watch.period());
                 }
             };

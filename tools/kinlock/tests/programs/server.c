@@ -165,6 +165,10 @@ static int obey(void)
                 must(pthread_mutex_unlock(&nested));
             must(pthread_mutex_unlock(&checked));
             must(pthread_mutex_unlock(&across));
+        } else if (strcmp(line, "become\n") == 0) {
+            puts("done"), fflush(stdout);
+            execlp("cat", "cat", NULL);
+            abort();
         } else
             for (int i = atoi(line); i > 0; i--)
                 transfers();

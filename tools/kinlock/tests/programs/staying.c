@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -172,6 +173,27 @@ static void churn(int threads)
     pthread_mutex_unlock(&lock);
 }
 
+/* Many threads wait at the same time and end. After them come so many that do not wait that nothing
+   of the former has an entry of its own any more. */
+static void waited_before(void)
+{
+    enum { WAITERS = 200, OTHERS = 2200 };
+    pthread_t threads[WAITERS], one;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < WAITERS; i++)
+        if (pthread_create(threads + i, NULL, take_many, (void *)1) != 0)
+            abort();
+    usleep(500000);
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < WAITERS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < OTHERS; i++) {
+        if (pthread_create(&one, NULL, take_many, (void *)1) != 0)
+            abort();
+        pthread_join(one, NULL);
+    }
+}
+
 static void rwlocks(void)
 {
     static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
@@ -206,8 +228,15 @@ int main(int count, char **words)
         return daemonised(n);
     if (strcmp(mode, "churn") == 0)
         churn(n);
+    if (strcmp(mode, "waited-before") == 0)
+        waited_before();
     if (strcmp(mode, "rwlocks") == 0)
         rwlocks();
+    if (strcmp(mode, "hidden") == 0) {
+        prctl(PR_SET_DUMPABLE, 0);
+        while (read(0, &n, 1) > 0)
+            ;
+    }
     if (strcmp(mode, "once") == 0)
         take(1);
     if (strcmp(mode, "replaced") == 0) {

@@ -162,6 +162,13 @@ static void *takes_often(void *unused)
     return unused;
 }
 
+static void *takes_usual(void *unused)
+{
+    goes_to_wait();
+    pthread_mutex_lock(&usual);
+    return unused;
+}
+
 /* ---- condition variables ---- */
 
 __attribute__((noinline)) void idles(void)
@@ -326,6 +333,15 @@ int main(int count, char **words)
         pthread_rwlock_rdlock(&cache);
         pthread_join(start(gives_up, NULL), NULL);
         pthread_rwlock_unlock(&cache);
+    } else if (strcmp(mode, "lasting") == 0) {
+        /* Two waits that last until the process ends. */
+        pthread_mutex_lock(&usual);
+        start(takes_usual, NULL);
+        until_it_waits();
+        pthread_rwlock_wrlock(&cache);
+        start(read_three_times, NULL);
+        until_it_waits();
+        nap(50);
     } else if (strcmp(mode, "condvar") == 0)
         wait_for_jobs();
     else if (strcmp(mode, "barrier") == 0)

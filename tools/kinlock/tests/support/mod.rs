@@ -40,14 +40,17 @@ fn command() -> Command {
     kinlock()
 }
 
-/// Has a command heed Ctrl-C: a job in the background ignores it, and its children inherit that.
+/// Has a command heed Ctrl-C and what else ends it: a job in the background ignores that, and its
+/// children inherit it.
 pub fn heeding_ctrl_c(command: &mut Command) -> &mut Command {
     let heed = || {
-        // SAFETY: it may be called between fork and exec, and gets no pointer.
-        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+        for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
+            // SAFETY: it may be called between fork and exec, and gets no pointer.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
         Ok(())
     };
-    // SAFETY: the function makes one system call, and uses nothing of the parent.
+    // SAFETY: the function only makes system calls, and uses nothing of the parent.
     unsafe { command.pre_exec(heed) }
 }
 

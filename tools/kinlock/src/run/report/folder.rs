@@ -48,6 +48,17 @@ pub(super) const TABLES: &str = "process";
 /// A folder without an owner may be one that is being made, unless it is older.
 const OLD: Duration = Duration::from_secs(60);
 
+/// Processes that have no table.
+#[derive(Default)]
+pub struct WithoutTable {
+    /// How many could not make one.
+    pub failed: u32,
+    /// Why, as the last one says; none could if it is told of no process.
+    pub reason: Option<String>,
+    /// How many ended by themselves and had taken no lock.
+    pub idle: u32,
+}
+
 /// The folder, and what was in it.
 pub struct Folder {
     place: TempDir,
@@ -91,12 +102,20 @@ impl Folder {
         self.place.path().join(format!("{TABLES}{SHARED}"))
     }
 
-    /// How many processes have no table, and why, as the last one says.
-    pub fn without_table(&self) -> (u32, Option<String>) {
-        let no_larger = || io::Error::from_raw_os_error(libc::EFBIG);
-        let Ok(page) = fs::read(self.shared_path()) else {
-            let is_limited = largest_file() < size_of::<Table>() as u64;
-            return (0, is_limited.then(|| no_larger().to_string()));
+    /// What is known of processes that have no table.
+    pub fn without_table(&self) -> WithoutTable {
+        let page = match fs::read(self.shared_path()) {
+            Ok(page) => page,
+            Err(error) => {
+                let error = match largest_file() < PAGE as u64 {
+                    true => io::Error::from_raw_os_error(libc::EFBIG),
+                    false => error,
+                };
+                return WithoutTable {
+                    reason: Some(error.to_string()),
+                    ..WithoutTable::default()
+                };
+            }
         };
         let number = |at: usize| {
             let bytes = page.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
@@ -105,7 +124,11 @@ impl Folder {
         let count = number(std::mem::offset_of!(Shared, without_table));
         let error = number(std::mem::offset_of!(Shared, errno));
         let why = (count > 0).then(|| io::Error::from_raw_os_error(error as i32).to_string());
-        (count, why)
+        WithoutTable {
+            failed: count,
+            reason: why,
+            idle: number(std::mem::offset_of!(Shared, idle)),
+        }
     }
 
     /// Processes that still run, and what they are called. They need not have a table: one that was
@@ -458,7 +481,7 @@ fn data_from(file: &File, at: usize) -> Option<(usize, usize)> {
 }
 
 /// Whether there is such a file, and it is certain that no process has it mapped.
-fn is_unused(path: &Path) -> bool {
+pub fn is_unused(path: &Path) -> bool {
     others::made(path).is_ok_and(|file| is_lent(&file))
 }
 

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use kinlock_cli::report::units::{grouped, percent, time};
+use kinlock_cli::report::units::{counted, grouped, percent, time};
 
 use super::{Lock, Process, Report, waited_share};
 
@@ -67,16 +67,79 @@ impl Gate {
         self.what == What::Circles
     }
 
-    /// What exceeds the limit, in one line; `None`: nothing does.
-    pub fn exceeded(&self, report: &Report) -> Option<String> {
+    /// What exceeds the limit, in one line; `None`: nothing does. What has not been measured does.
+    /// `report`: there is none if it could not be made.
+    pub fn exceeded(&self, report: Option<&Report>) -> Option<String> {
+        let (measured, missing) = match report {
+            Some(report) => (self.measured(report), self.missing(report)),
+            None => (
+                None,
+                Some("nothing: the report could not be made".to_owned()),
+            ),
+        };
+        let missing = missing.map(|what| format!("not measured: {what}"));
+        let all: Vec<_> = measured.into_iter().chain(missing).collect();
+        (!all.is_empty()).then(|| format!("--fail-if '{}': {}", self.text, all.join("; ")))
+    }
+
+    /// What was not measured of what the limit is about.
+    fn missing(&self, report: &Report) -> Option<String> {
+        let reason = report.without_table_reason.as_deref();
+        match (report.without_table, reason) {
+            (0, None) => {}
+            (0, Some(reason)) => return Some(format!("all processes: {reason}")),
+            (count, reason) => {
+                let processes = counted(count.into(), "process", "processes");
+                let reason = reason.unwrap_or("no table could be made");
+                return Some(format!("{processes}: {reason}"));
+            }
+        }
+        if report.processes.is_empty() && report.without_locks == 0 {
+            return Some("the program: it ended without the library".to_owned());
+        }
+        report.processes.iter().find_map(|process| {
+            let what = self.missing_of(process)?;
+            Some(format!(
+                "{what} of process {} ({})",
+                process.pid, process.program
+            ))
+        })
+    }
+
+    fn missing_of(&self, process: &Process) -> Option<String> {
+        let order = process.order.as_ref().filter(|_| self.needs_order());
+        if self.needs_order() && order.is_none() {
+            return Some("the order of locks".to_owned());
+        }
+        if order.is_some_and(|order| order.is_cut) {
+            return Some("some of the circles".to_owned());
+        }
+        if process.no_memory {
+            return Some("parts for which there was no memory".to_owned());
+        }
+        let dropped = &process.dropped;
+        let all = [
+            (dropped.locks, "acquisitions of further locks"),
+            (dropped.threads, "acquisitions by further threads"),
+            (order.map_or(0, |order| order.dropped), "pairs of locks"),
+            (
+                order.map_or(0, |order| order.untracked),
+                "acquisitions by threads that held many locks",
+            ),
+        ];
+        let first = all.into_iter().find(|(count, _)| *count > 0);
+        first.map(|(count, what)| format!("{} {what}", grouped(count)))
+    }
+
+    /// What exceeds the limit in what was measured.
+    fn measured(&self, report: &Report) -> Option<String> {
         let processes = &report.processes;
         let found = match self.what {
             What::Contended => {
                 let sum = |of: fn(&Lock) -> u64| locks(processes).map(of).sum::<u64>() as f64;
-                let ended = sum(|lock| lock.locked) + sum(|lock| lock.timeouts);
-                sum(|lock| lock.contended) / ended.max(1.0)
+                sum(|lock| lock.contended) / sum(Lock::asked_for).max(1.0)
             }
-            What::Waited => waited_share(processes.iter().flat_map(|process| &process.threads)),
+            What::Waited => waited_share(processes),
             What::LongestWait => longest(processes, |lock| lock.wait.max_ns),
             What::LongestHold => longest(processes, |lock| lock.hold.max_ns),
             What::Circles => {
@@ -91,7 +154,7 @@ impl Gate {
             What::LongestWait | What::LongestHold => time(found),
             What::Circles => grouped(found as u64),
         };
-        (found > self.limit).then(|| format!("--fail-if '{}': it is {said}", self.text))
+        (found > self.limit).then(|| format!("it is {said}"))
     }
 }
 
@@ -115,7 +178,58 @@ fn longest(processes: &[Process], of: fn(&Lock) -> u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::super::folder::{State, zeros};
+    use super::super::read;
     use super::*;
+
+    #[test]
+    fn what_found_no_place_exceeds_the_limits_that_are_about_it() {
+        let table = zeros();
+        let header = &table.header;
+        header.is_ordered.store(1, Relaxed);
+        let told = |limit: &str| {
+            let report = Report {
+                processes: vec![read::process(&table, State::Runs, 0)],
+                ..Report::default()
+            };
+            limit.parse::<Gate>().unwrap().exceeded(Some(&report))
+        };
+        let all = [
+            "contended > 5 %",
+            "wait > 5 %",
+            "wait > 1 s",
+            "hold > 1 s",
+            "circles > 0",
+        ];
+        assert_eq!(all.map(told), [const { None }; 5]);
+        header.no_memory.store(1, Relaxed);
+        assert!(all.iter().all(|limit| told(limit).is_some()));
+        header.no_memory.store(0, Relaxed);
+        let dropped = [
+            (&header.dropped_locks, 5),
+            (&header.dropped_threads, 5),
+            (&header.dropped_orders, 1),
+            (&header.dropped_held, 1),
+            // These change no number that has a limit.
+            (&header.dropped_stacks, 0),
+            (&header.dropped_uses, 0),
+        ];
+        for (number, expected) in dropped {
+            number.store(7, Relaxed);
+            let lines: Vec<_> = all.iter().filter_map(|limit| told(limit)).collect();
+            assert_eq!(lines.len(), expected, "{lines:?}");
+            let are_told = |line: &String| line.contains("': not measured: 7 ");
+            assert!(lines.iter().all(are_told), "{lines:?}");
+            number.store(0, Relaxed);
+        }
+        header.is_ordered.store(0, Relaxed);
+        assert!(told("circles > 0").is_some() && told("hold > 1 s").is_none());
+        let none = Report::default();
+        let gate: Gate = "hold > 1 s".parse().unwrap();
+        assert!(gate.exceeded(Some(&none)).is_some() && gate.exceeded(None).is_some());
+    }
 
     #[test]
     fn limits_have_units() {

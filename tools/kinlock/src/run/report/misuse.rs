@@ -46,11 +46,11 @@ pub struct LockOrder {
     /// How many pairs of locks were seen, the second of which was asked for with the first held.
     pairs: usize,
     /// How often a pair was seen that found no place in the table.
-    dropped: u64,
+    pub dropped: u64,
     /// Acquisitions by threads that held more locks already than are known of a thread.
-    untracked: u64,
+    pub untracked: u64,
     /// There were too many circles to look at all.
-    is_cut: bool,
+    pub is_cut: bool,
     cycles: Vec<Cycle>,
 }
 

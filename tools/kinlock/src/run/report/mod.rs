@@ -40,11 +40,12 @@ use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use serde::Serialize;
 
-use self::alarm::Watch;
+use self::entry::file_and_line;
 pub use self::folder::{Folder, for_standby};
 use self::gate::Gate;
 use self::symbols::Frame;
 use self::tables::Options;
+use self::window::Alarms;
 use super::variables::Variable;
 
 names! {
@@ -107,6 +108,9 @@ pub struct Report {
     /// Processes for which no table could be made, and why.
     without_table: u32,
     without_table_reason: Option<String>,
+    /// Processes that ended by themselves with the library, and had taken no lock.
+    #[serde(skip)]
+    without_locks: u32,
     /// Processes that run on when the report is made at the end.
     still_running: Vec<Running>,
     processes: Vec<Process>,
@@ -181,6 +185,8 @@ pub struct EndedThreads {
     contended: u64,
     wait_ns: u64,
     wait_max_ns: u64,
+    #[serde(skip)]
+    life_ns: u64,
     /// What else they waited for.
     other_waits: OtherWaits,
 }
@@ -345,12 +351,18 @@ fn kept_off(wait_ns: u64, failed_tries: u64) -> u64 {
     wait_ns.saturating_add(failed_tries.saturating_mul(FAILED_TRY))
 }
 
-/// The part of their lives that these threads waited for locks.
-fn waited_share<'a>(threads: impl Iterator<Item = &'a Thread>) -> f64 {
-    let (waits, lives) = threads.fold((0, 0.0), |(waits, lives), thread| {
-        let life = thread.life[1] - thread.life[0];
-        (waits + thread.wait_ns, lives + life)
-    });
+/// The part of their lives that the threads of these processes waited for locks.
+fn waited_share(processes: &[Process]) -> f64 {
+    let (mut waits, mut lives) = (0, 0.0);
+    for process in processes {
+        let ended = &process.ended_threads;
+        waits += ended.wait_ns;
+        lives += ended.life_ns as f64 / 1e9;
+        for thread in &process.threads {
+            waits += thread.wait_ns;
+            lives += thread.life[1] - thread.life[0];
+        }
+    }
     match lives > 0.0 {
         true => waits as f64 / 1e9 / lives,
         false => 0.0,
@@ -402,9 +414,20 @@ impl Lock {
         kept_off(self.wait.total_ns, self.failed_tries)
     }
 
+    /// How often it was asked for by calls that wait.
+    fn asked_for(&self) -> u64 {
+        self.locked + self.timeouts + self.waiting.len() as u64
+    }
+
     /// How often threads found it taken, and waited or went away.
     fn found_taken(&self) -> u64 {
         self.contended + self.failed_tries
+    }
+
+    /// The line that its name begins with: that of all locks which were first taken there.
+    fn line(&self) -> Option<&str> {
+        let line = file_and_line(self.place.as_deref()?);
+        self.name.starts_with(line).then_some(line)
     }
 
     /// How many locks it stands for.
@@ -506,9 +529,9 @@ impl<'a> Session<'a> {
     }
 
     /// What watches the program, if alarms are wanted.
-    pub fn watch(&self, pid: u32) -> Option<Watch> {
+    pub fn watch(&self, pid: u32) -> Option<Alarms> {
         let alarms = self.args.alarms;
-        alarms.are_any().then(|| Watch::new(pid, alarms))
+        alarms.are_any().then(|| Alarms::new(pid, alarms))
     }
 
     /// Whether the report of the whole run exceeds a limit.
@@ -539,6 +562,19 @@ impl<'a> Session<'a> {
 
     /// Reports what has happened until now, or until the program ended.
     pub fn report(&self, status: Option<ExitStatus>) -> anyhow::Result<()> {
+        let report = self.made(status);
+        if let (Ok(report), None) = (&report, &self.text) {
+            let mut text = Vec::new();
+            self.options.write(report, &mut text)?;
+            tell(String::from_utf8_lossy(&text).trim_end());
+        }
+        if status.is_some() {
+            self.judge(report.as_ref().ok());
+        }
+        self.outputs.write(&report?)
+    }
+
+    fn made(&self, status: Option<ExitStatus>) -> anyhow::Result<Report> {
         if status.is_some() {
             self.folder.is_over();
         }
@@ -549,41 +585,32 @@ impl<'a> Session<'a> {
         };
         let running = running.into_iter();
         let still_running = running.map(|(pid, program)| Running { pid, program });
-        let (without_table, without_table_reason) = self.folder.without_table();
-        let report = Report {
+        let without = self.folder.without_table();
+        Ok(Report {
             command: self
                 .command
                 .iter()
                 .map(|word| word.display().to_string())
                 .collect(),
             status: status.map(|status| status.to_string()),
-            without_table,
-            without_table_reason,
+            without_table: without.failed,
+            without_table_reason: without.reason,
+            without_locks: without.idle,
             still_running: still_running.collect(),
             processes,
-        };
-        if self.text.is_none() {
-            let mut text = Vec::new();
-            self.options.write(&report, &mut text)?;
-            tell(String::from_utf8_lossy(&text).trim_end());
-        }
-        if status.is_some() {
-            self.judge(&report);
-        }
-        self.outputs.write(&report)
+        })
     }
 
-    /// Says which limits the report exceeds. What has not been measured exceeds each of them.
-    fn judge(&self, report: &Report) {
-        for gate in &self.args.fail_if {
-            let exceeded = match report.without_table {
-                0 => gate.exceeded(report),
-                _ => Some("--fail-if: not all processes could be measured".to_owned()),
-            };
-            if let Some(line) = exceeded {
-                self.has_failed.store(true, Relaxed);
-                tell(&format!("kinlock: {line}"));
-            }
+    /// Says which limits the report exceeds.
+    fn judge(&self, report: Option<&Report>) {
+        for line in self
+            .args
+            .fail_if
+            .iter()
+            .filter_map(|gate| gate.exceeded(report))
+        {
+            self.has_failed.store(true, Relaxed);
+            tell(&format!("kinlock: {line}"));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Counters for dashboards, in the text format of OpenMetrics.
 //!
 //! Locks are told apart by name, not by address: a variable's name, or for memory without one the
-//! function that took the lock first. So the number of series does not grow with the program's
-//! objects, and it is [bounded](MOST): further names are counted together. A name that has its own
-//! series keeps it, and a number never falls, as long as the command runs.
+//! line or the function that took the lock first. So the number of series does not grow with the
+//! program's objects, and it is [bounded](MOST): further names are counted together. A name that
+//! has its own series keeps it, and a number never falls, as long as the command runs.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -165,9 +165,11 @@ impl Series {
 /// What locks are called that are the same to a reader.
 fn name(lock: &Lock) -> String {
     let is_variable = !lock.name.starts_with("0x") && !lock.name.contains("+0x");
-    match is_variable && lock.others == 0 && lock.address != 0 {
-        true => lock.name.clone(),
-        false => place(&lock.first),
+    let is_one = lock.others == 0 && lock.address != 0;
+    match lock.line() {
+        Some(line) if is_one => line.to_owned(),
+        _ if is_variable && is_one => lock.name.clone(),
+        _ => place(&lock.first),
     }
 }
 
@@ -189,4 +191,46 @@ fn labels(process: &Process, name: &str, lock: &Lock) -> Labels {
         .iter()
         .map(|(label, text)| format!("{label}=\"{}\"", escaped(text)));
     all.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::super::folder::{State, zeros};
+    use super::super::read;
+    use super::*;
+
+    /// A program in Rust tells the line. The report adds the address once there are two locks.
+    #[test]
+    fn locks_of_one_line_have_one_series() {
+        let table = zeros();
+        let place = &table.places[0];
+        for (to, from) in place.path.iter().zip(b"src/hot.rs") {
+            to.store(*from, Relaxed);
+        }
+        place.line.store(28, Relaxed);
+        let mut series = Series::default();
+        for (count, sum) in [(1, 3), (2, 6)] {
+            for (at, lock) in table.locks[..count].iter().enumerate() {
+                lock.address.store(0x1000 * (at as u64 + 1), Relaxed);
+                lock.place.store(1, Relaxed);
+                lock.locked.store(3, Relaxed);
+            }
+            table.header.locks_used.store(count as u32, Relaxed);
+            let report = Report {
+                processes: vec![read::process(&table, State::Runs, 0)],
+                ..Report::default()
+            };
+            let mut text = Vec::new();
+            series.write(&report, &mut text).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            let lines = text.lines();
+            let taken = lines.filter(|line| line.starts_with("kinlock_lock_acquisitions_total"));
+            let taken: Vec<_> = taken.collect();
+            assert_eq!(taken.len(), 1, "{text}");
+            let end = format!("lock_name=\"hot.rs:28\",lock_type=\"mutex\"}} {sum}");
+            assert!(taken[0].ends_with(&end), "{text}");
+        }
+    }
 }

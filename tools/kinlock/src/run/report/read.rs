@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
 use kinlock_cli::report::text;
 use kinlock_report::{
-    BUCKETS, ENDED, FREED, JOINS, NO_LOCKS, OTHERS, READING, RWLOCK, Table, end_of,
+    BUCKETS, ENDED, FREED, HELD, JOINS, NO_LOCKS, OTHERS, READING, RWLOCK, Table, bucket, end_of,
 };
 
 use super::entry::{file_and_line, get, get32, kind, name, stack, used};
@@ -43,7 +43,7 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
     };
     let life = end.saturating_sub(get(&header.begin));
     let uses = uses(table);
-    let threads = threads(table, &tallies, end);
+    let mut threads = threads(table, &tallies, end);
     let entries = used(&table.locks, &header.locks_used).iter().enumerate();
     let entries = entries.filter(|(_, entry)| !matches!(get(&entry.address), 0 | FREED));
     let (others, locks): (Vec<_>, Vec<_>) =
@@ -72,6 +72,14 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
     }
     for waited in &mut waits {
         waited.waiting = waiting(waited.key);
+    }
+    // As the lock has it.
+    for thread in &mut threads {
+        if thread.waits_key != 0 && locks.iter().any(|lock| lock.key == thread.waits_key) {
+            thread.contended += 1;
+            thread.wait_ns += thread.waits_for_ns;
+            thread.wait_max_ns = thread.wait_max_ns.max(thread.waits_for_ns);
+        }
     }
     let ended = &header.ended_threads;
     let named = locks.iter().map(|lock| (lock.address, lock.name.clone()));
@@ -108,6 +116,7 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
             contended: get(&ended.contended),
             wait_ns: get(&ended.wait_ns),
             wait_max_ns: get(&ended.wait_max),
+            life_ns: get(&ended.life_ns),
             other_waits: other_waits(&ended.others, &ended.other_ns),
         },
         misuses,
@@ -180,8 +189,8 @@ struct Sum {
     remote: u64,
     contended: u64,
     wait_ns: u64,
-    /// The tokens of the threads that hold it.
-    holders: Vec<u32>,
+    /// The tokens of the threads that hold it, each with [`Tally::since`](kinlock_report::Tally).
+    holders: Vec<(u32, u64)>,
 }
 
 /// What all tallies say.
@@ -207,8 +216,9 @@ impl Tallies {
                 sum.remote += get(&tally.remote);
                 sum.contended += get(&waits.count);
                 sum.wait_ns += get(&waits.nanos);
-                if get(&tally.since) != 0 {
-                    sum.holders.push(token);
+                let since = get(&tally.since);
+                if since != 0 {
+                    sum.holders.push((token, since));
                 }
                 *locked.entry(token).or_default() += get(&tally.locked);
             }
@@ -314,7 +324,6 @@ fn lock(
     let (from, sum) = (&table.locks[index], &tallies.locks[index]);
     let changed = get(&from.changed) + sum.changed;
     let remote = get(&from.remote) + sum.remote;
-    let contended = get(&from.contended) + sum.contended;
     let are_others = get(&from.address) & OTHERS == OTHERS;
     let address = match are_others {
         true => 0,
@@ -325,6 +334,10 @@ fn lock(
         _ => "read",
     });
     let is_ended = get(&from.address) & OTHERS == ENDED;
+    let key = match is_ended || are_others {
+        true => 0,
+        false => get(&from.address),
+    };
     let [ended, others] = match are_others {
         true => [0, get(&from.ended)],
         false => [get(&from.ended), 0],
@@ -334,7 +347,7 @@ fn lock(
         true => format!("{others} others"),
         false => name(address, place.as_deref(), symbols),
     };
-    let by_token = |token: u32| {
+    let by_token = |&(token, _): &(u32, u64)| {
         let thread = threads.iter().find(|thread| thread.number == token);
         thread.map_or(0, |thread| thread.id)
     };
@@ -342,10 +355,22 @@ fn lock(
         true => &[][..],
         false => &sum.holders,
     };
-    let holders: Vec<u32> = holders.iter().copied().map(by_token).collect();
+    let measured = holders.iter().map(|&(_, since)| since);
+    let measured: Vec<u64> = measured.filter(|&since| since > HELD).collect();
+    let holders: Vec<u32> = holders.iter().map(by_token).collect();
     let own_uses = uses.get(&(index as u32 + 1)).map_or(&[][..], |uses| uses);
-    let wait_ns = get(&from.wait_ns) + sum.wait_ns;
-    let (waits, holds) = (counts(&from.waits), counts(&from.holds));
+    let (mut waits, mut holds) = (counts(&from.waits), counts(&from.holds));
+    let mut contended = get(&from.contended) + sum.contended;
+    let mut wait_ns = get(&from.wait_ns) + sum.wait_ns;
+    let mut wait_max = get(&from.wait_max);
+    // Waits that have not ended count until now.
+    let lasting = threads.iter().filter(|t| key != 0 && t.waits_key == key);
+    for nanos in lasting.map(|thread| thread.waits_for_ns) {
+        contended += 1;
+        wait_ns += nanos;
+        wait_max = wait_max.max(nanos);
+        waits[bucket(nanos)] += 1;
+    }
     let mut first = stack(table, get32(&from.first), symbols);
     let mut callers = callers(
         table,
@@ -353,12 +378,22 @@ fn lock(
         [contended, wait_ns, get(&from.failed)],
         symbols,
     );
+    let [mut hold_ns, mut held, mut hold_max, mut hold_samples] =
+        [&from.hold_ns, &from.held, &from.hold_max, &from.samples].map(get);
+    // So do holds.
+    let end = get(&table.header.begin) + life;
+    for nanos in measured.iter().map(|&since| end.saturating_sub(since)) {
+        hold_ns += nanos;
+        held += 1;
+        hold_max = hold_max.max(nanos);
+        hold_samples += 1;
+        holds[bucket(nanos)] += 1;
+    }
     // An estimate. One thread at a time holds the lock, but where readers do, or the row is of
     // many.
-    let hold_ns = match ended.max(others) <= 1 && side != Some("read") {
-        true => get(&from.hold_ns).min(life),
-        false => get(&from.hold_ns),
-    };
+    if ended.max(others) <= 1 && side != Some("read") {
+        hold_ns = hold_ns.min(life);
+    }
     for caller in &mut callers {
         caller.hold_ns = caller.hold_ns.min(hold_ns);
     }
@@ -370,10 +405,7 @@ fn lock(
     Lock {
         name,
         address,
-        key: match is_ended || are_others {
-            true => 0,
-            false => get(&from.address),
-        },
+        key,
         kind: kind(get32(&from.kind)),
         side,
         is_ended,
@@ -389,11 +421,11 @@ fn lock(
         local: changed.saturating_sub(remote),
         remote,
         threads: threads_of(from),
-        wait: times(wait_ns, contended, get(&from.wait_max), &waits),
+        wait: times(wait_ns, contended, wait_max, &waits),
         behind_readers: behind(&from.behind[0]),
         behind_writers: behind(&from.behind[1]),
-        hold: times(hold_ns, get(&from.held), get(&from.hold_max), &holds),
-        hold_samples: get(&from.samples),
+        hold: times(hold_ns, held, hold_max, &holds),
+        hold_samples,
         // A replay knows no readers.
         recorded: match side {
             None => recorded::distributions(table, from),
@@ -427,7 +459,8 @@ pub fn holders(table: &Table) -> Vec<(u64, u32)> {
     let locks = Tallies::of(table).locks.into_iter().zip(&table.locks);
     let all = locks.flat_map(|(sum, lock)| {
         let key = get(&lock.address);
-        let holders: Vec<_> = sum.holders.iter().filter_map(id).collect();
+        let tokens = sum.holders.iter();
+        let holders: Vec<_> = tokens.filter_map(|(token, _)| id(token)).collect();
         holders.into_iter().map(move |holder| (key, holder))
     });
     // A lock that has ended may have left its address to another one.

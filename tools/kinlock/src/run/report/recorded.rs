@@ -84,9 +84,12 @@ fn recorded(
         return None;
     }
     // Addresses differ from run to run.
-    let base = match lock.name.starts_with("0x") && !lock.first.is_empty() {
-        true => format!("of {}", place(&lock.first)),
-        false => lock.name.clone(),
+    let base = match lock.line() {
+        Some(line) => line.to_owned(),
+        None if lock.name.starts_with("0x") && !lock.first.is_empty() => {
+            format!("of {}", place(&lock.first))
+        }
+        None => lock.name.clone(),
     };
     let mut names = (1..).map(|n| match n {
         1 => base.clone(),

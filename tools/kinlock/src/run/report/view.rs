@@ -193,6 +193,7 @@ pub fn write_rest(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     if let Some(reason) = &report.without_table_reason {
         let number = match report.without_table {
+            0 if !report.processes.is_empty() => "some processes may not be".to_owned(),
             0 => "no process is".to_owned(),
             1 => "1 process is not".to_owned(),
             n => format!("{} processes are not", grouped(n.into())),
@@ -239,18 +240,18 @@ pub fn summary(report: &Report, process: &Process) -> String {
         false => String::new(),
     };
     let sum = |of: fn(&Lock) -> u64| process.locks.iter().map(of).sum::<u64>();
-    let (locked, timeouts) = (sum(|lock| lock.locked), sum(|lock| lock.timeouts));
+    let (locked, asked_for) = (sum(|lock| lock.locked), sum(Lock::asked_for));
     let contended = sum(|lock| lock.contended);
-    let took = match locked + timeouts + contended {
+    let took = match asked_for + contended {
         0 => format!("took no pthread lock in {}", time(1e9 * process.seconds)),
         _ => format!(
             "took {} {} in {}; {} were found taken, and waited {} for ({} of the threads' lives)",
             counted(lock_count(process), "lock", "locks"),
             counted(locked, "time", "times"),
             time(1e9 * process.seconds),
-            percent(contended as f64 / (locked + timeouts).max(1) as f64),
+            percent(contended as f64 / asked_for.max(1) as f64),
             time(process.wait_ns() as f64),
-            percent(waited_share(process.threads.iter())),
+            percent(waited_share(std::slice::from_ref(process))),
         ),
     };
     format!(

@@ -12,7 +12,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use kinlock_cli::args::named;
 use kinlock_cli::outcome::{Outcome, tell};
-use kinlock_cli::report::write::Outputs;
+use kinlock_cli::report::write::{Outputs, descriptor};
 use kinlock_cli::report::write_json;
 use kinlock_measure::interrupt;
 use kinlock_report::{MAGIC, PAGE, REPORTS, SWITCH, Switch};
 use rustix::fs::{FlockOperation, flock};
 
 use super::alarm::{self, Watch};
-use super::folder::{Snapshot, TABLES, is_for_standby, is_table, remove_unused};
+use super::folder::{Snapshot, TABLES, is_for_standby, is_table, is_unused, remove_unused};
 use super::openmetrics::Series;
 use super::others::{self, descendants, paths};
 use super::tables::Options;
@@ -65,22 +65,23 @@ pub struct Args {
     #[arg(value_name = "PID")]
     pid: u32,
     /// Measure for so long what locks do, and say that
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with_all = ALARMS)]
     seconds: Option<Duration>,
     /// Measure until Ctrl-C, or until the process has ended, and replace the file of --openmetrics
     /// every five seconds
-    #[arg(long, requires = "openmetrics", conflicts_with_all = ["seconds", "json"])]
+    #[arg(long, requires = "openmetrics", conflicts_with_all = ["seconds", "json"],
+        conflicts_with_all = ALARMS)]
     follow: bool,
     /// Write counters of locks for Prometheus and the like, in the text format of OpenMetrics
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ALARMS)]
     openmetrics: Option<PathBuf>,
     #[command(flatten)]
     alarms: alarm::Limits,
     /// Also the processes that it has started, and those that these have started
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ALARMS)]
     all: bool,
     /// Write the whole report as JSON; - is stdout
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ALARMS)]
     json: Option<PathBuf>,
     /// Write where threads waited, and for how many nanoseconds, as folded stacks: the input of
     /// flame graph tools
@@ -95,12 +96,15 @@ pub struct Args {
         value_parser = named::<View>, requires = "seconds")]
     by: View,
     /// Rows of the report at most, the longest wait first
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, conflicts_with_all = ALARMS)]
     max: usize,
     /// Leave out locks that were found taken less often, and what else was waited for less often
     #[arg(long, value_name = "N", default_value_t = 0, requires = "seconds")]
     min_contended: u64,
 }
+
+/// Alarms are told of one process, and nothing else is said of it meanwhile.
+const ALARMS: [&str; 2] = ["alarm_wait", "alarm_hold"];
 
 /// The longest measurement.
 const LONGEST: f64 = 86_400.0;
@@ -140,22 +144,54 @@ fn at_once(args: &Args) -> anyhow::Result<Outcome> {
 
 /// Tells what takes too long, at the moment, until Ctrl-C or the end of the process.
 fn watch(args: &Args) -> anyhow::Result<Outcome> {
-    if args.seconds.is_some() || args.follow || args.json.is_some() || args.all {
-        bail!("alarms are told of one process, and nothing else is said of it meanwhile");
-    }
     now::report(args.pid, false)?;
     interrupt::listen();
-    let mut watch = Watch::new(args.pid, args.alarms);
+    let mut watch = Alarms::new(args.pid, args.alarms);
     while runs(args.pid) && interrupt::noted().is_none() {
-        // It may end meanwhile.
-        watch
-            .look()
-            .unwrap_or_default()
-            .iter()
-            .for_each(|line| tell(line));
+        watch.look();
         std::thread::sleep(watch.period());
     }
     Ok(Outcome::Done)
+}
+
+/// A process that is watched, and what is told of it.
+pub struct Alarms {
+    pid: u32,
+    watch: Watch,
+    /// How often in a row it could not be looked at.
+    failures: u32,
+}
+
+impl Alarms {
+    pub fn new(pid: u32, limits: alarm::Limits) -> Self {
+        Alarms {
+            pid,
+            watch: Watch::new(pid, limits),
+            failures: 0,
+        }
+    }
+
+    /// How long to wait between two looks.
+    pub fn period(&self) -> Duration {
+        self.watch.period()
+    }
+
+    /// Tells what has become too long since the last look, or once why that cannot be seen.
+    pub fn look(&mut self) {
+        match self.watch.look() {
+            Ok(lines) => {
+                lines.iter().for_each(|line| tell(line));
+                self.failures = self.failures.min(1);
+            }
+            Err(error) => {
+                // The first failure may be of a process that is ending.
+                self.failures = self.failures.saturating_add(1);
+                if self.failures == 2 && runs(self.pid) {
+                    tell(&format!("kinlock: no alarms: {error:#}"));
+                }
+            }
+        }
+    }
 }
 
 fn runs(pid: u32) -> bool {
@@ -166,50 +202,48 @@ fn runs(pid: u32) -> bool {
 fn follow(args: &Args) -> anyhow::Result<Outcome> {
     const PERIOD: Duration = Duration::from_secs(5);
     let file = args.openmetrics.as_deref().unwrap_or(Path::new("-"));
-    if file == Path::new("-") {
-        bail!("--follow replaces a file: stdout is none");
+    // To open a pipe would wait for its reader.
+    let is_other = fs::metadata(file).is_ok_and(|found| !found.is_file());
+    if descriptor(file).is_some() || is_other {
+        bail!("--follow replaces a file: {} is none", file.display());
     }
+    let mut outputs = Outputs::private();
+    outputs.add_for_all(Some(file), |text: &Vec<u8>, out| Ok(out.write_all(text)?))?;
     let mut series = Series::default();
-    // Where it goes is checked before anything is measured.
-    replace(file, |out| series.write(&Report::default(), out))?;
+    let mut has_failed = false;
     let mut targets = begin(args)?;
-    loop {
-        let goes_on = wait(PERIOD, &targets);
-        for target in targets.values_mut() {
-            target.read();
-        }
-        let report = report_of(&targets);
-        replace(file, |out| series.write(&report, out))?;
+    let last = loop {
+        let is_due = wait(PERIOD, &targets);
+        targets.values_mut().for_each(Target::read);
+        let goes_on = is_due && targets.values().any(|target| target.is_mapped);
         if !goes_on {
-            break;
+            targets
+                .values_mut()
+                .for_each(|target| target.switch.end_window());
         }
-    }
+        if is_due && !goes_on && runs(args.pid) {
+            tell(&format!(
+                "kinlock: process {} runs another program now, which is not followed",
+                args.pid
+            ));
+        }
+        let mut text = Vec::new();
+        series.write(&report_of(&targets), &mut text)?;
+        let written = outputs.write(&text);
+        if !goes_on {
+            break written;
+        }
+        // The next one may succeed: a disk is full for a while.
+        if let (Err(error), false) = (&written, has_failed) {
+            tell(&format!("kinlock: {error:#}"));
+        }
+        has_failed = written.is_err();
+    };
     for target in targets.into_values() {
         target.close();
     }
+    last?;
     Ok(Outcome::Done)
-}
-
-/// Writes a file that has its old contents or its new ones at each moment. All may read it, since
-/// what collects such files is another user.
-fn replace(
-    path: &Path,
-    write: impl FnOnce(&mut dyn io::Write) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let cannot = || format!("cannot write {}", path.display());
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let file = tempfile::Builder::new()
-        .prefix(".kinlock-")
-        .tempfile_in(folder);
-    let mut file = file.with_context(cannot)?;
-    write(&mut file)?;
-    let all = fs::Permissions::from_mode(0o644);
-    file.as_file().set_permissions(all).with_context(cannot)?;
-    file.persist(path).with_context(cannot)?;
-    Ok(())
 }
 
 /// Begins to measure.
@@ -257,7 +291,7 @@ fn measure(args: &Args, seconds: Duration) -> anyhow::Result<Outcome> {
     };
     let mut outputs = outputs([&args.json, &args.folded, &args.html], options)?;
     outputs.for_people(move |report, out| options.write(report, out));
-    outputs.add(args.openmetrics.as_deref(), |report, out| {
+    outputs.add_for_all(args.openmetrics.as_deref(), |report, out| {
         Series::default().write(report, out)
     })?;
     let mut targets = begin(args)?;
@@ -286,6 +320,8 @@ struct Target {
     switch: OpenSwitch,
     pids: Vec<u32>,
     path: PathBuf,
+    /// One of them runs the program that has the switch still.
+    is_mapped: bool,
     /// What their tables said, and where these are.
     snapshot: Snapshot,
     tables: Vec<PathBuf>,
@@ -327,6 +363,7 @@ fn targets(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
             switch,
             pids: vec![pid],
             path: path.clone(),
+            is_mapped: true,
             snapshot: Snapshot::default(),
             tables: Vec::new(),
         };
@@ -401,6 +438,7 @@ impl Target {
         // has its table mapped.
         let mapped_by = |pid: &u32| mapped(*pid).unwrap_or_default();
         let mapped: Vec<PathBuf> = self.pids.iter().flat_map(mapped_by).collect();
+        self.is_mapped = mapped.contains(&self.path);
         self.tables = tables_of(tables, &mapped, &self.pids);
         for path in &self.tables {
             self.snapshot.add(path);
@@ -434,8 +472,8 @@ impl Target {
     }
 }
 
-/// Of the tables in a folder those that are mapped by some processes, and those of processes with
-/// these numbers that have ended.
+/// Of the tables in a folder those that are mapped by some processes, and those of programs that
+/// these processes ran before they ended or executed another one.
 fn tables_of(all: Vec<PathBuf>, mapped: &[PathBuf], pids: &[u32]) -> Vec<PathBuf> {
     let is_of_ended = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -444,7 +482,8 @@ fn tables_of(all: Vec<PathBuf>, mapped: &[PathBuf], pids: &[u32]) -> Vec<PathBuf
             .nth(1)
             .and_then(|number| number.parse().ok());
         number.is_some_and(|number: u32| {
-            pids.contains(&number) && !Path::new(&format!("/proc/{number}/maps")).exists()
+            let has_ended = || !Path::new(&format!("/proc/{number}/maps")).exists();
+            pids.contains(&number) && (is_unused(path) || has_ended())
         })
     };
     let is_one = |path: &PathBuf| mapped.contains(path) || is_of_ended(path);
