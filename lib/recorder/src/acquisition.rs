@@ -173,6 +173,9 @@ pub fn acquisition(object: Object<'_>, outcome: Outcome) {
     if !is_taken(outcome.result) {
         return not_taken(table, object, outcome);
     }
+    if outcome.result == libc::EOWNERDEAD {
+        forget_holder(table, object);
+    }
     let waits = outcome.waited.is_some();
     match object.marks {
         Some(marks) => {
@@ -333,6 +336,18 @@ pub fn taken_at_once(object: Object<'_>) {
         asked: record::is_on().then(Native::now),
     };
     acquisition(object, outcome);
+}
+
+/// The holder of a robust mutex has ended, at a time that is not known: its hold is none.
+#[cold]
+fn forget_holder(table: &Table, object: Object<'_>) {
+    let entry = || lock_at(table, object.address).map(|(_, lock)| marks_in(lock));
+    let Some(marks) = object.marks.or_else(entry) else {
+        return;
+    };
+    if let Some((_, tally)) = tally::of_holder(table, object.address, marks) {
+        tally.since.store(0, Relaxed);
+    }
 }
 
 /// A wait for a condition variable, by the C library, has taken the mutex again.

@@ -208,7 +208,7 @@ fn unplaced(address: u64, mode: u32) -> RwAccess {
 }
 
 /// The hold of one side ends, if one was noted: of the writing side whichever thread's, of the
-/// reading side the calling thread's.
+/// reading side the calling thread's, or another thread's if the calling thread has none.
 fn end_hold(table: &Table, access: RwAccess) {
     let object = side(access);
     if let Some((owner, tally)) = holder(table, object) {
@@ -222,7 +222,7 @@ fn end_hold(table: &Table, access: RwAccess) {
 
 fn holder<'a>(table: &'a Table, object: Object<'_>) -> Option<(&'a Owner, &'a Tally)> {
     match object.has_many_holders() {
-        true => tally::held_by_caller(table, object),
+        true => tally::held_by_caller(table, object).or_else(|| tally::held_by_any(table, object)),
         false => {
             let marks = marks_in(lock_at(table, object.address)?.1);
             tally::of_holder(table, object.address, marks)

@@ -120,6 +120,29 @@ pub(super) fn held_by_caller<'a>(
     is_held.then_some((owner, tally))
 }
 
+/// The tally of some thread that holds a lock which several can hold at a time: the calling thread
+/// releases what another one took.
+#[cold]
+#[inline(never)]
+pub(super) fn held_by_any<'a>(
+    table: &'a Table,
+    object: Object<'_>,
+) -> Option<(&'a Owner, &'a Tally)> {
+    let serial = marks_in(lock_at(table, object.address)?.1)
+        .serial
+        .load(Relaxed);
+    let owners = table
+        .owners
+        .iter()
+        .filter(|owner| is_present(table, *owner));
+    owners
+        .filter(|owner| owner.token.load(Relaxed) != 0)
+        .find_map(|owner| {
+            let tally = in_any_place(owner, object.address, serial)?;
+            (serial != 0 && tally.since.load(Relaxed) != 0).then_some((owner, tally))
+        })
+}
+
 /// The owner's tally of a lock, in either place.
 fn in_any_place(owner: &Owner, address: u64, serial: u32) -> Option<&Tally> {
     let mut all = places(serial).into_iter().map(|at| &owner.tallies[at]);

@@ -344,6 +344,23 @@ fn the_page_has_all_that_threads_wait_for() {
     has(&text, &["<h4>1 tickets</h4>", "waiting: ", "tickets</td>"]);
 }
 
+/// A hold ends with the release, or with the thread, whichever thread goes on.
+#[test]
+fn what_another_thread_ends_is_held_by_none() {
+    let place = Place::new();
+    for lock in ALL {
+        let said = place.run(&["--lock", lock], &["left"]);
+        let mut locks = list(&said.process["locks"]).iter();
+        let left = locks.find(|lock| lock["name"] == "left").unwrap();
+        for ended in [left, said.cache("read")] {
+            assert_eq!(list(&ended["holders"]).len(), 0, "{lock}: {ended:#}");
+        }
+        has(left, &[("locked", 2)], lock);
+        has(said.cache("read"), &[("locked", 1)], lock);
+        assert_eq!(said.cache("read")["hold"]["count"], 1, "{lock}");
+    }
+}
+
 /// Waits and holds that have not ended count until now: for the lock, for the thread and for a
 /// limit.
 #[test]

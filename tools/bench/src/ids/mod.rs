@@ -36,9 +36,10 @@ use super::harness::suite::{Due, Entry, Plan, Suite, cpus};
 /// (allocate and free), cache (as pool, but objects are kept for a while), intermittent (bursts
 /// over the 16 KiB of one's ID, one thread at a time, rarely; it has one thread per CPU).
 ///
-/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way
-/// has a second to complete. A second signal ends the process at once, unless it comes within 0.3
-/// s. Exit status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
+/// SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGQUIT end a run early, with a report of its complete
+/// rounds: one under way has a second to complete. A second signal ends the process at once, unless
+/// it comes within 0.3 s. Exit status: 0 done, 2 bad input, 128 and the signal's number (130
+/// SIGINT).
 ///
 /// Examples:
 ///   kinlock bench ids

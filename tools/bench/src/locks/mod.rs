@@ -47,9 +47,10 @@ use super::harness::suite::{Due, Entry, Plan, Suite, Unavailable, cpus};
 /// thread held the lock before: the acquisition times and the hand-offs come from there, the
 /// throughput does not.
 ///
-/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way
-/// has a second to complete. A second signal ends the process at once, unless it comes within 0.3
-/// s. Exit status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
+/// SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGQUIT end a run early, with a report of its complete
+/// rounds: one under way has a second to complete. A second signal ends the process at once, unless
+/// it comes within 0.3 s. Exit status: 0 done, 2 bad input, 128 and the signal's number (130
+/// SIGINT).
 ///
 /// Example: kinlock bench --locks kinlock-mutex,parking-lot --workload counter --threads 1..8
 #[derive(clap::Args)]

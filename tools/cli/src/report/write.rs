@@ -12,7 +12,7 @@
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -261,13 +261,19 @@ impl Destination {
 
 /// Replaces a file by a complete one, with the permissions of the old one if there is one.
 fn replace(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
-    let old = fs::metadata(path).map(|data| data.permissions()).ok();
+    let old = fs::metadata(path).ok();
+    let owner = old.as_ref().map(|old| (old.uid(), old.gid()));
+    let old = old.map(|old| old.permissions());
     let kept = old.or((mode == FOR_ALL).then(|| Permissions::from_mode(mode)));
     let new = tempfile::Builder::new()
         .prefix(".kinlock-")
         .permissions(Permissions::from_mode(mode))
         .tempfile_in(path.parent().unwrap_or(Path::new("/")))?;
     new.as_file().write_all(text)?;
+    if let Some((user, group)) = owner {
+        // Only root may give a file away. What others own stays readable for them.
+        let _ = fchown(new.as_file(), Some(user), Some(group));
+    }
     if let Some(permissions) = kept {
         new.as_file().set_permissions(permissions)?;
     }

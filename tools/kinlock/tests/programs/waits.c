@@ -126,6 +126,29 @@ static void starve(long reads)
     pthread_join(writer, NULL);
 }
 
+static pthread_mutex_t left;
+
+static void *ends_with_both(void *unused)
+{
+    pthread_rwlock_rdlock(&cache);
+    pthread_mutex_lock(&left);
+    return unused;
+}
+
+/* What a thread has taken that has ended is taken over by another one. */
+static void takes_over(void)
+{
+    pthread_mutexattr_t robust;
+    pthread_mutexattr_init(&robust);
+    pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&left, &robust);
+    pthread_join(start(ends_with_both, NULL), NULL);
+    pthread_rwlock_unlock(&cache);
+    if (pthread_mutex_lock(&left) == EOWNERDEAD)
+        pthread_mutex_consistent(&left);
+    pthread_mutex_unlock(&left);
+}
+
 /* A writer gives up, and never has the lock. */
 static void *gives_up(void *unused)
 {
@@ -342,7 +365,9 @@ int main(int count, char **words)
         start(read_three_times, NULL);
         until_it_waits();
         nap(50);
-    } else if (strcmp(mode, "condvar") == 0)
+    } else if (strcmp(mode, "left") == 0)
+        takes_over();
+    else if (strcmp(mode, "condvar") == 0)
         wait_for_jobs();
     else if (strcmp(mode, "barrier") == 0)
         meet();

@@ -271,6 +271,12 @@ impl Outside {
         /// The kernel tells hundredths of a second since it was booted.
         const TICK_NS: u64 = 10_000_000;
         const FIELD: usize = 22;
+        // The waits of a time namespace are by its own clock.
+        let clock =
+            |pid: &dyn std::fmt::Display| fs::read_link(format!("/proc/{pid}/ns/time")).ok();
+        if clock(&self.pid) != clock(&"self") {
+            return 0;
+        }
         let ticks = stat(self.pid, &format!("task/{thread}/stat"), FIELD).unwrap_or(0);
         // In this order, so that it is rather too early.
         let now = Native::now();

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::mem::offset_of;
+use std::mem::{offset_of, replace};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -158,8 +158,10 @@ fn watch(args: &Args) -> anyhow::Result<Outcome> {
 pub struct Alarms {
     pid: u32,
     watch: Watch,
-    /// How often in a row it could not be looked at.
-    failures: u32,
+    /// It could not be looked at, the last time.
+    has_failed: bool,
+    /// The user knows.
+    is_told: bool,
 }
 
 impl Alarms {
@@ -167,7 +169,8 @@ impl Alarms {
         Alarms {
             pid,
             watch: Watch::new(pid, limits),
-            failures: 0,
+            has_failed: false,
+            is_told: false,
         }
     }
 
@@ -181,12 +184,13 @@ impl Alarms {
         match self.watch.look() {
             Ok(lines) => {
                 lines.iter().for_each(|line| tell(line));
-                self.failures = self.failures.min(1);
+                self.has_failed = false;
             }
             Err(error) => {
                 // The first failure may be of a process that is ending.
-                self.failures = self.failures.saturating_add(1);
-                if self.failures == 2 && runs(self.pid) {
+                let is_lasting = replace(&mut self.has_failed, true);
+                if is_lasting && !self.is_told && runs(self.pid) {
+                    self.is_told = true;
                     tell(&format!("kinlock: no alarms: {error:#}"));
                 }
             }
