@@ -222,8 +222,7 @@ pub extern "C" fn forget_in_child() {
 pub fn finish() {
     // SAFETY: invariant 3 holds for the page as for the table.
     let shared = unsafe { SHARED_PAGE.load(Acquire).as_ref() };
-    let is_own = process() == PROCESS.load(Relaxed) && FORK.state.load(Relaxed) == NOT_MADE;
-    if let Some(shared) = shared.filter(|_| is_own) {
+    if let Some(shared) = shared.filter(|_| FORK.state.load(Relaxed) == NOT_MADE) {
         shared.idle.fetch_add(1, Relaxed);
     }
     if let Some(table) = table().filter(|_| process() == PROCESS.load(Relaxed)) {
