@@ -87,7 +87,7 @@ fn a_waiter_at_the_front_looks_again_after_its_patience() {
     // The release during its second sleep wakes the other one.
     in_a_sleep(1, || {});
     // Patience is for each thread that has queued, also those of other tests.
-    let limit = start + 6000 * Scripted::patience();
+    let limit = start + 100 * Scripted::patience();
     assert!(!lock.write_until(limit));
     assert!(sleeps().len() - begun > 4, "it looked several times");
 }
