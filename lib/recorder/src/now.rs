@@ -1,10 +1,10 @@
 //! What threads wait for and hold now, for a command that looks at the process ([`table::now`]).
 //!
 //! There is neither a file nor anything that begins or ends: the facts lie in static memory of
-//! zeros. Whoever waits for a lock writes one before its wait and clears it afterwards. A thread
-//! that leaves a wait by a jump, or is cancelled in it, leaves its fact behind; so does the parent
-//! of a fork, in the child. The command ignores facts of threads that do not exist, and where there
-//! is no place left, their places are used again.
+//! zeros. A thread that waits for a lock writes one before its wait and clears it afterwards. A
+//! thread that leaves a wait by a jump, or is cancelled in it, leaves its fact behind; so does the
+//! parent of a fork, in the child. The command ignores facts of threads that do not exist, and
+//! where there is no place left, their places are used again.
 
 use super::memory::{Errno, errno, system_call};
 use super::stack::here;

@@ -163,10 +163,17 @@ pub fn rwlock_release(address: u64, is_held: bool, writer: u32) {
         Removed::OneOfSeveral => return,
         Removed::Last(mode) => return end_hold(table, unplaced(address, mode)),
         // With an incomplete list, the hold ends with the first release.
-        Removed::Unknown | Removed::NotThere => {
+        Removed::Unknown => {
             for mode in [0, READS] {
                 end_hold(table, unplaced(address, mode));
             }
+        }
+        // What another thread has taken.
+        Removed::NotThere => {
+            end_hold(table, unplaced(address, 0));
+            let object = side(unplaced(address, READS));
+            let own = tally::held_by_caller(table, object);
+            end(table, own.or_else(|| tally::held_by_any(table, object)));
         }
     }
     if removed == Removed::Unknown {
@@ -208,10 +215,13 @@ fn unplaced(address: u64, mode: u32) -> RwAccess {
 }
 
 /// The hold of one side ends, if one was noted: of the writing side whichever thread's, of the
-/// reading side the calling thread's, or another thread's if the calling thread has none.
+/// reading side the calling thread's.
 fn end_hold(table: &Table, access: RwAccess) {
-    let object = side(access);
-    if let Some((owner, tally)) = holder(table, object) {
+    end(table, holder(table, side(access)));
+}
+
+fn end(table: &Table, held: Option<(&Owner, &Tally)>) {
+    if let Some((owner, tally)) = held {
         let since = tally.since.swap(0, Relaxed);
         if since > HELD {
             let nanos = Native::now().saturating_sub(since);
@@ -222,7 +232,7 @@ fn end_hold(table: &Table, access: RwAccess) {
 
 fn holder<'a>(table: &'a Table, object: Object<'_>) -> Option<(&'a Owner, &'a Tally)> {
     match object.has_many_holders() {
-        true => tally::held_by_caller(table, object).or_else(|| tally::held_by_any(table, object)),
+        true => tally::held_by_caller(table, object),
         false => {
             let marks = marks_in(lock_at(table, object.address)?.1);
             tally::of_holder(table, object.address, marks)

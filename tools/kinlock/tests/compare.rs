@@ -174,6 +174,14 @@ fn a_lock_below_a_ratio_is_told_by_the_status() {
 /// A run that crashes is short: how fast it is says nothing.
 #[test]
 fn a_lock_with_a_run_that_fails_is_told_by_the_status() {
+    const WORDS: &[&str] = &[
+        "--ignore-failure",
+        "--rounds",
+        "6",
+        "--fail-below",
+        "0.001",
+        "./program",
+    ];
     let fails = |lock: &str, when: &str| {
         format!(
             "case ${{KINLOCK_LOCK:-pthread}} in {lock}) echo x >>runs; \
@@ -193,15 +201,7 @@ fn a_lock_with_a_run_that_fails_is_told_by_the_status() {
         (fails("pthread", "-gt 2"), "pthread failed in 6 of 6 rounds"),
     ] {
         let place = Place::new(&program);
-        let words = [
-            "--ignore-failure",
-            "--rounds",
-            "6",
-            "--fail-below",
-            "0.001",
-            "./program",
-        ];
-        let output = place.run(&words);
+        let output = place.run(WORDS);
         let message = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{program}: {message}");
         assert_eq!(
@@ -211,15 +211,7 @@ fn a_lock_with_a_run_that_fails_is_told_by_the_status() {
     }
     // The same status under each lock is the program's.
     let place = Place::new("sleep 0.02; exit 7");
-    let words = [
-        "--ignore-failure",
-        "--rounds",
-        "6",
-        "--fail-below",
-        "0.001",
-        "./program",
-    ];
-    assert_eq!(place.run(&words).status.code(), Some(0));
+    assert_eq!(place.run(WORDS).status.code(), Some(0));
 }
 
 #[test]

@@ -221,7 +221,8 @@ fn maps(pid: u32) -> anyhow::Result<Vec<u8>> {
 }
 
 /// The path by which a file that another process has mapped is opened here. The kernel names it by
-/// the root of whoever asks, and in a container, where that cannot reach it, by the container's.
+/// the root of the process that asks, and in a container, where that cannot reach it, by the
+/// container's.
 pub fn seen_from_here(pid: u32, path: &Path, file: (u64, u64)) -> PathBuf {
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let inside = root.join(path.strip_prefix("/").unwrap_or(path));
