@@ -10,8 +10,8 @@ use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 
 /// From the end of a call to the next one, in nanoseconds.
 ///
-/// It is as long as the sleep of a waiter that has had no fence. A shorter interval would spare
-/// waiters no sleep, since they ask only when such a sleep is over.
+/// A waiter that has had no fence sleeps as long. A shorter interval would spare it no sleep, since
+/// it asks only when such a sleep is over.
 pub const INTERVAL_NS: u64 = 1_000_000;
 
 /// A call that takes longer no longer keeps others from being made, in nanoseconds. A forked child

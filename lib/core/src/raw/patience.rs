@@ -12,11 +12,9 @@ use crate::platform::{NEVER, Platform};
 /// more than [`MOST_AHEAD`].
 const COUNTED: u64 = 8;
 const MOST_AHEAD: u32 = 256;
-/// The time from the first look to the second is this many times as long as that to the first.
+/// Each time between two looks is this many times as long as the one before. With long sections no
+/// look finds a free lock.
 pub(in crate::raw) const GROWTH: u64 = 8;
-/// Each further time between two looks is this many times as long as the one before. With long
-/// sections no look finds a free lock.
-const LATER_GROWTH: u64 = 4;
 
 /// When a waiter looks next whether another one runs.
 #[derive(Debug)]
@@ -87,9 +85,8 @@ impl Patience {
             return false;
         }
         let lost = stuck(self.looked);
-        let growth = if self.looked { LATER_GROWTH } else { GROWTH };
         self.looked = true;
-        self.length = self.length.saturating_mul(growth);
+        self.length = self.length.saturating_mul(GROWTH);
         self.next = P::now().saturating_add(self.length);
         lost
     }

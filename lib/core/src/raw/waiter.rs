@@ -154,8 +154,8 @@ pub(crate) fn expired(deadline: u64, now: impl FnOnce() -> u64) -> bool {
 }
 
 /// How long a waiter sleeps at most where no heavy fence guarantees that it is noticed, in
-/// nanoseconds.
-pub(crate) const UNNOTICED_SLEEP_NS: u64 = 1_000_000;
+/// nanoseconds: as long as a process waits from one fence to the next.
+pub(crate) use crate::fence_calls::INTERVAL_NS as UNNOTICED_SLEEP_NS;
 
 /// When a sleep ends by itself. `noticed`: a fence guarantees that the sleep is ended before.
 pub(crate) fn sleep_limit<P: Platform>(noticed: bool, deadline: u64) -> u64 {

@@ -12,8 +12,9 @@ use crate::platform::{Atomic, Ordering::Relaxed, Platform};
 /// or more, 0.4 to 1 us.
 const MOST_HALVINGS: u8 = 6;
 /// One wait in this many spins for the whole time, whatever the last ones brought: short spins do
-/// not find out that longer ones would pay again.
-const WAITS_PER_WHOLE_SPIN: u32 = 64;
+/// not find out that longer ones would pay again. With the shortest spins this doubles the time
+/// that the thread spins.
+const WAITS_PER_WHOLE_SPIN: u32 = 1 << MOST_HALVINGS;
 
 /// How long the calling thread should spin in the wait that it begins, in nanoseconds:
 /// [`SPIN_NS`] at most.
