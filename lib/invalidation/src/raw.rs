@@ -171,11 +171,6 @@ where
         }
     }
 
-    /// The number of places.
-    pub fn places(&self) -> usize {
-        self.places.len()
-    }
-
     #[inline]
     fn view(&self) -> Places<'_, P, B::Link> {
         Places {
@@ -312,15 +307,18 @@ where
 
     /// The open sections. Not one instant: sections may begin and end meanwhile.
     pub fn sections(&self) -> impl Iterator<Item = Open> {
-        let used = self.view().used().iter().enumerate();
-        used.filter_map(|(i, place)| {
-            let owner = &place.owner;
-            (owner.depth.load(Relaxed) != 0).then(|| Open {
-                place: i as u16 + 1,
-                generation: owner.begun.load(Relaxed),
-                current: self.backend.look(&place.link),
-                since: owner.since.load(Relaxed),
-            })
+        let used = self.view().used().len() as u16;
+        (1..=used).filter_map(|place| self.section(place))
+    }
+
+    /// The section that is open in the place, if any.
+    pub fn section(&self, place: u16) -> Option<Open> {
+        let Place { link, owner } = &self.places[place as usize - 1];
+        (owner.depth.load(Relaxed) != 0).then(|| Open {
+            place,
+            generation: owner.begun.load(Relaxed),
+            current: self.backend.look(link),
+            since: owner.since.load(Relaxed),
         })
     }
 

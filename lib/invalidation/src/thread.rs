@@ -18,8 +18,8 @@
 //! 2. `gettid` takes nothing and returns a number.
 
 use super::error::BeginError;
+use super::inner;
 use super::places::PLACES;
-use super::registry;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr;
@@ -78,14 +78,14 @@ fn key() -> Option<libc::pthread_key_t> {
 /// Gives the place back when the thread ends.
 extern "C" fn end(round: *mut c_void) {
     let (place, round) = (PLACE.get(), round.addr());
-    if let Some(open) = registry::open_in(place) {
+    if let Some((open, backend)) = inner::open_in(place) {
         if round < ROUNDS && will_end_in(round + 1) {
             return;
         }
         eprintln!(
             "kinlock: a thread ended within a section of delayed invalidation (generation {}, \
-             backend {}): a wait for it would never end",
-            open.generation, open.backend
+             backend {backend}): a wait for it would never end",
+            open.generation
         );
         std::process::abort();
     }
