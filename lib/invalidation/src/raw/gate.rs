@@ -133,15 +133,7 @@ impl<P: Platform, C: Config> Gate<P, C> {
                 return false;
             }
         }
-        if !P::CAN_PARK {
-            while !passed() {
-                if time_is_up() {
-                    return false;
-                }
-                P::relax();
-            }
-            return true;
-        }
+        const { assert!(P::CAN_PARK, "waiters sleep") };
         let mut slow = Some(slow);
         let mut sleep = UNNOTICED_SLEEP;
         let (mut ticket, mut announced) = (Ticket::default(), None);
