@@ -214,9 +214,8 @@ impl Domain {
         // The kernel's IDs are below the number of possible CPUs, whatever the number of threads:
         // since Linux 6.19 they may exceed min(threads, allowed CPUs) by a quarter. Gaps in the CPU
         // numbers only make this limit larger than needed.
-        let ids = leased::possible_cpus().last().map_or(1, |last| last + 1) as u32;
         let inner = Inner {
-            arena: Arena::new(ids),
+            arena: Arena::new(leased::cpu_numbers()),
             leased: None,
         };
         Domain {
