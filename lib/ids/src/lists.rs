@@ -43,7 +43,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use super::area::{self, Reach};
 use super::arena::NoMemory;
 use super::domain::Domain;
-use super::sequence::{self, GATE, HEAD, Node, Popped, Pushed, STRETCH, Slots};
+use super::sequence::{self, GATE, HEAD, Node, Pushed, STRETCH, Slots};
 use crate::probe::Probe;
 use kinlock::Mutex;
 use kinlock_linux::native::futex;
@@ -112,8 +112,7 @@ impl<P: Probe> Lists<P> {
         self.steals.load(Relaxed)
     }
 
-    /// Pushes on the calling thread's list. If it fails, the result is `Full` if that list has
-    /// `most` nodes, and another one if there is no ID or the gate is closed.
+    /// Pushes on the calling thread's list, unless that has `most` nodes.
     ///
     /// # Safety
     ///
@@ -139,7 +138,7 @@ impl<P: Probe> Lists<P> {
             return match area::current() {
                 // SAFETY: as above.
                 Some(area) => unsafe { sequence::push::<P>(area, &self.slots, node, most) },
-                None => Pushed::OutOfRange,
+                None => Pushed::Refused,
             };
         }
         self.at_own(|slot| {
@@ -156,12 +155,12 @@ impl<P: Probe> Lists<P> {
             slot.head.store(node.as_ptr(), Release);
             Pushed::Done
         })
-        .unwrap_or(Pushed::Closed)
+        .unwrap_or(Pushed::Refused)
     }
 
     /// Pops from the calling thread's list.
     #[inline]
-    pub(super) fn pop(&self) -> Popped {
+    pub(super) fn pop(&self) -> Option<NonNull<Node>> {
         if let Some(area) = self.reach.area() {
             // SAFETY: invariants 1 and 2, and those of `sequence`; `SIZE` is at most a stretch.
             return unsafe { sequence::pop::<P>(area, &self.slots) };
@@ -171,23 +170,18 @@ impl<P: Probe> Lists<P> {
 
     /// With leases, and at a thread's first use of an area of its own.
     #[inline(never)]
-    fn pop_otherwise(&self) -> Popped {
+    fn pop_otherwise(&self) -> Option<NonNull<Node>> {
         if self.restartable {
-            return match area::current() {
-                // SAFETY: as above.
-                Some(area) => unsafe { sequence::pop::<P>(area, &self.slots) },
-                None => Popped::OutOfRange,
-            };
+            // SAFETY: as above.
+            return unsafe { sequence::pop::<P>(area::current()?, &self.slots) };
         }
         self.at_own(|slot| {
-            let Some(node) = NonNull::new(slot.head.load(Relaxed)) else {
-                return Popped::Empty;
-            };
+            let node = NonNull::new(slot.head.load(Relaxed))?;
             // SAFETY: invariants 1 and 3.
             slot.head.store(unsafe { node.as_ref() }.next, Relaxed);
-            Popped::Node(node)
+            Some(node)
         })
-        .unwrap_or(Popped::Closed)
+        .flatten()
     }
 
     /// Pushes on the shared list.
@@ -222,7 +216,7 @@ impl<P: Probe> Lists<P> {
     pub(super) fn flush(&self, count: usize) {
         let mut chain: *mut Node = ptr::null_mut();
         for depth in 1..=count {
-            let Popped::Node(node) = self.pop() else {
+            let Some(node) = self.pop() else {
                 break;
             };
             // SAFETY: invariant 1: it was popped.
@@ -328,9 +322,9 @@ impl<P: Probe> Lists<P> {
             let new = nodes.as_ptr().expose_provenance() as u64;
             // SAFETY: invariants 1 and 2, and those of `sequence`; the offset is that of a word of
             // the slot.
-            let found =
-                unsafe { sequence::compare_store::<P, GATED>(area, &self.slots, HEAD, 0, new) };
-            return matches!(found, Ok((_, 0)));
+            let stored =
+                unsafe { sequence::store_if_zero::<P, GATED>(area, &self.slots, HEAD, new) };
+            return stored.is_some();
         }
         self.at_own(|slot| {
             let empty = slot.head.load(Relaxed).is_null();

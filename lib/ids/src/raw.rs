@@ -231,8 +231,8 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     }
 
     /// As [`acquire`](Self::acquire), for the member with index `member`. The index matters under
-    /// [`Policy::TaskOwned`] only. The caller assigns indices, and may reuse one after
-    /// [`leave_as`](Self::leave_as). A member without a record, or [`NO_MEMBER`], uses the CPU's.
+    /// [`Policy::TaskOwned`] only, and the caller assigns it. A member without a record, or
+    /// [`NO_MEMBER`], uses the CPU's.
     ///
     /// # Errors
     ///

@@ -176,7 +176,7 @@ fn wait_inside<P: Probe>(area: Area, shared: &Shared) -> Verdict {
     let ran = unsafe { sequence::wait::<P>(area, cpu, &shared.turn, TURNS, &mut trace) };
     let changed = shared.turn.load(Relaxed) != trace.seen;
     match trace {
-        _ if ran.is_err() => Verdict::Nothing,
+        _ if !ran => Verdict::Nothing,
         Trace { commits: 1, .. } => Verdict::WentOn,
         Trace { starts: 2.., .. } if changed => Verdict::Restarted,
         _ => Verdict::Nothing,

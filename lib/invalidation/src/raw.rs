@@ -181,14 +181,9 @@ where
 
     #[cold]
     fn raise_highest(&self, me: u32) {
-        let mut seen = self.highest.load(Relaxed);
-        while seen < me {
-            // Relaxed: the begin that follows releases it.
-            match self.highest.compare_exchange(seen, me, Relaxed, Relaxed) {
-                Ok(_) => return,
-                Err(now) => seen = now,
-            }
-        }
+        // Relaxed: the begin that follows releases it.
+        let raise = |highest| (highest < me).then_some(me);
+        let _ = self.highest.fetch_update(Relaxed, raise);
     }
 
     /// Opens a section in the place `me`, or opens the open one once more. Returns the generation

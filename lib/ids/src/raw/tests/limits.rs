@@ -8,7 +8,7 @@ fn ids_spread_up_to_the_limit_and_no_further() {
     let seen: HashSet<u32> = (0..8).map(|cpu| visit(&ids, cpu)).collect();
     assert_eq!(seen, HashSet::from([0, 1, 2]));
     ids.set_cpus_allowed(2);
-    assert_eq!((ids.limit(), ids.grown()), (2, 2));
+    assert_eq!((ids.limit(), ids.shape.grown()), (2, 2));
     let seen: HashSet<u32> = (0..8).map(|cpu| visit(&ids, cpu)).collect();
     assert_eq!(seen, HashSet::from([0, 1]));
     audit(&ids, &[]);
@@ -21,7 +21,10 @@ fn what_lies_above_the_limit_is_given_up() {
     let held = ids.acquire(3).unwrap();
     assert_eq!(held.id(), 3);
     ids.set_members(2);
-    assert_eq!((ids.limit(), ids.grown(), kept(&ids, 2)), (2, 2, None));
+    assert_eq!(
+        (ids.limit(), ids.shape.grown(), kept(&ids, 2)),
+        (2, 2, None)
+    );
     audit(&ids, &[3]);
     // Recent, but above the limit.
     assert!(visit(&ids, 2) < 2);
@@ -61,7 +64,7 @@ fn what_is_kept_above_the_limit_is_taken_when_all_below_are_held() {
         let mut held: Vec<Held> = (0..4).map(|cpu| ids.acquire(cpu).unwrap()).collect();
         ids.set_members(2);
         held.push(ids.acquire(0).unwrap());
-        assert_eq!((held[4].id(), ids.grown()), (4, 5));
+        assert_eq!((held[4].id(), ids.shape.grown()), (4, 5));
         ids.release(3, held.remove(3));
         assert_eq!(kept(&ids, 3), Some(3));
         // Not by `acquire` at first, which would loop for ever if this failed.
@@ -70,7 +73,7 @@ fn what_is_kept_above_the_limit_is_taken_when_all_below_are_held() {
         assert_eq!(kept(&ids, 3), None);
         ids.free(3);
         held.push(ids.acquire(0).unwrap());
-        assert_eq!((held[4].id(), ids.grown()), (3, 5));
+        assert_eq!((held[4].id(), ids.shape.grown()), (3, 5));
         audit(&ids, &held.iter().map(Held::id).collect::<Vec<_>>());
     }
 }
@@ -81,7 +84,11 @@ fn what_is_free_above_grown_is_not_handed_out_unasked() {
     for policy in [Policy::RecentFirst, Policy::LowestFree, Policy::TaskOwned] {
         let ids: Ids = make(policy, 4, 2, 1);
         let held: Vec<Held> = (0..2).map(|cpu| ids.acquire(cpu).unwrap()).collect();
-        assert_eq!((ids.grown(), ids.find_below(4)), (2, None), "{policy:?}");
+        assert_eq!(
+            (ids.shape.grown(), ids.find_below(4)),
+            (2, None),
+            "{policy:?}"
+        );
         assert_eq!(held.len(), 2);
     }
 }
