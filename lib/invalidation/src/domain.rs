@@ -1,15 +1,21 @@
 //! A domain, its statistics, and its open sections.
+//!
+//! # Invariant
+//!
+//! 1. `fork` of kinlock-linux calls the function of a part in the child, on its only thread. No
+//!    signal handler that has interrupted this library forks.
 
 use super::backend::Backend;
 use super::error::{BeginError, NeverIssued, WaitError};
-use super::inner::{Inner, coarse_now, each};
+use super::inner::{self, Inner, coarse_now, each};
 use super::section::Section;
 use super::tag::Tag;
 use super::thread;
 use crate::raw::Open;
 use core::fmt;
 use kinlock_core::platform::NEVER;
-use kinlock_linux::native::deadline;
+use kinlock_linux::fork::Part;
+use kinlock_linux::native::{deadline, register_for_fork};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,6 +68,7 @@ impl Domain {
     /// assert_eq!(domain.backend(), Backend::Slots);
     /// ```
     pub fn with_backend(backend: Backend) -> Self {
+        register_for_fork(2, &PART);
         Domain {
             inner: Inner::new(backend),
             copy: thread::copy(),
@@ -296,6 +303,16 @@ impl Domain {
         open.sort_by_key(|open| open.current);
         open
     }
+}
+
+/// The domains, as a part of the fork protocol. Rank 2: it uses parts of lower ranks.
+static PART: Part = Part { reset_in_child };
+
+/// Ends the sections of threads that do not exist in the child of a fork.
+fn reset_in_child() {
+    // SAFETY: invariant 1.
+    unsafe { inner::reset_in_child(thread::kept()) };
+    thread::reset_in_child();
 }
 
 #[cold]

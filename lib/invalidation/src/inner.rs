@@ -1,24 +1,19 @@
 //! A domain whatever its backend, and all domains of the process, for ending threads and forked
 //! children.
 //!
-//! # Invariants
+//! # Invariant
 //!
 //! 1. A domain is in [`DOMAINS`] from when it is complete until it is dropped. It does not move.
-//! 2. `fork` of kinlock-linux calls the function of a part in the child, on its only thread, which
-//!    was not in a function of this module when it forked.
 
 use super::backend::Backend;
 use super::places::Places;
-use super::thread;
 use crate::raw::{self as raw, Config, Locked, Open, Slots};
 use kinlock_core::platform::Atomics;
 #[cfg(miri)]
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use kinlock_linux::config::AsConfigured;
-use kinlock_linux::fork::Part;
 use kinlock_linux::list::{Link, Linked, List};
-use kinlock_linux::native::register_for_fork;
 use std::sync::Arc;
 
 static DOMAINS: List<Inner> = List::EMPTY;
@@ -64,7 +59,6 @@ impl Linked for Inner {
 
 impl Inner {
     pub(super) fn new(backend: Backend) -> Arc<Self> {
-        register_for_fork(2, &PART);
         let kind = match backend {
             Backend::Locked => Kind::Locked(raw::Domain::new(Locked::new(0), Places::new())),
             Backend::Slots => Kind::Slots(raw::Domain::new(Slots::new(0), Places::new())),
@@ -100,16 +94,15 @@ pub(super) fn open_in(place: u16) -> Option<(Open, Backend)> {
     found
 }
 
-/// The domains, as a part of the fork protocol. Rank 2: it uses parts of lower ranks.
-static PART: Part = Part { reset_in_child };
-
-/// Ends the sections of threads that do not exist in the child of a fork.
-fn reset_in_child() {
-    let kept = thread::kept();
+/// In the child of a fork: ends all sections but those in the place `kept`.
+///
+/// # Safety
+///
+/// The calling thread is the only one, and was not in a function of this module when it forked.
+pub(super) unsafe fn reset_in_child(kept: Option<u16>) {
     let reset = |inner: &Inner| each!(inner, domain => domain.reset_in_child(kept));
-    // SAFETY: invariant 2.
+    // SAFETY: by the caller.
     unsafe { DOMAINS.for_each_in_child(reset) };
-    thread::reset_in_child();
 }
 
 /// Monotonic time in nanoseconds, accurate to some milliseconds. It takes a few loads; the exact
