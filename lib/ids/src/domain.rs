@@ -6,7 +6,7 @@ use core::str::FromStr;
 use std::sync::Arc;
 
 use super::area::{self, Unavailable};
-use super::arena::{Arena, NoMemory};
+use super::arena::Arena;
 use super::ending;
 use super::error::{BuildError, EnterError};
 use super::leased::{self, Leased};
@@ -339,8 +339,8 @@ impl Domain {
         self.inner.leased.as_ref()
     }
 
-    pub(super) fn allocate(&self, size: usize) -> Result<Slots, NoMemory> {
-        self.inner.arena.allocate(size)
+    pub(super) fn allocate(&self, size: usize) -> Result<Slots, BuildError> {
+        self.inner.arena.allocate(size).ok_or(BuildError::Memory)
     }
 
     pub(super) fn free(&self, slots: Slots, size: usize) {

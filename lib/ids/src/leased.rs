@@ -31,7 +31,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 
-use super::arena::{Arena, NoMemory};
+use super::arena::Arena;
 use super::error::{BuildError, EnterError};
 use super::sequence::Slots;
 use super::{area, thread};
@@ -79,7 +79,9 @@ impl Leased {
             boxed(cpus, Record::new)?,
             boxed(arena.ids() / BLOCK, Block::new)?,
         );
-        let holdings = arena.allocate(size_of::<Holding>())?;
+        let holdings = arena
+            .allocate(size_of::<Holding>())
+            .ok_or(BuildError::Memory)?;
         let leased = Leased {
             serial: next_serial().ok_or(BuildError::TooManyDomains)?,
             ids: IdAllocator::new(storage, cpus, Policy::default()).aging(),
@@ -331,10 +333,10 @@ fn reset_in_child() {
 }
 
 /// `count` values made by `new`, if there is memory.
-fn boxed<T>(count: u32, new: impl FnMut() -> T) -> Result<Box<[T]>, NoMemory> {
+fn boxed<T>(count: u32, new: impl FnMut() -> T) -> Result<Box<[T]>, BuildError> {
     let mut all = Vec::new();
     all.try_reserve_exact(count as usize)
-        .map_err(|_| NoMemory)?;
+        .map_err(|_| BuildError::Memory)?;
     all.resize_with(count as usize, new);
     Ok(all.into_boxed_slice())
 }

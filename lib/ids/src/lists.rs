@@ -41,8 +41,8 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::area::{self, Reach};
-use super::arena::NoMemory;
 use super::domain::Domain;
+use super::error::BuildError;
 use super::sequence::{self, GATE, HEAD, Node, Pushed, STRETCH, Slots};
 use crate::probe::Probe;
 use kinlock::Mutex;
@@ -90,7 +90,7 @@ unsafe impl<P: Probe> Send for Lists<P> {}
 unsafe impl<P: Probe> Sync for Lists<P> {}
 
 impl<P: Probe> Lists<P> {
-    pub(super) fn new(domain: &Domain) -> Result<Self, NoMemory> {
+    pub(super) fn new(domain: &Domain) -> Result<Self, BuildError> {
         let restartable = domain.leased().is_none();
         Ok(Lists {
             slots: domain.allocate(SIZE)?,

@@ -12,18 +12,8 @@
 //! generation of its section; a thread that reuses it waits until that has passed. Sections that
 //! begin later have newer generations and never prolong the wait.
 //!
-//! # Backends
-//!
-//! One contract, [`Backend`], with two implementations. [`Domain`] adds what they share: nested
-//! sections, waiting, counters.
-//!
-//! | backend | begin and end | passed |
-//! | --- | --- | --- |
-//! | [`Locked`] | a list under a mutex | one load |
-//! | [`Slots`] | a store, a ticket, an exchange; no list, no lock | one load, else all slots |
-//!
-//! [`Slots`] answers by one load for a generation that is already known to have passed, and reads
-//! all slots otherwise.
+//! One contract, [`Backend`], has two implementations: [`Locked`] and [`Slots`]. [`Domain`] adds what
+//! they share: nested sections, waiting, counters.
 //!
 //! # Places
 //!

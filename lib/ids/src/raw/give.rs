@@ -125,16 +125,8 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
                 record.word.store(Word::NOTHING.0, Relaxed);
             }
         }
-        for (block, first) in self
-            .storage
-            .blocks()
-            .iter()
-            .zip((0..).step_by(BLOCK as usize))
-        {
-            let used = block.used.0.load(Relaxed);
-            let stays = |bit: &u32| used >> bit & 1 != 0 && held(first + bit).is_some();
-            let stay = (0..BLOCK).filter(stays).map(|bit| 1 << bit).sum();
-            block.used.0.store(stay, Relaxed);
+        for id in self.ids_in_use().filter(|&id| held(id).is_none()) {
+            self.free(id);
         }
     }
 }

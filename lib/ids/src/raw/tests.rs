@@ -93,15 +93,6 @@ fn two_threads_of_a_cpu_hold_two_ids() {
 }
 
 #[test]
-fn an_idle_id_goes_to_the_next_acquisition() {
-    let ids = recent_first(3, 1);
-    assert_eq!(visit(&ids, 0), 0);
-    assert_eq!(visit(&ids, 1), 0);
-    assert_eq!((kept(&ids, 0), kept(&ids, 1)), (None, Some(0)));
-    audit(&ids, &[]);
-}
-
-#[test]
 fn a_moved_lease_takes_its_id_along() {
     // More CPUs than members: the destination keeps it.
     let ids = recent_first(4, 2);
