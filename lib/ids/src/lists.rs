@@ -84,7 +84,8 @@ pub(super) struct Lists<P: Probe> {
 struct Shared(Mutex<*mut Node>);
 
 // SAFETY: shared nodes belong to the holder of the mutex (invariant 1); the values in them are
-// `Send`, as the types of their users require. Slots are accessed as invariant 3 says, by any thread.
+// `Send`, as the types of their users require. Slots are accessed as invariant 3 says, by any
+// thread.
 unsafe impl<P: Probe> Send for Lists<P> {}
 // SAFETY: as above.
 unsafe impl<P: Probe> Sync for Lists<P> {}

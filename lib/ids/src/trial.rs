@@ -129,8 +129,8 @@ struct Shared {
     over: AtomicBool,
 }
 
-/// Must be called without signals: one would restart the sequence, too, and handlers are not for the
-/// helper.
+/// Must be called without signals: one would restart the sequence, too, and handlers are not for
+/// the helper.
 fn try_once<P: Probe>() -> Verdict {
     let Some(area) = area::current().filter(|area| area.cpu().is_some()) else {
         return Verdict::Nothing;

@@ -12,8 +12,8 @@
 //! generation of its section; a thread that reuses it waits until that has passed. Sections that
 //! begin later have newer generations and never prolong the wait.
 //!
-//! One contract, [`Backend`], has two implementations: [`Locked`] and [`Slots`]. [`Domain`] adds what
-//! they share: nested sections, waiting, counters.
+//! One contract, [`Backend`], has two implementations: [`Locked`] and [`Slots`]. [`Domain`] adds
+//! what they share: nested sections, waiting, counters.
 //!
 //! # Places
 //!
