@@ -5,8 +5,6 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 cargo run --release --quiet -- bench --seconds 0.01 --rounds 2 --quiet \
     --json "$out/r.json" --csv "$out/r.csv" --markdown "$out/r.md" --plot "$out/r.svg"
-# The example of the library; it fails if a checksum is wrong.
-cargo run --release --quiet -p kinlock-invalidation --example buffer_pool -- 0.15
 # It fails if a stamp is lost.
 cargo run --release --quiet -- bench invalidation --seconds 0.01 --rounds 2 --quiet \
     --json "$out/i.json" --csv "$out/i.csv" --markdown "$out/i.md" --plot "$out/i.svg"

@@ -34,40 +34,32 @@
         KINLOCK_ANALYSIS(attribute) KINLOCK_ANALYSIS(no_thread_safety_analysis); \
     KINLOCK_TSAN_FUNCTION kinlock_tsan_##function parameters KINLOCK_NOEXCEPT
 
-#define KINLOCK_TSAN_LOCK(function, type, how) \
-    KINLOCK_TSAN_DECLARED(function, (type * lock), KINLOCK_TSAN_ACQUIRE_##how(*lock)) \
-    { \
-        int result; \
-        __tsan_mutex_pre_lock(lock, __tsan_mutex_linker_init | KINLOCK_TSAN_FLAGS_##how); \
-        result = kinlock_##function(lock); \
-        __tsan_mutex_post_lock(lock, \
-                               __tsan_mutex_linker_init | KINLOCK_TSAN_FLAGS_##how | \
-                                   (result != 0 ? __tsan_mutex_try_lock_failed : 0u), \
-                               0); \
-        return result; \
-    }
-
+/* An acquisition by `call`, which may fail. */
 #define KINLOCK_TSAN_RESULT(flags, call) \
     { \
         int result; \
-        __tsan_mutex_pre_lock(lock, \
-                              __tsan_mutex_linker_init | __tsan_mutex_try_lock | (flags)); \
+        __tsan_mutex_pre_lock(lock, __tsan_mutex_linker_init | (flags)); \
         result = call; \
         __tsan_mutex_post_lock(lock, \
-                               __tsan_mutex_linker_init | __tsan_mutex_try_lock | (flags) | \
+                               __tsan_mutex_linker_init | (flags) | \
                                    (result != 0 ? __tsan_mutex_try_lock_failed : 0u), \
                                0); \
         return result; \
     }
 
+#define KINLOCK_TSAN_LOCK(function, type, how) \
+    KINLOCK_TSAN_DECLARED(function, (type * lock), KINLOCK_TSAN_ACQUIRE_##how(*lock)) \
+    KINLOCK_TSAN_RESULT(KINLOCK_TSAN_FLAGS_##how, kinlock_##function(lock))
+
 #define KINLOCK_TSAN_TRY(function, type, how) \
     KINLOCK_TSAN_DECLARED(function, (type * lock), KINLOCK_TSAN_ATTEMPT_##how(0, *lock)) \
-    KINLOCK_TSAN_RESULT(KINLOCK_TSAN_FLAGS_##how, kinlock_##function(lock))
+    KINLOCK_TSAN_RESULT(__tsan_mutex_try_lock | KINLOCK_TSAN_FLAGS_##how, kinlock_##function(lock))
 
 #define KINLOCK_TSAN_TIMED(function, type, how) \
     KINLOCK_TSAN_DECLARED(function, (type * lock, uint64_t limit), \
                           KINLOCK_TSAN_ATTEMPT_##how(0, *lock)) \
-    KINLOCK_TSAN_RESULT(KINLOCK_TSAN_FLAGS_##how, kinlock_##function(lock, limit))
+    KINLOCK_TSAN_RESULT(__tsan_mutex_try_lock | KINLOCK_TSAN_FLAGS_##how, \
+                        kinlock_##function(lock, limit))
 
 #define KINLOCK_TSAN_UNLOCK(function, type, how) \
     KINLOCK_TSAN_DECLARED(function, (type * lock), KINLOCK_TSAN_RELEASE_##how(*lock)) \

@@ -33,19 +33,6 @@ unsafe fn give<T>(value: Result<T, BuildError>, result: *mut *mut T) -> c_int {
     }
 }
 
-/// A function that destroys a handle. Null is no handle.
-macro_rules! destroy {
-    ($name:ident, $type:ty) => {
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(handle: *mut $type) {
-            if !handle.is_null() {
-                // SAFETY: invariant 5.
-                drop(unsafe { Box::from_raw(handle) });
-            }
-        }
-    };
-}
-
 // ---- domains and leases -----------------------------------
 
 #[unsafe(no_mangle)]

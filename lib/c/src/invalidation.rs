@@ -35,13 +35,7 @@ unsafe extern "C" fn kinlock_invalidation_create(result: *mut *mut Domain) -> c_
     0
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn kinlock_invalidation_destroy(domain: *mut Domain) {
-    if !domain.is_null() {
-        // SAFETY: invariant 5.
-        drop(unsafe { Box::from_raw(domain) });
-    }
-}
+destroy!(kinlock_invalidation_destroy, Domain);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn kinlock_invalidation_begin(domain: *const Domain, place: *mut Place) -> c_int {

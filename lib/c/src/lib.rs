@@ -32,6 +32,19 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("the C library needs Linux, as kinlock-linux does");
 
+/// A function that destroys a handle. Null is no handle.
+macro_rules! destroy {
+    ($name:ident, $type:ty) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(handle: *mut $type) {
+            if !handle.is_null() {
+                // SAFETY: invariant 5.
+                drop(unsafe { Box::from_raw(handle) });
+            }
+        }
+    };
+}
+
 mod condvar;
 mod config;
 mod ids;

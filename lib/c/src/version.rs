@@ -6,12 +6,10 @@ use core::ffi::{CStr, c_char, c_int};
 const ABI: u32 = 1;
 
 const fn number(text: &str) -> u32 {
-    let (mut value, mut at) = (0, 0);
-    while at < text.len() {
-        value = value * 10 + (text.as_bytes()[at] - b'0') as u32;
-        at += 1;
+    match u32::from_str_radix(text, 10) {
+        Ok(number) => number,
+        Err(_) => panic!("a version has numbers"),
     }
-    value
 }
 
 const VERSION: u32 = number(env!("CARGO_PKG_VERSION_MAJOR")) * 1_000_000

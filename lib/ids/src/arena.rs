@@ -63,10 +63,6 @@ unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
-/// The address space is not available.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct NoMemory;
-
 impl Arena {
     pub(super) fn new(ids: u32) -> Self {
         Arena {
@@ -87,23 +83,24 @@ impl Arena {
     }
 
     /// Allocates `size` zeroed bytes for every ID, aligned to [`LINE`] and alone in their lines. If
-    /// `size` is at most a [`STRETCH`], the slots are [near](Slots::are_near).
-    pub(super) fn allocate(&self, size: usize) -> Result<Slots, NoMemory> {
-        let stride = stride_for(size).ok_or(NoMemory)?;
+    /// `size` is at most a [`STRETCH`], the slots are [near](Slots::are_near). `None`: the address
+    /// space is not available.
+    pub(super) fn allocate(&self, size: usize) -> Option<Slots> {
+        let stride = stride_for(size)?;
         if stride > STRETCH {
             // It has the mapping for itself.
             return self.map(stride);
         }
         let lines = lines_for(size);
         if let Some(slots) = self.regions().find_map(|region| region.take(lines)) {
-            return Ok(slots);
+            return Some(slots);
         }
         let mut region = Box::new(Region {
             slots: self.map(stride)?,
             taken: [const { AtomicU64::new(0) }; WORDS],
             next: ptr::null_mut(),
         });
-        let slots = region.take(lines).ok_or(NoMemory)?;
+        let slots = region.take(lines)?;
         region.next = self.regions.load(Relaxed);
         let region = Box::into_raw(region);
         // Release: publishes the region.
@@ -117,13 +114,12 @@ impl Arena {
             // SAFETY: as above.
             unsafe { (*region).next = first };
         }
-        Ok(slots)
+        Some(slots)
     }
 
-    fn map(&self, stride: usize) -> Result<Slots, NoMemory> {
-        let bytes = stride.checked_mul(self.ids as usize).ok_or(NoMemory)?;
-        Ok(Slots {
-            base: memory::map(bytes).ok_or(NoMemory)?,
+    fn map(&self, stride: usize) -> Option<Slots> {
+        Some(Slots {
+            base: memory::map(stride.checked_mul(self.ids as usize)?)?,
             shift: stride.ilog2(),
             limit: self.ids,
         })
@@ -338,7 +334,7 @@ mod tests {
     fn what_does_not_fit_gets_another_region() {
         let arena = Arena::new(2);
         let most: Vec<_> = (0..3).map(|_| arena.allocate(STRETCH / 2)).collect();
-        let most: Vec<_> = most.into_iter().map(Result::unwrap).collect();
+        let most: Vec<_> = most.into_iter().map(Option::unwrap).collect();
         assert_eq!(arena.regions().count(), 2);
         let last = arena.allocate(STRETCH / 2 + 1);
         assert_eq!(arena.regions().count(), 3);
@@ -396,6 +392,6 @@ mod tests {
         assert!(small.are_near() && !large.are_near());
         assert_eq!(arena.regions().count(), 1);
         arena.free(large, STRETCH + 1);
-        assert!(arena.allocate(usize::MAX).is_err());
+        assert!(arena.allocate(usize::MAX).is_none());
     }
 }

@@ -332,7 +332,7 @@ impl<P: Probe> Words<P> {
     #[inline]
     unsafe fn add_in<const NEAR: usize>(&self, area: Area, index: usize, n: u64) -> bool {
         // SAFETY: invariant 1, and invariant 1 of `sequence`.
-        unsafe { sequence::add::<P, NEAR>(area, &self.slots, index * WORD, n) }.is_ok()
+        unsafe { sequence::add::<P, NEAR>(area, &self.slots, index * WORD, n) }
     }
 
     /// With leases, if the slots are not near each other, at a thread's first use of an area of its

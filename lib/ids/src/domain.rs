@@ -6,7 +6,7 @@ use core::str::FromStr;
 use std::sync::Arc;
 
 use super::area::{self, Unavailable};
-use super::arena::{Arena, NoMemory};
+use super::arena::Arena;
 use super::ending;
 use super::error::{BuildError, EnterError};
 use super::leased::{self, Leased};
@@ -214,9 +214,8 @@ impl Domain {
         // The kernel's IDs are below the number of possible CPUs, whatever the number of threads:
         // since Linux 6.19 they may exceed min(threads, allowed CPUs) by a quarter. Gaps in the CPU
         // numbers only make this limit larger than needed.
-        let ids = leased::possible_cpus().last().map_or(1, |last| last + 1) as u32;
         let inner = Inner {
-            arena: Arena::new(ids),
+            arena: Arena::new(leased::cpu_numbers()),
             leased: None,
         };
         Domain {
@@ -340,8 +339,8 @@ impl Domain {
         self.inner.leased.as_ref()
     }
 
-    pub(super) fn allocate(&self, size: usize) -> Result<Slots, NoMemory> {
-        self.inner.arena.allocate(size)
+    pub(super) fn allocate(&self, size: usize) -> Result<Slots, BuildError> {
+        self.inner.arena.allocate(size).ok_or(BuildError::Memory)
     }
 
     pub(super) fn free(&self, slots: Slots, size: usize) {

@@ -1,7 +1,6 @@
 //! Why something cannot be made or entered.
 
 use super::area::Unavailable;
-use super::arena::NoMemory;
 use crate::raw::MAX_IDS;
 use core::fmt;
 
@@ -47,12 +46,6 @@ impl core::error::Error for BuildError {
             BuildError::Unavailable(why) => Some(why),
             _ => None,
         }
-    }
-}
-
-impl From<NoMemory> for BuildError {
-    fn from(_: NoMemory) -> Self {
-        BuildError::Memory
     }
 }
 

@@ -1,7 +1,7 @@
 //! The IDs of a domain with leases: their holders, the member threads, and the allowed CPUs.
 //!
-//! The allocation policy is in [`raw`](crate::raw). This file supplies what a real process has: CPU
-//! numbers, mapped to indices; threads that start and end; affinities that change; forks.
+//! The allocation policy is in [`raw`](crate::raw). This file supplies what a real process has:
+//! threads that start and end; affinities that change; forks.
 //!
 //! # Members
 //!
@@ -25,41 +25,37 @@
 //!    cleaning up, and, in the child of a fork, a thread that the child does not have.
 //! 4. `fork` calls the function of [`PART`] in the child, on its only thread.
 
-mod cpus;
 mod membership;
-
-pub(super) use cpus::possible_cpus;
-use cpus::{Cpus, NO_INDEX, UNSEEN};
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 
-use super::arena::{Arena, NoMemory};
+use super::arena::Arena;
 use super::error::{BuildError, EnterError};
 use super::sequence::Slots;
 use super::{area, thread};
-use crate::raw::{BLOCK, Block, Held, IdAllocator, Policy, Record, Storage};
+use crate::raw::{BLOCK, Block, Held, IdAllocator, Policy, Record};
 use kinlock_core::platform::Platform;
 use kinlock_linux::list::{Link, Linked, List};
-use kinlock_linux::native::{are_serials_shared, next_serial};
-use kinlock_linux::{Native, fork::Part, topology::CpuSet};
+use kinlock_linux::topology::{CpuList, CpuSet, MAX_CPUS};
+use kinlock_linux::{Native, fork::Part};
 
 /// The IDs of a domain.
 #[derive(Debug)]
 pub(super) struct Leased {
     /// Names the domain in the threads' tables. Never 0, and never reused: a thread that remembers
-    /// an old one would count as a member of the new domain. Other copies of this library give out
-    /// others, unless they cannot meet; see [`membership`].
-    serial: u32,
-    /// The copy of this library that has made the domain.
-    copy: usize,
+    /// an old one would count as a member of the new domain. The upper half is [`copy`].
+    serial: u64,
     ids: IdAllocator<Native, Owned>,
-    cpus: Cpus,
+    /// By the numbers of CPUs: whether threads of the process are known to be allowed there.
+    allowed: Box<[AtomicBool]>,
     /// A [`Holding`] for each ID.
     holdings: Slots,
     listed: Link<Leased>,
 }
+
+type Owned = (Box<[Record<Native>]>, Box<[Block<Native>]>);
 
 impl Linked for Leased {
     fn link(&self) -> &Link<Self> {
@@ -75,39 +71,21 @@ struct Holding {
     held: UnsafeCell<MaybeUninit<Held>>,
 }
 
-#[derive(Debug)]
-struct Owned {
-    records: Box<[Record<Native>]>,
-    blocks: Box<[Block<Native>]>,
-}
-
-impl Storage<Native> for Owned {
-    #[inline]
-    fn records(&self) -> &[Record<Native>] {
-        &self.records
-    }
-    #[inline]
-    fn blocks(&self) -> &[Block<Native>] {
-        &self.blocks
-    }
-}
-
 impl Leased {
     /// Allocates the IDs that `arena` has memory for, a multiple of [`BLOCK`].
     pub(super) fn new(arena: &Arena) -> Result<Self, BuildError> {
-        let cpus = Cpus::possible();
-        let storage = Owned {
-            records: boxed(cpus.count, Record::new)?,
-            blocks: boxed(arena.ids() / BLOCK, Block::new)?,
-        };
-        let holdings = arena.allocate(size_of::<Holding>())?;
-        let ids = IdAllocator::new(storage, cpus.count, Policy::default()).map_err(|_| NoMemory)?;
-        let ids = ids.aging();
+        let cpus = cpu_numbers();
+        let storage = (
+            boxed(cpus, Record::new)?,
+            boxed(arena.ids() / BLOCK, Block::new)?,
+        );
+        let holdings = arena
+            .allocate(size_of::<Holding>())
+            .ok_or(BuildError::Memory)?;
         let leased = Leased {
             serial: next_serial().ok_or(BuildError::TooManyDomains)?,
-            copy: copy(),
-            ids,
-            cpus,
+            ids: IdAllocator::new(storage, cpus, Policy::default()).aging(),
+            allowed: boxed(cpus, AtomicBool::default)?,
             holdings,
             listed: Link::new(),
         };
@@ -118,7 +96,7 @@ impl Leased {
     /// Whether this copy of the library has made the domain. Another one does not tell it when a
     /// thread ends or forks.
     fn is_of_this_copy(&self) -> bool {
-        self.copy == copy()
+        (self.serial >> 32) as u32 == copy()
     }
 
     /// Makes the domain known to forks and ending threads. From now on it must not move, and
@@ -238,20 +216,15 @@ impl Leased {
     /// Asks the kernel again which CPUs the threads of the process may run on.
     pub(super) fn refresh(&self) {
         let allowed = CpuSet::of_process();
-        for (cpu, entry) in self.cpus.entries.iter().enumerate() {
-            if allowed.contains(cpu) {
-                entry.fetch_and(!UNSEEN, Relaxed);
-            } else {
-                entry.fetch_or(UNSEEN, Relaxed);
-            }
+        for (cpu, known) in self.allowed.iter().enumerate() {
+            known.store(allowed.contains(cpu), Relaxed);
         }
         self.count_allowed();
     }
 
     fn count_allowed(&self) {
         let count = || {
-            let entries = self.cpus.entries.iter();
-            let allowed = entries.filter(|entry| entry.load(Relaxed) & UNSEEN == 0);
+            let allowed = self.allowed.iter().filter(|known| known.load(Relaxed));
             (allowed.count() as u32).max(1)
         };
         // Several threads may count at the same time. Publishing acquires what earlier publishers
@@ -266,30 +239,23 @@ impl Leased {
         }
     }
 
-    /// The index of the current CPU.
+    /// The current CPU.
     #[inline]
     fn cpu(&self) -> u32 {
         let cpu = area::cpu().unwrap_or(u32::MAX);
-        let Some(entry) = self.cpus.entries.get(cpu as usize) else {
-            return u32::MAX;
-        };
-        match entry.load(Relaxed) {
-            index if index & UNSEEN == 0 => index,
-            _ => self.saw(entry),
+        match self.allowed.get(cpu as usize) {
+            Some(known) if !known.load(Relaxed) => self.saw(known),
+            _ => {}
         }
+        cpu
     }
 
     /// Records that the current CPU is allowed. It was not when the kernel was last asked.
     #[cold]
     #[inline(never)]
-    fn saw(&self, entry: &AtomicU32) -> u32 {
-        let index = entry.fetch_and(!UNSEEN, Relaxed) & !UNSEEN;
-        if index == NO_INDEX {
-            entry.store(u32::MAX, Relaxed);
-            return u32::MAX;
-        }
+    fn saw(&self, known: &AtomicBool) {
+        known.store(true, Relaxed);
         self.count_allowed();
-        index
     }
 
     #[inline]
@@ -367,17 +333,47 @@ fn reset_in_child() {
 }
 
 /// `count` values made by `new`, if there is memory.
-fn boxed<T>(count: u32, new: impl FnMut() -> T) -> Result<Box<[T]>, NoMemory> {
+fn boxed<T>(count: u32, new: impl FnMut() -> T) -> Result<Box<[T]>, BuildError> {
     let mut all = Vec::new();
     all.try_reserve_exact(count as usize)
-        .map_err(|_| NoMemory)?;
+        .map_err(|_| BuildError::Memory)?;
     all.resize_with(count as usize, new);
     Ok(all.into_boxed_slice())
 }
 
-/// What tells this copy of the library from others in the process: the address of a static.
-fn copy() -> usize {
-    core::ptr::from_ref(&LIST).addr()
+/// What tells this copy of the library from others in the process: made from the address of a
+/// static, which is a multiple of 8.
+fn copy() -> u32 {
+    (core::ptr::from_ref(&LIST).addr() >> 3) as u32
+}
+
+/// See [`Leased::serial`].
+fn next_serial() -> Option<u64> {
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let more = |given| (given < u32::MAX >> 1).then_some(given + 1);
+    let given = GIVEN.fetch_update(Relaxed, Relaxed, more).ok()?;
+    Some(u64::from(copy()) << 32 | u64::from(given + 1))
+}
+
+/// How many numbers CPUs have that this kernel can ever have.
+pub(super) fn cpu_numbers() -> u32 {
+    possible_cpus().last().map_or(0, |last| last + 1) as u32
+}
+
+/// The numbers of all CPUs that this kernel can ever have, in ascending order.
+pub(super) fn possible_cpus() -> Vec<usize> {
+    let text = std::fs::read("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let ranges: Result<Vec<_>, _> = CpuList::new(text).collect();
+    let mut cpus: Vec<usize> = ranges.unwrap_or_default().into_iter().flatten().collect();
+    if cpus.is_empty() {
+        // No sysfs: assume the configured CPUs, and those that the process may run on.
+        let configured = std::thread::available_parallelism().map_or(1, |n| n.get());
+        cpus = (0..configured).chain(CpuSet::of_process().iter()).collect();
+    }
+    cpus.retain(|&cpu| cpu < MAX_CPUS);
+    cpus.sort_unstable();
+    cpus.dedup();
+    cpus
 }
 
 #[cfg(all(test, not(loom)))]
@@ -419,50 +415,7 @@ mod tests {
     fn a_domain_of_another_copy_is_noticed() {
         let mut leased = Leased::new(&Arena::new(BLOCK)).unwrap();
         assert!(leased.is_of_this_copy());
-        leased.copy += 1;
+        leased.serial ^= 1 << 32;
         assert!(!leased.is_of_this_copy());
-    }
-
-    /// Copies that cannot share a counter give out the same serials.
-    #[cfg(not(miri))]
-    #[test]
-    fn a_domain_of_another_copy_is_refused_where_copies_cannot_meet() {
-        use std::os::unix::process::ExitStatusExt;
-        let this = std::env::current_exe().unwrap();
-        let name = "leased::tests::another_copy_without_a_meeting_page";
-        let args = ["--ignored", "--exact", "--nocapture", name];
-        let output = std::process::Command::new(this).args(args).output();
-        let output = output.unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{errors}");
-        assert!(errors.contains("another copy of kinlock-ids"), "{errors}");
-    }
-
-    #[cfg(not(miri))]
-    #[test]
-    #[ignore = "a part of the test above"]
-    fn another_copy_without_a_meeting_page() {
-        let (from, to) = (0x6000_0000_usize, 0x7fe0_0000);
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let flags = flags | libc::MAP_FIXED_NOREPLACE;
-        // SAFETY: it is mapped where nothing is.
-        let mapped = unsafe {
-            let at = core::ptr::without_provenance_mut(from);
-            libc::mmap(at, to - from, libc::PROT_NONE, flags, -1, 0)
-        };
-        assert_eq!(mapped.addr(), from, "the range is free in a test");
-        // More than a table has places for.
-        let make = |_| crate::Domain::builder().max_ids(32).build().unwrap();
-        let domains: Vec<_> = (0..20).map(make).collect();
-        for domain in domains.iter().chain(&domains) {
-            drop(domain.enter().unwrap());
-            assert_eq!(domain.members(), Some(1));
-        }
-        let arena = Arena::new(BLOCK);
-        let mut other = Leased::new(&arena).unwrap();
-        other.copy += 1;
-        other.serial = domains[0].leased().unwrap().serial;
-        membership::enter(&other);
-        panic!("the thread is taken for a member of the other copy's domain");
     }
 }

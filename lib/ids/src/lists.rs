@@ -32,7 +32,8 @@
 //! # Invariants
 //!
 //! 1. Nodes in lists are live, and in one list only. A node that was popped or is not pushed yet
-//!    belongs to the caller.
+//!    belongs to the caller. So do nodes that are linked to each other and in no list: a *chain*,
+//!    whose last link is null.
 //! 2. The slots were allocated for these lists: zeroed, a [`Slot`] for each ID.
 //! 3. A slot's head is accessed as the table says. Other threads may only check whether it is null.
 
@@ -40,13 +41,12 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::area::{self, Reach};
-use super::arena::NoMemory;
 use super::domain::Domain;
-use super::sequence::{self, GATE, HEAD, Node, Popped, Pushed, STRETCH, Slots};
+use super::error::BuildError;
+use super::sequence::{self, GATE, HEAD, Node, Pushed, STRETCH, Slots};
 use crate::probe::Probe;
 use kinlock::Mutex;
 use kinlock_linux::native::futex;
-use std::collections::VecDeque;
 
 /// The layout that sequences access by the offsets [`GATE`] and [`HEAD`].
 #[repr(C)]
@@ -76,33 +76,29 @@ pub(super) struct Lists<P: Probe> {
     probe: core::marker::PhantomData<P>,
 }
 
-/// The shared list, in cache lines of its own.
+/// The newest chain of the shared list, in cache lines of its own. In a chain that is shared, the
+/// depth of the first node is the address of the next older chain: whoever takes the chain takes
+/// that node away from it.
 #[repr(align(128))]
 #[derive(Debug)]
-struct Shared(Mutex<VecDeque<Chain>>);
+struct Shared(Mutex<*mut Node>);
 
-/// Nodes linked to each other; the last link is null.
-#[derive(Debug)]
-struct Chain(NonNull<Node>);
-
-// SAFETY: the nodes of a chain belong to the chain's owner (invariant 1). The values in them are
-// `Send`, as the types of their users require.
-unsafe impl Send for Chain {}
-
-// SAFETY: slots are accessed as invariant 3 says, by any thread.
+// SAFETY: shared nodes belong to the holder of the mutex (invariant 1); the values in them are
+// `Send`, as the types of their users require. Slots are accessed as invariant 3 says, by any
+// thread.
 unsafe impl<P: Probe> Send for Lists<P> {}
 // SAFETY: as above.
 unsafe impl<P: Probe> Sync for Lists<P> {}
 
 impl<P: Probe> Lists<P> {
-    pub(super) fn new(domain: &Domain) -> Result<Self, NoMemory> {
+    pub(super) fn new(domain: &Domain) -> Result<Self, BuildError> {
         let restartable = domain.leased().is_none();
         Ok(Lists {
             slots: domain.allocate(SIZE)?,
             restartable,
             reach: Reach::new(restartable),
             domain: domain.clone(),
-            shared: Shared(Mutex::new(VecDeque::new())),
+            shared: Shared(Mutex::new(ptr::null_mut())),
             steals: AtomicUsize::new(0),
             probe: core::marker::PhantomData,
         })
@@ -117,8 +113,7 @@ impl<P: Probe> Lists<P> {
         self.steals.load(Relaxed)
     }
 
-    /// Pushes on the calling thread's list. If it fails, the result is `Full` if that list has
-    /// `most` nodes, and another one if there is no ID or the gate is closed.
+    /// Pushes on the calling thread's list, unless that has `most` nodes.
     ///
     /// # Safety
     ///
@@ -144,7 +139,7 @@ impl<P: Probe> Lists<P> {
             return match area::current() {
                 // SAFETY: as above.
                 Some(area) => unsafe { sequence::push::<P>(area, &self.slots, node, most) },
-                None => Pushed::OutOfRange,
+                None => Pushed::Refused,
             };
         }
         self.at_own(|slot| {
@@ -161,12 +156,12 @@ impl<P: Probe> Lists<P> {
             slot.head.store(node.as_ptr(), Release);
             Pushed::Done
         })
-        .unwrap_or(Pushed::Closed)
+        .unwrap_or(Pushed::Refused)
     }
 
     /// Pops from the calling thread's list.
     #[inline]
-    pub(super) fn pop(&self) -> Popped {
+    pub(super) fn pop(&self) -> Option<NonNull<Node>> {
         if let Some(area) = self.reach.area() {
             // SAFETY: invariants 1 and 2, and those of `sequence`; `SIZE` is at most a stretch.
             return unsafe { sequence::pop::<P>(area, &self.slots) };
@@ -176,23 +171,18 @@ impl<P: Probe> Lists<P> {
 
     /// With leases, and at a thread's first use of an area of its own.
     #[inline(never)]
-    fn pop_otherwise(&self) -> Popped {
+    fn pop_otherwise(&self) -> Option<NonNull<Node>> {
         if self.restartable {
-            return match area::current() {
-                // SAFETY: as above.
-                Some(area) => unsafe { sequence::pop::<P>(area, &self.slots) },
-                None => Popped::OutOfRange,
-            };
+            // SAFETY: as above.
+            return unsafe { sequence::pop::<P>(area::current()?, &self.slots) };
         }
         self.at_own(|slot| {
-            let Some(node) = NonNull::new(slot.head.load(Relaxed)) else {
-                return Popped::Empty;
-            };
+            let node = NonNull::new(slot.head.load(Relaxed))?;
             // SAFETY: invariants 1 and 3.
             slot.head.store(unsafe { node.as_ref() }.next, Relaxed);
-            Popped::Node(node)
+            Some(node)
         })
-        .unwrap_or(Popped::Closed)
+        .flatten()
     }
 
     /// Pushes on the shared list.
@@ -210,11 +200,15 @@ impl<P: Probe> Lists<P> {
                 depth: 1,
             });
         }
-        self.share(Chain(node));
+        self.share(node);
     }
 
-    fn share(&self, chain: Chain) {
-        with_room(&self.shared.0, |shared| shared.push_back(chain));
+    /// Shares a chain of the caller's.
+    fn share(&self, mut chain: NonNull<Node>) {
+        let mut newest = self.shared.0.lock();
+        // SAFETY: invariant 1.
+        unsafe { chain.as_mut() }.depth = newest.expose_provenance();
+        *newest = chain.as_ptr();
     }
 
     /// Moves up to `count` nodes from the calling thread's list to the shared one, as one chain.
@@ -223,7 +217,7 @@ impl<P: Probe> Lists<P> {
     pub(super) fn flush(&self, count: usize) {
         let mut chain: *mut Node = ptr::null_mut();
         for depth in 1..=count {
-            let Popped::Node(node) = self.pop() else {
+            let Some(node) = self.pop() else {
                 break;
             };
             // SAFETY: invariant 1: it was popped.
@@ -231,7 +225,7 @@ impl<P: Probe> Lists<P> {
             chain = node.as_ptr();
         }
         if let Some(chain) = NonNull::new(chain) {
-            self.share(Chain(chain));
+            self.share(chain);
         }
     }
 
@@ -239,18 +233,13 @@ impl<P: Probe> Lists<P> {
     #[cold]
     #[inline(never)]
     pub(super) fn pop_shared(&self) -> Option<NonNull<Node>> {
-        let chain = self.shared.0.lock().pop_back()?;
-        Some(self.keep_all_but_one(chain))
-    }
-
-    /// Takes over `nodes`, linked and with depths as in a list. Returns the first of them; the
-    /// others become the calling thread's list.
-    ///
-    /// # Safety
-    ///
-    /// Invariant 1.
-    pub(super) unsafe fn adopt(&self, nodes: NonNull<Node>) -> NonNull<Node> {
-        self.keep_all_but_one(Chain(nodes))
+        let mut newest = self.shared.0.lock();
+        let chain = NonNull::new(*newest)?;
+        // SAFETY: invariant 1.
+        *newest = unsafe { older_than(chain) };
+        drop(newest);
+        // SAFETY: invariant 1.
+        Some(unsafe { self.adopt(chain) })
     }
 
     /// Takes over the list of another ID, and returns a node of it. `None` if each list was, at
@@ -272,7 +261,8 @@ impl<P: Probe> Lists<P> {
             };
             if let Some(chain) = chain {
                 self.steals.fetch_add(1, Relaxed);
-                return Some(self.keep_all_but_one(Chain(chain)));
+                // SAFETY: invariant 1.
+                return Some(unsafe { self.adopt(chain) });
             }
         }
         None
@@ -306,15 +296,18 @@ impl<P: Probe> Lists<P> {
         .flatten()
     }
 
-    /// Keeps the first node. The others become the calling thread's list if that is empty, else
-    /// they go to the shared one.
-    fn keep_all_but_one(&self, chain: Chain) -> NonNull<Node> {
-        let first = chain.0;
-        // SAFETY: invariant 1: the chain is ours.
+    /// Takes over a chain with depths as in a list. Returns its first node. The others become the
+    /// calling thread's list if that is empty, else they go to the shared one.
+    ///
+    /// # Safety
+    ///
+    /// Invariant 1.
+    pub(super) unsafe fn adopt(&self, first: NonNull<Node>) -> NonNull<Node> {
+        // SAFETY: by the caller.
         let others = unsafe { first.as_ref() }.next;
         if let Some(others) = NonNull::new(others) {
             if !self.set_own(others) {
-                self.share(Chain(others));
+                self.share(others);
             }
         }
         first
@@ -330,9 +323,9 @@ impl<P: Probe> Lists<P> {
             let new = nodes.as_ptr().expose_provenance() as u64;
             // SAFETY: invariants 1 and 2, and those of `sequence`; the offset is that of a word of
             // the slot.
-            let found =
-                unsafe { sequence::compare_store::<P, GATED>(area, &self.slots, HEAD, 0, new) };
-            return matches!(found, Ok((_, 0)));
+            let stored =
+                unsafe { sequence::store_if_zero::<P, GATED>(area, &self.slots, HEAD, new) };
+            return stored.is_some();
         }
         self.at_own(|slot| {
             let empty = slot.head.load(Relaxed).is_null();
@@ -360,13 +353,20 @@ impl<P: Probe> Lists<P> {
 
     /// Hands all nodes of all lists to `each`. Must be called before these lists are dropped.
     pub(super) fn drain(&mut self, mut each: impl FnMut(NonNull<Node>)) {
-        let mut chains: Vec<_> = self
-            .shared
-            .0
-            .get_mut()
-            .drain(..)
-            .map(|chain| chain.0.as_ptr())
-            .collect();
+        let mut drain = |mut node: *mut Node| {
+            while let Some(this) = NonNull::new(node) {
+                // SAFETY: invariant 1, and exclusive access (`&mut self`). The link is read before
+                // the node goes to `each`.
+                node = unsafe { this.as_ref() }.next;
+                each(this);
+            }
+        };
+        let mut newest = core::mem::replace(self.shared.0.get_mut(), ptr::null_mut());
+        while let Some(chain) = NonNull::new(newest) {
+            // SAFETY: as above.
+            newest = unsafe { older_than(chain) };
+            drain(chain.as_ptr());
+        }
         for id in 0..self.slots.limit {
             let head = self.slot(id).head.load(Acquire);
             // In the child of a fork the thread that closed it may not exist. The next user of this
@@ -377,40 +377,20 @@ impl<P: Probe> Lists<P> {
             // A page that was only read has no memory, and must not get any here.
             if !head.is_null() {
                 self.slot(id).head.store(ptr::null_mut(), Relaxed);
-                chains.push(head);
-            }
-        }
-        for mut node in chains {
-            while let Some(this) = NonNull::new(node) {
-                // SAFETY: invariant 1, and exclusive access (`&mut self`). The link is read before
-                // the node goes to `each`.
-                node = unsafe { this.as_ref() }.next;
-                each(this);
+                drain(head);
             }
         }
     }
 }
 
-/// Locks a queue that has room for one more, and frees it after `action`. Allocates before it is
-/// locked and returns memory afterwards: an allocator may be what calls, or wait for a thread that
-/// waits for the lock.
-fn with_room<T, R>(queue: &Mutex<VecDeque<T>>, action: impl FnOnce(&mut VecDeque<T>) -> R) -> R {
-    let mut room = VecDeque::new();
-    loop {
-        let mut queue = queue.lock();
-        let len = queue.len();
-        if len == queue.capacity() {
-            if room.capacity() <= len {
-                drop(queue);
-                room = VecDeque::with_capacity(2 * len + 4);
-                continue;
-            }
-            room.append(&mut queue);
-            core::mem::swap(&mut *queue, &mut room);
-        }
-        // The lock is released before the old memory is returned, see the order of declaration.
-        return action(&mut queue);
-    }
+/// The chain that was shared before this one; null: none.
+///
+/// # Safety
+///
+/// The chain is shared, and the calling thread has the shared list.
+unsafe fn older_than(chain: NonNull<Node>) -> *mut Node {
+    // SAFETY: by the caller: another thread had exposed it.
+    ptr::with_exposed_provenance_mut(unsafe { chain.as_ref() }.depth)
 }
 
 /// With leases: accesses a slot under its gate. `None` if another thread does.

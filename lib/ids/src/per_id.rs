@@ -163,10 +163,7 @@ impl<T> PerId<T> {
     fn claim_own(&self) -> Option<Claimed<'_, T>> {
         let area = area::current()?;
         // SAFETY: invariants 1 and 3, and those of `sequence`; the offset is that of the claim.
-        let found = unsafe { sequence::compare_store::<Sound, 0>(area, &self.slots, CLAIM, 0, 1) };
-        let Ok((slot, 0)) = found else {
-            return None;
-        };
+        let slot = unsafe { sequence::store_if_zero::<Sound, 0>(area, &self.slots, CLAIM, 1) }?;
         // Pairs with the Release of the thread that cleared the claim, which the sequence has read.
         fence(Acquire);
         // SAFETY: invariant 1.

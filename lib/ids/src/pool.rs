@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::domain::Domain;
 use super::error::BuildError;
 use super::lists::Lists;
-use super::sequence::{Node, Popped, Pushed};
+use super::sequence::{Node, Pushed};
 use crate::probe::{Probe, Sound};
 
 /// How many free objects move at a time between an ID's list and the shared one.
@@ -308,11 +308,7 @@ impl<T, P: Probe> Probed<T, P> {
     /// [`Full`].
     #[inline]
     pub fn insert(&self, object: T) -> Result<ProbedObject<'_, T, P>, Full<T>> {
-        let place = match self.lists.pop() {
-            Popped::Node(node) => Some(node),
-            _ => self.refill(),
-        };
-        let Some(place) = place else {
+        let Some(place) = self.lists.pop().or_else(|| self.refill()) else {
             return Err(Full(object));
         };
         let place = place.cast::<T>();

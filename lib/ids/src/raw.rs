@@ -37,7 +37,7 @@
 //!   any value that the limit has had since the start of a change that is still under way. Once the
 //!   limit has come down and all calls that changed it have returned, it binds all acquisitions
 //!   that begin afterwards. IDs acquired before stay held.
-//! * [`IdError::Exhausted`] means that such a search has found every ID of the storage held.
+//! * [`Exhausted`] means that such a search has found every ID of the storage held.
 //!
 //! # Progress
 //!
@@ -45,31 +45,6 @@
 //! if there is none it takes a fresh one. A round fails only for one of two reasons. Either another
 //! operation has made progress, or a fresh ID turns out to have been held since before the limit
 //! came down. The latter happens at most once per ID.
-//!
-//! # Example
-//!
-//! ```
-//! use kinlock_linux::Native;
-//! use kinlock_ids::raw::{Block, IdAllocator, Policy, Record};
-//!
-//! // Two CPUs, at most 32 IDs, two threads.
-//! let records: Vec<Record<Native>> = (0..2).map(|_| Record::new()).collect();
-//! let blocks = vec![Block::<Native>::new()];
-//! let storage = (&records[..], &blocks[..]);
-//! let ids: IdAllocator<Native, _> = IdAllocator::new(storage, 2, Policy::RecentFirst).unwrap();
-//! ids.join();
-//! ids.join();
-//!
-//! let a = ids.acquire(0).unwrap();
-//! let b = ids.acquire(1).unwrap();
-//! assert_eq!((a.id(), b.id()), (0, 1));
-//! ids.release(0, a);
-//! ids.release(1, b);
-//! // Each CPU has kept its ID.
-//! let b = ids.acquire(1).unwrap();
-//! assert_eq!(b.id(), 1);
-//! ids.release(1, b);
-//! ```
 
 mod blocks;
 mod give;
@@ -82,6 +57,7 @@ mod tests;
 pub use blocks::{BLOCK, Block};
 pub use record::Record;
 
+use core::ops::Deref;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 use record::Word;
 use shape::Shape;
@@ -135,27 +111,10 @@ impl Policy {
     }
 }
 
-/// Why there is no ID, or no allocator.
+/// A search found no ID. Under [`Policy::PerCpu`]: neither the CPU's own, nor one at or above the
+/// number of CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IdError {
-    /// A search found no ID. Under [`Policy::PerCpu`]: neither the CPU's own, nor one at or above
-    /// the number of CPUs.
-    Exhausted,
-    /// The storage has no blocks, more than [`MAX_IDS`] IDs, fewer records than CPUs, or (for
-    /// [`Policy::PerCpu`]) fewer IDs than CPUs.
-    Storage,
-}
-
-impl core::fmt::Display for IdError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            IdError::Exhausted => "all concurrency IDs are held",
-            IdError::Storage => "the storage does not fit the CPUs and IDs asked for",
-        })
-    }
-}
-
-impl core::error::Error for IdError {}
+pub struct Exhausted;
 
 /// The memory that an allocator keeps its state in. The allocator allocates no memory itself.
 ///
@@ -169,12 +128,19 @@ pub trait Storage<P: Platform> {
     fn blocks(&self) -> &[Block<P>];
 }
 
-impl<P: Platform> Storage<P> for (&[Record<P>], &[Block<P>]) {
+impl<P, R, B> Storage<P> for (R, B)
+where
+    P: Platform,
+    R: Deref<Target = [Record<P>]>,
+    B: Deref<Target = [Block<P>]>,
+{
+    #[inline]
     fn records(&self) -> &[Record<P>] {
-        self.0
+        &self.0
     }
+    #[inline]
     fn blocks(&self) -> &[Block<P>] {
-        self.1
+        &self.1
     }
 }
 
@@ -200,9 +166,8 @@ const NOWHERE: u32 = u32::MAX;
 
 /// Hands out the IDs of one domain.
 ///
-/// CPUs are named by index: the caller maps CPU numbers, however large and sparse, to `0..cpus`. An
-/// index out of range is allowed (a CPU that came later); such a CPU keeps no ID. All operations
-/// may be called from any thread at any time, signal handlers included.
+/// CPUs are named by index. An index out of range is allowed (a CPU that came later); such a CPU
+/// keeps no ID. All operations may be called from any thread at any time, signal handlers included.
 #[derive(Debug)]
 pub struct IdAllocator<P: Platform, S: Storage<P>> {
     shape: Shape<P>,
@@ -217,18 +182,15 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     /// An allocator for `cpus` CPUs, all of them allowed, without members. The limit is 1 until
     /// threads [`join`](Self::join).
     ///
-    /// # Errors
+    /// # Panics
     ///
-    /// [`IdError::Storage`].
-    pub fn new(storage: S, cpus: u32, policy: Policy) -> Result<Self, IdError> {
+    /// If the storage has no blocks, more than [`MAX_IDS`] IDs, fewer records than CPUs, or (for
+    /// [`Policy::PerCpu`]) fewer IDs than CPUs.
+    pub fn new(storage: S, cpus: u32, policy: Policy) -> Self {
         let capacity = storage.blocks().len() * BLOCK as usize;
-        let fits = (1..=MAX_IDS as usize).contains(&capacity)
-            && storage.records().len() >= cpus as usize
-            && storage.records().len() < NOWHERE as usize
-            && (policy != Policy::PerCpu || capacity >= cpus as usize);
-        if !fits {
-            return Err(IdError::Storage);
-        }
+        assert!((1..=MAX_IDS as usize).contains(&capacity));
+        assert!(storage.records().len() >= cpus as usize);
+        assert!(policy != Policy::PerCpu || capacity >= cpus as usize);
         let first = if policy == Policy::PerCpu { cpus } else { 0 };
         let ids = IdAllocator {
             shape: Shape::new(cpus, first),
@@ -238,7 +200,7 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
             ages: false,
         };
         ids.limit_changed();
-        Ok(ids)
+        ids
     }
 
     /// Makes acquisitions that find no ID on their CPU [reclaim](Self::reclaim) old ones, at most
@@ -258,25 +220,25 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     ///
     /// # Errors
     ///
-    /// [`IdError::Exhausted`].
+    /// [`Exhausted`].
     ///
     /// # Panics
     ///
     /// Never.
     #[inline]
-    pub fn acquire(&self, cpu: u32) -> Result<Held, IdError> {
+    pub fn acquire(&self, cpu: u32) -> Result<Held, Exhausted> {
         self.acquire_as(cpu, NO_MEMBER)
     }
 
     /// As [`acquire`](Self::acquire), for the member with index `member`. The index matters under
-    /// [`Policy::TaskOwned`] only. The caller assigns indices, and may reuse one after
-    /// [`leave_as`](Self::leave_as). A member without a record, or [`NO_MEMBER`], uses the CPU's.
+    /// [`Policy::TaskOwned`] only, and the caller assigns it. A member without a record, or
+    /// [`NO_MEMBER`], uses the CPU's.
     ///
     /// # Errors
     ///
-    /// [`IdError::Exhausted`].
+    /// [`Exhausted`].
     #[inline]
-    pub fn acquire_as(&self, cpu: u32, member: u32) -> Result<Held, IdError> {
+    pub fn acquire_as(&self, cpu: u32, member: u32) -> Result<Held, Exhausted> {
         let control = self.shape.control();
         let at = self.place(control.by_member(), cpu, member);
         if let Some(record) = self.storage.records().get(at as usize) {

@@ -147,21 +147,6 @@ pub(super) struct Slots {
     pub(super) limit: u32,
 }
 
-/// What a sequence reports of the slot: its address, or null if there was none.
-#[cfg_attr(
-    not(any(target_arch = "x86_64", target_arch = "aarch64")),
-    allow(dead_code)
-)]
-#[inline]
-fn in_range(slot: *mut u8) -> Result<NonNull<u8>, OutOfRange> {
-    NonNull::new(slot).ok_or(OutOfRange)
-}
-
-/// The sequence ran with an ID at or above `limit`, or the thread is not registered. Nothing was
-/// done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct OutOfRange;
-
 /// Keeps the compiler from computing a result that is seldom needed beside the usual one.
 #[cold]
 #[inline(never)]
@@ -201,56 +186,39 @@ pub(super) enum Pushed {
     Done,
     /// The list has as many nodes as allowed.
     Full,
-    /// The gate is closed.
-    Closed,
-    /// As [`OutOfRange`].
-    OutOfRange,
+    /// The thread has no ID with a slot, or the gate is closed.
+    Refused,
 }
 
 impl Pushed {
-    /// From what the assembly reports: the head that it found, and the depth that the list would
-    /// get.
+    /// From what the assembly reports: the slot, the head that it found, and the depth that the
+    /// list would get.
+    #[cfg_attr(
+        not(any(target_arch = "x86_64", target_arch = "aarch64")),
+        allow(dead_code)
+    )]
     #[inline]
-    fn of(ran: Result<NonNull<u8>, OutOfRange>, found: usize, depth: usize, most: usize) -> Self {
-        if ran.is_ok() && found != CLOSED && depth <= most {
+    fn of(slot: *mut u8, found: usize, depth: usize, most: usize) -> Self {
+        if !slot.is_null() && found != CLOSED && depth <= most {
             return Self::Done;
         }
         seldom();
-        match ran {
-            Err(OutOfRange) => Self::OutOfRange,
-            Ok(_) if found == CLOSED => Self::Closed,
-            Ok(_) => Self::Full,
+        match slot.is_null() || found == CLOSED {
+            true => Self::Refused,
+            false => Self::Full,
         }
     }
 }
 
-/// The result of a pop.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Popped {
-    /// The popped node. It belongs to the caller.
-    Node(NonNull<Node>),
-    /// The list is empty.
-    Empty,
-    /// The gate is closed.
-    Closed,
-    /// As [`OutOfRange`].
-    OutOfRange,
-}
-
-impl Popped {
-    /// From what the assembly reports: the head that it found.
-    #[inline]
-    fn of(ran: Result<NonNull<u8>, OutOfRange>, found: *mut Node) -> Self {
-        match NonNull::new(found) {
-            Some(node) if ran.is_ok() && found.addr() != CLOSED => return Self::Node(node),
-            _ => seldom(),
-        }
-        match ran {
-            Err(OutOfRange) => Self::OutOfRange,
-            Ok(_) if found.is_null() => Self::Empty,
-            Ok(_) => Self::Closed,
-        }
-    }
+/// The popped node, which belongs to the caller, from what the assembly reports: the slot, and the
+/// head that it found. `None`: the list is empty, or as [`Pushed::Refused`].
+#[cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    allow(dead_code)
+)]
+#[inline]
+fn popped(slot: *mut u8, found: *mut Node) -> Option<NonNull<Node>> {
+    NonNull::new(found).filter(|node| !slot.is_null() && node.addr().get() != CLOSED)
 }
 
 /// What happened to a sequence that waited to be preempted.

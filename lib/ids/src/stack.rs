@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 use super::domain::Domain;
 use super::error::BuildError;
 use super::lists::Lists;
-use super::sequence::{Node, Popped, Pushed};
+use super::sequence::{Node, Pushed};
 use crate::probe::{Probe, Sound};
 
 /// A stack without a contended head: every CPU pushes and pops on its own. Last in, first out per
@@ -147,10 +147,8 @@ impl<T, P: Probe> Probed<T, P> {
     /// As [`Stack::pop`].
     #[inline]
     pub fn pop(&self) -> Option<T> {
-        let node = match self.lists.pop() {
-            Popped::Node(node) => node,
-            _ => self.lists.pop_shared().or_else(|| self.lists.steal())?,
-        };
+        let rest = || self.lists.pop_shared().or_else(|| self.lists.steal());
+        let node = self.lists.pop().or_else(rest)?;
         // SAFETY: invariant 1.
         let item = unsafe { Box::from_raw(node.cast::<Item<T>>().as_ptr()) };
         Some(item.value)

@@ -8,12 +8,11 @@
 //! | of thread-locals | before those of keys | among those of keys, in round 1 or 2 |
 //! | of other keys | before or after ours, in each round | the same |
 //!
-//! Keys' destructors run in rounds, at least four of them (POSIX), for as long as a destructor sets
-//! its key again. Our destructor waits for leases that are held: it runs again in the next round,
-//! and takes leases away only in its fourth. A lease held then was forgotten, or is used by a
-//! destructor of the fourth round, which [`Lease`](super::Lease) forbids. The key's value is the
-//! number of the round. A round that finds nothing held is the last, unless the thread enters a
-//! domain again.
+//! Keys' destructors run in [rounds](Rounds), at least four of them. Our destructor waits for
+//! leases that are held: it runs again in the next round, and takes leases away only in its fourth.
+//! A lease held then was forgotten, or is used by a destructor of the fourth round, which
+//! [`Lease`](super::Lease) forbids. A round that finds nothing held is the last, unless the thread
+//! enters a domain again.
 //!
 //! | state | from, until |
 //! | --- | --- |
@@ -34,20 +33,15 @@
 //! If only a destructor has used this module, our first round is not the C library's first, and our
 //! fourth may never run. Then forgotten leases and the membership are lost. A lease that is
 //! forgotten after our destructor has run in the C library's last round is also lost.
-//!
-//! # Invariants
-//!
-//! 1. Functions given to the C library are `extern "C"`, do not unwind, and live as long as the
-//!    program; out-pointers are to locals; the key that
-//!    `KEY` names is never deleted.
 
 use core::cell::Cell;
-use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{AtomicU64, Ordering::*};
 
-/// The key + 1; 0 = none.
-static KEY: AtomicU64 = AtomicU64::new(0);
+pub(super) use kinlock_linux::native::Rounds;
+
+/// The key of the destructor. [`ending`](super::ending) makes it before any thread needs
+/// [`will_end`].
+pub(super) static KEY: Rounds = Rounds::NONE;
 
 thread_local! {
     // No destructor: plain memory of the thread, accessible for as long as it runs.
@@ -64,30 +58,6 @@ enum State {
     Ended,
 }
 
-/// The least number of rounds: `_POSIX_THREAD_DESTRUCTOR_ITERATIONS`.
-pub(super) const ROUNDS: usize = 4;
-
-/// Makes the key whose destructor is `end`, once. Must be called before any thread needs
-/// [`will_end`]. Not for signal handlers.
-///
-/// Two threads may each make a key, of which one is kept. A `Once` would be simpler, but in the
-/// child of a fork it might wait for ever for a thread that does not exist there.
-pub(super) fn prepare(end: extern "C" fn(*mut c_void)) {
-    if KEY.load(Relaxed) != 0 {
-        return;
-    }
-    let mut key = 0;
-    // SAFETY: invariant 1.
-    if unsafe { libc::pthread_key_create(&mut key, Some(end)) } != 0 {
-        return;
-    }
-    let made = u64::from(key) + 1;
-    if KEY.compare_exchange(0, made, Release, Relaxed).is_err() {
-        // SAFETY: it was just made, and no thread has a value for it.
-        unsafe { libc::pthread_key_delete(key) };
-    }
-}
-
 /// Ensures that the calling thread cleans up when it ends. False if that cannot be promised, or if
 /// the clean-up has begun already.
 ///
@@ -98,7 +68,7 @@ pub(super) fn will_end() -> bool {
         State::Ending | State::Ended => return false,
         State::Unknown => {}
     }
-    let promised = will_end_in(1);
+    let promised = KEY.call_in(1);
     if promised {
         STATE.with(|state| state.set(State::WillEnd));
     }
@@ -110,8 +80,8 @@ pub(super) fn will_end() -> bool {
 #[cold]
 pub(super) fn comes_again() {
     let round = ROUND.with(Cell::get);
-    if STATE.with(Cell::get) == State::Ending && round < ROUNDS {
-        will_end_in(round + 1);
+    if STATE.with(Cell::get) == State::Ending && round < Rounds::COUNT {
+        KEY.call_in(round + 1);
     }
 }
 
@@ -119,17 +89,6 @@ pub(super) fn comes_again() {
 #[cold]
 pub(super) fn has_ended() -> bool {
     STATE.with(Cell::get) == State::Ended
-}
-
-/// Makes the C library call the destructor once more, as round `round`.
-pub(super) fn will_end_in(round: usize) -> bool {
-    let Some(key) = KEY.load(Acquire).checked_sub(1) else {
-        return false;
-    };
-    let value = ptr::without_provenance(round);
-    // SAFETY: the key was made and never deleted (invariant 1). The value only has to differ from
-    // null.
-    unsafe { libc::pthread_setspecific(key as libc::pthread_key_t, value) == 0 }
 }
 
 /// The calling thread's destructor begins this round: it gets no more promises.

@@ -1,10 +1,6 @@
 //! Whether the kernel keeps its word: a sequence is tried before sequences are trusted.
 //!
-//! Linux 6.19 and 7.0 on aarch64 let a sequence go on that was preempted by another thread of the
-//! same CPU. Counters would lose additions without a sign of it. Kernels that are known for that
-//! are refused by their number. For all others there is a trial: a thread waits inside a sequence
-//! until a helper has run on the same CPU, and then must find itself at the sequence's abort
-//! handler.
+//! [Why](super::sequence#a-trial-before-the-first-use).
 //!
 //! ```text
 //! this thread, on CPU c                     the helper, pinned to c
@@ -18,11 +14,10 @@
 //! changed, the kernel has done what it should. Only the helper is pinned: the affinity of the
 //! calling thread is left alone, and a trial on a CPU that it has left proves nothing.
 //!
-//! A trial takes as long as a thread's start, its end and a sleep between; 100 ms at most if the
-//! helper does not get the CPU. Then nothing is shown, and sequences are used as the kernel offers
-//! them: a verdict must not hang on load. So it is where a sandbox allows no threads. The verdict
-//! stands for the process and its children, which have the same kernel. Two threads that come first
-//! at the same time both try: nobody waits for another, who may not exist in the child of a fork.
+//! Without a helper nothing is shown, and sequences are used as the kernel offers them: a verdict
+//! must not hang on load. The verdict stands for the process and its children, which have the same
+//! kernel. Two threads that come first at the same time both try: nobody waits for another, who may
+//! not exist in the child of a fork.
 //!
 //! | `VERDICT` | means |
 //! | --- | --- |
@@ -37,7 +32,6 @@
 //! 2. An area is what [`area::current`] has returned to the calling thread.
 
 use core::mem::MaybeUninit;
-use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::Arc;
 use std::thread;
@@ -46,6 +40,7 @@ use std::time::{Duration, Instant};
 use super::area::{self, Area, Unavailable};
 use super::probe::{Probe, Sound};
 use super::sequence::{self, Trace};
+use kinlock_linux::fork::without_signals;
 
 /// What a trial has shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,7 +88,7 @@ fn verdict() -> Verdict {
         _ => {
             let verdict = match known(cfg!(target_arch = "aarch64"), &release()) {
                 true => Verdict::WentOn,
-                false => try_once::<Sound>(),
+                false => without_signals(try_once::<Sound>),
             };
             VERDICT.store(verdict as u8, Relaxed);
             verdict
@@ -134,12 +129,12 @@ struct Shared {
     over: AtomicBool,
 }
 
+/// Must be called without signals: one would restart the sequence, too, and handlers are not for
+/// the helper.
 fn try_once<P: Probe>() -> Verdict {
     let Some(area) = area::current().filter(|area| area.cpu().is_some()) else {
         return Verdict::Nothing;
     };
-    // A signal would restart the sequence, too, and handlers are not for the helper.
-    let _blocked = Blocked::all();
     let shared = Arc::new(Shared::default());
     let helper = thread::Builder::new().stack_size(64 * 1024).spawn({
         let shared = Arc::clone(&shared);
@@ -176,7 +171,7 @@ fn wait_inside<P: Probe>(area: Area, shared: &Shared) -> Verdict {
     let ran = unsafe { sequence::wait::<P>(area, cpu, &shared.turn, TURNS, &mut trace) };
     let changed = shared.turn.load(Relaxed) != trace.seen;
     match trace {
-        _ if ran.is_err() => Verdict::Nothing,
+        _ if !ran => Verdict::Nothing,
         Trace { commits: 1, .. } => Verdict::WentOn,
         Trace { starts: 2.., .. } if changed => Verdict::Restarted,
         _ => Verdict::Nothing,
@@ -210,32 +205,10 @@ fn pin(cpu: u32) -> bool {
     unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) == 0 }
 }
 
-/// All signals of the calling thread are blocked while it lives.
-struct Blocked(libc::sigset_t);
-
-impl Blocked {
-    fn all() -> Self {
-        let mut all = MaybeUninit::<libc::sigset_t>::zeroed();
-        let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: invariant 1; both sets are initialised, since zeroes are an empty set.
-        unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
-            Blocked(before.assume_init())
-        }
-    }
-}
-
-impl Drop for Blocked {
-    fn drop(&mut self) {
-        // SAFETY: invariant 1.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut()) };
-    }
-}
-
 #[cfg(all(test, not(any(miri, loom))))]
 mod tests {
     use super::*;
+    use core::ptr;
 
     /// The kernel is not told of its sequences, as if it did not restart them.
     #[derive(Clone, Copy, Debug)]
@@ -255,7 +228,7 @@ mod tests {
         }
         let start = Instant::now();
         loop {
-            match try_once::<P>() {
+            match without_signals(try_once::<P>) {
                 Verdict::Nothing => assert!(start.elapsed().as_secs() < 300, "nothing is shown"),
                 verdict => return Some(verdict),
             }

@@ -5,16 +5,14 @@
 //!
 //! 1. The child of a fork only checks, and ends by `_exit`.
 //! 2. System calls get a live local.
-//! 3. The key is a live local's, and never deleted. Its value is a box that was made into a
-//!    pointer, once.
 #![cfg(not(loom))]
 
 use std::cell::Cell;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Barrier, OnceLock};
 
 use kinlock_ids::{
-    Backend, BuildError, Counter, CounterArray, Domain, EnterError, Histogram, Lease, PerId,
+    Backend, BuildError, Counter, CounterArray, Domain, EnterError, Histogram, PerId,
 };
 
 mod common;
@@ -29,17 +27,6 @@ fn soon(mut condition: impl FnMut() -> bool) -> bool {
             false
         }
     })
-}
-
-#[test]
-fn no_addition_is_lost() {
-    for domain in domains() {
-        let counter = Counter::new(&domain).unwrap();
-        crew(|me| (0..20_000).for_each(|_| counter.add(me as u64)));
-        assert_eq!(counter.sum(), 28 * 20_000, "{domain:?}");
-        counter.add(u64::MAX);
-        assert_eq!(counter.sum(), 28 * 20_000 - 1);
-    }
 }
 
 #[test]
@@ -235,58 +222,6 @@ fn a_value_is_not_had_with_another_domains_lease() {
 }
 
 #[test]
-fn what_a_thread_forgets_comes_back_when_it_ends() {
-    let domain = leases(32);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            (0..domain.max_ids()).for_each(|_| std::mem::forget(domain.enter().unwrap()));
-            assert_eq!(domain.enter().unwrap_err(), EnterError::Exhausted);
-        });
-    });
-    assert!(soon(|| domain.enter().is_ok()));
-}
-
-/// glibc runs destructors of keys in the order in which the keys were made. So this one runs after
-/// the library's, which releases forgotten leases.
-#[test]
-#[cfg(not(miri))]
-fn the_destructor_of_a_key_may_use_a_lease() {
-    static DOMAIN: OnceLock<Domain> = OnceLock::new();
-    static STEPS: Barrier = Barrier::new(2);
-    static ID: AtomicU64 = AtomicU64::new(0);
-    extern "C" fn use_it(lease: *mut core::ffi::c_void) {
-        // SAFETY: invariant 3.
-        let lease = unsafe { Box::from_raw(lease.cast::<Lease<'static>>()) };
-        ID.store(u64::from(lease.id()), Relaxed);
-        STEPS.wait();
-        STEPS.wait();
-        drop(lease);
-    }
-    let domain = DOMAIN.get_or_init(|| leases(32));
-    let mut key = 0;
-    // SAFETY: invariant 3.
-    let made = unsafe { libc::pthread_key_create(&mut key, Some(use_it)) };
-    assert_eq!(made, 0);
-    let thread = std::thread::spawn(move || {
-        let lease = Box::new(domain.enter().unwrap());
-        // SAFETY: invariant 3.
-        let set = unsafe { libc::pthread_setspecific(key, Box::into_raw(lease).cast()) };
-        assert_eq!(set, 0);
-    });
-    STEPS.wait();
-    let others: Vec<_> = std::iter::from_fn(|| domain.enter().ok()).collect();
-    let shared = others
-        .iter()
-        .any(|other| u64::from(other.id()) == ID.load(Relaxed));
-    STEPS.wait();
-    thread.join().unwrap();
-    assert!(!shared && others.len() == 31);
-    // The thread has left, and its ID is free.
-    assert_eq!(domain.members(), Some(1));
-    assert!(domain.enter().is_ok());
-}
-
-#[test]
 #[cfg(not(miri))]
 fn a_child_has_the_leases_of_the_thread_that_forked_and_no_others() {
     let domain = leases(32);
@@ -384,28 +319,4 @@ fn a_domain_without_memory_is_an_error() {
         limited && matches!(many.build(), Err(BuildError::Memory))
     });
     assert!(right);
-}
-
-#[test]
-fn structures_come_and_go() {
-    for domain in domains() {
-        for round in 0..50 {
-            let counters: Vec<_> = (0..20).map(|_| Counter::new(&domain).unwrap()).collect();
-            crew(|me| {
-                counters
-                    .iter()
-                    .for_each(|counter| counter.add(me as u64 + round))
-            });
-            let expected = 28 + round * THREADS as u64;
-            assert!(counters.iter().all(|counter| counter.sum() == expected));
-        }
-    }
-}
-
-#[test]
-fn names_are_read_as_they_are_written() {
-    for backend in Backend::ALL {
-        assert_eq!(backend.to_string().parse(), Ok(backend));
-    }
-    assert!("fifo".parse::<Backend>().is_err());
 }

@@ -18,7 +18,7 @@ mod model;
 
 use kinlock_core::loom::Loom;
 use kinlock_core::platform::Platform;
-use kinlock_ids::raw::{AGE, Block, Held, IdAllocator, IdError, Policy, Record, Storage};
+use kinlock_ids::raw::{AGE, Block, Exhausted, Held, IdAllocator, Policy, Record};
 use loom::cell::UnsafeCell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -36,23 +36,8 @@ fn explore<P: Platform>(
     model::explore(name, preemptions, threads, make, body, check);
 }
 
-#[derive(Debug)]
-struct Own<P: Platform> {
-    records: Vec<Record<P>>,
-    blocks: Vec<Block<P>>,
-}
-
-impl<P: Platform> Storage<P> for Own<P> {
-    fn records(&self) -> &[Record<P>] {
-        &self.records
-    }
-    fn blocks(&self) -> &[Block<P>] {
-        &self.blocks
-    }
-}
-
 struct Model<P: Platform> {
-    ids: IdAllocator<P, Own<P>>,
+    ids: IdAllocator<P, (Vec<Record<P>>, Vec<Block<P>>)>,
     /// The data of each ID's holder.
     data: Vec<UnsafeCell<u32>>,
     /// The current and the peak number of active threads; not modelled.
@@ -71,12 +56,10 @@ struct Model<P: Platform> {
 const CAPACITY: usize = 32;
 
 impl<P: Platform> Model<P> {
-    fn new(policy: Policy, cpus: u32, members: u32) -> Self {
-        let own = Own {
-            records: (0..cpus).map(|_| Record::new()).collect(),
-            blocks: vec![Block::new()],
-        };
-        let ids = IdAllocator::new(own, cpus, policy).unwrap();
+    fn new(cpus: u32, members: u32) -> Self {
+        let records = (0..cpus).map(|_| Record::new()).collect();
+        let storage = (records, vec![Block::new()]);
+        let ids = IdAllocator::new(storage, cpus, Policy::RecentFirst);
         ids.set_members(members);
         Model {
             data: (0..CAPACITY).map(|_| UnsafeCell::new(0)).collect(),
@@ -95,7 +78,7 @@ impl<P: Platform> Model<P> {
         self.most.fetch_max(now, Relaxed);
     }
 
-    fn acquire(&self, cpu: u32) -> Result<Held, IdError> {
+    fn acquire(&self, cpu: u32) -> Result<Held, Exhausted> {
         self.enters();
         let began = {
             let (moved, began) = &mut *self.moved.lock().unwrap();
@@ -150,32 +133,22 @@ impl<P: Platform> Model<P> {
     fn check(&self) {
         self.ids.reclaim(1 << 50);
         self.ids.reclaim(1 << 51);
-        // Two policies keep idle IDs for good: one for each of two CPUs or threads. A leak shows as
-        // one ID more.
-        let kept = match self.ids.policy() {
-            Policy::PerCpu | Policy::TaskOwned => 2,
-            _ => 0,
-        };
-        let lost = (self.ids.in_use() as usize).saturating_sub(kept);
-        assert!(
-            lost == self.held || kept != 0 && lost < self.held,
-            "an ID is lost"
-        );
+        assert_eq!(self.ids.in_use() as usize, self.held, "an ID is lost");
     }
 }
 
 /// Thread i runs on CPU i; there are as many members as threads.
 fn a_cpu_each<P: Platform>() -> Model<P> {
-    Model::new(Policy::RecentFirst, 3, 3)
+    Model::new(3, 3)
 }
 
 fn one_cpu<P: Platform>() -> Model<P> {
-    Model::new(Policy::RecentFirst, 1, 3)
+    Model::new(1, 3)
 }
 
 /// Locality asks for one ID only; all others are bounded by the number of holders.
 fn one_member<P: Platform>() -> Model<P> {
-    Model::new(Policy::RecentFirst, 3, 1)
+    Model::new(3, 1)
 }
 
 fn once<P: Platform>(model: &Model<P>, i: usize) {
@@ -234,24 +207,9 @@ fn aging() {
     explore::<Loom>("ids, take-back, spreading", 3, 2, a_cpu_each, take_back);
 }
 
-#[test]
-fn other_policies() {
-    let lowest = || Model::new(Policy::LowestFree, 2, 2);
-    explore::<Loom>("lowest free, 2 threads twice", 3, 2, lowest, twice);
-    let tasks = || Model::new(Policy::TaskOwned, 2, 3);
-    explore::<Loom>("task-owned, 2 threads twice", 3, 2, tasks, twice);
-    let per_cpu = || {
-        let model = Model::new(Policy::PerCpu, 2, 3);
-        // Two threads on one CPU: the second one's ID is at or above the number of CPUs.
-        model.limit.store(5, Relaxed);
-        model
-    };
-    explore::<Loom>("per CPU, 2 threads on one CPU", 3, 2, per_cpu, same_cpu);
-}
-
 /// The limit comes down to one after CPU 1 has had ID 1.
 fn shrinking<P: Platform>() -> Model<P> {
-    let model = Model::new(Policy::RecentFirst, 2, 2);
+    let model = Model::new(2, 2);
     model.visit(0);
     model.visit(1);
     model.reclaim();
@@ -302,7 +260,7 @@ fn limits() {
 
 /// All but one of the IDs are held all the time.
 fn nearly_exhausted<P: Platform>() -> Model<P> {
-    let mut model = Model::new(Policy::RecentFirst, 1, 1);
+    let mut model = Model::new(1, 1);
     model.held = CAPACITY - 1;
     for _ in 0..model.held {
         // Dropped without a release: it stays held.
@@ -314,8 +272,7 @@ fn nearly_exhausted<P: Platform>() -> Model<P> {
 fn last_one<P: Platform>(model: &Model<P>, _: usize) {
     match model.acquire(0) {
         Ok(held) => model.release(0, held),
-        Err(error) => {
-            assert_eq!(error, IdError::Exhausted);
+        Err(Exhausted) => {
             assert!(model.most.load(Relaxed) > 1, "one was free all the time");
             model.now.fetch_sub(1, Relaxed);
         }

@@ -1,15 +1,21 @@
 //! A domain, its statistics, and its open sections.
+//!
+//! # Invariant
+//!
+//! 1. `fork` of kinlock-linux calls the function of a part in the child, on its only thread. No
+//!    signal handler that has interrupted this library forks.
 
 use super::backend::Backend;
 use super::error::{BeginError, NeverIssued, WaitError};
-use super::inner::{Inner, coarse_now, each};
-use super::registry::{self, Known};
+use super::inner::{self, Inner, coarse_now, each};
 use super::section::Section;
 use super::tag::Tag;
-use super::{fork, thread};
+use super::thread;
+use crate::raw::Open;
 use core::fmt;
 use kinlock_core::platform::NEVER;
-use kinlock_linux::native::deadline;
+use kinlock_linux::fork::Part;
+use kinlock_linux::native::{deadline, register_for_fork};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,14 +35,14 @@ use std::time::Duration;
 /// ```
 #[derive(Debug)]
 pub struct Domain {
-    inner: Arc<Known>,
+    inner: Arc<Inner>,
     /// The copy of this library that has made it: threads have places in one copy only.
     copy: usize,
 }
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        registry::forget(&self.inner);
+        self.inner.forget();
     }
 }
 
@@ -62,15 +68,11 @@ impl Domain {
     /// assert_eq!(domain.backend(), Backend::Slots);
     /// ```
     pub fn with_backend(backend: Backend) -> Self {
-        Self::from(backend, 0)
-    }
-
-    /// A domain in which this generation and all older ones have passed.
-    pub(super) fn from(backend: Backend, generation: u64) -> Self {
-        fork::prepare();
-        let inner = Known::new(Inner::new(backend, generation));
-        let copy = thread::copy();
-        Domain { inner, copy }
+        register_for_fork(2, &PART);
+        Domain {
+            inner: Inner::new(backend),
+            copy: thread::copy(),
+        }
     }
 
     /// The chosen backend.
@@ -103,7 +105,7 @@ impl Domain {
             return Err(BeginError::OtherCopy);
         }
         let place = thread::place()?;
-        let generation = self.inner.begin(place)?;
+        let generation = each!(self.inner, domain => domain.begin(place, coarse_now))?;
         Ok(Section::new(&self.inner, place, generation))
     }
 
@@ -116,7 +118,7 @@ impl Domain {
     #[inline]
     pub fn passed(&self, tag: &Tag) -> bool {
         let generation = tag.generation();
-        each!(&**self.inner, domain => domain.passed(generation))
+        each!(self.inner, domain => domain.passed(generation))
     }
 
     /// Waits until `tag` has [passed](Self::passed). Sections that begin meanwhile do not prolong
@@ -170,16 +172,22 @@ impl Domain {
         self.copy == thread::copy()
     }
 
+    /// Whether the calling thread has a section open here.
+    #[inline]
+    fn is_inside(&self) -> bool {
+        thread::kept().is_some_and(|place| each!(self.inner, domain => domain.depth(place)) != 0)
+    }
+
     #[inline]
     fn wait_until(&self, tag: &Tag, until: u64) -> Result<(), WaitError> {
         if !self.is_of_this_copy() {
             return Err(WaitError::OtherCopy);
         }
-        if thread::kept().is_some_and(|place| self.inner.depth(place) != 0) {
+        if self.is_inside() {
             return Err(WaitError::InsideSection);
         }
         let generation = tag.generation();
-        if each!(&**self.inner, domain => domain.passed(generation)) {
+        if each!(self.inner, domain => domain.passed(generation)) {
             Ok(())
         } else {
             self.wait_slow(generation, until)
@@ -193,7 +201,7 @@ impl Domain {
         if generation > self.newest() {
             return Err(WaitError::ForeignTag);
         }
-        if each!(&**self.inner, domain => domain.wait(generation, until)) {
+        if each!(self.inner, domain => domain.wait(generation, until)) {
             Ok(())
         } else {
             Err(WaitError::TimedOut)
@@ -236,7 +244,7 @@ impl Domain {
     }
 
     fn newest(&self) -> u64 {
-        each!(&**self.inner, domain => domain.newest())
+        each!(self.inner, domain => domain.newest())
     }
 
     /// Waits until all sections that are open now have ended: [`wait`](Self::wait) for a
@@ -262,7 +270,7 @@ impl Domain {
     /// assert_eq!(domain.stats().longest_queue, 1);
     /// ```
     pub fn stats(&self) -> Stats {
-        let tally = each!(&**self.inner, domain => domain.tally());
+        let tally = each!(self.inner, domain => domain.tally());
         Stats {
             backend: self.backend(),
             waits: tally.waits,
@@ -285,20 +293,26 @@ impl Domain {
     /// ```
     pub fn dump(&self) -> Vec<OpenSection> {
         let now = coarse_now();
-        let mut open: Vec<_> = self
-            .inner
-            .sections()
-            .into_iter()
-            .map(|open| OpenSection {
-                generation: open.generation,
-                current: open.current,
-                age: Duration::from_nanos(now.saturating_sub(open.since)),
-                thread: thread::id_of(open.place),
-            })
-            .collect();
+        let shown = |open: Open| OpenSection {
+            generation: open.generation,
+            current: open.current,
+            age: Duration::from_nanos(now.saturating_sub(open.since)),
+            thread: thread::id_of(open.place),
+        };
+        let mut open: Vec<_> = each!(self.inner, domain => domain.sections().map(shown).collect());
         open.sort_by_key(|open| open.current);
         open
     }
+}
+
+/// The domains, as a part of the fork protocol. Rank 2: it uses parts of lower ranks.
+static PART: Part = Part { reset_in_child };
+
+/// Ends the sections of threads that do not exist in the child of a fork.
+fn reset_in_child() {
+    // SAFETY: invariant 1.
+    unsafe { inner::reset_in_child(thread::kept()) };
+    thread::reset_in_child();
 }
 
 #[cold]

@@ -1,13 +1,22 @@
-//! A domain whatever its backend.
+//! A domain whatever its backend, and all domains of the process, for ending threads and forked
+//! children.
+//!
+//! # Invariant
+//!
+//! 1. A domain is in [`DOMAINS`] from when it is complete until it is dropped. It does not move.
 
 use super::backend::Backend;
 use super::places::Places;
-use crate::raw::{self as raw, Config, Locked, NearWrap, Slots};
+use crate::raw::{self as raw, Config, Locked, Open, Slots};
 use kinlock_core::platform::Atomics;
 #[cfg(miri)]
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use kinlock_linux::config::AsConfigured;
+use kinlock_linux::list::{Link, Linked, List};
+use std::sync::Arc;
+
+static DOMAINS: List<Inner> = List::EMPTY;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Configured;
@@ -16,10 +25,17 @@ impl Config for Configured {}
 
 type Of<B, L> = raw::Domain<Native, Configured, B, Places<L>>;
 
+/// A domain in the list.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) kind: Kind,
+    link: Link<Inner>,
+}
+
 /// A domain with the chosen backend.
 // There is one per domain, behind an `Arc`: no need to box the larger variants.
 #[derive(Debug)]
-pub(super) enum Inner {
+pub(super) enum Kind {
     Locked(Of<Locked<Native, AsConfigured>, raw::Member<Native>>),
     Slots(Of<Slots<Native>, <Native as Atomics>::AtomicU64>),
 }
@@ -27,58 +43,66 @@ pub(super) enum Inner {
 /// Evaluates an expression for the domain of any backend.
 macro_rules! each {
     ($inner:expr, $domain:ident => $what:expr) => {
-        match $inner {
-            Inner::Locked($domain) => $what,
-            Inner::Slots($domain) => $what,
+        match &$inner.kind {
+            $crate::inner::Kind::Locked($domain) => $what,
+            $crate::inner::Kind::Slots($domain) => $what,
         }
     };
 }
 pub(super) use each;
 
+impl Linked for Inner {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+}
+
 impl Inner {
-    pub(super) fn new(backend: Backend, generation: u64) -> Self {
-        match backend {
-            Backend::Locked => {
-                Inner::Locked(raw::Domain::new(Locked::new(generation), Places::new()))
-            }
-            Backend::Slots => Inner::Slots(raw::Domain::new(Slots::new(generation), Places::new())),
-        }
+    pub(super) fn new(backend: Backend) -> Arc<Self> {
+        let kind = match backend {
+            Backend::Locked => Kind::Locked(raw::Domain::new(Locked::new(0), Places::new())),
+            Backend::Slots => Kind::Slots(raw::Domain::new(Slots::new(0), Places::new())),
+        };
+        let link = Link::new();
+        let inner = Arc::new(Inner { kind, link });
+        // SAFETY: invariant 1.
+        unsafe { DOMAINS.add(&inner) };
+        inner
+    }
+
+    /// Must be called before the domain is dropped, and when nothing else uses it.
+    pub(super) fn forget(&self) {
+        DOMAINS.remove(self);
     }
 
     pub(super) fn backend(&self) -> Backend {
-        match self {
-            Inner::Locked(_) => Backend::Locked,
-            Inner::Slots(_) => Backend::Slots,
+        match self.kind {
+            Kind::Locked(_) => Backend::Locked,
+            Kind::Slots(_) => Backend::Slots,
         }
     }
+}
 
-    #[inline]
-    pub(super) fn begin(&self, place: u16) -> Result<u64, NearWrap> {
-        each!(self, domain => domain.begin(place, coarse_now))
-    }
+/// A section that is open in this place, in any domain, and the backend of that.
+pub(super) fn open_in(place: u16) -> Option<(Open, Backend)> {
+    let mut found = None;
+    DOMAINS.any(|inner| {
+        let open = each!(inner, domain => domain.section(place));
+        found = open.map(|open| (open, inner.backend()));
+        found.is_some()
+    });
+    found
+}
 
-    #[inline]
-    pub(super) fn end(&self, place: u16) {
-        each!(self, domain => domain.end(place));
-    }
-
-    #[inline]
-    pub(super) fn depth(&self, place: u16) -> u32 {
-        each!(self, domain => domain.depth(place))
-    }
-
-    pub(super) fn begun_in(&self, place: u16) -> u64 {
-        let open = each!(self, domain => domain.sections().find(|open| open.place == place));
-        open.map_or(0, |open| open.generation)
-    }
-
-    pub(super) fn sections(&self) -> Vec<raw::Open> {
-        each!(self, domain => domain.sections().collect())
-    }
-
-    pub(super) fn reset_in_child(&self, survivor: Option<u16>) {
-        each!(self, domain => domain.reset_in_child(survivor));
-    }
+/// In the child of a fork: ends all sections but those in the place `kept`.
+///
+/// # Safety
+///
+/// The calling thread is the only one, and was not in a function of this module when it forked.
+pub(super) unsafe fn reset_in_child(kept: Option<u16>) {
+    let reset = |inner: &Inner| each!(inner, domain => domain.reset_in_child(kept));
+    // SAFETY: by the caller.
+    unsafe { DOMAINS.for_each_in_child(reset) };
 }
 
 /// Monotonic time in nanoseconds, accurate to some milliseconds. It takes a few loads; the exact

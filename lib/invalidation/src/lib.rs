@@ -89,9 +89,6 @@
 //! tables (Konstantin Belousov).
 
 #[doc(hidden)]
-#[cfg(not(loom))]
-pub mod lab;
-#[doc(hidden)]
 pub mod raw;
 
 // The model checker runs the algorithms alone.
@@ -102,13 +99,9 @@ mod domain;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
-mod fork;
-#[cfg(not(loom))]
 mod inner;
 #[cfg(not(loom))]
 mod places;
-#[cfg(not(loom))]
-mod registry;
 #[cfg(not(loom))]
 mod section;
 #[cfg(not(loom))]

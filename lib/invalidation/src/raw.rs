@@ -12,18 +12,8 @@
 //! generation of its section; a thread that reuses it waits until that has passed. Sections that
 //! begin later have newer generations and never prolong the wait.
 //!
-//! # Backends
-//!
-//! One contract, [`Backend`], with two implementations. [`Domain`] adds what they share: nested
-//! sections, waiting, counters.
-//!
-//! | backend | begin and end | passed |
-//! | --- | --- | --- |
-//! | [`Locked`] | a list under a mutex | one load |
-//! | [`Slots`] | a store, a ticket, an exchange; no list, no lock | one load, else all slots |
-//!
-//! [`Slots`] answers by one load for a generation that is already known to have passed, and reads
-//! all slots otherwise.
+//! One contract, [`Backend`], has two implementations: [`Locked`] and [`Slots`]. [`Domain`] adds
+//! what they share: nested sections, waiting, counters.
 //!
 //! # Places
 //!
@@ -171,11 +161,6 @@ where
         }
     }
 
-    /// The number of places.
-    pub fn places(&self) -> usize {
-        self.places.len()
-    }
-
     #[inline]
     fn view(&self) -> Places<'_, P, B::Link> {
         Places {
@@ -186,14 +171,9 @@ where
 
     #[cold]
     fn raise_highest(&self, me: u32) {
-        let mut seen = self.highest.load(Relaxed);
-        while seen < me {
-            // Relaxed: the begin that follows releases it.
-            match self.highest.compare_exchange(seen, me, Relaxed, Relaxed) {
-                Ok(_) => return,
-                Err(now) => seen = now,
-            }
-        }
+        // Relaxed: the begin that follows releases it.
+        let raise = |highest| (highest < me).then_some(me);
+        let _ = self.highest.fetch_update(Relaxed, raise);
     }
 
     /// Opens a section in the place `me`, or opens the open one once more. Returns the generation
@@ -312,15 +292,18 @@ where
 
     /// The open sections. Not one instant: sections may begin and end meanwhile.
     pub fn sections(&self) -> impl Iterator<Item = Open> {
-        let used = self.view().used().iter().enumerate();
-        used.filter_map(|(i, place)| {
-            let owner = &place.owner;
-            (owner.depth.load(Relaxed) != 0).then(|| Open {
-                place: i as u16 + 1,
-                generation: owner.begun.load(Relaxed),
-                current: self.backend.look(&place.link),
-                since: owner.since.load(Relaxed),
-            })
+        let used = self.view().used().len() as u16;
+        (1..=used).filter_map(|place| self.section(place))
+    }
+
+    /// The section that is open in the place, if any.
+    pub fn section(&self, place: u16) -> Option<Open> {
+        let Place { link, owner } = &self.places[place as usize - 1];
+        (owner.depth.load(Relaxed) != 0).then(|| Open {
+            place,
+            generation: owner.begun.load(Relaxed),
+            current: self.backend.look(link),
+            since: owner.since.load(Relaxed),
         })
     }
 

@@ -1,6 +1,6 @@
 //! An open section.
 
-use super::inner::Inner;
+use super::inner::{Inner, each};
 use super::tag::Tag;
 use core::marker::PhantomData;
 
@@ -73,6 +73,6 @@ impl<'a> Section<'a> {
 impl Drop for Section<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.domain.end(self.place);
+        each!(self.domain, domain => domain.end(self.place));
     }
 }

@@ -53,15 +53,7 @@ impl Tag {
     /// Raises the generation to `generation`, unless it is newer.
     #[inline]
     pub(super) fn raise(&self, generation: u64) {
-        let mut seen = self.0.load(Relaxed);
-        while seen < generation {
-            match self
-                .0
-                .compare_exchange_weak(seen, generation, Release, Relaxed)
-            {
-                Ok(_) => return,
-                Err(now) => seen = now,
-            }
-        }
+        let raise = |seen| (seen < generation).then_some(generation);
+        let _ = self.0.fetch_update(Release, Relaxed, raise);
     }
 }

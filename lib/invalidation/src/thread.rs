@@ -4,26 +4,24 @@
 //! The destructor of a `pthread` key gives it back. With glibc it runs after the destructors of
 //! thread-locals, and so after a thread-local that holds a section, in whatever order the two were
 //! first used. Destructors of other keys, from which musl runs thread-locals, may come later. Keys'
-//! destructors run in rounds, at least four of them (POSIX), for as long as a destructor sets its
-//! key again. Ours does that while a section is open. One that is open in the fourth round was
-//! forgotten. The key's value is the number of the round.
+//! destructors run in [rounds](Rounds), at least four of them. Ours asks for another one while a
+//! section is open. One that is open in the fourth round was forgotten.
 //!
 //! If only a destructor has begun sections, our first round is not the C library's first, and our
 //! fourth may never run: a forgotten section is then not noticed.
 //!
-//! # Invariants
+//! # Invariant
 //!
-//! 1. Functions given to the C library are `extern "C"`, do not unwind, and live as long as the
-//!    program; out-pointers are to locals; the key that `KEY` names is never deleted.
-//! 2. `gettid` takes nothing and returns a number.
+//! 1. `gettid` takes nothing and returns a number.
 
 use super::error::BeginError;
+use super::inner;
 use super::places::PLACES;
-use super::registry;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use kinlock_linux::native::Rounds;
 
 /// One bit for each place in use.
 static IN_USE: [AtomicU32; PLACES.div_ceil(32)] =
@@ -36,56 +34,25 @@ const NONE: u16 = 0;
 /// The thread has given its place back.
 const ENDED: u16 = u16::MAX;
 
-/// The least number of rounds: `_POSIX_THREAD_DESTRUCTOR_ITERATIONS`.
-const ROUNDS: usize = 4;
+/// The key of the destructor, [`end`].
+static KEY: Rounds = Rounds::NONE;
 
 thread_local! {
     // No destructor: plain memory of the thread, so that reading it costs a load.
     static PLACE: Cell<u16> = const { Cell::new(NONE) };
 }
 
-/// Makes the C library call [`end`] in its next round of destructors, as our round `round`.
-fn will_end_in(round: usize) -> bool {
-    // SAFETY: invariant 1. The value only has to differ from null.
-    key().is_some_and(|key| unsafe {
-        libc::pthread_setspecific(key, ptr::without_provenance(round)) == 0
-    })
-}
-
-/// The key whose destructor is [`end`], which is made if need be.
-///
-/// Two threads may each make one, of which one is kept. A `OnceLock` would be simpler, but in the
-/// child of a fork it might wait for ever for a thread that does not exist there.
-fn key() -> Option<libc::pthread_key_t> {
-    /// The key + 1; 0 = none.
-    static KEY: AtomicU64 = AtomicU64::new(0);
-
-    if KEY.load(Relaxed) == 0 {
-        let mut key = 0;
-        // SAFETY: invariant 1.
-        if unsafe { libc::pthread_key_create(&mut key, Some(end)) } != 0 {
-            return None;
-        }
-        let made = u64::from(key) + 1;
-        if KEY.compare_exchange(0, made, Relaxed, Relaxed).is_err() {
-            // SAFETY: it was just made, and no thread has a value for it.
-            unsafe { libc::pthread_key_delete(key) };
-        }
-    }
-    Some((KEY.load(Relaxed) - 1) as libc::pthread_key_t)
-}
-
 /// Gives the place back when the thread ends.
 extern "C" fn end(round: *mut c_void) {
     let (place, round) = (PLACE.get(), round.addr());
-    if let Some(open) = registry::open_in(place) {
-        if round < ROUNDS && will_end_in(round + 1) {
+    if let Some((open, backend)) = inner::open_in(place) {
+        if round < Rounds::COUNT && KEY.call_in(round + 1) {
             return;
         }
         eprintln!(
             "kinlock: a thread ended within a section of delayed invalidation (generation {}, \
-             backend {}): a wait for it would never end",
-            open.generation, open.backend
+             backend {backend}): a wait for it would never end",
+            open.generation
         );
         std::process::abort();
     }
@@ -129,7 +96,8 @@ fn claim() -> Result<u16, BeginError> {
         return Err(BeginError::ThreadEnding);
     }
     let place = claim_lowest().ok_or(BeginError::TooManyThreads)?;
-    if !will_end_in(1) {
+    KEY.prepare(end);
+    if !KEY.call_in(1) {
         release(place);
         return Err(BeginError::NoKey);
     }
@@ -178,7 +146,7 @@ pub(super) fn reset_in_child() {
 }
 
 fn own_id() -> u32 {
-    // SAFETY: invariant 2.
+    // SAFETY: invariant 1.
     #[cfg(not(miri))]
     let id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     #[cfg(miri)]

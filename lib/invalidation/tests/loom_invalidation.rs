@@ -262,17 +262,6 @@ fn no_begin_holds_up_what_is_older<B: Made>() {
     );
 }
 
-/// Two neighbours end concurrently.
-fn neighbours_end<B: Made>() {
-    model(
-        "two sections end",
-        4,
-        2,
-        || Shared::<B>::new(2),
-        |shared, i| shared.end(i as u16 + 1),
-    );
-}
-
 /// Three sections end concurrently: an element that is itself being donated receives a donation.
 fn donations_pass_through<B: Made>() {
     model(
@@ -310,27 +299,6 @@ fn newcomers_delay_no_waiter<B: Made>() {
                     .waited
                     .store(true, loom::sync::atomic::Ordering::Relaxed);
             }
-        },
-    );
-}
-
-/// An element leaves and joins again at the end, while its old successor searches for its
-/// predecessor: the search misses.
-fn a_search_misses<B: Made>() {
-    model(
-        "one leaves and joins again, others end",
-        3,
-        3,
-        || Shared::<B>::new(3),
-        |shared, i| match i {
-            0 => {
-                shared.domain.end(1);
-                assert_eq!(shared.begin(1), 4);
-                assert!(!shared.domain.passed(4));
-                shared.domain.end(1);
-            }
-            1 => shared.domain.end(2),
-            _ => shared.domain.end(3),
         },
     );
 }
@@ -415,9 +383,7 @@ macro_rules! models {
 
             #[test]
             fn ending() {
-                neighbours_end::<B>();
                 donations_pass_through::<B>();
-                a_search_misses::<B>();
             }
 
             #[test]

@@ -122,6 +122,12 @@ pub(crate) fn is_announced() -> bool {
     UNDER_WAY.load(Relaxed) != 0
 }
 
+/// Runs `action` while no signal handler runs on the calling thread, unless the kernel refuses.
+pub fn without_signals<R>(action: impl FnOnce() -> R) -> R {
+    let _blocked = SignalsBlocked::new();
+    action()
+}
+
 /// While this exists no signal handler runs on the calling thread, unless the kernel refuses.
 pub(crate) struct SignalsBlocked(Option<libc::sigset_t>);
 

@@ -73,7 +73,7 @@ impl Areas {
         let (cpus, capacity) = (with(|w| w.machine().shape.cpus()), capacity(threads));
         let records = crate::place_slice(cpus + threads, |_| Record::new());
         let blocks = crate::place_slice(capacity / BLOCK as usize, |_| Block::new());
-        let ids = IdAllocator::new((records, blocks), cpus as u32, policy).expect("it fits");
+        let ids = IdAllocator::new((records, blocks), cpus as u32, policy);
         Areas {
             ids: crate::place(ids),
             lines,

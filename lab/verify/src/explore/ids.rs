@@ -137,7 +137,7 @@ impl<P: Platform> Shared<P> {
             .div_ceil(BLOCK as usize)
             .max(2);
         let blocks = place_slice(count, |_| Block::new());
-        let ids = Ids::new((records, blocks), cpus, policy).expect("it fits");
+        let ids = Ids::new((records, blocks), cpus, policy);
         let members = threads as u32;
         ids.set_members(members);
         Shared {

@@ -135,30 +135,12 @@ static void memory_may_go_once_another_thread_has_had_the_lock(void)
 
 #endif
 
-#ifndef KINLOCK_FALLBACK
-static void a_copy_is_a_lock_of_its_own(void)
-{
-    kinlock_mutex_t copy;
-    CHECK(kinlock_mutex_lock(&lock) == 0);
-    copy = lock;
-    CHECK(kinlock_mutex_unlock(&lock) == 0);
-    CHECK(kinlock_mutex_is_locked(&copy) == 1);
-    CHECK(kinlock_mutex_trylock(&copy) == EBUSY);
-    CHECK(kinlock_mutex_trylock(&lock) == 0);
-    CHECK(kinlock_mutex_unlock(&lock) == 0);
-}
-
-#endif
-
 int main(void)
 {
     excludes();
     a_held_lock_is_refused();
 #ifndef _WIN32
     memory_may_go_once_another_thread_has_had_the_lock();
-#endif
-#ifndef KINLOCK_FALLBACK
-    a_copy_is_a_lock_of_its_own();
 #endif
     return 0;
 }

@@ -1,11 +1,8 @@
 //! The domains that the calling thread is a member of.
 //!
-//! # Copies of this library
-//!
-//! A domain of another copy is refused when a thread is to become a member. The common path, a look
-//! at the first place of the table, compares serials only, which no two copies give out. Copies
-//! that cannot share a counter leave the first place empty: all members come to where the copies
-//! are compared.
+//! A domain of another copy of this library is refused when a thread is to become a member. The
+//! common path, a look at the first place of the table, compares serials only, which no two copies
+//! give out.
 //!
 //! # Invariants
 //!
@@ -14,10 +11,10 @@
 //! 2. Functions here keep no reference into a table beyond their return, and [`forget_all`] unlinks
 //!    tables before it frees them. So a signal handler never meets a freed one.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use core::{iter, ptr};
 
-use super::{LIST, Leased, are_serials_shared};
+use super::{LIST, Leased};
 use crate::thread;
 
 /// How many domains a table has room for.
@@ -25,7 +22,7 @@ const MEMBERSHIPS: usize = 8;
 
 struct Table {
     /// The domains' serials; 0 = unused. Atomic because of signal handlers.
-    serials: [AtomicU32; MEMBERSHIPS],
+    serials: [AtomicU64; MEMBERSHIPS],
     /// The table for more domains.
     more: AtomicPtr<Table>,
 }
@@ -33,7 +30,7 @@ struct Table {
 impl Table {
     const fn new() -> Self {
         Table {
-            serials: [const { AtomicU32::new(0) }; MEMBERSHIPS],
+            serials: [const { AtomicU64::new(0) }; MEMBERSHIPS],
             more: AtomicPtr::new(ptr::null_mut()),
         }
     }
@@ -46,16 +43,14 @@ impl Table {
         })
     }
 
-    fn places(&self) -> impl Iterator<Item = &AtomicU32> {
+    fn places(&self) -> impl Iterator<Item = &AtomicU64> {
         self.all().flat_map(|table| &table.serials)
     }
 
     /// Occupies a free place with `serial`.
-    fn claim(&self, serial: u32) -> Option<&AtomicU32> {
-        let take = |place: &&AtomicU32| place.compare_exchange(0, serial, Relaxed, Relaxed).is_ok();
-        // Who finds its domain in the first place does not look which copy has made that.
-        let first = usize::from(!are_serials_shared());
-        self.places().skip(first).find(take)
+    fn claim(&self, serial: u64) -> Option<&AtomicU64> {
+        let take = |place: &&AtomicU64| place.compare_exchange(0, serial, Relaxed, Relaxed).is_ok();
+        self.places().find(take)
     }
 
     /// Makes room for more domains. Allocates.
@@ -87,11 +82,11 @@ pub(super) fn enter(leased: &Leased) -> bool {
 
 #[inline(never)]
 fn enter_slow(leased: &Leased) -> bool {
-    leased.is_of_this_copy() && is_remembered(leased.serial) || join(leased)
+    is_remembered(leased.serial) || join(leased)
 }
 
 /// Whether the calling thread is a member.
-pub(super) fn is_remembered(serial: u32) -> bool {
+pub(super) fn is_remembered(serial: u64) -> bool {
     JOINED.with(|joined| joined.places().any(|place| place.load(Relaxed) == serial))
 }
 
@@ -149,7 +144,7 @@ fn forget_gone(joined: &Table) -> bool {
 }
 
 /// Forgets that the calling thread is a member. Returns whether it was.
-pub(super) fn forget(serial: u32) -> bool {
+pub(super) fn forget(serial: u64) -> bool {
     JOINED.with(|joined| {
         let place = joined.places().find(|place| place.load(Relaxed) == serial);
         place.is_some_and(|place| place.swap(0, Relaxed) == serial)

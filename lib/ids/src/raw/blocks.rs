@@ -41,8 +41,7 @@ impl<P: Platform> Block<P> {
 impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     /// The number of IDs that are held or kept. O(capacity / 32); not one instant.
     pub fn in_use(&self) -> u32 {
-        let count = |block: &Block<P>| block.used.0.load(Relaxed).count_ones();
-        self.storage.blocks().iter().map(count).sum()
+        self.ids_in_use().count() as u32
     }
 
     /// The IDs that are held or kept. O(capacity / 32). Not one instant, but a thread finds the IDs

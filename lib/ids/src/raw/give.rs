@@ -1,7 +1,7 @@
 //! Releases that the fast path cannot handle: on another CPU, or of an ID above the limit. Also the
 //! reclamation of idle IDs.
 
-use super::record::{Record, Word};
+use super::record::Word;
 use super::take::{idle_since, mark};
 use super::{AGE, BLOCK, Held, IdAllocator, NO_MEMBER, Policy, Storage};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
@@ -108,21 +108,6 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
         freed
     }
 
-    /// Frees the ID that the record keeps, if any, and leaves the record in state nothing.
-    pub(super) fn clear_out(&self, record: &Record<P>) {
-        let mut word = Word(record.word.load(Relaxed));
-        while word.keeps() {
-            // Acquire pairs with the Release of the thread that made the record keep it.
-            match record
-                .word
-                .compare_exchange(word.0, Word::NOTHING.0, Acquire, Relaxed)
-            {
-                Ok(_) => return self.free(word.id()),
-                Err(seen) => word = Word(seen),
-            }
-        }
-    }
-
     /// Starts anew in the child of a fork, where only the calling thread exists. All IDs but the
     /// `held` ones become free; none is kept. Members and allowed CPUs stay; set them afterwards.
     ///
@@ -140,16 +125,8 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
                 record.word.store(Word::NOTHING.0, Relaxed);
             }
         }
-        for (block, first) in self
-            .storage
-            .blocks()
-            .iter()
-            .zip((0..).step_by(BLOCK as usize))
-        {
-            let used = block.used.0.load(Relaxed);
-            let stays = |bit: &u32| used >> bit & 1 != 0 && held(first + bit).is_some();
-            let stay = (0..BLOCK).filter(stays).map(|bit| 1 << bit).sum();
-            block.used.0.store(stay, Relaxed);
+        for id in self.ids_in_use().filter(|&id| held(id).is_none()) {
+            self.free(id);
         }
     }
 }

@@ -18,7 +18,6 @@
 //! | kept(j), marked(j); j >= limit | lent(i), kept(i) | the last two; frees `j` | CAS | as there |
 //! | kept(i) | marked(i) | search for idle IDs, or a scheduler: step 1 | CAS | kept |
 //! | kept(i), marked(i) | recent(i) | search for an ID, or reclaim: step 2 | CAS | held |
-//! | kept(i), marked(i) | nothing | a member that leaves | CAS | freed |
 //!
 //! CAS is a compare-and-swap of the whole word. The thread that moves a word away from kept or
 //! marked has the ID from then on. So when an owner takes its ID back while another thread takes it

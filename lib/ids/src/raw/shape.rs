@@ -8,7 +8,7 @@
 //! `grown` says how far searches go. It comes down with the limit; a late acquisition may leave it
 //! one too high, which makes searches longer and no ID larger.
 
-use super::{AGE, IdAllocator, NO_MEMBER, Policy, Storage};
+use super::{AGE, IdAllocator, Policy, Storage};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 /// The state that all acquisitions read and few operations write.
@@ -28,7 +28,8 @@ struct ReadMostly<P: Platform>(P::AtomicU32);
 struct Changing<P: Platform> {
     /// Upper half: members. Lower half: allowed CPUs.
     counts: P::AtomicU64,
-    /// How far IDs have been handed out. IDs in use at or above it have been so since it came down.
+    /// How far IDs have been handed out. IDs in use at or above it have been so since before the
+    /// limit came down: leases hold them, or records have kept or remembered them.
     grown: P::AtomicU32,
     /// Where the next search for an idle ID starts.
     hand: P::AtomicU32,
@@ -104,25 +105,18 @@ impl<P: Platform> Shape<P> {
     /// Makes `grown` larger by one, as long as `may` agrees to the current value. Returns the old
     /// `grown`.
     pub(super) fn grow(&self, may: impl Fn(u32) -> bool) -> Option<u32> {
-        self.change_grown(|grown| may(grown).then_some(grown + 1))
+        // Relaxed, here and below: it publishes nothing but itself.
+        let new = |grown| may(grown).then_some(grown + 1);
+        self.changing.grown.fetch_update(Relaxed, new).ok()
     }
 
     /// Cuts `grown` down to the limit. Returns the old `grown`.
     fn cut(&self, limit: u32) -> u32 {
-        self.change_grown(|grown| (grown > limit).then_some(limit))
+        let new = |grown| (grown > limit).then_some(limit);
+        self.changing
+            .grown
+            .fetch_update(Relaxed, new)
             .unwrap_or(limit)
-    }
-
-    fn change_grown(&self, new: impl Fn(u32) -> Option<u32>) -> Option<u32> {
-        let word = &self.changing.grown;
-        let mut seen = word.load(Relaxed);
-        loop {
-            // Relaxed: it publishes nothing but itself.
-            match word.compare_exchange(seen, new(seen)?, Relaxed, Relaxed) {
-                Ok(_) => return Some(seen),
-                Err(now) => seen = now,
-            }
-        }
     }
 
     pub(super) fn next_victim(&self) -> u32 {
@@ -149,17 +143,9 @@ impl<P: Platform> Shape<P> {
 
     /// Changes the counts. Returns the old ones.
     fn change(&self, change: impl Fn(Counts) -> u64) -> Counts {
-        let mut counts = self.counts();
-        loop {
-            let new = change(counts);
-            match self
-                .changing
-                .counts
-                .compare_exchange(counts.0, new, AcqRel, Relaxed)
-            {
-                Ok(_) => return counts,
-                Err(seen) => counts = Counts(seen),
-            }
+        let new = |counts| Some(change(Counts(counts)));
+        match self.changing.counts.fetch_update(AcqRel, new) {
+            Ok(old) | Err(old) => Counts(old),
         }
     }
 }
@@ -168,11 +154,6 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     /// The policy.
     pub fn policy(&self) -> Policy {
         self.policy
-    }
-
-    /// How many CPUs have records.
-    pub fn cpus(&self) -> u32 {
-        self.cpus
     }
 
     /// How many IDs the storage has.
@@ -199,14 +180,6 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
         }
     }
 
-    /// The largest ID handed out, plus one. Less, once the limit has shrunk.
-    ///
-    /// IDs in use at or above it have been in use since before the limit shrank: leases still hold
-    /// them, or records have kept or remembered them until the limit allowed them again.
-    pub fn grown(&self) -> u32 {
-        self.shape.grown()
-    }
-
     /// Tells that a thread has joined: IDs may spread by one more. O(1).
     pub fn join(&self) {
         self.shape.change(|c| c.0.saturating_add(1 << 32));
@@ -219,19 +192,6 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     ///
     /// In debug builds, if no thread had joined.
     pub fn leave(&self) {
-        self.leave_as(NO_MEMBER);
-    }
-
-    /// As [`leave`](Self::leave), for the member with that index. The ID that it owned under
-    /// [`Policy::TaskOwned`] becomes free.
-    pub fn leave_as(&self, member: u32) {
-        if let Some(record) = self
-            .storage
-            .records()
-            .get(self.place(true, self.cpus, member) as usize)
-        {
-            self.clear_out(record);
-        }
         let old = self
             .shape
             .change(|c| c.0.saturating_sub((c.members() > 0) as u64 * (1 << 32)));

@@ -1,7 +1,7 @@
 //! Acquisitions for which the fast path finds no ID.
 
 use super::record::{Record, Word};
-use super::{AGE, BLOCK, Held, IdAllocator, IdError, NOWHERE, Policy, Storage};
+use super::{AGE, BLOCK, Exhausted, Held, IdAllocator, NOWHERE, Policy, Storage};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 /// How many kept IDs an acquisition compares to find an old one.
@@ -10,7 +10,7 @@ const CANDIDATES: u32 = 8;
 impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     #[cold]
     #[inline(never)]
-    pub(super) fn acquire_slow(&self, cpu: u32, member: u32) -> Result<Held, IdError> {
+    pub(super) fn acquire_slow(&self, cpu: u32, member: u32) -> Result<Held, Exhausted> {
         if self.ages {
             let now = P::now();
             if self.shape.is_time_to_age(now) {
@@ -26,7 +26,7 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     }
 
     /// One round. `None`: another thread was faster, try again.
-    fn try_once(&self, cpu: u32, member: u32) -> Result<Option<Held>, IdError> {
+    fn try_once(&self, cpu: u32, member: u32) -> Result<Option<Held>, Exhausted> {
         let control = self.shape.control();
         let limit = control.limit();
         let (at, first) = match self.policy {
@@ -79,7 +79,7 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     /// An ID at or above the limit `from`: one that was handed out before, or a fresh one if a
     /// search finds all IDs from `first` on held. `Ok(None)`: another thread has changed something
     /// during the search, so the caller has to try again.
-    pub(super) fn find_above(&self, from: u32, first: u32) -> Result<Option<u32>, IdError> {
+    pub(super) fn find_above(&self, from: u32, first: u32) -> Result<Option<u32>, Exhausted> {
         let grown = self.shape.grown();
         if let Some(id) = self.claim_lowest(from, grown) {
             return Ok(Some(id));
@@ -94,7 +94,7 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
             return Ok(None);
         }
         if grown >= self.capacity() {
-            return Err(IdError::Exhausted);
+            return Err(Exhausted);
         }
         let fresh = self.shape.grow(|now| now == grown);
         Ok(fresh.and_then(|id| self.take_fresh(id)))

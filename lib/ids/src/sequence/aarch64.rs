@@ -1,6 +1,8 @@
 //! The sequences in aarch64 assembly. The parent module documents the sequences, the labels and the
 //! invariants.
 //!
+//! Functions do what those of the same names in `x86_64.rs` do, where their contracts are.
+//!
 //! The commit is always one store. The code before it only reads, or writes to a node that no other
 //! thread sees yet.
 
@@ -9,10 +11,7 @@ use core::mem::offset_of;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU32;
 
-use super::{
-    CLOSED, DEPTH, GATE, HEAD, Knobs, NEXT, Node, OutOfRange, Popped, Pushed, Slots, Trace,
-    in_range,
-};
+use super::{CLOSED, DEPTH, GATE, HEAD, Knobs, NEXT, Node, Pushed, Slots, Trace, popped};
 use crate::area::{Area, SIGNATURE, at};
 use crate::probe::Probe;
 
@@ -102,19 +101,14 @@ macro_rules! sequence {
     };
 }
 
-/// Adds `value` to the word at `offset` of the slot, wrapping. `NEAR` makes no difference: the
-/// shift is in a register in any case.
-///
-/// # Safety
-///
-/// Invariants 1 and 2; `offset` is a multiple of 8 and `offset + 8` is at most the size of a slot.
+/// `NEAR` makes no difference: the shift is in a register in any case.
 #[inline]
 pub(in super::super) unsafe fn add<P: Probe, const NEAR: usize>(
     area: Area,
     slots: &Slots,
     offset: usize,
     value: u64,
-) -> Result<(), OutOfRange> {
+) -> bool {
     let slot: *mut u8;
     // SAFETY: invariants 1 and 2, by the caller.
     unsafe {
@@ -132,27 +126,20 @@ pub(in super::super) unsafe fn add<P: Probe, const NEAR: usize>(
             sum = out(reg) _,
         );
     }
-    in_range(slot).map(drop)
+    !slot.is_null()
 }
 
 // The gate is read by `ldar`, which takes no offset. An acquiring load, so that the head is read
 // after it; it pairs with the thief's release.
 const _: () = assert!(GATE == 0);
 
-/// Stores `new` in the word at `offset` of the slot if that holds `expected` and, with `GATED` = 1,
-/// the gate is open. Returns the slot, and the word's old value or [`CLOSED`].
-///
-/// # Safety
-///
-/// Invariants 1 and 2; `offset` is a multiple of 8 and `offset + 8` is at most the size of a slot.
 #[inline]
-pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
+pub(in super::super) unsafe fn store_if_zero<P: Probe, const GATED: usize>(
     area: Area,
     slots: &Slots,
     offset: usize,
-    expected: u64,
     new: u64,
-) -> Result<(NonNull<u8>, u64), OutOfRange> {
+) -> Option<NonNull<u8>> {
     let slot: *mut u8;
     let found: u64;
     // SAFETY: invariants 1 and 2, by the caller.
@@ -164,27 +151,20 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
             "cbnz {spin}, 33f",
             ".endif",
             "ldr {found}, [{slot}, {offset}]",
-            "cmp {found}, {expected}",
-            "b.ne 33f",
+            "cbnz {found}, 33f",
         ], [
             "str {new}, [{slot}, {offset}]",
         ], slot,
             gated = const GATED,
             closed = const CLOSED,
             offset = in(reg) offset,
-            expected = in(reg) expected,
             new = in(reg) new,
             found = out(reg) found,
         );
     }
-    in_range(slot).map(|slot| (slot, found))
+    NonNull::new(slot).filter(|_| found == 0)
 }
 
-/// Pushes `node` on the list of the slot, unless that has `most` nodes already.
-///
-/// # Safety
-///
-/// Invariants 1, 2 and 3; no other thread accesses `node`.
 #[inline]
 pub(in super::super) unsafe fn push<P: Probe>(
     area: Area,
@@ -225,16 +205,11 @@ pub(in super::super) unsafe fn push<P: Probe>(
             depth = out(reg) depth,
         );
     }
-    Pushed::of(in_range(slot), found, depth, most)
+    Pushed::of(slot, found, depth, most)
 }
 
-/// Pops the head of the list of the slot.
-///
-/// # Safety
-///
-/// Invariants 1, 2 and 3.
 #[inline]
-pub(in super::super) unsafe fn pop<P: Probe>(area: Area, slots: &Slots) -> Popped {
+pub(in super::super) unsafe fn pop<P: Probe>(area: Area, slots: &Slots) -> Option<NonNull<Node>> {
     let slot: *mut u8;
     let found: *mut Node;
     // SAFETY: invariants 1, 2 and 3, by the caller. The head is a live node while no other thread
@@ -257,16 +232,9 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: Area, slots: &Slots) -> Poppe
             below = out(reg) _,
         );
     }
-    Popped::of(in_range(slot), found)
+    popped(slot, found)
 }
 
-/// Waits inside a sequence until the word at `watched` changes, for `turns` turns of a loop at
-/// most, if the thread runs on the CPU `cpu`. A sequence that starts again ends at once. If the
-/// word has changed and the sequence still goes on, it commits.
-///
-/// # Safety
-///
-/// Invariant 1.
 #[inline(never)]
 pub(in super::super) unsafe fn wait<P: Probe>(
     area: Area,
@@ -274,7 +242,7 @@ pub(in super::super) unsafe fn wait<P: Probe>(
     watched: &AtomicU32,
     turns: u32,
     trace: &mut Trace,
-) -> Result<(), OutOfRange> {
+) -> bool {
     let slot: *mut u8;
     // The address of a slot is computed and not used.
     let slots = &Slots {
@@ -321,5 +289,5 @@ pub(in super::super) unsafe fn wait<P: Probe>(
             now = out(reg) _,
         );
     }
-    in_range(slot).map(drop)
+    !slot.is_null()
 }

@@ -7,25 +7,24 @@ use core::sync::atomic::AtomicU32;
 use crate::area::Area;
 use crate::probe::Probe;
 
-use super::{Node, OutOfRange, Popped, Pushed, Slots, Trace};
+use super::{Node, Pushed, Slots, Trace};
 
 pub(in super::super) unsafe fn add<P: Probe, const NEAR: usize>(
     _: Area,
     _: &Slots,
     _: usize,
     _: u64,
-) -> Result<(), OutOfRange> {
-    Err(OutOfRange)
+) -> bool {
+    false
 }
 
-pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
+pub(in super::super) unsafe fn store_if_zero<P: Probe, const GATED: usize>(
     _: Area,
     _: &Slots,
     _: usize,
     _: u64,
-    _: u64,
-) -> Result<(NonNull<u8>, u64), OutOfRange> {
-    Err(OutOfRange)
+) -> Option<NonNull<u8>> {
+    None
 }
 
 pub(in super::super) unsafe fn push<P: Probe>(
@@ -34,11 +33,11 @@ pub(in super::super) unsafe fn push<P: Probe>(
     _: NonNull<Node>,
     _: usize,
 ) -> Pushed {
-    Pushed::OutOfRange
+    Pushed::Refused
 }
 
-pub(in super::super) unsafe fn pop<P: Probe>(_: Area, _: &Slots) -> Popped {
-    Popped::OutOfRange
+pub(in super::super) unsafe fn pop<P: Probe>(_: Area, _: &Slots) -> Option<NonNull<Node>> {
+    None
 }
 
 pub(in super::super) unsafe fn wait<P: Probe>(
@@ -47,6 +46,6 @@ pub(in super::super) unsafe fn wait<P: Probe>(
     _: &AtomicU32,
     _: u32,
     _: &mut Trace,
-) -> Result<(), OutOfRange> {
-    Err(OutOfRange)
+) -> bool {
+    false
 }

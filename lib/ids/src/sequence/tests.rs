@@ -75,7 +75,7 @@ macro_rules! linked {
 fn debuggers_find_the_sequences() {
     let (mut area, mut memory) = (FakeArea::with_id(2), Memory::new());
     // SAFETY: memory and area made for this.
-    unsafe { add::<Sound, 0>(area.area(), &memory.slots(), 0, 1) }.unwrap();
+    assert!(unsafe { add::<Sound, 0>(area.area(), &memory.slots(), 0, 1) });
     let used = area.descriptor();
     let all = linked!(__start___rseq_cs_ptr_array, __stop___rseq_cs_ptr_array);
     assert!(all.contains(&used.addr()));
@@ -103,8 +103,7 @@ fn adds<P: Probe, const NEAR: usize>() {
     let slots = memory.slots();
     for value in [5, u64::MAX, 1] {
         // SAFETY: memory and area made for this.
-        let added = unsafe { add::<P, NEAR>(area.area(), &slots, 8, value) };
-        assert_eq!(added, Ok(()));
+        assert!(unsafe { add::<P, NEAR>(area.area(), &slots, 8, value) });
     }
     assert_eq!(memory.0[2][..3], [0, 5, 0]);
     assert!([0, 1, 3].iter().all(|&id| memory.0[id] == [0; WORDS]));
@@ -127,13 +126,12 @@ fn nothing_is_done<P: Probe>(area: &mut FakeArea) {
     };
     // SAFETY: memory and area made for this.
     unsafe {
-        assert_eq!(add::<P, 0>(area, &slots, 0, 1), Err(OutOfRange));
-        assert_eq!(add::<P, 1>(area, &slots, 0, 1), Err(OutOfRange));
-        let stored = compare_store::<P, 0>(area, &slots, 0, 0, 1);
-        assert_eq!(stored, Err(OutOfRange));
-        assert_eq!(pop::<P>(area, &slots), Popped::OutOfRange);
+        assert!(!add::<P, 0>(area, &slots, 0, 1));
+        assert!(!add::<P, 1>(area, &slots, 0, 1));
+        assert_eq!(store_if_zero::<P, 0>(area, &slots, 0, 1), None);
+        assert_eq!(pop::<P>(area, &slots), None);
         let pushed = push::<P>(area, &slots, NonNull::from(&mut node), 9);
-        assert_eq!(pushed, Pushed::OutOfRange);
+        assert_eq!(pushed, Pushed::Refused);
     }
     assert!(memory.0.iter().flatten().all(|&word| word == 0));
     assert_eq!(node.depth, 7);
@@ -156,36 +154,29 @@ fn a_thread_that_is_not_registered_touches_nothing() {
     }
 }
 
-#[test]
-fn compare_store_stores_what_is_expected_only() {
+fn stores<P: Probe>() {
     let (mut area, mut memory) = (FakeArea::with_id(1), Memory::new());
     let slots = memory.slots();
-    // SAFETY: memory and area made for this.
-    unsafe {
-        assert_eq!(
-            compare_store::<Sound, 0>(area.area(), &slots, 24, 0, 9),
-            Ok((slots.of(1), 0))
-        );
-        assert_eq!(
-            compare_store::<Slow, 0>(area.area(), &slots, 24, 0, 8),
-            Ok((slots.of(1), 9))
-        );
-        assert_eq!(
-            compare_store::<Slow, 0>(area.area(), &slots, 24, 9, 7),
-            Ok((slots.of(1), 9))
-        );
-    }
-    assert_eq!(memory.0[1][3], 7);
-    memory.0[1][0] = 1;
-    let slots = memory.slots();
-    // SAFETY: as above. The gate is closed.
-    unsafe {
-        assert_eq!(
-            compare_store::<Sound, 1>(area.area(), &slots, 8, 0, 9),
-            Ok((slots.of(1), CLOSED as u64))
-        );
-    }
-    assert_eq!(memory.0[1][1], 0);
+    let mut store = |offset, new| {
+        // SAFETY: memory and area made for this.
+        let stored = unsafe { store_if_zero::<P, 0>(area.area(), &slots, offset, new) };
+        assert!(stored.is_none_or(|slot| slot == slots.of(1)));
+        stored.is_some()
+    };
+    assert!(store(24, 9));
+    assert!(!store(24, 8));
+    // That closes the gate.
+    assert!(store(0, 1));
+    // SAFETY: as above.
+    let stored = unsafe { store_if_zero::<P, 1>(area.area(), &slots, 8, 7) };
+    assert_eq!(stored, None);
+    assert_eq!(memory.0[1][..4], [1, 0, 0, 9]);
+}
+
+#[test]
+fn a_word_is_stored_if_it_was_zero_and_the_gate_is_open() {
+    stores::<Sound>();
+    stores::<Slow>();
 }
 
 fn push_and_pop<P: Probe>() {
@@ -199,20 +190,20 @@ fn push_and_pop<P: Probe>() {
     let area = area.area();
     // SAFETY: memory, area and nodes made for this.
     unsafe {
-        assert_eq!(pop::<P>(area, &slots), Popped::Empty);
+        assert_eq!(pop::<P>(area, &slots), None);
         assert_eq!(push::<P>(area, &slots, nodes[0], 2), Pushed::Done);
         assert_eq!(push::<P>(area, &slots, nodes[1], 2), Pushed::Done);
         assert_eq!(push::<P>(area, &slots, nodes[2], 2), Pushed::Full);
         assert_eq!((nodes[0].as_ref().depth, nodes[1].as_ref().depth), (1, 2));
         slots.of(3).cast::<u64>().write(1);
-        assert_eq!(pop::<P>(area, &slots), Popped::Closed);
-        assert_eq!(push::<P>(area, &slots, nodes[2], 9), Pushed::Closed);
+        assert_eq!(pop::<P>(area, &slots), None);
+        assert_eq!(push::<P>(area, &slots, nodes[2], 9), Pushed::Refused);
         slots.of(3).cast::<u64>().write(0);
-        assert_eq!(pop::<P>(area, &slots), Popped::Node(nodes[1]));
+        assert_eq!(pop::<P>(area, &slots), Some(nodes[1]));
         assert_eq!(push::<P>(area, &slots, nodes[2], 2), Pushed::Done);
-        assert_eq!(pop::<P>(area, &slots), Popped::Node(nodes[2]));
-        assert_eq!(pop::<P>(area, &slots), Popped::Node(nodes[0]));
-        assert_eq!(pop::<P>(area, &slots), Popped::Empty);
+        assert_eq!(pop::<P>(area, &slots), Some(nodes[2]));
+        assert_eq!(pop::<P>(area, &slots), Some(nodes[0]));
+        assert_eq!(pop::<P>(area, &slots), None);
     }
 }
 
@@ -227,7 +218,7 @@ fn the_kernel_is_told_what_it_accepts() {
     let (mut area, mut memory) = (FakeArea::with_id(0), Memory::new());
     let slots = memory.slots();
     // SAFETY: memory and area made for this.
-    unsafe { add::<Slow, 0>(area.area(), &slots, 0, 1) }.unwrap();
+    assert!(unsafe { add::<Slow, 0>(area.area(), &slots, 0, 1) });
     let descriptor = area.descriptor();
     assert_eq!(descriptor.addr() % 32, 0);
     // SAFETY: a sequence has left its descriptor's address there, which is valid for as long as the

@@ -10,10 +10,7 @@ use core::mem::offset_of;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU32;
 
-use super::{
-    CLOSED, DEPTH, GATE, HEAD, Knobs, NEXT, Node, OutOfRange, Popped, Pushed, STRETCH, Slots,
-    Trace, in_range,
-};
+use super::{CLOSED, DEPTH, GATE, HEAD, Knobs, NEXT, Node, Pushed, STRETCH, Slots, Trace, popped};
 use crate::area::{Area, SIGNATURE, at};
 use crate::probe::Probe;
 
@@ -112,7 +109,8 @@ macro_rules! sequence {
     };
 }
 
-/// Adds `value` to the word at `offset` of the slot, wrapping.
+/// Adds `value` to the word at `offset` of the slot, wrapping. Returns false if there is no slot:
+/// the ID is not below the limit, or the thread is not registered.
 ///
 /// # Safety
 ///
@@ -124,7 +122,7 @@ pub(in super::super) unsafe fn add<P: Probe, const NEAR: usize>(
     slots: &Slots,
     offset: usize,
     value: u64,
-) -> Result<(), OutOfRange> {
+) -> bool {
     let slot: *mut u8;
     // SAFETY: invariants 1, 2 and, with `NEAR` = 1, 4, by the caller.
     unsafe {
@@ -143,23 +141,22 @@ pub(in super::super) unsafe fn add<P: Probe, const NEAR: usize>(
             value = in(reg) value,
         );
     }
-    in_range(slot).map(drop)
+    !slot.is_null()
 }
 
-/// Stores `new` in the word at `offset` of the slot if that holds `expected` and, with `GATED` = 1,
-/// the gate is open. Returns the slot, and the word's old value or [`CLOSED`].
+/// Stores `new` in the word at `offset` of the slot if that holds 0 and, with `GATED` = 1, the gate
+/// is open. Returns the slot if the word was stored.
 ///
 /// # Safety
 ///
 /// Invariants 1 and 2; `offset` is a multiple of 8 and `offset + 8` is at most the size of a slot.
 #[inline]
-pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
+pub(in super::super) unsafe fn store_if_zero<P: Probe, const GATED: usize>(
     area: Area,
     slots: &Slots,
     offset: usize,
-    expected: u64,
     new: u64,
-) -> Result<(NonNull<u8>, u64), OutOfRange> {
+) -> Option<NonNull<u8>> {
     let slot: *mut u8;
     let found: u64;
     // SAFETY: invariants 1 and 2, by the caller.
@@ -171,8 +168,8 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
             "jne 33f",
             ".endif",
             "mov {found}, qword ptr [{slot} + {offset}]",
-            "cmp {found}, {expected}",
-            "jne 33f",
+            "test {found}, {found}",
+            "jnz 33f",
         ], [
             "mov qword ptr [{slot} + {offset}], {new}",
         ], slot,
@@ -180,12 +177,11 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
             gate = const GATE,
             closed = const CLOSED,
             offset = in(reg) offset,
-            expected = in(reg) expected,
             new = in(reg) new,
             found = out(reg) found,
         );
     }
-    in_range(slot).map(|slot| (slot, found))
+    NonNull::new(slot).filter(|_| found == 0)
 }
 
 /// Pushes `node` on the list of the slot, unless that has `most` nodes already.
@@ -235,7 +231,7 @@ pub(in super::super) unsafe fn push<P: Probe>(
             depth = out(reg) depth,
         );
     }
-    Pushed::of(in_range(slot), found, depth, most)
+    Pushed::of(slot, found, depth, most)
 }
 
 /// Pops the head of the list of the slot.
@@ -244,7 +240,7 @@ pub(in super::super) unsafe fn push<P: Probe>(
 ///
 /// Invariants 1, 2, 3 and 4.
 #[inline]
-pub(in super::super) unsafe fn pop<P: Probe>(area: Area, slots: &Slots) -> Popped {
+pub(in super::super) unsafe fn pop<P: Probe>(area: Area, slots: &Slots) -> Option<NonNull<Node>> {
     let slot: *mut u8;
     let found: *mut Node;
     // SAFETY: invariants 1, 2, 3 and 4, by the caller. The head is a live node while no other
@@ -269,12 +265,13 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: Area, slots: &Slots) -> Poppe
             below = out(reg) _,
         );
     }
-    Popped::of(in_range(slot), found)
+    popped(slot, found)
 }
 
 /// Waits inside a sequence until the word at `watched` changes, for `turns` turns of a loop at
 /// most, if the thread runs on the CPU `cpu`. A sequence that starts again ends at once. If the
-/// word has changed and the sequence still goes on, it commits.
+/// word has changed and the sequence still goes on, it commits. Returns false if the thread has no
+/// ID.
 ///
 /// # Safety
 ///
@@ -286,7 +283,7 @@ pub(in super::super) unsafe fn wait<P: Probe>(
     watched: &AtomicU32,
     turns: u32,
     trace: &mut Trace,
-) -> Result<(), OutOfRange> {
+) -> bool {
     let slot: *mut u8;
     // The address of a slot is computed and not used.
     let slots = &Slots {
@@ -326,5 +323,5 @@ pub(in super::super) unsafe fn wait<P: Probe>(
             seen = out(reg) _,
         );
     }
-    in_range(slot).map(drop)
+    !slot.is_null()
 }

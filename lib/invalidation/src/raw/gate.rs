@@ -90,20 +90,6 @@ impl<P: Platform, C: Config> Gate<P, C> {
         P::unpark(self.key(), u32::MAX);
     }
 
-    /// Lowers `awaited` to `generation`.
-    fn lower(&self, generation: u64) {
-        let mut seen = self.awaited.load(Relaxed);
-        while generation < seen {
-            match self
-                .awaited
-                .compare_exchange(seen, generation, Relaxed, Relaxed)
-            {
-                Ok(_) => return,
-                Err(now) => seen = now,
-            }
-        }
-    }
-
     /// Waits until `passed()` (`true`), or until the time `until` (`false`). `passed()` is false at
     /// the call, and tells about `generation`. Calls `slow()` before the first sleep.
     pub(super) fn wait(
@@ -133,15 +119,7 @@ impl<P: Platform, C: Config> Gate<P, C> {
                 return false;
             }
         }
-        if !P::CAN_PARK {
-            while !passed() {
-                if time_is_up() {
-                    return false;
-                }
-                P::relax();
-            }
-            return true;
-        }
+        const { assert!(P::CAN_PARK, "waiters sleep") };
         let mut slow = Some(slow);
         let mut sleep = UNNOTICED_SLEEP;
         let (mut ticket, mut announced) = (Ticket::default(), None);
@@ -154,7 +132,8 @@ impl<P: Platform, C: Config> Gate<P, C> {
             if passed() {
                 break;
             }
-            self.lower(generation);
+            let lower = |awaited| (generation < awaited).then_some(generation);
+            let _ = self.awaited.fetch_update(Relaxed, lower);
             // Pairs with the light fence in `is_awaited`.
             let noticed = P::heavy_fence(&mut ticket);
             if passed() {

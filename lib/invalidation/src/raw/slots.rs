@@ -94,13 +94,8 @@ impl<P: Platform> Slots<P> {
         let done = least.map_or(ticket, |least| ticket.min(least - 1));
         // AcqRel: a thread that sees the generation passed by this word alone also acquires what
         // the ends have released whose slots were read here.
-        let mut seen = self.done.load(Relaxed);
-        while seen < done {
-            match self.done.compare_exchange(seen, done, AcqRel, Relaxed) {
-                Ok(_) => break,
-                Err(now) => seen = now,
-            }
-        }
+        let raise = |seen| (seen < done).then_some(done);
+        let _ = self.done.fetch_update(AcqRel, raise);
         done
     }
 }

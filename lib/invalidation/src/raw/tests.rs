@@ -21,8 +21,8 @@ fn domain<B: Backend<Native>>(backend: B, link: impl Fn() -> B::Link) -> Of<B> {
     super::Domain::new(backend, (0..3).map(|_| Place::new(link())).collect())
 }
 
-fn locked() -> Of<Locked<Native, Plain>> {
-    domain(Locked::new(0), Member::new)
+fn locked(generation: u64) -> Of<Locked<Native, Plain>> {
+    domain(Locked::new(generation), Member::new)
 }
 
 fn slots(generation: u64) -> Of<Slots<Native>> {
@@ -106,7 +106,7 @@ fn wakes_only_who_may_go<B: Backend<Native>>(domain: &Of<B>) {
 
 #[test]
 fn an_end_wakes_only_who_may_go() {
-    wakes_only_who_may_go(&locked());
+    wakes_only_who_may_go(&locked(0));
     wakes_only_who_may_go(&slots(0));
 }
 
@@ -127,33 +127,8 @@ fn a_wait_that_timed_out_is_in_nobodys_way() {
             assert!(sleeper.join().unwrap());
         });
     }
-    check(&locked());
+    check(&locked(0));
     check(&slots(0));
-}
-
-#[test]
-fn generations_are_donated_and_reported() {
-    let domain = locked();
-    assert_eq!(
-        [1, 2, 3].map(|me| domain.begin(me, || 0)),
-        [Ok(1), Ok(2), Ok(3)]
-    );
-    let shown = || -> Vec<_> {
-        let shown = domain.sections();
-        shown.map(|s| (s.generation, s.current)).collect()
-    };
-    // The middle one donates its generation to the one before it, and so does the last one.
-    domain.end(2);
-    assert_eq!(shown(), [(1, 2), (3, 3)]);
-    domain.end(3);
-    assert_eq!((shown(), domain.newest()), (vec![(1, 3)], 3));
-    assert!(!domain.passed(1));
-    assert_eq!(domain.begin(2, || 0), Ok(4));
-    domain.end(1);
-    assert!(domain.passed(3) && !domain.passed(4));
-    domain.end(2);
-    assert!(domain.passed(4));
-    assert_eq!(domain.tally().longest_queue, 3);
 }
 
 #[test]
@@ -171,20 +146,20 @@ fn reports_show_a_section_that_begins() {
 }
 
 #[test]
-fn waiting_has_an_end() {
-    let domain = locked();
-    assert_eq!(domain.begin(1, || 17), Ok(1));
-    assert_eq!(domain.begin(1, || 18), Ok(1));
-    assert_eq!(domain.depth(1), 2);
-    assert!(!domain.wait(1, 0));
-    assert_eq!(domain.tally().slow_waits, 0);
-    time_out_asleep(&domain);
-    assert!(domain.wait(0, 0));
-    let open: Vec<_> = domain.sections().collect();
-    assert_eq!((open.len(), open[0].since), (1, 17));
-    domain.end(1);
-    assert!(!domain.passed(1));
-    domain.end(1);
-    assert!(domain.wait(1, NEVER));
-    assert_eq!(domain.tally().slow_waits, 1);
+fn generations_run_out_with_an_error() {
+    fn check<B: Backend<Native>>(domain: &Of<B>, last: u64) {
+        assert_eq!(domain.begin(1, || 0), Ok(last));
+        assert_eq!(domain.begin(2, || 0), Err(NearWrap));
+        // A nested begin needs no generation.
+        assert_eq!(domain.begin(1, || 0), Ok(last));
+        domain.end(1);
+        domain.end(1);
+        assert!(domain.passed(last));
+        assert_eq!(domain.begin(1, || 0), Err(NearWrap));
+        assert_eq!(domain.sections().count(), 0);
+    }
+    let last = u64::MAX - 1;
+    check(&locked(last - 1), last);
+    let last = (1 << 63) - (1 << 32);
+    check(&slots(last - 1), last);
 }

@@ -2,11 +2,10 @@
 
 use super::stamped;
 use kinlock::SpinLock;
-use kinlock_invalidation::{BeginError, Domain, Tag};
+use kinlock_invalidation::{Domain, Tag};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use std::thread;
-use std::time::Duration;
 
 pub fn places_are_used_again(domain: Domain) {
     // More threads than places, one after the other.
@@ -147,36 +146,6 @@ pub fn invalidations_publish_what_they_did(domain: Domain) {
     }
 }
 
-pub fn invalidations_of_many_threads_all_pass(domain: Domain) {
-    let sections = AtomicUsize::new(0);
-    thread::scope(|s| {
-        for me in 0..16 {
-            let (domain, sections) = (&domain, &sections);
-            s.spawn(move || {
-                for round in 0..2000 {
-                    let section = domain.begin();
-                    let tag = stamped(&section);
-                    assert!(!domain.passed(&tag));
-                    drop(section);
-                    sections.fetch_add(1, Relaxed);
-                    if round % 64 == me {
-                        domain.wait(&tag).unwrap();
-                        assert!(domain.passed(&tag));
-                    }
-                }
-            });
-        }
-    });
-    let newest = domain.snapshot();
-    let (newest_one, sections) = (newest.generation(), sections.into_inner() as u64);
-    // In slots a begin gives its ticket up if a waiter raises its bound.
-    let gaps = domain.backend() == kinlock_invalidation::Backend::Slots;
-    assert!(newest_one == sections || gaps && newest_one > sections);
-    // All donations have arrived at the head.
-    assert!(domain.passed(&newest));
-    assert_eq!(domain.wait(&newest), Ok(()));
-}
-
 /// The thread-local is used before the thread's first section, so that it is destroyed last.
 pub fn a_thread_local_may_hold_an_invalidation(domain: Domain) {
     use std::cell::RefCell;
@@ -196,49 +165,4 @@ pub fn a_thread_local_may_hold_an_invalidation(domain: Domain) {
     // A scope does not wait for destructors of thread-locals; `join` does.
     let tag = thread::spawn(ends).join().unwrap();
     assert!(domain.passed(&tag) && domain.dump().is_empty());
-}
-
-pub fn five_thousand_threads_invalidate(domain: Domain) {
-    const THREADS: usize = 5000;
-    // One backend at a time: there are only 8191 places.
-    static ONE_AT_A_TIME: kinlock::Mutex<()> = kinlock::Mutex::new(());
-    let _one = ONE_AT_A_TIME.lock();
-    let (begun, refused, stop) = (
-        AtomicUsize::new(0),
-        AtomicUsize::new(0),
-        AtomicBool::new(false),
-    );
-    thread::scope(|s| {
-        let mut started = 0;
-        for _ in 0..THREADS {
-            let thread = thread::Builder::new().stack_size(64 << 10);
-            let spawned = thread.spawn_scoped(s, || {
-                match domain.try_begin() {
-                    Ok(_section) => {
-                        begun.fetch_add(1, Relaxed);
-                        while !stop.load(Relaxed) {
-                            thread::park_timeout(Duration::from_millis(50));
-                        }
-                    }
-                    // Other tests of this process have threads with places, too.
-                    Err(error) => {
-                        assert_eq!(error, BeginError::TooManyThreads);
-                        refused.fetch_add(1, Relaxed);
-                    }
-                };
-            });
-            // The system may have fewer threads to give.
-            if spawned.is_err() {
-                break;
-            }
-            started += 1;
-        }
-        while begun.load(Relaxed) + refused.load(Relaxed) < started {
-            thread::sleep(Duration::from_millis(1));
-        }
-        assert_eq!(domain.dump().len(), begun.load(Relaxed));
-        stop.store(true, Relaxed);
-    });
-    assert!(domain.dump().is_empty());
-    assert!(domain.passed(&domain.snapshot()));
 }

@@ -51,21 +51,6 @@ pub fn a_wait_can_time_out(domain: Domain) {
     });
 }
 
-pub fn a_sleeper_is_woken(domain: Domain) {
-    thread::scope(|s| {
-        let holder = Holder::start(s, &domain);
-        let tag = holder.tag;
-        let waiter = s.spawn(|| domain.wait(tag));
-        while domain.stats().slow_waits == 0 {
-            thread::yield_now();
-        }
-        thread::sleep(MOMENT);
-        assert!(!waiter.is_finished());
-        holder.end();
-        assert_eq!(waiter.join().unwrap(), Ok(()));
-    });
-}
-
 pub fn many_sleepers_are_woken(domain: Domain) {
     thread::scope(|s| {
         let first = Holder::start(s, &domain);

@@ -73,6 +73,55 @@ impl Key {
     }
 }
 
+/// A key by which a library has a say in several of the rounds in which the C library calls the
+/// destructors of keys when a thread ends. There is another round as long as a destructor sets its
+/// key again, up to [`COUNT`](Self::COUNT) of them at least. The key's value is the number of the
+/// round.
+#[derive(Debug)]
+pub struct Rounds(
+    /// The key's number plus 1; 0: there is none.
+    AtomicU64,
+);
+
+impl Rounds {
+    /// No key.
+    pub const NONE: Self = Rounds(AtomicU64::new(0));
+
+    /// How many rounds there are at least: `_POSIX_THREAD_DESTRUCTOR_ITERATIONS`.
+    pub const COUNT: usize = 4;
+
+    /// Makes the key, once. Not for signal handlers.
+    ///
+    /// Two threads may each make a key, of which one is kept. A `Once` would be simpler, but in the
+    /// child of a fork it might wait for ever for a thread that does not exist there.
+    pub fn prepare(&self, destructor: extern "C" fn(*mut c_void)) {
+        if self.0.load(Relaxed) != 0 {
+            return;
+        }
+        let mut key = 0;
+        // SAFETY: invariant 1.
+        if unsafe { libc::pthread_key_create(&mut key, Some(destructor)) } != 0 {
+            return;
+        }
+        let made = u64::from(key) + 1;
+        if self.0.compare_exchange(0, made, Release, Relaxed).is_err() {
+            // SAFETY: invariant 1: it was just made, and no thread has a value for it.
+            unsafe { libc::pthread_key_delete(key) };
+        }
+    }
+
+    /// Makes the C library call the destructor in the calling thread's next round, with this number
+    /// of a round; 0: never. `false`: there is no key, or no memory for its value.
+    pub fn call_in(&self, round: usize) -> bool {
+        let Some(key) = self.0.load(Acquire).checked_sub(1) else {
+            return false;
+        };
+        let value = ptr::without_provenance(round);
+        // SAFETY: invariant 1.
+        unsafe { libc::pthread_setspecific(key as libc::pthread_key_t, value) == 0 }
+    }
+}
+
 /// A new key whose values are stored without allocation. Not a low one, if another is free: a
 /// program that uses a key which it has not created uses a low one, often 0, and counts on the
 /// error.

@@ -8,7 +8,7 @@ fn ids_spread_up_to_the_limit_and_no_further() {
     let seen: HashSet<u32> = (0..8).map(|cpu| visit(&ids, cpu)).collect();
     assert_eq!(seen, HashSet::from([0, 1, 2]));
     ids.set_cpus_allowed(2);
-    assert_eq!((ids.limit(), ids.grown()), (2, 2));
+    assert_eq!((ids.limit(), ids.shape.grown()), (2, 2));
     let seen: HashSet<u32> = (0..8).map(|cpu| visit(&ids, cpu)).collect();
     assert_eq!(seen, HashSet::from([0, 1]));
     audit(&ids, &[]);
@@ -21,7 +21,10 @@ fn what_lies_above_the_limit_is_given_up() {
     let held = ids.acquire(3).unwrap();
     assert_eq!(held.id(), 3);
     ids.set_members(2);
-    assert_eq!((ids.limit(), ids.grown(), kept(&ids, 2)), (2, 2, None));
+    assert_eq!(
+        (ids.limit(), ids.shape.grown(), kept(&ids, 2)),
+        (2, 2, None)
+    );
     audit(&ids, &[3]);
     // Recent, but above the limit.
     assert!(visit(&ids, 2) < 2);
@@ -61,7 +64,7 @@ fn what_is_kept_above_the_limit_is_taken_when_all_below_are_held() {
         let mut held: Vec<Held> = (0..4).map(|cpu| ids.acquire(cpu).unwrap()).collect();
         ids.set_members(2);
         held.push(ids.acquire(0).unwrap());
-        assert_eq!((held[4].id(), ids.grown()), (4, 5));
+        assert_eq!((held[4].id(), ids.shape.grown()), (4, 5));
         ids.release(3, held.remove(3));
         assert_eq!(kept(&ids, 3), Some(3));
         // Not by `acquire` at first, which would loop for ever if this failed.
@@ -70,23 +73,9 @@ fn what_is_kept_above_the_limit_is_taken_when_all_below_are_held() {
         assert_eq!(kept(&ids, 3), None);
         ids.free(3);
         held.push(ids.acquire(0).unwrap());
-        assert_eq!((held[4].id(), ids.grown()), (3, 5));
+        assert_eq!((held[4].id(), ids.shape.grown()), (3, 5));
         audit(&ids, &held.iter().map(Held::id).collect::<Vec<_>>());
     }
-}
-
-/// A smaller limit is half published: `grown` has not come down yet. A signal handler that
-/// interrupts the publisher gets the IDs that are kept above the limit.
-#[test]
-fn an_interruption_of_a_smaller_limit_takes_what_is_kept_above_it() {
-    let ids = recent_first(4, 4);
-    (0..4).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
-    let held: Vec<Held> = (0..2).map(|cpu| ids.acquire(cpu).unwrap()).collect();
-    assert_eq!(ids.grown(), 4);
-    assert_eq!(ids.find_above(2, 0), Ok(Some(2)));
-    assert_eq!(ids.find_above(2, 0), Ok(Some(3)));
-    audit(&ids, &[0, 1, 2, 3]);
-    assert_eq!(held.len(), 2);
 }
 
 /// An acquisition that has read a limit which is not published in full, or has come down again.
@@ -95,7 +84,11 @@ fn what_is_free_above_grown_is_not_handed_out_unasked() {
     for policy in [Policy::RecentFirst, Policy::LowestFree, Policy::TaskOwned] {
         let ids: Ids = make(policy, 4, 2, 1);
         let held: Vec<Held> = (0..2).map(|cpu| ids.acquire(cpu).unwrap()).collect();
-        assert_eq!((ids.grown(), ids.find_below(4)), (2, None), "{policy:?}");
+        assert_eq!(
+            (ids.shape.grown(), ids.find_below(4)),
+            (2, None),
+            "{policy:?}"
+        );
         assert_eq!(held.len(), 2);
     }
 }
@@ -106,7 +99,7 @@ fn ids_are_exhausted_when_all_are_held() {
         let ids: Ids = make(policy, 2, 2, 1);
         let mut held: Vec<Held> = (0..32).map(|i| ids.acquire(i % 2).unwrap()).collect();
         assert_eq!(held.iter().map(Held::id).collect::<HashSet<_>>().len(), 32);
-        assert_eq!(ids.acquire(0), Err(IdError::Exhausted), "{policy:?}");
+        assert_eq!(ids.acquire(0), Err(Exhausted), "{policy:?}");
         let last = held.pop().unwrap();
         ids.release(1, last);
         held.push(ids.acquire(0).unwrap());
@@ -127,16 +120,4 @@ fn holders_set_the_bound_where_there_are_no_members() {
             assert_eq!(ids.in_use(), 1);
         }
     }
-}
-
-#[test]
-fn storage_has_to_fit() {
-    let new = |cpus, blocks: &'static [Block<Native>], policy| {
-        let records: Parts = (vec![Record::new()].leak(), blocks);
-        IdAllocator::<Native, _>::new(records, cpus, policy).err()
-    };
-    let one: &'static [Block<Native>] = vec![Block::new()].leak();
-    assert_eq!(new(1, one, Policy::RecentFirst), None);
-    assert_eq!(new(2, one, Policy::RecentFirst), Some(IdError::Storage));
-    assert_eq!(new(1, &[], Policy::RecentFirst), Some(IdError::Storage));
 }
