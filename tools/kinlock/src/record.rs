@@ -50,10 +50,8 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// The largest file.
 const LARGEST: usize = 10_000_000;
 
-/// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let [name, words @ ..] = &args.command[..] else {
         bail!("there is no program");
