@@ -321,14 +321,14 @@ fn lives(process: &Process) -> anyhow::Result<Option<Picture>> {
     if threads.len() < 2 {
         return Ok(None);
     }
-    threads.sort_by_key(|thread| std::cmp::Reverse((thread.wait_ns, thread.locked)));
+    threads.sort_by_key(|thread| std::cmp::Reverse((thread.did.wait_ns, thread.did.locked)));
     let all = threads.len();
     threads.truncate(LIVES);
     threads.sort_by(|a, b| a.life[0].total_cmp(&b.life[0]).then(a.id.cmp(&b.id)));
     let spans = threads.iter().map(|thread| Span {
         name: format!("{} {}", thread.id, thread.name),
         range: thread.life,
-        share: thread.wait_ns as f64 / (1e9 * (thread.life[1] - thread.life[0])),
+        share: thread.did.wait_ns as f64 / (1e9 * (thread.life[1] - thread.life[0])),
     });
     let spans: Vec<_> = spans.collect();
     let end = threads

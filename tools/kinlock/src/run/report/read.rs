@@ -12,11 +12,11 @@ use kinlock_report::{
 };
 
 use super::entry::{file_and_line, get, get32, kind, name, stack, used};
-use super::folder::State;
+use super::folder::Seen;
 use super::others::Shortening;
 use super::symbols::{Frame, Module, Symbols};
 use super::{
-    Behind, Caller, Dropped, EndedThreads, Lock, OtherWaits, Process, Stripped, Thread, Times,
+    Behind, Caller, Did, Dropped, EndedThreads, Lock, OtherWaits, Process, Stripped, Thread, Times,
     Waited, misuse, recorded, rust,
 };
 
@@ -31,15 +31,14 @@ fn text(from: &[AtomicU8]) -> String {
 }
 
 /// What a process did until now.
-pub fn process(table: &Table, state: State, now: u64) -> Process {
+pub fn process(table: &Table, seen: Seen) -> Process {
     let header = &table.header;
     let _survived = Shortening::survived();
     let mut symbols = Symbols::new(modules(table));
     let tallies = Tallies::of(table);
-    let end = match (get(&header.end), state) {
-        (0, State::Runs) => now,
-        (0, State::Ended(at)) => at,
-        (end, _) => end,
+    let end = match get(&header.end) {
+        0 => seen.at,
+        end => end,
     };
     let life = end.saturating_sub(get(&header.begin));
     let uses = uses(table);
@@ -76,9 +75,9 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
     // As the lock has it.
     for thread in &mut threads {
         if thread.waits_key != 0 && locks.iter().any(|lock| lock.key == thread.waits_key) {
-            thread.contended += 1;
-            thread.wait_ns += thread.waits_for_ns;
-            thread.wait_max_ns = thread.wait_max_ns.max(thread.waits_for_ns);
+            thread.did.contended += 1;
+            thread.did.wait_ns += thread.waits_for_ns;
+            thread.did.wait_max_ns = thread.did.wait_max_ns.max(thread.waits_for_ns);
         }
     }
     let ended = &header.ended_threads;
@@ -95,12 +94,19 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
             .copied()
             .unwrap_or("unknown"),
         ended: get(&header.end) != 0,
-        runs: get(&header.end) == 0 && state == State::Runs,
+        runs: get(&header.end) == 0 && seen.runs,
         seconds: life as f64 / 1e9,
         domains: get32(&header.domains),
         thread_count: get32(&header.threads),
         changed_files: symbols.changed_files(),
-        stripped_files: stripped_files(&symbols),
+        stripped_files: symbols
+            .stripped_files()
+            .into_iter()
+            .map(|file| Stripped {
+                file,
+                package: None,
+            })
+            .collect(),
         dropped: Dropped {
             locks: get(&header.dropped_locks),
             stacks: get(&header.dropped_stacks),
@@ -112,12 +118,14 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
         no_memory: get32(&header.no_memory) > 0,
         ended_threads: EndedThreads {
             count: get(&ended.count),
-            locked: get(&ended.locked),
-            contended: get(&ended.contended),
-            wait_ns: get(&ended.wait_ns),
-            wait_max_ns: get(&ended.wait_max),
+            did: Did {
+                locked: get(&ended.locked),
+                contended: get(&ended.contended),
+                wait_ns: get(&ended.wait_ns),
+                wait_max_ns: get(&ended.wait_max),
+                other_waits: other_waits(&ended.others, &ended.other_ns),
+            },
             life_ns: get(&ended.life_ns),
-            other_waits: other_waits(&ended.others, &ended.other_ns),
         },
         misuses,
         order,
@@ -137,17 +145,6 @@ fn other_waits(count: &AtomicU64, nanos: &[AtomicU64; NO_LOCKS.len()]) -> OtherW
         semaphore_ns,
         join_ns,
     }
-}
-
-fn stripped_files(symbols: &Symbols) -> Vec<Stripped> {
-    let files = symbols.stripped_files().into_iter();
-    let package = None;
-    files
-        .map(|file| Stripped {
-            file,
-            package: package.clone(),
-        })
-        .collect()
 }
 
 /// The uses of each lock, by its index plus 1.
@@ -225,6 +222,10 @@ impl Tallies {
         }
         Tallies { locks, locked }
     }
+
+    fn locked_by(&self, token: u32) -> u64 {
+        self.locked.get(&token).copied().unwrap_or(0)
+    }
 }
 
 fn threads(table: &Table, tallies: &Tallies, end: u64) -> Vec<Thread> {
@@ -233,16 +234,13 @@ fn threads(table: &Table, tallies: &Tallies, end: u64) -> Vec<Thread> {
         number: get32(&thread.token),
         id: get32(&thread.id),
         name: text(&thread.name),
-        locked: get(&thread.locked)
-            + tallies
-                .locked
-                .get(&get32(&thread.token))
-                .copied()
-                .unwrap_or(0),
-        contended: get(&thread.contended),
-        wait_ns: get(&thread.wait_ns),
-        wait_max_ns: get(&thread.wait_max),
-        other_waits: other_waits(&thread.others, &thread.other_ns),
+        did: Did {
+            locked: get(&thread.locked) + tallies.locked_by(get32(&thread.token)),
+            contended: get(&thread.contended),
+            wait_ns: get(&thread.wait_ns),
+            wait_max_ns: get(&thread.wait_max),
+            other_waits: other_waits(&thread.others, &thread.other_ns),
+        },
         waits_for: object(get(&thread.waits_for)),
         waits_for_ns: match get(&thread.waits_for) {
             0 => 0,
@@ -618,7 +616,7 @@ mod tests {
             found.key.store(Use::key_of(at as u32 + 1, 1), Relaxed);
             found.hold_ns.store(estimate, Relaxed);
         }
-        let told = process(&table, State::Runs, 0).locks;
+        let told = process(&table, Seen::default()).locks;
         let told: Vec<_> = told
             .iter()
             .map(|lock| [lock.hold.total_ns, lock.callers[0].hold_ns])
