@@ -220,17 +220,3 @@ fn does(holder: &Thread) -> String {
         (_, _, stack) => format!("waits itself: {}", path(stack)),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limits_are_times() {
-        assert_eq!(nanos("100ms"), Ok(100_000_000));
-        assert_eq!(nanos("1.5 s"), Ok(1_500_000_000));
-        for text in ["", "1", "s", "0ms", "-1s", "1us", "1e9s", "nans"] {
-            assert!(nanos(text).is_err(), "{text}");
-        }
-    }
-}

@@ -184,43 +184,10 @@ fn debug_package(package: &str) -> String {
 mod tests {
     use super::*;
 
-    fn this() -> (PathBuf, Vec<u8>) {
-        let path = env::current_exe().unwrap();
-        let id = with(&path, |file| build_id(file).to_owned()).unwrap();
-        (path, id)
-    }
-
-    /// Where in these places the file of this ID is found if it lies at `at`, below `folder`.
-    fn found(folder: &Path, id: &[u8], at: &str, text: &str) -> Option<PathBuf> {
-        let places = Places {
-            root: folder.join("debug"),
-            cache: Some(folder.join("cache")),
-        };
-        let path = folder.join(at);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-        places.by_id(id)
-    }
-
-    #[test]
-    fn by_build_id_in_the_folder_of_debuggers_and_in_the_cache() {
-        for at in [
-            "debug/.build-id/ab/cdef01.debug",
-            "cache/abcdef01/debuginfo",
-        ] {
-            let folder = tempfile::tempdir().unwrap();
-            let id = [0xab, 0xcd, 0xef, 0x01];
-            assert_eq!(found(folder.path(), &id, at, ""), None, "an empty file");
-            let expected = folder.path().join(at);
-            assert_eq!(found(folder.path(), &id, at, "x"), Some(expected));
-            assert_eq!(found(folder.path(), &id[1..], at, "x"), None);
-            assert_eq!(found(folder.path(), &[], at, "x"), None);
-        }
-    }
-
     #[test]
     fn what_is_no_file_of_symbols_is_not_taken_for_one() {
-        let (path, id) = this();
+        let path = env::current_exe().unwrap();
+        let id = with(&path, |file| build_id(file).to_owned()).unwrap();
         let Some((first, rest)) = id.split_first() else {
             return;
         };

@@ -324,7 +324,7 @@ pub struct Times {
 }
 
 /// What a lock did by way of some calls, innermost first.
-#[derive(Clone, Serialize)]
+#[derive(Default, Serialize)]
 pub struct Caller {
     contended: u64,
     wait_ns: u64,

@@ -1,7 +1,6 @@
 //! What the table says that a process left, or is filling.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
@@ -564,23 +563,15 @@ fn callers(table: &Table, uses: &[usize], known: [u64; 3], symbols: &mut Symbols
     callers
 }
 
-/// One for each sequence of calls, in the order of their first ones.
+/// One for each sequence of calls.
 fn sums(all: impl Iterator<Item = Caller>) -> Vec<Caller> {
-    let mut sums: Vec<Caller> = Vec::new();
-    let mut places: HashMap<Vec<Frame>, usize> = HashMap::new();
+    let mut sums: BTreeMap<Vec<Frame>, Caller> = BTreeMap::new();
     for mut caller in all {
-        match places.entry(std::mem::take(&mut caller.frames)) {
-            Entry::Occupied(known) => sums[*known.get()].add(&caller),
-            Entry::Vacant(new) => {
-                new.insert(sums.len());
-                sums.push(caller);
-            }
-        }
+        let frames = std::mem::take(&mut caller.frames);
+        sums.entry(frames).or_default().add(&caller);
     }
-    for (frames, at) in places {
-        sums[at].frames = frames;
-    }
-    sums
+    let sums = sums.into_iter();
+    sums.map(|(frames, sum)| Caller { frames, ..sum }).collect()
 }
 
 #[cfg(test)]
@@ -644,33 +635,26 @@ mod tests {
 
     #[test]
     fn what_the_same_calls_did_is_added_up() {
-        let caller = |function: &str, wait_ns| Caller {
+        let frames = |function: &str| {
+            vec![Frame {
+                function: function.to_owned(),
+                ..Frame::default()
+            }]
+        };
+        let all = [("b", 1), ("a", 2), ("b", 4)].map(|(name, wait_ns)| Caller {
             contended: 1,
             wait_ns,
             wait_max_ns: wait_ns,
-            held: 0,
-            hold_ns: 0,
-            failed_tries: 0,
-            frames: vec![Frame {
-                function: function.to_owned(),
-                ..Frame::default()
-            }],
-        };
-        let all = [("b", 1), ("a", 2), ("b", 4)].map(|(name, nanos)| caller(name, nanos));
+            frames: frames(name),
+            ..Caller::default()
+        });
         let found = sums(all.into_iter()).into_iter();
         let found: Vec<_> = found
             .map(|sum| {
-                (
-                    sum.frames[0].function.clone(),
-                    sum.contended,
-                    sum.wait_ns,
-                    sum.wait_max_ns,
-                )
+                let numbers = [sum.contended, sum.wait_ns, sum.wait_max_ns];
+                (sum.frames, numbers)
             })
             .collect();
-        assert_eq!(
-            found,
-            [("b".to_owned(), 2, 5, 4), ("a".to_owned(), 1, 2, 2)]
-        );
+        assert_eq!(found, [(frames("a"), [1, 2, 2]), (frames("b"), [2, 5, 4])]);
     }
 }

@@ -61,7 +61,7 @@ struct Symbol {
     length: usize,
 }
 
-#[derive(Clone, Debug, Default, Serialize, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Frame {
     /// `library+0x1234` if it has no name.
     pub function: String,

@@ -93,14 +93,10 @@ impl Options {
             .filter(|lock| lock.found_taken() >= self.least)
         {
             for caller in &lock.callers {
-                let key = place(&caller.frames);
-                match by_place.get_mut(&key) {
-                    Some((sum, _)) => sum.add(caller),
-                    None => drop(by_place.insert(key.clone(), (caller.clone(), Vec::new()))),
-                }
-                let locks = by_place.get_mut(&key).map(|(_, locks)| locks);
+                let (sum, locks) = by_place.entry(place(&caller.frames)).or_default();
+                sum.add(caller);
                 // Both sides of a reader-writer lock have its name.
-                if let Some(locks) = locks.filter(|locks| !locks.contains(&&*lock.name)) {
+                if !locks.contains(&&*lock.name) {
                     locks.push(&lock.name);
                 }
             }
