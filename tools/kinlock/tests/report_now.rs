@@ -4,13 +4,11 @@
 mod support;
 
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{Place, Running, is_refusal, kinlock, list, says, says_wrapped};
+use support::{Place, Running, is_refusal, kinlock, kinlock_of_nobody, list, says, says_wrapped};
 
 const SOURCE: &str = include_str!("programs/hung.c");
 
@@ -516,16 +514,8 @@ fn bad_input_is_refused() {
     refused(none.unwrap(), "there is no process");
     // SAFETY: it has no preconditions.
     if unsafe { libc::getuid() } == 0 {
-        // A user without rights, who can execute the command only where all can look.
-        let command = place.file("kinlock");
-        std::fs::copy(env!("CARGO_BIN_EXE_kinlock"), &command).unwrap();
-        let all = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(place.0.path(), all).unwrap();
-        let mut other = Command::new(&command);
-        let other = other
-            .args(["report", &hung.pid.to_string()])
-            .uid(65534)
-            .gid(65534);
+        let mut other = kinlock_of_nobody(&place);
+        other.args(["report", &hung.pid.to_string()]);
         refused(other.output().unwrap(), "Permission denied");
     }
 }

@@ -4,14 +4,14 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use support::{
-    Place, Running, kinlock, list, number, says, says_wrapped, silent_library, sum, text, until,
+    Place, Running, kinlock, kinlock_of_nobody, list, number, says, says_wrapped, silent_library,
+    sum, text, until,
 };
 
 const SOURCE: &str = include_str!("programs/staying.c");
@@ -113,18 +113,11 @@ fn threads_that_ended_count_in_a_limit() {
 #[test]
 fn alarms_that_cannot_be_are_told() {
     let place = Place::new();
-    let command = place.file("kinlock");
-    fs::copy(kinlock().get_program(), &command).unwrap();
     let library = silent_library(place.0.path());
-    fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = support::without_knobs(Command::new(command));
+    let mut command = kinlock_of_nobody(&place);
     command.args(["run", "--report=/dev/null", "--alarm-wait", "1s", "--"]);
     command.arg(place.file("staying")).arg("hidden");
     command.env("KINLOCK_PRELOAD", library);
-    // SAFETY: it has no preconditions.
-    if unsafe { libc::getuid() } == 0 {
-        command.uid(65534).gid(65534);
-    }
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines();

@@ -6,6 +6,7 @@
 mod calls;
 
 use std::io::{BufRead, BufReader, Lines};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -186,6 +187,20 @@ impl Place {
     pub fn json(&self) -> Value {
         serde_json::from_str(&std::fs::read_to_string(self.file("json")).unwrap()).unwrap()
     }
+}
+
+/// The command in a place where all can execute it, for a user without rights if that can be.
+pub fn kinlock_of_nobody(place: &Place) -> Command {
+    let command = place.file("kinlock");
+    std::fs::copy(env!("CARGO_BIN_EXE_kinlock"), &command).unwrap();
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(place.0.path(), all).unwrap();
+    let mut command = without_knobs(Command::new(command));
+    // SAFETY: it has no preconditions.
+    if unsafe { libc::getuid() } == 0 {
+        command.uid(65534).gid(65534);
+    }
+    command
 }
 
 /// A library to preload that does nothing but leave the line `$LINE` as its counts.

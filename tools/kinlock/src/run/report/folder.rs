@@ -519,3 +519,14 @@ impl Scratch {
         unsafe { slice::from_raw_parts_mut(table, size_of::<Table>()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There are no leases of a device.
+    #[test]
+    fn a_lease_that_is_refused_says_nothing() {
+        assert!(!is_lent(&File::open("/dev/null").unwrap()));
+    }
+}
