@@ -395,9 +395,10 @@ static int count_zombies(void)
 }
 
 /* Leaves children of its children behind, and is killed. */
-static int orphans(void)
+static int orphans(char **words)
 {
     int ends[2], seen[2];
+    (void)words;
     if (pipe(ends) != 0)
         return 94;
     take_locks();
@@ -459,43 +460,32 @@ static int closes(char **words)
     return access(words[0], F_OK) == 0 ? 8 : 9;
 }
 
+static int locks(char **words)
+{
+    (void)words;
+    take_locks();
+    return 0;
+}
+
+static int raises(char **words)
+{
+    take_locks();
+    raise(atoi(words[0]));
+    return 92;
+}
+
 int main(int count, char **words)
 {
-    const char *mode = count > 1 ? words[1] : "";
-    words += 2;
-    if (strcmp(mode, "as") == 0)
-        return as(words);
-    if (strcmp(mode, "attributes") == 0)
-        return attributes(words);
-    if (strcmp(mode, "signals") == 0)
-        return signals(words);
-    if (strcmp(mode, "sleeps") == 0)
-        return sleeps(words);
-    if (strcmp(mode, "status") == 0)
-        return status(words);
-    if (strcmp(mode, "sends") == 0)
-        return sends(words);
-    if (strcmp(mode, "stops") == 0)
-        return stops(words);
-    if (strcmp(mode, "flickers") == 0)
-        return flickers(words);
-    if (strcmp(mode, "mixes") == 0)
-        return mixes(words);
-    if (strcmp(mode, "once") == 0)
-        return once(words);
-    if (strcmp(mode, "orphans") == 0)
-        return orphans();
-    if (strcmp(mode, "forks") == 0)
-        return forks(words);
-    if (strcmp(mode, "closes") == 0)
-        return closes(words);
-    if (strcmp(mode, "locks") == 0) {
-        take_locks();
-        return 0;
-    }
-    if (strcmp(mode, "raises") == 0) {
-        take_locks();
-        raise(atoi(words[0]));
-    }
+    const struct {
+        const char *name;
+        int (*run)(char **words);
+    } modes[] = {{"as", as},           {"attributes", attributes}, {"signals", signals},
+                 {"sleeps", sleeps},   {"status", status},         {"sends", sends},
+                 {"stops", stops},     {"flickers", flickers},     {"mixes", mixes},
+                 {"once", once},       {"orphans", orphans},       {"forks", forks},
+                 {"closes", closes},   {"locks", locks},           {"raises", raises}};
+    for (size_t i = 0; count > 1 && i < sizeof modes / sizeof *modes; i++)
+        if (strcmp(modes[i].name, words[1]) == 0)
+            return modes[i].run(words + 2);
     return 92;
 }

@@ -48,15 +48,7 @@ extern "C" fn note(count: c_int, words: *mut *mut c_char) {
             IGNORED.fetch_or(bit(signal), Relaxed);
         }
     }
-    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: invariant 1.
-    let set = unsafe {
-        libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), set.as_mut_ptr());
-        set.assume_init()
-    };
-    // SAFETY: invariant 1.
-    let blocked = (1..=LAST).filter(|&signal| unsafe { libc::sigismember(&set, signal) == 1 });
-    BLOCKED.store(blocked.map(bit).sum(), Relaxed);
+    BLOCKED.store(bits(&block([])), Relaxed);
     for number in 0..3 {
         // SAFETY: invariant 1.
         if unsafe { libc::fcntl(number, libc::F_GETFD) } == -1 {
@@ -72,6 +64,42 @@ static NOTE: extern "C" fn(c_int, *mut *mut c_char) = note;
 /// The bit of a signal in a word for all.
 pub const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
+}
+
+/// The signals of a set, as bits.
+pub fn bits(set: &libc::sigset_t) -> u64 {
+    // SAFETY: invariant 1.
+    let has = |&signal: &c_int| unsafe { libc::sigismember(set, signal) == 1 };
+    (1..=LAST).filter(has).map(bit).sum()
+}
+
+/// A set of signals. Those that the C library uses itself are left out.
+pub fn set_of(signals: impl IntoIterator<Item = c_int>) -> libc::sigset_t {
+    let mut set = MaybeUninit::zeroed();
+    // SAFETY: invariant 1.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
+    }
+}
+
+/// Blocks these signals, too. Returns those that were blocked before.
+pub fn block(signals: impl IntoIterator<Item = c_int>) -> libc::sigset_t {
+    let mut before = MaybeUninit::zeroed();
+    // SAFETY: invariant 1.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set_of(signals), before.as_mut_ptr());
+        before.assume_init()
+    }
+}
+
+/// Has these signals blocked, and no others.
+pub fn set_blocked(signals: &libc::sigset_t) {
+    // SAFETY: invariant 1.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, signals, ptr::null_mut()) };
 }
 
 /// Whether whoever started this process left a signal to act: it was neither ignored nor blocked.
@@ -109,14 +137,9 @@ pub fn restore_signals() {
         // SAFETY: invariant 1.
         unsafe { libc::signal(signal, action) };
     }
-    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: invariant 1.
-    unsafe {
-        for signal in (1..=LAST).filter(|&signal| blocked & bit(signal) != 0) {
-            libc::sigaddset(set.as_mut_ptr(), signal);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), ptr::null_mut());
-    }
+    set_blocked(&set_of(
+        (1..=LAST).filter(|&signal| blocked & bit(signal) != 0),
+    ));
 }
 
 /// Empties the command line that others see of this process, in a copy of the command that must

@@ -50,10 +50,8 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// The largest file.
 const LARGEST: usize = 10_000_000;
 
-/// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let [name, words @ ..] = &args.command[..] else {
         bail!("there is no program");
@@ -115,14 +113,8 @@ fn about(command: &[OsString]) -> Recording {
         command: words.collect(),
         cpu: machine.cpu,
         cpus: machine.usable_cpus,
-        seconds: 0.0,
-        lock: String::new(),
         clock_ns: machine.timer_cost_ns,
-        threads: 0,
-        lives: Vec::new(),
-        locks: Vec::new(),
-        left_out: 0,
-        left_out_locked: 0,
+        ..Recording::default()
     }
 }
 

@@ -5,11 +5,13 @@ mod support;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use support::{ends, kinlock, list, recorded, recorded_lock as lock, refused, within};
+use support::{
+    ALL, ends, kinlock, list, number, recorded, recorded_lock as lock, refused, says, text, within,
+};
 
 #[test]
 fn times_and_threads_are_those_of_the_program() {
-    for name in ["kinlock-mutex", "kinlock-spin", "pthread"] {
+    for name in ALL {
         let (_folder, _, recording) = recorded(&["--lock", name], &["2", "4000", "5", "40"]);
         assert_eq!(
             (&recording["kind"], &recording["lock"]),
@@ -33,10 +35,7 @@ fn times_and_threads_are_those_of_the_program() {
             follows.iter().any(|follow| follow[0] != follow[1]),
             "{name}: {hot}"
         );
-        let count: u64 = follows
-            .iter()
-            .map(|follow| follow[2].as_u64().unwrap())
-            .sum();
+        let count: u64 = follows.iter().map(|follow| number(&follow[2])).sum();
         assert!((6_000..10_000).contains(&count), "{name}: {count}");
     }
 }
@@ -53,10 +52,8 @@ fn only_the_user_can_read_a_recording() {
 #[test]
 fn bad_input_is_refused() {
     refused("record -o - -- true", "stdout is the program's");
-    refused(
-        "record -o /nowhere/file -- true",
-        "cannot write /nowhere/file",
-    );
+    let nowhere = "record -o /nowhere/file -- true";
+    refused(nowhere, "cannot write /nowhere/file");
     ends(127, "record -- no-such-program");
 }
 
@@ -64,23 +61,19 @@ fn bad_input_is_refused() {
 fn a_program_without_locks_leaves_no_recording_and_keeps_its_status() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("recorded.json");
-    let output = kinlock()
-        .arg("record")
-        .arg("-o")
-        .arg(&file)
-        .args(["--", "false"])
-        .output();
-    let output = output.unwrap();
+    let record = |program: &str| {
+        let mut command = kinlock();
+        command.arg("record").arg("-o").arg(&file).arg(program);
+        command.output().unwrap()
+    };
+    let output = record("false");
     assert_eq!(output.status.code(), Some(1));
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(message.contains("nothing recorded"), "{message}");
+    says(text(&output.stderr), &["nothing recorded"]);
     assert!(!file.exists());
     // What was recorded before is kept, also if there is no such program.
     fs::write(&file, "before").unwrap();
     for program in ["false", "no-such-program"] {
-        let mut command = kinlock();
-        command.arg("record").arg("-o").arg(&file).arg(program);
-        assert!(!command.output().unwrap().status.success());
+        assert!(!record(program).status.success());
         assert_eq!(fs::read_to_string(&file).unwrap(), "before", "{program}");
     }
 }

@@ -5,26 +5,27 @@ mod support;
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Lines, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use kinlock_report::{REPORTS, Switch};
 use serde_json::Value;
-use support::{Place, heeding_ctrl_c, is_refusal, kinlock, list, until};
+use support::{
+    ALL, Place, Running, heeding_ctrl_c, is_refusal, kinlock, list, number, pipe_at, says, until,
+};
 
 const SOURCE: &str = include_str!("programs/server.c");
-const ALL: &[&str] = &["kinlock-mutex", "kinlock-spin", "pthread"];
 
 /// A server that runs.
 struct Server {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: Lines<BufReader<ChildStdout>>,
+    running: Running,
+    /// Of the command, which becomes the server or the shell that starts it.
+    pid: u32,
     /// What it says first: the number of itself or of its child.
     said: u32,
 }
@@ -35,50 +36,57 @@ impl Place {
     }
 
     fn start(&self, flags: &[&str], mode: &str) -> Server {
-        self.start_program(&self.file("server"), flags, &[mode.as_ref()])
+        Server::start(self.command(flags, &[mode]))
     }
 
-    /// Below a shell, which stays. The shell is the child, and the server what is said.
-    fn start_below_shell(&self, server: &Path) -> Server {
-        let line = "\"$0\" obeys; true";
-        let words = ["-c".as_ref(), line.as_ref(), server.as_os_str()];
-        self.start_program(Path::new("sh"), &["--standby"], &words)
-    }
-
-    fn start_program(&self, program: &Path, flags: &[&str], words: &[&OsStr]) -> Server {
-        let mut command = kinlock();
-        command.arg("run").args(flags).arg("--");
-        command.arg(program).args(words);
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
-        let said = output.next().unwrap().unwrap().parse().unwrap();
-        Server {
-            input: child.stdin.take(),
-            child,
-            output,
-            said,
-        }
+    fn standby(&self) -> Server {
+        self.start(&["--standby"], "obeys")
     }
 }
 
+/// `kinlock run --standby -- PROGRAM`.
+fn standby(program: &Path) -> Command {
+    let mut command = kinlock();
+    command.args(["run", "--standby", "--"]).arg(program);
+    command
+}
+
 impl Server {
+    fn start(mut command: Command) -> Self {
+        let (running, first) = Running::start(&mut command);
+        Server {
+            pid: running.child.id(),
+            said: first.parse().unwrap(),
+            running,
+        }
+    }
+
+    /// Below a shell, which stays. The shell is the child, and the server what is said.
+    fn start_below_shell(server: &Path) -> Self {
+        let mut command = standby(Path::new("sh"));
+        command.args(["-c", "\"$0\" obeys; true"]).arg(server);
+        Server::start(command)
+    }
+
     fn does(&mut self, line: &str) {
-        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
-        assert_eq!(self.output.next().unwrap().unwrap(), "done");
+        let input = self.running.child.stdin.as_mut();
+        writeln!(input.unwrap(), "{line}").unwrap();
+        assert_eq!(self.running.output.next().unwrap().unwrap(), "done");
     }
 
     /// Ends it. Returns what it says at last.
-    fn end(mut self) -> Option<String> {
-        drop(self.input.take());
-        let last = self.output.next().map(|line| line.unwrap());
-        assert!(self.child.wait().unwrap().success());
-        last
+    fn end(self) -> Option<String> {
+        self.running.end()
     }
 
     /// The file that the process has mapped as its switch.
     fn switch(&self) -> PathBuf {
-        switch_of(self.child.id())
+        switch_of(self.pid)
+    }
+
+    fn until_it_is_measured(&self) {
+        let switch = self.switch();
+        until("measuring is on", || is_on(&switch));
     }
 
     /// Begins a measurement that ends when it is told to.
@@ -88,12 +96,21 @@ impl Server {
 
     fn measure_with(&self, flags: &[&str]) -> Measurement {
         let all = [&["--seconds", "300"], flags].concat();
-        let mut command = report(self.child.id(), &all);
-        let command = command.stdout(Stdio::piped());
-        let child = command.spawn().unwrap();
-        let switch = self.switch();
-        until("measuring is on", || is_on(&switch));
+        let mut command = report(self.pid, &all);
+        let child = command.stdout(Stdio::piped()).spawn().unwrap();
+        self.until_it_is_measured();
         Measurement(child)
+    }
+
+    /// Has its counters written to a file from now on.
+    fn follow(&self, file: &Path) -> Child {
+        let mut command = kinlock();
+        command.arg("report").arg(self.pid.to_string());
+        command.args(["--follow", "--openmetrics"]).arg(file);
+        let command = heeding_ctrl_c(&mut command).stderr(Stdio::piped());
+        let follower = command.spawn().unwrap();
+        self.until_it_is_measured();
+        follower
     }
 }
 
@@ -143,12 +160,7 @@ fn is_on(switch: &Path) -> bool {
 /// The names of the locks of a process that were taken, with how often.
 fn locked(process: &Value) -> Vec<(&str, u64)> {
     let locks = list(&process["locks"]).iter();
-    let all = locks.map(|lock| {
-        (
-            lock["name"].as_str().unwrap(),
-            lock["locked"].as_u64().unwrap(),
-        )
-    });
+    let all = locks.map(|lock| (lock["name"].as_str().unwrap(), number(&lock["locked"])));
     all.filter(|lock| lock.1 > 0).collect()
 }
 
@@ -163,7 +175,7 @@ fn each_measurement_has_what_was_done_in_it() {
             server.does(&times.to_string());
             let process = measurement.end().unwrap();
             assert_eq!(locked(&process), [("accounts", times)], "{lock}");
-            assert_eq!(process["lock"], *lock);
+            assert_eq!(process["lock"], lock);
             assert!(!is_on(&server.switch()), "{lock}");
             server.does("11");
         }
@@ -179,26 +191,26 @@ fn each_measurement_has_what_was_done_in_it() {
 }
 
 #[test]
-fn a_measurement_can_be_a_page() {
+fn a_measurement_can_be_a_page_and_counters() {
     let place = Place::new();
-    let mut server = place.start(&["--standby"], "obeys");
-    let file = place.file("page.html");
+    let mut server = place.standby();
+    let [html, prom] = ["page.html", "server.prom"].map(|name| place.file(name));
+    let [to_html, to_prom] = [&html, &prom].map(|file| file.to_str().unwrap());
     let page = |server: &mut Server, takes: &str| {
-        let measurement = server.measure_with(&["--html", file.to_str().unwrap()]);
+        let measurement = server.measure_with(&["--html", to_html, "--openmetrics", to_prom]);
         server.does(takes);
         measurement.end();
-        fs::read_to_string(&file).unwrap()
+        fs::read_to_string(&html).unwrap()
     };
     let text = page(&mut server, "5");
-    for expected in [
+    let expected = [
         "<h1>Locks of server</h1>",
         "in a program that ran already",
         "1 accounts</th><td class=\"n\">5</td>",
-    ] {
-        assert!(text.contains(expected), "{expected}: {text}");
-    }
-    let text = page(&mut server, "0");
-    assert!(text.contains("<h1>Locks of a process</h1>"), "{text}");
+    ];
+    says(&text, &expected);
+    assert!(has_five(&prom));
+    says(&page(&mut server, "0"), &["<h1>Locks of a process</h1>"]);
     server.end();
 }
 
@@ -265,7 +277,7 @@ fn switching_under_load_loses_nothing() {
     for lock in ALL {
         let server = place.start(&["--standby", "--lock", lock], "");
         for _ in 0..4 {
-            let output = report(server.child.id(), &["--seconds", "0.03"]).output();
+            let output = report(server.pid, &["--seconds", "0.03"]).output();
             let report = json(&output.unwrap());
             for process in list(&report["processes"]) {
                 assert!(list(&process["misuses"]).is_empty(), "{lock}: {process:#}");
@@ -284,16 +296,16 @@ fn forked_processes_are_told_apart() {
         let mut pids = Vec::new();
         // Until each of them has taken a lock meanwhile.
         until("all are there", || {
-            let output = report(server.child.id(), flags).output().unwrap();
+            let output = report(server.pid, flags).output().unwrap();
             let report = json(&output);
             let processes = list(&report["processes"]).iter();
-            pids = processes.map(|p| p["pid"].as_u64().unwrap()).collect();
+            pids = processes.map(|p| number(&p["pid"])).collect();
             pids.sort_unstable();
             pids.len() == count
         });
         pids
     };
-    let (parent, child) = (u64::from(server.child.id()), u64::from(server.said));
+    let (parent, child) = (u64::from(server.pid), u64::from(server.said));
     assert_eq!(pids(&["--seconds", "0.3"], 1), [parent]);
     let mut both = vec![parent, child];
     both.sort_unstable();
@@ -309,12 +321,14 @@ fn names_need_not_be_utf_8() {
     fs::create_dir(&folder).unwrap();
     let program = folder.join("аналитика-сервер");
     fs::rename(place.file("server"), &program).unwrap();
-    let mut server = place.start_program(&program, &["--standby"], &["obeys".as_ref()]);
+    let mut command = standby(&program);
+    command.arg("obeys");
+    let mut server = Server::start(command);
     let measurement = server.measure();
     server.does("5");
     assert_eq!(locked(&measurement.end().unwrap()), [("accounts", 5)]);
     server.end();
-    let mut shell = place.start_below_shell(&program);
+    let mut shell = Server::start_below_shell(&program);
     let measurement = shell.measure_with(&["--all"]);
     let switch = switch_of(shell.said);
     until("the server is measured", || is_on(&switch));
@@ -326,10 +340,10 @@ fn names_need_not_be_utf_8() {
 #[test]
 fn a_descendant_that_ends_is_none_to_be_measured() {
     let place = Place::new();
-    let mut shell = place.start_below_shell(&place.file("server"));
+    let mut shell = Server::start_below_shell(&place.file("server"));
     // As if it ended after it was seen.
     fs::remove_file(switch_of(shell.said)).unwrap();
-    let output = report(shell.child.id(), &["--all", "--seconds", "0.01"]).output();
+    let output = report(shell.pid, &["--all", "--seconds", "0.01"]).output();
     let report = json(&output.unwrap());
     assert!(list(&report["processes"]).is_empty());
     shell.does("1");
@@ -344,42 +358,41 @@ fn counters(file: &Path) -> Vec<(String, String, String)> {
     let parts = samples.map(|line| {
         let (family, rest) = line.split_once('{').unwrap();
         let (labels, value) = rest.split_once("} ").unwrap();
-        let name = labels
-            .split(',')
-            .find(|label| label.starts_with("lock_name="));
-        let name = name
-            .unwrap()
-            .trim_start_matches("lock_name=")
-            .trim_matches('"');
+        let mut labels = labels.split(',');
+        let name = labels.find_map(|label| label.strip_prefix("lock_name="));
+        let name = name.unwrap().trim_matches('"');
         (family.to_owned(), name.to_owned(), value.to_owned())
     });
     parts.collect()
 }
 
+/// Whether a file of counters says that the lock was taken five times.
+fn has_five(file: &Path) -> bool {
+    let expected = ["kinlock_lock_acquisitions_total", "accounts", "5"];
+    let all = counters(file).into_iter();
+    all.map(|(family, name, value)| [family, name, value])
+        .any(|found| found == expected)
+}
+
 #[test]
 fn counters_are_replaced_while_a_process_is_followed() {
     let place = Place::new();
-    let mut server = place.start(&["--standby"], "obeys");
+    let mut server = place.standby();
     let file = place.file("server.prom");
-    let flags = ["--follow", "--openmetrics", file.to_str().unwrap()];
-    let mut command = kinlock();
-    command.arg("report").arg(server.child.id().to_string());
-    let mut follower = command.args(flags).stdout(Stdio::null()).spawn().unwrap();
-    let switch = server.switch();
-    until("measuring is on", || is_on(&switch));
-    let says = |family: &str, value: &str| {
+    let mut follower = server.follow(&file);
+    let has = |family: &str, value: &str| {
         let expected = (family.to_owned(), "accounts".to_owned(), value.to_owned());
         counters(&file).contains(&expected)
     };
     for (times, sum) in [("5", "5"), ("7", "12")] {
         server.does(times);
         until("the number is there", || {
-            says("kinlock_lock_acquisitions_total", sum)
+            has("kinlock_lock_acquisitions_total", sum)
         });
     }
-    assert!(says("kinlock_lock_contended_total", "0"));
-    assert!(says("kinlock_lock_wait_seconds_total", "0.0"));
-    assert!(says("kinlock_lock_waiting_threads", "0"));
+    assert!(has("kinlock_lock_contended_total", "0"));
+    assert!(has("kinlock_lock_wait_seconds_total", "0.0"));
+    assert!(has("kinlock_lock_waiting_threads", "0"));
     // It ends with the process.
     server.end();
     assert!(follower.wait().unwrap().success());
@@ -392,56 +405,31 @@ fn counters_are_replaced_while_a_process_is_followed() {
 #[test]
 fn following_outlasts_a_failed_write() {
     let place = Place::new();
-    let mut server = place.start(&["--standby"], "obeys");
+    let mut server = place.standby();
     let (folder, aside) = (place.file("folder"), place.file("aside"));
     fs::create_dir(&folder).unwrap();
     let link = place.file("link");
     symlink("folder/server.prom", &link).unwrap();
-    let mut command = kinlock();
-    command.arg("report").arg(server.child.id().to_string());
-    command.args(["--follow", "--openmetrics"]).arg(&link);
-    command.stderr(Stdio::piped());
-    let mut follower = command.spawn().unwrap();
+    let mut follower = server.follow(&link);
     let mut said = BufReader::new(follower.stderr.take().unwrap()).lines();
-    let switch = server.switch();
-    until("measuring is on", || is_on(&switch));
     fs::rename(&folder, &aside).unwrap();
     let line = said.next().unwrap().unwrap();
     assert!(line.starts_with("kinlock: cannot write "), "{line}");
     fs::rename(&aside, &folder).unwrap();
     server.does("5");
     let file = folder.join("server.prom");
-    until("the file is there", || {
-        let all = counters(&file);
-        all.iter()
-            .any(|(_, name, value)| name == "accounts" && value == "5")
-    });
+    until("the file is there", || has_five(&file));
     assert!(link.is_symlink());
     server.end();
     assert!(follower.wait().unwrap().success());
     assert!(said.next().is_none());
 }
 
-#[test]
-fn counters_of_a_measurement() {
-    let place = Place::new();
-    let mut server = place.start(&["--standby"], "obeys");
-    let file = place.file("server.prom");
-    let measurement = server.measure_with(&["--openmetrics", file.to_str().unwrap()]);
-    server.does("5");
-    measurement.end();
-    let taken = counters(&file).into_iter();
-    let mut taken = taken.filter(|(family, ..)| family == "kinlock_lock_acquisitions_total");
-    let (_, name, value) = taken.next().unwrap();
-    assert_eq!((name.as_str(), value.as_str()), ("accounts", "5"));
-    server.end();
-}
-
 /// A closed connection and a closed terminal end the command, too.
 #[test]
 fn what_ends_the_command_ends_measuring() {
     let place = Place::new();
-    let mut server = place.start(&["--standby"], "obeys");
+    let mut server = place.standby();
     let file = place.file("server.prom");
     for signal in [libc::SIGHUP, libc::SIGQUIT, libc::SIGTERM] {
         let Measurement(child) = server.measure();
@@ -455,19 +443,14 @@ fn what_ends_the_command_ends_measuring() {
             "{signal}"
         );
         assert!(!is_on(&server.switch()), "{signal}");
-        let mut command = kinlock();
-        command.arg("report").arg(server.child.id().to_string());
-        command.args(["--follow", "--openmetrics"]).arg(&file);
-        let mut follower = heeding_ctrl_c(&mut command).spawn().unwrap();
-        let switch = server.switch();
-        until("measuring is on", || is_on(&switch));
+        let mut follower = server.follow(&file);
         // SAFETY: as above.
         unsafe { libc::kill(follower.id() as libc::pid_t, signal) };
         assert!(follower.wait().unwrap().success(), "{signal}");
-        assert!(!is_on(&switch), "{signal}");
+        assert!(!is_on(&server.switch()), "{signal}");
     }
     // What is ignored, as by nohup, stays so.
-    let mut command = report(server.child.id(), &["--seconds", "300"]);
+    let mut command = report(server.pid, &["--seconds", "300"]);
     let ignore = || {
         // SAFETY: it may be called between fork and exec, and gets no pointer.
         unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
@@ -476,8 +459,7 @@ fn what_ends_the_command_ends_measuring() {
     // SAFETY: the function makes one system call, and uses nothing of the parent.
     unsafe { command.pre_exec(ignore) };
     let child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let switch = server.switch();
-    until("measuring is on", || is_on(&switch));
+    server.until_it_is_measured();
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap();
@@ -495,40 +477,31 @@ fn a_process_may_become_another_program_while_it_is_measured() {
         let switch = server.switch();
         server.does("become");
         until("it is another program", || {
-            let maps = fs::read(format!("/proc/{}/maps", server.child.id())).unwrap();
+            let maps = fs::read(format!("/proc/{}/maps", server.pid)).unwrap();
             let maps = String::from_utf8_lossy(&maps);
             // That of the other program has a longer name.
             let is_it = |line: &str| line.ends_with(switch.to_str().unwrap());
             !maps.is_empty() && !maps.lines().any(is_it)
         });
     };
-    let mut server = place.start(&["--standby"], "obeys");
+    let mut server = place.standby();
     let measurement = server.measure();
     becomes(&mut server);
     assert_eq!(locked(&measurement.end().unwrap()), [("accounts", 5)]);
     server.end();
-    let mut server = place.start(&["--standby"], "obeys");
+    let mut server = place.standby();
     let file = place.file("server.prom");
-    let mut command = kinlock();
-    command.arg("report").arg(server.child.id().to_string());
-    command.args(["--follow", "--openmetrics"]).arg(&file);
-    let follower = command.stderr(Stdio::piped()).spawn().unwrap();
-    let switch = server.switch();
-    until("measuring is on", || is_on(&switch));
+    let follower = server.follow(&file);
     becomes(&mut server);
     let output = follower.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();
     let expected = format!(
         "kinlock: process {} runs another program now, which is not followed\n",
-        server.child.id()
+        server.pid
     );
     assert_eq!(said, expected);
-    let all = counters(&file);
-    let is_taken = |(family, name, value): &(String, String, String)| {
-        family == "kinlock_lock_acquisitions_total" && name == "accounts" && value == "5"
-    };
-    assert!(all.iter().any(is_taken), "{all:?}");
+    assert!(has_five(&file));
     server.end();
 }
 
@@ -536,15 +509,14 @@ fn a_process_may_become_another_program_while_it_is_measured() {
 #[test]
 fn a_switch_may_become_shorter() {
     let place = Place::new();
-    let server = place.start(&["--standby"], "obeys");
+    let server = place.standby();
     let measurement = server.measure();
     let file = fs::File::options().write(true).open(server.switch());
     file.unwrap().set_len(0).unwrap();
     assert!(measurement.end().is_none());
     // It has nothing to look at any more.
-    let Server { mut child, .. } = server;
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let mut running = server.running;
+    running.child.kill().unwrap();
 }
 
 #[test]
@@ -552,17 +524,15 @@ fn bad_input_is_refused() {
     let place = Place::new();
     let refused = |output: Output, expected: &str| is_refusal(&output, 2, expected);
     let bare = place.start(&[], "obeys");
-    let own = bare.child.id();
+    let own = bare.pid;
     let measured = |pid: u32, flags: &[&str]| {
         let all = [&["--seconds", "1"], flags].concat();
         report(pid, &all).output().unwrap()
     };
-    refused(
-        measured(own, &[]),
-        "does not stand by: start the program with `kinlock run --standby",
-    );
+    let none = "does not stand by: start the program with `kinlock run --standby";
+    refused(measured(own, &[]), none);
     refused(measured(own, &["--all"]), "nor any that it started");
-    let server = place.start(&["--standby"], "obeys");
+    let server = place.standby();
     let parent = std::process::id();
     refused(measured(parent, &[]), "which it started, does");
     drop(server);
@@ -571,55 +541,42 @@ fn bad_input_is_refused() {
         let flag = format!("--seconds={seconds}");
         refused(report(own, &[&flag]).output().unwrap(), "it has to be");
     }
-    let server = place.start(&["--standby"], "obeys");
+    let server = place.standby();
     let measurement = server.measure();
     let follow = |flags: &[&str]| {
         let mut command = kinlock();
-        command.arg("report").arg(server.child.id().to_string());
+        command.arg("report").arg(server.pid.to_string());
         command.args(flags).output().unwrap()
     };
-    refused(
-        follow(&["--openmetrics", "x"]),
-        "needs --follow or --seconds",
-    );
-    refused(follow(&["--follow"]), "--openmetrics");
-    refused(
-        follow(&["--follow", "--openmetrics", "-"]),
-        "replaces a file: - is none",
-    );
+    for (flags, expected) in [
+        (&["--openmetrics", "x"][..], "needs --follow or --seconds"),
+        (&["--follow"], "--openmetrics"),
+        (
+            &["--follow", "--openmetrics", "-"],
+            "replaces a file: - is none",
+        ),
+    ] {
+        refused(follow(flags), expected);
+    }
+    let follow_to = |path: &Path| follow(&["--follow", "--openmetrics", path.to_str().unwrap()]);
     // Devices, links to them and pipes are left as they are, and so is a file on a later refusal.
     let pipe = place.file("pipe");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&pipe)
-            .status()
-            .unwrap()
-            .success()
-    );
+    pipe_at(&pipe);
     symlink("/dev/null", place.file("null")).unwrap();
     for name in ["pipe", "null", "."] {
-        let path = place.file(name);
-        refused(
-            follow(&["--follow", "--openmetrics", path.to_str().unwrap()]),
-            "--follow replaces a file: ",
-        );
+        refused(follow_to(&place.file(name)), "--follow replaces a file: ");
     }
     assert!(pipe.metadata().unwrap().file_type().is_fifo());
     let old = place.file("old");
     fs::write(&old, "before").unwrap();
-    refused(
-        follow(&["--follow", "--openmetrics", old.to_str().unwrap()]),
-        "another `kinlock report` measures this process",
-    );
+    let other = "another `kinlock report` measures this process";
+    refused(follow_to(&old), other);
     assert_eq!(fs::read_to_string(&old).unwrap(), "before");
     refused(
-        follow(&["--follow", "--openmetrics", "/nowhere/x"]),
+        follow_to(Path::new("/nowhere/x")),
         "cannot write /nowhere/x",
     );
-    refused(
-        measured(server.child.id(), &[]),
-        "another `kinlock report` measures this process",
-    );
+    refused(measured(server.pid, &[]), other);
     assert!(measurement.end().is_none());
     bare.end();
     // Measuring from the beginning, and standing by.

@@ -9,7 +9,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use support::{compiled, is_refusal, kinlock, script, silent_library, text, without_knobs};
+use support::{
+    ALL, compiled, is_refusal, kinlock, number, says, script, silent_library, text, without_knobs,
+};
 use tempfile::TempDir;
 
 /// A folder with programs, and a library that can be preloaded.
@@ -139,30 +141,13 @@ fn what_an_outer_command_left_is_not_passed_on() {
     let without = "LD_PRELOAD=libc.so.6\n".to_owned();
     let warning = "test -z \"$KINLOCK_WARN\" || test $KINLOCK_WARN = $$ || echo warns; ";
     let show = format!("{warning}{SHOW}");
-    for (flags, expected) in [
-        (&[][..], &ours),
-        (&["--lock", "pthread"], &without),
-        // The variables of a report are its own.
-        (&["--report", "--lock", "pthread"], &without),
-    ] {
+    for (flags, expected) in [(&[][..], &ours), (&["--lock", "pthread"], &without)] {
         let mut command = place.command(&[flags, &["--", "sh", "-c", &show]].concat());
         left(&place, &mut command);
         // The knobs are the user's.
-        let output = command.env("KINLOCK_QUANTUM", "fair").output().unwrap();
-        let found = text(&output.stdout);
-        let is_own = |line: &&str| {
-            let is_reports = line.starts_with("KINLOCK_REPORT=/") || line.ends_with("=pthread");
-            !(flags.contains(&"--report") && is_reports)
-        };
-        let found: Vec<_> = found.lines().filter(is_own).collect();
-        let mut expected: Vec<_> = expected.lines().chain(["KINLOCK_QUANTUM=fair"]).collect();
-        expected.sort_unstable();
-        let reported = format!("LD_PRELOAD=libc.so.6:{library}");
-        if flags.contains(&"--report") {
-            expected.retain(|line| !line.starts_with("LD_PRELOAD"));
-            expected.push(&reported);
-        }
-        assert_eq!(found, expected, "{flags:?}");
+        let output = command.env("KINLOCK_NUMA", "off").output().unwrap();
+        let expected = expected.replace("LD_PRELOAD", "KINLOCK_NUMA=off\nLD_PRELOAD");
+        assert_eq!(text(&output.stdout), expected, "{flags:?}");
     }
     // A shell that evaluates what is printed has it still.
     for (flags, expected) in [(&[][..], ours), (&["--lock", "pthread"], without)] {
@@ -247,21 +232,15 @@ fn programs_that_the_library_does_not_reach_are_refused() {
     let output = command.env("LD_PRELOAD", "libtsan.so.2").output().unwrap();
     assert_eq!(output.status.code(), Some(126));
     assert!(text(&output.stderr).contains("ThreadSanitizer"));
-    let foreign = place.script("foreign", changed(18, 243));
-    place.refuses(
-        126,
-        &[&foreign],
-        "another architecture (64-bit, ELF machine 243)",
-    );
-    let narrow = place.script("narrow", changed(4, 1));
-    place.refuses(126, &[&narrow], "another architecture (32-bit");
-    let torn = place.script("torn", &bytes[..70]);
-    place.refuses(126, &[&torn], "damaged");
-    place.refuses(
-        126,
-        &[&place.script("garbage", b"\0\x01\x02")],
-        "neither an ELF program",
-    );
+    let foreign = "another architecture (64-bit, ELF machine 243)";
+    for (name, bytes, expected) in [
+        ("foreign", changed(18, 243), foreign),
+        ("narrow", changed(4, 1), "another architecture (32-bit"),
+        ("torn", bytes[..70].to_vec(), "damaged"),
+        ("garbage", b"\0\x01\x02".to_vec(), "neither an ELF program"),
+    ] {
+        place.refuses(126, &[&place.script(name, bytes)], expected);
+    }
     // They run on demand.
     let forced = place.run(&["--force", "./static"]);
     assert_eq!(forced.status.code(), Some(7), "{forced:?}");
@@ -284,16 +263,15 @@ fn scripts_are_as_good_as_their_interpreters() {
     for (name, status) in [(&text, 5), (&shell, 6), (&nested, 6)] {
         assert_eq!(place.run(&[name]).status.code(), Some(status), "{name}");
     }
-    let bad = place.script("bad", "#!./static\n");
-    place.refuses(
-        126,
-        &[&bad],
-        "./bad: its interpreter ./static: it is statically",
-    );
-    let gone = place.script("gone", "#!/no/such\n");
-    place.refuses(126, &[&gone], "its interpreter /no/such: not found");
-    let circle = place.script("circle", "#!./circle\n");
-    place.refuses(126, &[&circle], "too many in a row");
+    let bad = "./bad: its interpreter ./static: it is statically";
+    for (name, interpreter, expected) in [
+        ("bad", "./static", bad),
+        ("gone", "/no/such", "its interpreter /no/such: not found"),
+        ("circle", "./circle", "too many in a row"),
+    ] {
+        let script = place.script(name, format!("#!{interpreter}\n"));
+        place.refuses(126, &[&script], expected);
+    }
 }
 
 #[test]
@@ -371,19 +349,11 @@ fn an_installed_command_finds_the_installed_library() {
         command.args(["run", "--print-env"]).output().unwrap()
     };
     let output = print();
-    let message = text(&output.stderr);
-    assert_eq!(
-        (output.status.code(), message.lines().count()),
-        (Some(2), 1)
-    );
-    assert!(
-        message.contains("lib/kinlock/libkinlock_preload.so nor"),
-        "{message}"
-    );
+    is_refusal(&output, 2, "lib/kinlock/libkinlock_preload.so nor");
     // How to install it where the command would find it.
     let prefix = tree.path().canonicalize().unwrap();
     let remedy = format!("make install-preload PREFIX={}", prefix.display());
-    assert!(message.contains(&remedy), "{message}");
+    says(text(&output.stderr), &[&remedy]);
     for folder in [&bin, &lib] {
         let library = folder.join("libkinlock_preload.so");
         fs::write(&library, "").unwrap();
@@ -447,11 +417,8 @@ fn a_static_program_may_start_others() {
         let command = command.args(["run", "--counts"]).arg(&counts).arg("--");
         let output = command.arg(&launcher).arg(&program).output().unwrap();
         assert_eq!(text(&output.stdout), "40000\n", "{output:?}");
-        let note = text(&output.stderr);
-        assert!(
-            note.contains("programs that it starts get the library"),
-            "{note}"
-        );
+        let note = "programs that it starts get the library";
+        says(text(&output.stderr), &[note]);
         let counts = fs::read_to_string(counts).unwrap();
         assert_eq!(counts.lines().count(), 2, "{counts}");
     }
@@ -514,12 +481,7 @@ fn children_of_another_c_library_run_as_without() {
         }
         tried += 1;
         let script = "\"$0\"; echo $?; \"$0\" >&2; echo $?";
-        let line = [
-            "sh".as_ref(),
-            "-c".as_ref(),
-            script.as_ref(),
-            child.as_os_str(),
-        ];
+        let line = ["sh", "-c", script, child.to_str().unwrap()];
         let without = Command::new(line[0]).args(&line[1..]).output().unwrap();
         assert_eq!(text(&without.stdout), "child\n5\n5\n", "{without:?}");
         for flags in [
@@ -588,17 +550,17 @@ fn counted(flags: &[&str]) -> Vec<serde_json::Value> {
     let output = command.arg("--").arg(program).output().unwrap();
     assert_eq!(text(&output.stdout), "40000\n", "{output:?}");
     let counts = fs::read_to_string(counts).unwrap();
-    let lines = counts
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap());
-    lines.collect()
+    let lines = counts.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 #[test]
 fn a_real_program_runs_on_each_lock() {
-    for lock in ["kinlock-mutex", "kinlock-spin", "pthread"] {
+    for lock in ALL {
         let all = counted(&["--lock", lock]);
-        let locked = |index: usize| all[index]["locked"].as_u64().unwrap();
+        let locked = |index: usize| number(&all[index]["locked"]);
         // The child ends first.
         assert_eq!(all.len(), 2, "{all:?}");
         assert!(

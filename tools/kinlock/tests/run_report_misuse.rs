@@ -3,11 +3,10 @@
 
 mod support;
 
-use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
-use support::{Place, kinlock, list};
+use support::{Place, list, says, says_wrapped, with_library};
 
 const SOURCE: &str = concat!(
     include_str!("../../preload/tests/c/common.h"),
@@ -27,25 +26,13 @@ impl Place {
 
     fn run(&self, lock: &str, flags: &[&str], mode: &str) -> Said {
         // Of a program that deadlocks, nothing else would be seen but a test that never ends.
-        let kinlock = kinlock();
-        let mut command = Command::new("timeout");
-        command.arg("300").arg(kinlock.get_program());
-        for (name, value) in kinlock.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        command
-            .args(["run", "--report", "--lock", lock])
-            .args(flags);
-        command.arg("--json").arg(self.file("json")).arg("--");
-        let output = command.arg(self.file("misused")).arg(mode).output();
-        let output = output.unwrap();
+        let reported = self.reported(&[&["--lock", lock], flags].concat(), &[mode]);
+        let mut command = with_library(Command::new("timeout"));
+        command.arg("300").arg(reported.get_program());
+        let output = command.args(reported.get_args()).output().unwrap();
         assert!(output.status.success(), "{lock}, {mode}: {output:?}");
         assert_eq!(output.stdout, b"done\n", "{lock}, {mode}");
-        let json = fs::read_to_string(self.file("json")).unwrap();
-        let report: Value = serde_json::from_str(&json).unwrap();
+        let report = self.json();
         Said {
             text: String::from_utf8(output.stderr).unwrap(),
             processes: list(&report["processes"]).to_vec(),
@@ -55,12 +42,12 @@ impl Place {
 
 impl Said {
     /// Of each misuse: what it is, of which lock, by which function of the program.
-    fn misuses(&self) -> Vec<[&str; 3]> {
+    fn misuses(&self) -> Vec<String> {
         let all = self.processes.iter().flat_map(|p| list(&p["misuses"]));
         all.map(|misuse| {
             let what = misuse["what"].as_str().unwrap();
             let lock = misuse["lock"].as_str().unwrap();
-            [what, lock, function(&misuse["frames"])]
+            format!("{what} of {lock} by {}", function(&misuse["frames"]))
         })
         .collect()
     }
@@ -77,7 +64,7 @@ fn function(frames: &Value) -> &str {
         .map_or("", |frame| frame["function"].as_str().unwrap())
 }
 
-const ALL: &[&str] = &["kinlock-mutex", "kinlock-spin", "pthread"];
+const ALL: &[&str] = &support::ALL;
 /// The C library does not tell whether one of its spinlocks or reader-writer locks is held.
 const OURS: &[&str] = &["kinlock-mutex"];
 
@@ -106,84 +93,64 @@ on_locks! {
 fn misuses(chosen: &[&str]) {
     let place = Place::new();
     for (mode, locks, expected) in [
-        ("foreign", ALL, ["foreign", "a", "releases_a"]),
-        ("twice", ALL, ["not-held", "a", "releases_a"]),
-        ("destroyed", ALL, ["destroyed-held", "a", "destroys_a"]),
-        ("awaited", ALL, ["destroyed-awaited", "a", "destroys_a"]),
+        ("foreign", ALL, "foreign of a by releases_a"),
+        ("twice", ALL, "not-held of a by releases_a"),
+        ("destroyed", ALL, "destroyed-held of a by destroys_a"),
+        ("awaited", ALL, "destroyed-awaited of a by destroys_a"),
         (
             "awaited condvar",
             ALL,
-            ["destroyed-awaited", "condvar", "destroys_condvar"],
+            "destroyed-awaited of condvar by destroys_condvar",
         ),
-        ("again", ALL, ["relocked", "a", "takes_a_again"]),
+        ("again", ALL, "relocked of a by takes_a_again"),
         (
             "careful foreign",
             ALL,
-            ["foreign", "careful", "releases_careful"],
+            "foreign of careful by releases_careful",
         ),
         (
             "careful twice",
             ALL,
-            ["not-held", "careful", "releases_careful"],
+            "not-held of careful by releases_careful",
         ),
         (
             "careful again",
             ALL,
-            ["relocked", "careful", "takes_careful_again"],
+            "relocked of careful by takes_careful_again",
         ),
         (
             "robust foreign",
             ALL,
-            ["foreign", "robust", "releases_robust"],
+            "foreign of robust by releases_robust",
         ),
-        (
-            "robust twice",
-            ALL,
-            ["not-held", "robust", "releases_robust"],
-        ),
+        ("robust twice", ALL, "not-held of robust by releases_robust"),
         (
             "inheriting foreign",
             ALL,
-            ["foreign", "robust", "releases_robust"],
+            "foreign of robust by releases_robust",
         ),
-        ("rw let go", OURS, ["foreign", "rw", "releases_rw"]),
-        ("spin twice", OURS, ["not-held", "spin", "releases_spin"]),
-        ("rw twice", OURS, ["not-held", "rw", "releases_rw"]),
-        ("rw foreign", OURS, ["foreign", "rw", "releases_rw"]),
-        (
-            "rw destroyed",
-            OURS,
-            ["destroyed-held", "rw", "destroys_rw"],
-        ),
-        (
-            "rw upgraded",
-            ALL,
-            ["relocked", "rw", "writes_what_it_reads"],
-        ),
-        ("read again", ALL, ["read-again", "polite", "reads_again"]),
+        ("rw let go", OURS, "foreign of rw by releases_rw"),
+        ("spin twice", OURS, "not-held of spin by releases_spin"),
+        ("rw twice", OURS, "not-held of rw by releases_rw"),
+        ("rw foreign", OURS, "foreign of rw by releases_rw"),
+        ("rw destroyed", OURS, "destroyed-held of rw by destroys_rw"),
+        ("rw upgraded", ALL, "relocked of rw by writes_what_it_reads"),
+        ("read again", ALL, "read-again of polite by reads_again"),
     ] {
         for lock in locks.iter().filter(|lock| chosen.contains(lock)) {
             let both: &[&[&str]] = &[&[], &["--order"]];
             let some = if *lock == OURS[0] { both } else { &both[..1] };
             for &flags in some {
                 let said = place.run(lock, flags, mode);
-                assert_eq!(
-                    said.misuses(),
-                    [expected],
-                    "{lock}, {mode}, {flags:?}: {}",
-                    said.text
-                );
+                let about = format!("{lock}, {mode}, {flags:?}: {}", said.text);
+                assert_eq!(said.misuses(), [expected], "{about}");
                 let counts = said.processes.iter().flat_map(|p| list(&p["misuses"]));
                 let counts: Vec<_> = counts.map(|misuse| &misuse["count"]).collect();
-                assert_eq!(counts, [1], "{lock}, {mode}, {flags:?}: {}", said.text);
-                assert!(said.cycles().is_empty(), "{lock}, {mode}: {}", said.text);
-                let [_, name, function] = expected;
-                let sentence = format!("misuse of {name} (");
-                assert!(
-                    said.text.contains(&sentence) && said.text.contains(function),
-                    "{lock}, {mode}: {}",
-                    said.text
-                );
+                assert_eq!(counts, [1], "{about}");
+                assert!(said.cycles().is_empty(), "{about}");
+                let (misuse, function) = expected.split_once(" by ").unwrap();
+                let (_, name) = misuse.split_once(" of ").unwrap();
+                says(&said.text, &[&format!("misuse of {name} ("), function]);
             }
         }
     }
@@ -197,13 +164,12 @@ fn what_finds_no_place_is_counted_and_told() {
     let kept = list(&process["misuses"]).len();
     assert_eq!(process["dropped"]["misuses"], 600 - kept, "{}", said.text);
     let line = format!("the table is full: {} misuses were dropped", 600 - kept);
-    assert!(said.text.contains(&line), "{}", said.text);
+    says(&said.text, &[&line]);
 
     let said = place.run(OURS[0], &["--order"], "many at once");
     let order = &said.processes[0]["order"];
     assert_eq!(order["untracked"], 4, "{}", said.text);
-    let line = "lock order: 4 acquisitions were left out";
-    assert!(said.text.contains(line), "{}", said.text);
+    says(&said.text, &["lock order: 4 acquisitions were left out"]);
 }
 
 #[test]
@@ -280,16 +246,9 @@ fn circles(chosen: &[&str]) {
             let said = place.run(lock, &["--order"], mode);
             assert_eq!(steps(&said), expected, "{lock}, {mode}: {}", said.text);
             assert!(said.misuses().is_empty(), "{lock}, {mode}: {}", said.text);
-            let text = said.text.replace("\n    ", " ");
-            assert!(
-                text.contains("a deadlock could happen between"),
-                "{lock}, {mode}: {text}"
-            );
+            says_wrapped(&said.text, &["a deadlock could happen between"]);
             for [_, taken, _, asked] in expected {
-                assert!(
-                    text.contains(taken) && text.contains(asked),
-                    "{lock}, {mode}: {text}"
-                );
+                says(&said.text, &[taken, asked]);
             }
         }
         // Nobody asked.
@@ -301,11 +260,8 @@ fn circles(chosen: &[&str]) {
 fn circles_are_told_by_the_status() {
     let place = Place::new();
     for (mode, expected) in [("circle", 1), ("gate", 0)] {
-        let mut command = kinlock();
-        let limits = ["--order", "--fail-if", "circles > 0"];
-        command.args(["run", "--report=/dev/null"]).args(limits);
-        let output = command.arg(place.file("misused")).arg(mode).output();
-        let output = output.unwrap();
+        let flags = ["--report=/dev/null", "--order", "--fail-if", "circles > 0"];
+        let output = place.command(&flags, &[mode]).output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(expected), "{mode}: {told}");
         let line = "kinlock: --fail-if 'circles > 0': it is 1\n";
@@ -357,11 +313,6 @@ fn correct_programs(chosen: &[&str]) {
             );
         }
         let said = place.run(lock, &["--order"], "same order");
-        assert!(
-            said.text
-                .contains("lock order: 1 pair of locks, and no circle"),
-            "{}",
-            said.text
-        );
+        says(&said.text, &["lock order: 1 pair of locks, and no circle"]);
     }
 }

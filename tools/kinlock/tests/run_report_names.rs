@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use support::{compiled, kinlock, list};
+use support::{compiled, kinlock, list, says, says_wrapped, text};
 use tempfile::TempDir;
 
 const SOURCE: &str = r#"
     #include <pthread.h>
     static pthread_mutex_t lock_of_it = PTHREAD_MUTEX_INITIALIZER;
+    char large[1 << 20];
     __attribute__((noinline)) static void takes_it(void) {
         pthread_mutex_lock(&lock_of_it), pthread_mutex_unlock(&lock_of_it);
         __asm__ volatile("");
@@ -69,14 +70,11 @@ impl Place {
 
     fn has_names(&self, cache: &Path) {
         let (table, report) = self.report(cache);
-        let line = SOURCE
-            .lines()
-            .position(|line| line.contains("_lock(&"))
-            .unwrap()
-            + 1;
-        assert!(
-            table.contains("lock_of_it") && table.contains(&format!("takes_it (apart.c:{line})")),
-            "{table}"
+        let mut lines = SOURCE.lines();
+        let line = lines.position(|line| line.contains("_lock(&")).unwrap() + 1;
+        says(
+            &table,
+            &["lock_of_it", &format!("takes_it (apart.c:{line})")],
         );
         assert!(!self.is_stripped(&report), "{report:#}");
         assert!(!table.contains("apart+0x"), "{table}");
@@ -84,19 +82,15 @@ impl Place {
 
     fn has_no_names(&self, cache: &Path) {
         let (table, report) = self.report(cache);
-        let said = table.replace("\n    ", " ");
         let expected = format!("stripped, so without names: {};", self.program.display());
-        assert!(said.contains(&expected), "{table}");
-        assert!(table.contains("apart+0x"), "{table}");
+        says_wrapped(&table, &["apart+0x", &expected]);
         assert!(self.is_stripped(&report), "{report:#}");
     }
 
     fn is_stripped(&self, report: &Value) -> bool {
-        let files = list(&report["processes"][0]["stripped_files"]).iter();
+        let mut files = list(&report["processes"][0]["stripped_files"]).iter();
         let own = self.program.to_str();
-        files
-            .into_iter()
-            .any(|stripped| stripped["file"].as_str() == own)
+        files.any(|stripped| stripped["file"].as_str() == own)
     }
 
     fn build_id(&self) -> String {
@@ -155,45 +149,114 @@ fn the_cache_of_debuginfod_is_used_where_it_is() {
     place.has_names(&cache);
 }
 
+/// Where its segments are far apart, the loader knows a program by several ranges of addresses.
+#[test]
+fn a_program_with_gaps_has_names() {
+    let folder = tempfile::tempdir().unwrap();
+    for flags in ["", "-Wl,-z,max-page-size=0x200000", "-Wl,--build-id=none"] {
+        let flags = format!("-O1 -g -pthread {flags}");
+        let program = compiled(folder.path(), "gap", &flags, SOURCE);
+        let mut command = kinlock();
+        let output = command.args(["run", "--report"]).arg(program).output();
+        let output = output.unwrap();
+        let table = text(&output.stderr);
+        assert!(output.status.success(), "{output:?}");
+        says(table, &["lock_of_it", "takes_it (gap.c:"]);
+        assert!(!table.contains("no names from"), "{table}");
+    }
+}
+
+const LIBRARY: &str = r#"
+    #include <pthread.h>
+    static pthread_mutex_t lock_of_library = PTHREAD_MUTEX_INITIALIZER;
+    void takes_it(void) {
+        pthread_mutex_lock(&lock_of_library), pthread_mutex_unlock(&lock_of_library);
+    }
+"#;
+
+/// Loads the library that lies in a folder.
+const PROGRAM: &str = r#"
+    #include <dlfcn.h>
+    #include <unistd.h>
+    int main(int count, char **words) {
+        void *library = chdir(words[1]) ? 0 : dlopen("./library.so", RTLD_NOW);
+        void (*takes_it)(void) = library ? dlsym(library, "takes_it") : 0;
+        for (int i = 0; takes_it && i < 10; i++) takes_it();
+        return !takes_it;
+    }
+"#;
+
 /// The loader knows a library by the path that it was loaded by, which may begin anywhere.
 #[test]
 fn a_library_with_a_relative_path_has_names() {
-    const LIBRARY: &str = r#"
-        #include <pthread.h>
-        static pthread_mutex_t lock_of_library = PTHREAD_MUTEX_INITIALIZER;
-        void takes_it(void) {
-            pthread_mutex_lock(&lock_of_library), pthread_mutex_unlock(&lock_of_library);
-        }
-    "#;
-    const PROGRAM: &str = r#"
-        #include <dlfcn.h>
-        #include <unistd.h>
-        int main(int count, char **words) {
-            void *library = chdir(words[1]) ? 0 : dlopen("./library.so", RTLD_NOW);
-            void (*takes_it)(void) = library ? dlsym(library, "takes_it") : 0;
-            for (int i = 0; takes_it && i < 10; i++) takes_it();
-            return !takes_it;
-        }
-    "#;
     let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let flags = "-shared -fPIC -Wl,--build-id=none -pthread";
     compiled(folder.path(), "library.so", flags, LIBRARY);
     let program = compiled(folder.path(), "program", "-w -pthread -ldl", PROGRAM);
     let json = folder.path().join("json");
     let mut command = kinlock();
-    command
-        .current_dir(&other)
-        .args(["run", "--report", "--json"])
-        .arg(&json);
-    let output = command
-        .arg("--")
-        .arg(program)
-        .arg(folder.path())
-        .output()
-        .unwrap();
+    command.current_dir(&other);
+    command.args(["run", "--report", "--json"]).arg(&json);
+    let output = command.arg(program).arg(folder.path()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     let locks = list(&report["processes"][0]["locks"]).iter();
     let names: Vec<_> = locks.map(|lock| lock["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["lock_of_library"]);
+}
+
+/// The program headers of a library may be anywhere in its file, at another distance from its
+/// beginning than in memory.
+#[test]
+fn a_library_with_moved_headers_is_survived() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = "-O1 -shared -fPIC -pthread -Wl,-z,max-page-size=0x200000";
+    let library = compiled(folder.path(), "library.so", flags, LIBRARY);
+    let program = compiled(folder.path(), "program", "-w -pthread -ldl", PROGRAM);
+    let moved = with_moved_headers(fs::read(&library).unwrap());
+    fs::remove_file(&library).unwrap();
+    fs::write(&library, moved).unwrap();
+    // The loader takes it.
+    done(Command::new(&program).arg(folder.path()));
+    let mut command = kinlock();
+    command.args(["run", "--report"]).arg(program);
+    done(command.arg(folder.path()));
+}
+
+/// An ELF file with the program headers at its end, and a segment that loads them. A segment that
+/// is not needed makes room for that one.
+fn with_moved_headers(mut file: Vec<u8>) -> Vec<u8> {
+    const ENTRY: usize = 56;
+    const LOAD: u32 = 1;
+    const NOT_NEEDED: [u32; 2] = [4, 0x6474_e553];
+    let number =
+        |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let kind = |entry: &[u8]| u32::from_le_bytes(entry[..4].try_into().unwrap());
+    let begin = number(&file, 32) as usize;
+    let count = usize::from(u16::from_le_bytes([file[56], file[57]]));
+    let mut entries: Vec<Vec<u8>> = file[begin..begin + count * ENTRY]
+        .chunks(ENTRY)
+        .map(<[u8]>::to_vec)
+        .collect();
+    let spare = entries
+        .iter()
+        .position(|entry| NOT_NEEDED.contains(&kind(entry)));
+    entries.remove(spare.expect("a segment that is not needed"));
+    file.resize(file.len().next_multiple_of(4096), 0);
+    let at = file.len() as u64;
+    let loaded = entries.iter().filter(|entry| kind(entry) == LOAD);
+    let ends = loaded.map(|entry| number(entry, 16) + number(entry, 40));
+    let address = ends.max().unwrap().next_multiple_of(4096);
+    let size = (count * ENTRY) as u64;
+    let mut new = Vec::new();
+    new.extend(LOAD.to_le_bytes());
+    new.extend(4_u32.to_le_bytes());
+    for word in [at, address, address, size, size, 4096] {
+        new.extend(word.to_le_bytes());
+    }
+    let last = entries.iter().rposition(|entry| kind(entry) == LOAD);
+    entries.insert(last.unwrap() + 1, new);
+    file.extend(entries.concat());
+    file[32..40].copy_from_slice(&at.to_le_bytes());
+    file
 }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
-use support::{compiled, kinlock, list, until};
+use support::{compiled, kinlock, list, pipe_at, until};
 
 /// Takes a lock by a thread with a name that would act; says so, and waits for the end of stdin.
 const SOURCE: &str = r#"
@@ -41,12 +41,6 @@ fn program(folder: &Path, name: &OsStr) -> PathBuf {
     program
 }
 
-fn pipe_at(path: &Path) {
-    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
-    // SAFETY: a zero-terminated string.
-    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
-}
-
 /// Ends a command that did not end by itself.
 struct Ended(Child);
 
@@ -70,20 +64,15 @@ fn names_that_would_act_are_shown() {
     let file = |name: &str| folder.path().join(name);
     for by in ["lock", "caller", "thread"] {
         let mut command = kinlock();
-        command.args(["run", "--report", "--by", by, "--json"]);
-        command
-            .arg(file("json"))
-            .arg("--folded")
-            .arg(file("folded"));
-        command
-            .arg("--html")
-            .arg(file("html"))
-            .arg("--")
-            .arg(&program);
-        let output = command.output().unwrap();
+        command.args(["run", "--report", "--by", by]);
+        let forms = ["folded", "json", "html"];
+        for form in forms {
+            command.arg(format!("--{form}")).arg(file(form));
+        }
+        let output = command.arg("--").arg(&program).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let mut all = vec![output.stderr];
-        all.extend(["folded", "json", "html"].map(|name| fs::read(file(name)).unwrap()));
+        all.extend(forms.map(|form| fs::read(file(form)).unwrap()));
         for (n, text) in all.into_iter().enumerate() {
             let text = String::from_utf8(text).unwrap();
             let acts = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
@@ -116,10 +105,7 @@ fn what_others_left_where_folders_are_holds_nothing_up() {
         &["record", &output],
     ] {
         let mut command = kinlock();
-        command
-            .args(words)
-            .args(["--", "true"])
-            .env("TMPDIR", &folders);
+        command.args(words).arg("true").env("TMPDIR", &folders);
         let command = command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = Ended(command.spawn().unwrap());
         until("it ends", || child.0.try_wait().unwrap().is_some());

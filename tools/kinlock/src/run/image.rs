@@ -77,7 +77,6 @@ impl Image {
         Pid { places }
     }
 
-    /// The arrays that an execution needs.
     pub fn arrays(&self) -> Arrays {
         let words = self.words.iter().map(|word| word.as_ptr());
         let environment = self.environment.iter().map(|entry| entry.as_ptr().cast());

@@ -20,7 +20,6 @@ use kinlock_cli::outcome::tell;
 use super::platforms;
 use super::variables::is_preloadable;
 
-/// What the library is called.
 pub const FILE: &str = "libkinlock_preload.so";
 const PACKAGE: &str = "kinlock-preload";
 /// The folders of the library's crate, and of those that it is made of.
@@ -89,7 +88,6 @@ fn executed() -> io::Result<PathBuf> {
     Path::new(OsStr::from_bytes(path.to_bytes())).canonicalize()
 }
 
-/// The root of the checkout.
 fn root() -> &'static Path {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.ancestors().nth(2).unwrap_or(own)

@@ -4,7 +4,6 @@
 //! [variables] that the library reads, and becomes the program: exit status, signals, stdin and
 //! stdout are the program's own. For a [report](report) it [stays](stay) behind.
 
-pub mod handlers;
 mod image;
 pub mod library;
 pub mod outer;
@@ -21,7 +20,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf, absolute};
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 
 use anyhow::{Context, bail};
 use kinlock_cli::args::{Named, named};
@@ -176,39 +175,33 @@ fn reported(
     let is_over = &AtomicBool::new(false);
     let status = std::thread::scope(|scope| {
         // Reports are made by a thread of their own, one after the other: an output that nobody
-        // reads does not keep signals from the program. It begins when all signals are blocked.
-        let mut requests: Option<Sender<Option<ExitStatus>>> = None;
-        let mut ask = |status| {
-            if requests.is_none() {
-                let (sender, asked) = channel();
-                let name = "report".to_owned();
-                let maker = std::thread::Builder::new().name(name);
-                let made = maker.spawn_scoped(scope, move || asked.into_iter().for_each(report));
-                requests = made.is_ok().then_some(sender);
-            }
-            match &requests {
-                Some(requests) => _ = requests.send(status),
-                // There is no room for a thread.
-                None => report(status),
+        // reads does not keep signals from the program.
+        let (sender, requests) = channel::<Option<ExitStatus>>();
+        let mut requests = Some(requests);
+        let ask = |status| {
+            // There may be no room for a thread.
+            if sender.send(status).is_err() {
+                report(status);
             }
         };
-        // Signals are blocked by then, and no thread of this scope gets them.
         let mut watcher = None;
-        let mut watch = |pid| {
-            let Some(mut watch) = session.watch(pid) else {
-                return;
-            };
-            let look = move || {
-                while !is_over.load(Relaxed) {
-                    watch.look();
-                    std::thread::park_timeout(watch.period());
-                }
-            };
-            let maker = std::thread::Builder::new().name("alarms".to_owned());
-            watcher = maker.spawn_scoped(scope, look).ok();
+        // When all signals are blocked, so that no thread of this scope gets them.
+        let mut begin = |pid| {
+            let maker = |name: &str| std::thread::Builder::new().name(name.to_owned());
+            let asked = requests.take().into_iter().flatten();
+            let _ = maker("report").spawn_scoped(scope, move || asked.for_each(report));
+            watcher = session.watch(pid).and_then(|mut alarms| {
+                let look = move || {
+                    while !is_over.load(Relaxed) {
+                        alarms.look();
+                        std::thread::park_timeout(alarms.period());
+                    }
+                };
+                maker("alarms").spawn_scoped(scope, look).ok()
+            });
         };
         let duties = Duties {
-            on_start: Some(&mut watch),
+            on_start: Some(&mut begin),
             on_request: Some(&mut || ask(None)),
             notes: session.is_on_stderr(),
             keeps: session.descriptors(),

@@ -19,14 +19,13 @@ use kinlock_cli::outcome::{Failure, tell};
 use object::elf::EM_AARCH64;
 #[cfg(target_arch = "x86_64")]
 use object::elf::EM_X86_64;
-use object::elf::{FileHeader32, FileHeader64, PT_INTERP, SHT_DYNSYM, SHT_SYMTAB};
+use object::elf::{FileHeader64, PT_INTERP, SHT_DYNSYM, SHT_SYMTAB};
 use object::read::SectionIndex;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{Endianness, ReadCache};
 use rustix::fs::{Access, AtFlags, CWD, accessat, getxattr};
 use rustix::process::{getgid, getuid};
 
-use super::handlers;
 use super::image::Image;
 use super::variables::Variable;
 
@@ -126,17 +125,17 @@ impl Program {
         let file = self.path.file_name();
         if env::var_os("RUNNING_UNDER_RR").is_some() || file == Some("rr".as_ref()) {
             let what = "rr runs one thread at a time, so that those that wait would spin in vain";
-            return Ok(Some(what.into()));
+            return Ok(Some(Obstacle::new(what)));
         }
         let checker = (file == Some("valgrind".as_ref())).then(|| self.thread_checker());
         if let Some(tool) = checker.flatten() {
             let what = format!("Valgrind's {tool} has to see the C library's locks");
-            return Ok(Some(what.into()));
+            return Ok(Some(Obstacle::new(what)));
         }
         if let Some(sanitizer) = preloaded_sanitizer() {
             let what =
                 format!("LD_PRELOAD has {sanitizer}, which has to see the C library's locks");
-            return Ok(Some(what.into()));
+            return Ok(Some(Obstacle::new(what)));
         }
         let mut path = self.path.clone();
         let mut said = String::new();
@@ -147,16 +146,16 @@ impl Program {
                 Err(_) => return Ok(None),
                 Ok(Kind::Elf) => {
                     let found = obstacle(&path);
-                    return Ok(found.map(|found| found.said_of(&said)));
+                    return Ok(found.map(|found| Obstacle {
+                        what: format!("{said}{}", found.what),
+                        ..found
+                    }));
                 }
                 Ok(Kind::Script(interpreter)) => interpreter,
-                Ok(Kind::Other(begin)) => match handlers::of(&path, &begin) {
-                    Some(handler) => handler,
-                    None => {
-                        let what = format!("{said}it is neither an ELF program nor a script");
-                        return Ok(Some(what.into()));
-                    }
-                },
+                Ok(Kind::Other) => {
+                    let what = format!("{said}it is neither an ELF program nor a script");
+                    return Ok(Some(Obstacle::new(what)));
+                }
             };
             if let Err(failure) = is_executable(&interpreter) {
                 return Err(self.refused(format!("its interpreter {failure}")));
@@ -224,27 +223,12 @@ struct Obstacle {
     records: bool,
 }
 
-impl From<String> for Obstacle {
-    fn from(what: String) -> Self {
+impl Obstacle {
+    fn new(what: impl Into<String>) -> Self {
         Obstacle {
-            what,
+            what: what.into(),
             passes: false,
             records: false,
-        }
-    }
-}
-
-impl From<&str> for Obstacle {
-    fn from(what: &str) -> Self {
-        what.to_owned().into()
-    }
-}
-
-impl Obstacle {
-    fn said_of(self, whom: &str) -> Self {
-        Obstacle {
-            what: format!("{whom}{}", self.what),
-            ..self
         }
     }
 }
@@ -269,8 +253,7 @@ enum Kind {
     Elf,
     /// With what runs it.
     Script(PathBuf),
-    /// How it begins.
-    Other(Vec<u8>),
+    Other,
 }
 
 fn look(path: &Path) -> io::Result<Kind> {
@@ -283,7 +266,7 @@ fn look(path: &Path) -> io::Result<Kind> {
     let Some(words) = line.strip_prefix(b"#!") else {
         // A shell runs what the kernel does not know, unless it is no text.
         return Ok(match line.contains(&0) {
-            true => Kind::Other(begin),
+            true => Kind::Other,
             false => Kind::Script("/bin/sh".into()),
         });
     };
@@ -296,23 +279,19 @@ fn look(path: &Path) -> io::Result<Kind> {
 /// Why nothing can be preloaded into an ELF program.
 fn obstacle(path: &Path) -> Option<Obstacle> {
     let Ok(form) = Form::read(path) else {
-        return Some("it is damaged".into());
+        return Some(Obstacle::new("it is damaged"));
     };
     if form != Form::OWN {
         let (is, needs) = (form.words(), Form::OWN.words());
         let what = format!("it is for another architecture ({is}) than the library ({needs})");
-        return Some(what.into());
+        return Some(Obstacle::new(what));
     }
-    let parts = match form.class {
-        1 => Parts::read::<FileHeader32<Endianness>>(path),
-        _ => Parts::read::<FileHeader64<Endianness>>(path),
-    };
-    let Ok(parts) = parts else {
-        return Some("it is damaged".into());
+    let Ok(parts) = Parts::read(path) else {
+        return Some(Obstacle::new("it is damaged"));
     };
     if let Some(privilege) = privilege(path) {
         let what = format!("it {privilege}, so that nothing is preloaded");
-        return Some(what.into());
+        return Some(Obstacle::new(what));
     }
     let Some(linker) = parts.linker else {
         return Some(Obstacle {
@@ -322,15 +301,15 @@ fn obstacle(path: &Path) -> Option<Obstacle> {
         });
     };
     if let Some(library) = other_c_library(&linker) {
+        let what = format!("it is linked with {library}, and the library with glibc");
         return Some(Obstacle {
-            what: format!("it is linked with {library}, and the library with glibc"),
-            passes: false,
             records: parts.records,
+            ..Obstacle::new(what)
         });
     }
     let sanitizer = parts.sanitizer?;
     let what = format!("it was built with {sanitizer}, which has to see the C library's locks");
-    Some(what.into())
+    Some(Obstacle::new(what))
 }
 
 /// The C library that a loader belongs to, if it is known not to be glibc.
@@ -362,12 +341,8 @@ struct Form {
 impl Form {
     /// That of the command, and so of the library. There may be no `/proc` to read it from.
     const OWN: Form = Form {
-        class: if cfg!(target_pointer_width = "64") {
-            2
-        } else {
-            1
-        },
-        order: if cfg!(target_endian = "little") { 1 } else { 2 },
+        class: 2,
+        order: 1,
         machine: match () {
             #[cfg(target_arch = "x86_64")]
             () => EM_X86_64,
@@ -436,10 +411,13 @@ const STARTS: [&[u8]; 6] = [
     b"syscall",
 ];
 
+/// Of a program as the library is built for.
+type Header = FileHeader64<Endianness>;
+
 impl Parts {
-    fn read<H: FileHeader<Endian = Endianness>>(path: &Path) -> anyhow::Result<Self> {
+    fn read(path: &Path) -> anyhow::Result<Self> {
         let data = &ReadCache::new(File::open(path)?);
-        let header = H::parse(data)?;
+        let header = Header::parse(data)?;
         let endian = header.endian()?;
         let mut linker = None;
         for segment in header.program_headers(endian, data)? {
@@ -463,9 +441,9 @@ impl Parts {
 
     /// Looks at the names of symbols. Each table of names is read at once: some programs have
     /// hundreds of thousands.
-    fn note_symbols<'a, H: FileHeader<Endian = Endianness>>(
+    fn note_symbols<'a>(
         &mut self,
-        sections: &SectionTable<'a, H, &'a ReadCache<File>>,
+        sections: &SectionTable<'a, Header, &'a ReadCache<File>>,
         endian: Endianness,
         data: &'a ReadCache<File>,
     ) {

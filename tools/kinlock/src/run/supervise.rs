@@ -32,7 +32,7 @@ use rustix::termios::{LocalModes, Termios, tcgetattr};
 
 use super::image::Image;
 use super::witness::{self, REAL_TIME, Witness, pending};
-use crate::inherited::{self, LAST, bit};
+use crate::inherited::{self, LAST, bit, set_of};
 
 /// After how long without a signal it is said once how to have the report before the end.
 const LONG: Duration = Duration::from_secs(10);
@@ -67,7 +67,7 @@ pub fn run(image: &mut Image, mut duties: Duties) -> io::Result<ExitStatus> {
     let mut command = Waiting { child, witness };
     let mut left = duties.notes.then_some(LONG);
     loop {
-        match take(&all(), left) {
+        match take(&set_of(1..=LAST), left) {
             Some(signal) if signal.number == libc::SIGCHLD => {
                 if let Some(status) = command.children() {
                     if let Some(witness) = command.witness {
@@ -89,7 +89,6 @@ pub fn run(image: &mut Image, mut duties: Duties) -> io::Result<ExitStatus> {
     }
 }
 
-/// The command, while its program runs.
 struct Waiting {
     child: libc::pid_t,
     witness: Option<Witness>,
@@ -121,7 +120,7 @@ impl Waiting {
     /// Stops as the program did, so that a shell sees its job stopped. Returns when it goes on.
     fn stop(&mut self, signal: i32) {
         // A SIGCONT that has come meanwhile would be dropped when this process stops.
-        if let Some(signal) = take(&only(libc::SIGCONT), Some(Duration::ZERO)) {
+        if let Some(signal) = take_pending(libc::SIGCONT) {
             if self.is_for_program(&signal) {
                 // SAFETY: invariant 3.
                 unsafe { libc::kill(self.child, libc::SIGCONT) };
@@ -138,14 +137,14 @@ impl Waiting {
         // SAFETY: invariant 1; the signal is one that stops.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
-            let one = only(signal);
+            let one = set_of([signal]);
             libc::kill(libc::getpid(), signal);
             libc::pthread_sigmask(libc::SIG_UNBLOCK, &one, ptr::null_mut());
             libc::pthread_sigmask(libc::SIG_BLOCK, &one, ptr::null_mut());
         }
         // What has the command go on has the program go on, before another signal that stops takes
         // its place. One to the whole group has done that already.
-        let signal = take(&only(libc::SIGCONT), Some(Duration::ZERO));
+        let signal = take_pending(libc::SIGCONT);
         if signal.is_some_and(|signal| self.is_for_program(&signal)) {
             // SAFETY: invariant 3.
             unsafe { libc::kill(self.child, libc::SIGCONT) };
@@ -323,7 +322,7 @@ pub fn end_like(status: ExitStatus) -> Outcome {
             libc::prctl(libc::PR_SET_DUMPABLE, 0);
             libc::signal(signal, libc::SIG_DFL);
             libc::kill(libc::getpid(), signal);
-            libc::pthread_sigmask(libc::SIG_UNBLOCK, &only(signal), ptr::null_mut());
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &set_of([signal]), ptr::null_mut());
         }
     }
     let signal = || Some(128 + status.signal()?);
@@ -359,23 +358,6 @@ fn is_running(pid: libc::pid_t) -> bool {
     matches!(witness::state(pid), b'R' | b'D')
 }
 
-fn only(signal: i32) -> libc::sigset_t {
-    set_of([signal])
-}
-
-fn set_of(signals: impl IntoIterator<Item = i32>) -> libc::sigset_t {
-    let mut set = MaybeUninit::zeroed();
-    // SAFETY: invariant 1.
-    unsafe {
-        libc::sigemptyset(set.as_mut_ptr());
-        for signal in signals {
-            libc::sigaddset(set.as_mut_ptr(), signal);
-        }
-        set.assume_init()
-    }
-}
-
-/// A signal that the command got.
 struct Signal {
     number: i32,
     /// The process that sent it, if one did; 0 for one that has no number here.
@@ -400,7 +382,7 @@ impl Signal {
     fn take_both(&self) {
         if self.number < REAL_TIME {
             witness::finish_sending();
-            take_another(self.number);
+            take_pending(self.number);
         }
     }
 
@@ -419,10 +401,9 @@ impl Signal {
 /// and blocked, and that are the program's now.
 fn block_signals() -> u64 {
     let pending = pending();
-    // SAFETY: invariant 1.
-    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &all(), ptr::null_mut()) };
+    inherited::block(1..=LAST);
     for signal in (1..=LAST).filter(|&signal| pending & bit(signal) != 0) {
-        take_another(signal);
+        take_pending(signal);
     }
     pending
 }
@@ -448,20 +429,6 @@ fn take(signals: &libc::sigset_t, left: Option<Duration>) -> Option<Signal> {
 }
 
 /// Takes one signal of this number that is pending, if there is one.
-fn take_another(signal: i32) {
-    let none = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: invariant 1.
-    unsafe { libc::sigtimedwait(&only(signal), ptr::null_mut(), &none) };
-}
-
-fn all() -> libc::sigset_t {
-    let mut all = MaybeUninit::zeroed();
-    // SAFETY: invariant 1.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        all.assume_init()
-    }
+fn take_pending(signal: i32) -> Option<Signal> {
+    take(&set_of([signal]), Some(Duration::ZERO))
 }

@@ -18,13 +18,12 @@
 //!    them.
 //! 4. The witness is not waited for before it is closed: until then its number is its own.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::ptr;
 
-use crate::inherited::{self, LAST, bit};
+use crate::inherited::{self, LAST, bit, bits, set_of};
 
 /// The first real-time signal of the kernel. These are not merged: one sent thrice comes thrice.
 pub const REAL_TIME: i32 = 32;
@@ -38,8 +37,8 @@ type Answer = [u32; LAST as usize + 1];
 
 pub struct Witness {
     pid: libc::pid_t,
-    questions: File,
-    answers: File,
+    questions: PipeWriter,
+    answers: PipeReader,
     /// Signals to the group that the command has not taken yet.
     ahead: Answer,
     is_broken: bool,
@@ -48,8 +47,8 @@ pub struct Witness {
 impl Witness {
     /// Starts it. All signals have to be blocked.
     pub fn start() -> io::Result<Self> {
-        let (asked, questions) = pipe()?;
-        let (answers, told) = pipe()?;
+        let (asked, questions) = io::pipe()?;
+        let (answers, told) = io::pipe()?;
         // SAFETY: no preconditions.
         let command = unsafe { libc::getpid() };
         // SAFETY: invariant 2.
@@ -58,8 +57,8 @@ impl Witness {
             0 => live(command, asked.as_raw_fd(), told.as_raw_fd()),
             pid => Ok(Witness {
                 pid,
-                questions: questions.into(),
-                answers: answers.into(),
+                questions,
+                answers,
                 ahead: [0; LAST as usize + 1],
                 is_broken: false,
             }),
@@ -167,7 +166,6 @@ impl Witness {
         self.is_broken |= self.questions.write_all(&watch).is_err();
     }
 
-    /// Ends it.
     pub fn close(self) {
         let pid = self.pid;
         // SAFETY: invariant 4. It may be stopped, and has nothing to tidy up.
@@ -184,16 +182,6 @@ impl Witness {
 pub fn finish_sending() {
     // SAFETY: no preconditions; it changes nothing, whether it succeeds or not.
     unsafe { libc::setpgid(0, libc::getpgrp()) };
-}
-
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    // SAFETY: the array has room for two numbers.
-    match unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } {
-        // SAFETY: the call has just opened them.
-        0 => Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) }),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 fn is_readable(descriptor: i32, limit_ms: i32) -> bool {
@@ -268,15 +256,12 @@ fn take_all() -> Answer {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    let (mut all, mut info) = (
-        MaybeUninit::zeroed(),
-        MaybeUninit::<libc::siginfo_t>::zeroed(),
-    );
+    let all = set_of(1..=LAST);
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     loop {
         // SAFETY: invariant 1; a signal from a process has its number.
         let (signal, is_from_command) = unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            let signal = libc::sigtimedwait(all.as_ptr(), info.as_mut_ptr(), &none);
+            let signal = libc::sigtimedwait(&all, info.as_mut_ptr(), &none);
             let info = info.assume_init();
             let from_process = signal == libc::SIGCONT && info.si_code <= 0;
             (signal, from_process && info.si_pid() == libc::getppid())
@@ -335,7 +320,6 @@ fn has_any(among: &Answer, signals: u64) -> bool {
     (1..=LAST).any(|number| signals & bit(number) != 0 && among[number as usize] > 0)
 }
 
-/// The signals that are pending, as bits.
 pub fn pending() -> u64 {
     let mut pending = MaybeUninit::zeroed();
     // SAFETY: invariant 1.
@@ -343,11 +327,4 @@ pub fn pending() -> u64 {
         libc::sigpending(pending.as_mut_ptr());
         bits(&pending.assume_init())
     }
-}
-
-/// The signals of a set, as bits.
-fn bits(set: &libc::sigset_t) -> u64 {
-    // SAFETY: invariant 1.
-    let has = |&signal: &i32| unsafe { libc::sigismember(set, signal) == 1 };
-    (1..=LAST).filter(has).map(bit).sum()
 }

@@ -16,9 +16,25 @@ pthread_spinlock_t spin;
 pthread_mutex_t robust;
 static atomic_int ready, told;
 
-static void in_thread(void *(*body)(void *))
+static void *calls(void *body)
 {
-    end(start(body, NULL));
+    (*(void (**)(void))body)();
+    return NULL;
+}
+
+/* Calls it in as many threads, at the same time. */
+static void in_threads(int count, void (*body)(void))
+{
+    pthread_t threads[2];
+    for (int i = 0; i < count; i++)
+        threads[i] = start(calls, &body);
+    for (int i = 0; i < count; i++)
+        end(threads[i]);
+}
+
+static void in_thread(void (*body)(void))
+{
+    in_threads(1, body);
 }
 
 /* ---- misuse ---- */
@@ -66,68 +82,60 @@ static void initialise_robust(int inherits)
         abort();
 }
 
-static void *take_robust(void *unused) { pthread_mutex_lock(&robust); return unused; }
-static void *release_robust(void *unused) { releases_robust(); return unused; }
-static void *release_a(void *unused) { releases_a(); return unused; }
-static void *release_careful(void *unused) { releases_careful(); return unused; }
-static void *release_rw(void *unused) { releases_rw(); return unused; }
+static void takes_robust(void) { pthread_mutex_lock(&robust); }
 
-static void *wait_for_a(void *unused)
+static void waits_for_a(void)
 {
     goes_to_wait();
     takes_a();
     pthread_mutex_unlock(&a);
-    return unused;
 }
 
-static void *wait_for_condvar(void *unused)
+static void waits_for_condvar(void)
 {
     struct timespec later = in_ms(CLOCK_REALTIME, 1500);
     pthread_mutex_lock(&a);
     goes_to_wait();
     pthread_cond_timedwait(&condvar, &a, &later);
     pthread_mutex_unlock(&a);
-    return unused;
 }
 
-static void *write_politely(void *unused)
+static void writes_politely(void)
 {
     goes_to_wait();
     pthread_rwlock_wrlock(&polite), pthread_rwlock_unlock(&polite);
-    return unused;
 }
 
-static void with_waiter(void *(*body)(void *), void (*misuse)(void), void (*end)(void))
+static void with_waiter(void (*body)(void), void (*misuse)(void), void (*release)(void))
 {
-    pthread_t thread;
-    pthread_create(&thread, NULL, body, NULL);
+    pthread_t thread = start(calls, &body);
     until_it_waits();
     misuse();
-    if (end)
-        end();
-    pthread_join(thread, NULL);
+    if (release)
+        release();
+    end(thread);
 }
 
 static void ends_reading(void) { pthread_rwlock_unlock(&polite); }
 
-static void *other_a_then_reads(void *);
+static void a_then_reads(void);
 
 static int misuses(const char *mode)
 {
     if (strcmp(mode, "foreign") == 0)
-        takes_a(), in_thread(release_a);
+        takes_a(), in_thread(releases_a);
     else if (strcmp(mode, "twice") == 0)
         takes_a(), pthread_mutex_unlock(&a), releases_a();
     else if (strcmp(mode, "destroyed") == 0)
         takes_a(), destroys_a(), pthread_mutex_unlock(&a);
     else if (strcmp(mode, "awaited") == 0)
-        takes_a(), with_waiter(wait_for_a, destroys_a, releases_a);
+        takes_a(), with_waiter(waits_for_a, destroys_a, releases_a);
     else if (strcmp(mode, "awaited condvar") == 0)
-        with_waiter(wait_for_condvar, destroys_condvar, NULL);
+        with_waiter(waits_for_condvar, destroys_condvar, NULL);
     else if (strcmp(mode, "again") == 0)
         takes_a(), takes_a_again(), pthread_mutex_unlock(&a);
     else if (strcmp(mode, "careful foreign") == 0)
-        pthread_mutex_lock(&careful), in_thread(release_careful), pthread_mutex_unlock(&careful);
+        pthread_mutex_lock(&careful), in_thread(releases_careful), pthread_mutex_unlock(&careful);
     else if (strcmp(mode, "careful twice") == 0)
         pthread_mutex_lock(&careful), pthread_mutex_unlock(&careful), releases_careful();
     else if (strcmp(mode, "careful again") == 0)
@@ -138,22 +146,22 @@ static int misuses(const char *mode)
     else if (strcmp(mode, "rw twice") == 0)
         pthread_rwlock_wrlock(&rw), pthread_rwlock_unlock(&rw), releases_rw();
     else if (strcmp(mode, "rw foreign") == 0)
-        pthread_rwlock_wrlock(&rw), in_thread(release_rw);
+        pthread_rwlock_wrlock(&rw), in_thread(releases_rw);
     else if (strcmp(mode, "rw let go") == 0) {
         /* From here on nothing is known of who writes. */
-        pthread_rwlock_wrlock(&rw), in_thread(release_rw);
+        pthread_rwlock_wrlock(&rw), in_thread(releases_rw);
         pthread_mutex_lock(&a), pthread_mutex_unlock(&a);
         pthread_rwlock_wrlock(&rw), pthread_rwlock_unlock(&rw);
-        in_thread(other_a_then_reads);
+        in_thread(a_then_reads);
     } else if (strcmp(mode, "robust foreign") == 0)
-        initialise_robust(0), pthread_mutex_lock(&robust), in_thread(release_robust),
+        initialise_robust(0), pthread_mutex_lock(&robust), in_thread(releases_robust),
             pthread_mutex_unlock(&robust);
     else if (strcmp(mode, "inheriting foreign") == 0)
-        initialise_robust(1), pthread_mutex_lock(&robust), in_thread(release_robust),
+        initialise_robust(1), pthread_mutex_lock(&robust), in_thread(releases_robust),
             pthread_mutex_unlock(&robust);
     else if (strcmp(mode, "robust twice") == 0) {
         /* It cannot be used any more. What it has for an owner is no thread. */
-        initialise_robust(0), in_thread(take_robust);
+        initialise_robust(0), in_thread(takes_robust);
         if (pthread_mutex_lock(&robust) != EOWNERDEAD)
             abort();
         pthread_mutex_unlock(&robust), releases_robust();
@@ -166,7 +174,7 @@ static int misuses(const char *mode)
     else if (strcmp(mode, "rw upgraded") == 0)
         pthread_rwlock_rdlock(&rw), writes_what_it_reads(), pthread_rwlock_unlock(&rw);
     else if (strcmp(mode, "read again") == 0)
-        pthread_rwlock_rdlock(&polite), with_waiter(write_politely, reads_again, ends_reading);
+        pthread_rwlock_rdlock(&polite), with_waiter(writes_politely, reads_again, ends_reading);
     else
         return 0;
     return 1;
@@ -252,42 +260,30 @@ static void transfer(int from, int to)
     pthread_mutex_unlock(accounts + second), pthread_mutex_unlock(accounts + first);
 }
 
-static void *other_b_then_a(void *unused) { b_then_a(); return unused; }
-static void *other_a_then_b(void *unused) { a_then_b(); return unused; }
-static void *other_b_then_c(void *unused) { b_then_c(); return unused; }
-static void *other_c_then_a(void *unused) { c_then_a(); return unused; }
-static void *other_tries(void *unused) { b_then_tries_a(); return unused; }
-static void *other_waits_a_while(void *unused) { b_then_a_for_a_while(); return unused; }
-static void *other_guarded(void *unused)
+static void b_then_a_guarded(void)
 {
     pthread_mutex_lock(&gate);
     b_then_a();
     pthread_mutex_unlock(&gate);
-    return unused;
 }
-static void *other_a_then_b_guarded(void *unused)
+static void a_then_b_guarded(void)
 {
     pthread_mutex_lock(&gate);
     a_then_b();
     pthread_mutex_unlock(&gate);
-    return unused;
 }
-static void *other_ways(void *unused)
+static void both_ways(void)
 {
     a_then_b();
-    return other_guarded(unused);
+    b_then_a_guarded();
 }
-static void *other_writes_then_a(void *unused) { writes_then_a(); return unused; }
-static void *other_a_then_reads(void *unused) { a_then_reads(); return unused; }
-static void *other_reads(void *unused) { reads_both(&other_rw, &rw); return unused; }
-static void *other_waits_with_b(void *unused) { waits_with_b(); return unused; }
-static void *other_transfers(void *unused)
+static void reads_backwards(void) { reads_both(&other_rw, &rw); }
+static void transfers(void)
 {
     for (int i = 0; i < 1000; i++)
         transfer(i * 7 % 20, (i * 3 + 1) % 20 == i * 7 % 20 ? 20 : (i * 3 + 1) % 20);
-    return unused;
 }
-static void *other_steps(void *unused)
+static void steps(void)
 {
     /* Hand over hand, through a list. */
     for (int round = 0; round < 100; round++) {
@@ -296,10 +292,9 @@ static void *other_steps(void *unused)
             pthread_mutex_lock(accounts + i), pthread_mutex_unlock(accounts + i - 1);
         pthread_mutex_unlock(accounts + 19);
     }
-    return unused;
 }
 /* What is a at one time is b at another, at the same addresses. */
-static void *other_reuses(void *unused)
+static void reuses(void)
 {
     pthread_mutex_t *two = accounts;
     for (int i = 0; i < 200; i++) {
@@ -309,10 +304,9 @@ static void *other_reuses(void *unused)
         pthread_mutex_unlock(two + !first), pthread_mutex_unlock(two + first);
         pthread_mutex_destroy(two), pthread_mutex_destroy(two + 1);
     }
-    return unused;
 }
 /* The same as C++ does it with std::mutex: without a call, when one ends and the next begins. */
-static void *other_constructs(void *unused)
+static void constructs(void)
 {
     pthread_mutex_t *two = accounts;
     for (int i = 0; i < 200; i++) {
@@ -321,7 +315,6 @@ static void *other_constructs(void *unused)
         pthread_mutex_lock(two + first), pthread_mutex_lock(two + !first);
         pthread_mutex_unlock(two + !first), pthread_mutex_unlock(two + first);
     }
-    return unused;
 }
 /* Waits until it is told, and says that it was. */
 static void *is_told(void *unused)
@@ -334,76 +327,67 @@ static void *is_told(void *unused)
     return unused;
 }
 
-static void twice_in_threads(void *(*body)(void *))
-{
-    pthread_t threads[2];
-    for (int i = 0; i < 2; i++)
-        pthread_create(threads + i, NULL, body, NULL);
-    for (int i = 0; i < 2; i++)
-        pthread_join(threads[i], NULL);
-}
-
 static int orders(const char *mode)
 {
     accounts = calloc(21, sizeof *accounts);
     if (strcmp(mode, "circle") == 0)
-        a_then_b(), in_thread(other_b_then_a);
+        a_then_b(), in_thread(b_then_a);
     else if (strcmp(mode, "circle of a hot lock") == 0) {
         for (int i = 0; i < 20000; i++)
             pthread_mutex_lock(&a), pthread_mutex_unlock(&a);
-        a_then_b(), a_then_b(), in_thread(other_b_then_a);
+        a_then_b(), a_then_b(), in_thread(b_then_a);
     } else if (strcmp(mode, "circle of three") == 0)
-        a_then_b(), in_thread(other_b_then_c), in_thread(other_c_then_a);
+        a_then_b(), in_thread(b_then_c), in_thread(c_then_a);
     else if (strcmp(mode, "circle of three, two of them by two") == 0)
         /* The main thread has gone through two of the locks, and another one through one of these. */
-        a_then_b(), b_then_c(), in_thread(other_b_then_c), in_thread(other_c_then_a);
+        a_then_b(), b_then_c(), in_thread(b_then_c), in_thread(c_then_a);
     else if (strcmp(mode, "circle of a crowd") == 0) {
         /* More threads than are noted with an order; the last one has no gate. */
         for (int i = 0; i < 12; i++)
-            in_thread(other_a_then_b_guarded);
-        in_thread(other_a_then_b), in_thread(other_guarded), in_thread(other_guarded);
+            in_thread(a_then_b_guarded);
+        in_thread(a_then_b), in_thread(b_then_a_guarded), in_thread(b_then_a_guarded);
     } else if (strcmp(mode, "circle of a rwlock") == 0)
-        writes_then_a(), in_thread(other_a_then_reads);
+        writes_then_a(), in_thread(a_then_reads);
     else if (strcmp(mode, "circle of a wait") == 0)
         /* One after the other, or they could deadlock. */
-        in_thread(other_waits_with_b), in_thread(other_waits_with_b);
+        in_thread(waits_with_b), in_thread(waits_with_b);
     else if (strcmp(mode, "tries") == 0)
-        a_then_b(), in_thread(other_tries);
+        a_then_b(), in_thread(b_then_tries_a);
     else if (strcmp(mode, "for a while") == 0)
-        a_then_b(), in_thread(other_waits_a_while);
+        a_then_b(), in_thread(b_then_a_for_a_while);
     else if (strcmp(mode, "gate") == 0) {
         pthread_mutex_lock(&gate), a_then_b(), pthread_mutex_unlock(&gate);
-        in_thread(other_guarded);
+        in_thread(b_then_a_guarded);
     } else if (strcmp(mode, "gate of two") == 0)
         /* A thread that goes both ways, one of them without the gate, and one with it. */
-        in_thread(other_a_then_b_guarded), in_thread(other_ways);
+        in_thread(a_then_b_guarded), in_thread(both_ways);
     else if (strcmp(mode, "gate of a crowd") == 0) {
         for (int i = 0; i < 12; i++)
-            in_thread(other_a_then_b_guarded), in_thread(other_guarded);
+            in_thread(a_then_b_guarded), in_thread(b_then_a_guarded);
     } else if (strcmp(mode, "two threads, three locks") == 0)
         /* One of them would have to be in two places. */
-        a_then_b(), b_then_c(), in_thread(other_c_then_a);
+        a_then_b(), b_then_c(), in_thread(c_then_a);
     else if (strcmp(mode, "one thread") == 0)
         a_then_b(), b_then_a();
     else if (strcmp(mode, "readers") == 0)
-        reads_both(&rw, &other_rw), in_thread(other_reads);
+        reads_both(&rw, &other_rw), in_thread(reads_backwards);
     else if (strcmp(mode, "addresses") == 0)
-        twice_in_threads(other_transfers);
+        in_threads(2, transfers);
     else if (strcmp(mode, "hand over hand") == 0)
-        twice_in_threads(other_steps);
+        in_threads(2, steps);
     else if (strcmp(mode, "reused") == 0)
-        in_thread(other_reuses), in_thread(other_reuses);
+        in_thread(reuses), in_thread(reuses);
     else if (strcmp(mode, "many at once") == 0) {
         for (int i = 0; i < 20; i++)
             pthread_mutex_lock(accounts + i);
         for (int i = 0; i < 20; i++)
             pthread_mutex_unlock(accounts + i);
     } else if (strcmp(mode, "constructed") == 0)
-        in_thread(other_constructs), in_thread(other_constructs);
+        in_thread(constructs), in_thread(constructs);
     else if (strcmp(mode, "reads around") == 0)
-        reads_around_a(), in_thread(other_writes_then_a);
+        reads_around_a(), in_thread(writes_then_a);
     else if (strcmp(mode, "same order") == 0)
-        a_then_b(), in_thread(other_a_then_b);
+        a_then_b(), in_thread(a_then_b);
     else
         return 0;
     return 1;

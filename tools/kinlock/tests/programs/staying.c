@@ -194,18 +194,6 @@ static void waited_before(void)
     }
 }
 
-static void rwlocks(void)
-{
-    static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
-    take(1);
-    for (int i = 0; i < 20; i++)
-        pthread_rwlock_rdlock(&rwlock), pthread_rwlock_unlock(&rwlock);
-    for (int i = 0; i < 3; i++)
-        pthread_rwlock_wrlock(&rwlock), pthread_rwlock_unlock(&rwlock);
-    if (pthread_rwlock_tryrdlock(&rwlock) == 0 && pthread_rwlock_trywrlock(&rwlock) != 0)
-        pthread_rwlock_unlock(&rwlock);
-}
-
 int main(int count, char **words)
 {
     const char *mode = count > 1 ? words[1] : "";
@@ -230,8 +218,6 @@ int main(int count, char **words)
         churn(n);
     if (strcmp(mode, "waited-before") == 0)
         waited_before();
-    if (strcmp(mode, "rwlocks") == 0)
-        rwlocks();
     if (strcmp(mode, "hidden") == 0) {
         prctl(PR_SET_DUMPABLE, 0);
         while (read(0, &n, 1) > 0)

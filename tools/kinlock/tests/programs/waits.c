@@ -168,8 +168,8 @@ static void *takes_often(void *unused)
 {
     for (int i = 0; i < 1000; i++) {
         pthread_rwlock_rdlock(&cache);
-        if (i % 4 == 0)
-            pthread_rwlock_rdlock(&cache), pthread_rwlock_unlock(&cache);
+        if (i % 4 == 0 && pthread_rwlock_tryrdlock(&cache) == 0)
+            pthread_rwlock_unlock(&cache);
         pthread_rwlock_unlock(&cache);
         pthread_rwlock_wrlock(&cache), pthread_rwlock_unlock(&cache);
         /* The one that was taken first is released first. */

@@ -174,9 +174,13 @@ pub fn recorded(flags: &[&str], words: &[&str]) -> (TempDir, PathBuf, Value) {
 
 /// A lock of a recording.
 pub fn recorded_lock<'a>(recording: &'a Value, name: &str) -> &'a Value {
-    let mut locks = list(&recording["locks"]).iter();
-    let found = locks.find(|lock| lock["name"] == name);
-    found.unwrap_or_else(|| panic!("no lock {name}: {}", recording["locks"]))
+    named(&recording["locks"], name)
+}
+
+/// The first object of that name.
+pub fn named<'a>(all: &'a Value, name: &str) -> &'a Value {
+    let found = list(all).iter().find(|one| one["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name}: {all:#}"))
 }
 
 /// The part of the times that lies in a range, and for how many acquisitions all stand.

@@ -5,15 +5,20 @@
 
 mod calls;
 
+use std::io::{BufRead, BufReader, Lines};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 pub use calls::*;
 use serde_json::Value;
 use tempfile::TempDir;
+
+/// What a program can run on.
+pub const ALL: [&str; 3] = ["kinlock-mutex", "kinlock-spin", "pthread"];
 
 /// The command, without arguments.
 pub fn kinlock() -> Command {
@@ -54,6 +59,12 @@ pub fn heeding_ctrl_c(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(heed) }
 }
 
+/// Makes a named pipe.
+pub fn pipe_at(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status();
+    assert!(made.unwrap().success());
+}
+
 /// Waits for something for a while: otherwise it will not happen.
 pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     let begin = Instant::now();
@@ -68,12 +79,74 @@ pub fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// A folder with a program, in which a report is written to `json`.
-pub struct Place(pub TempDir);
+/// Asserts that a text has all of these.
+pub fn says(text: &str, expected: &[&str]) {
+    for expected in expected {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+}
+
+/// The same of a text whose lines may be broken anywhere.
+pub fn says_wrapped(text: &str, expected: &[&str]) {
+    let words: Vec<_> = text.split_whitespace().collect();
+    says(&words.join(" "), expected);
+}
+
+pub fn number(value: &Value) -> u64 {
+    let number = value.as_u64();
+    number.unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+/// The sum of a field over some objects.
+pub fn sum(all: &[Value], field: &str) -> u64 {
+    all.iter().map(|one| number(&one[field])).sum()
+}
+
+/// Asserts that fields of an object are these numbers.
+pub fn has(of: &Value, expected: &[(&str, u64)], about: &str) {
+    for (field, number) in expected {
+        assert_eq!(of[field], *number, "{about}: {field} of {of:#}");
+    }
+}
+
+/// A command that ends when its stdin does, at the latest with this, and writes lines.
+pub struct Running {
+    pub child: Child,
+    pub output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    /// Starts it. Returns the first line, too.
+    pub fn start(command: &mut Command) -> (Self, String) {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = output.next().expect("it writes a line").unwrap();
+        (Running { child, output }, first)
+    }
+
+    /// Ends it; it has to succeed. Returns the next line, if there is one.
+    pub fn end(mut self) -> Option<String> {
+        drop(self.child.stdin.take());
+        let last = self.output.next().map(|line| line.unwrap());
+        assert!(self.child.wait().unwrap().success());
+        last
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// A folder with a program of that name, in which a report is written to `json`.
+pub struct Place(pub TempDir, &'static str);
 
 impl Place {
     /// The tests of a binary have copies of what the compiler made once.
-    pub fn of(name: &str, flags: &str, source: &str) -> Self {
+    pub fn of(name: &'static str, flags: &str, source: &str) -> Self {
         static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
         let program = PROGRAM.get_or_init(|| {
             let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
@@ -89,16 +162,45 @@ impl Place {
         // A process of its own writes the copy, as in `script`.
         let copied = Command::new("cp").arg(program).arg(folder.path()).status();
         assert!(copied.unwrap().success());
-        Place(folder)
+        Place(folder, name)
     }
 
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
+    /// `kinlock run FLAGS -- PROGRAM WORDS`.
+    pub fn command(&self, flags: &[&str], words: &[&str]) -> Command {
+        let mut command = kinlock();
+        command.arg("run").args(flags).arg("--");
+        command.arg(self.file(self.1)).args(words);
+        command
+    }
+
+    /// The same with a report, also as JSON.
+    pub fn reported(&self, flags: &[&str], words: &[&str]) -> Command {
+        let json = self.file("json");
+        let report = ["--report", "--json", json.to_str().unwrap()];
+        self.command(&[&report, flags].concat(), words)
+    }
+
     pub fn json(&self) -> Value {
         serde_json::from_str(&std::fs::read_to_string(self.file("json")).unwrap()).unwrap()
     }
+}
+
+/// The command in a place where all can execute it, for a user without rights if that can be.
+pub fn kinlock_of_nobody(place: &Place) -> Command {
+    let command = place.file("kinlock");
+    std::fs::copy(env!("CARGO_BIN_EXE_kinlock"), &command).unwrap();
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(place.0.path(), all).unwrap();
+    let mut command = without_knobs(Command::new(command));
+    // SAFETY: it has no preconditions.
+    if unsafe { libc::getuid() } == 0 {
+        command.uid(65534).gid(65534);
+    }
+    command
 }
 
 /// A library to preload that does nothing but leave the line `$LINE` as its counts.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// What `kinlock record` writes. Field names are a contract: add, don't rename.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
     /// `recorded`.
     pub kind: String,

@@ -4,17 +4,20 @@
 //! an alarm costs the process nothing, and comes up to an eighth of its limit late.
 
 use std::collections::{HashMap, HashSet};
+use std::mem::replace;
 use std::time::{Duration, Instant};
 
+use kinlock_cli::outcome::tell;
 use kinlock_cli::report::units::time;
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 
 use super::calls::path;
+use super::gate::quantity;
 use super::now::{Found, Thread, called};
+use super::others::runs;
 use super::outside::Outside;
 
-/// The flags.
 #[derive(clap::Args, Clone, Copy)]
 #[group(skip)]
 pub struct Limits {
@@ -28,15 +31,14 @@ pub struct Limits {
 }
 
 fn nanos(text: &str) -> Result<u64, String> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
-    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
-    let factor = match unit.trim() {
+    let (number, unit) = quantity(text);
+    let factor = match unit {
         "ms" => 1e6,
         "s" => 1e9,
         _ => return Err("write a time with its unit, as 100ms or 1s".to_owned()),
     };
-    match number.parse::<f64>() {
-        Ok(number) if (1e6..=1e14).contains(&(number * factor)) => Ok((number * factor) as u64),
+    match number.map(|number| number * factor) {
+        Some(nanos) if (1e6..=1e14).contains(&nanos) => Ok(nanos as u64),
         _ => Err("it has to be from 1ms to 100000s".to_owned()),
     }
 }
@@ -52,8 +54,7 @@ const MOST: usize = 100;
 /// After so long the process is asked again which libraries it has.
 const LIBRARIES: Duration = Duration::from_secs(1);
 
-/// A process that is watched.
-pub struct Watch {
+pub struct Alarms {
     pid: u32,
     limits: Limits,
     outside: Option<(Outside, Instant)>,
@@ -63,17 +64,23 @@ pub struct Watch {
     /// whether it was told.
     holds: HashMap<u64, (u32, u64, bool)>,
     lines: usize,
+    /// It could not be looked at, the last time.
+    has_failed: bool,
+    /// The user knows.
+    is_told: bool,
 }
 
-impl Watch {
+impl Alarms {
     pub fn new(pid: u32, limits: Limits) -> Self {
-        Watch {
+        Alarms {
             pid,
             limits,
             outside: None,
             told: HashSet::new(),
             holds: HashMap::new(),
             lines: 0,
+            has_failed: false,
+            is_told: false,
         }
     }
 
@@ -84,9 +91,27 @@ impl Watch {
         Duration::from_nanos((least / 8).clamp(1_000_000, 250_000_000))
     }
 
+    /// Tells what has become too long since the last look, or once why that cannot be seen.
+    pub fn look(&mut self) {
+        match self.late() {
+            Ok(lines) => {
+                lines.iter().for_each(|line| tell(line));
+                self.has_failed = false;
+            }
+            Err(error) => {
+                // The first failure may be of a process that is ending.
+                let is_lasting = replace(&mut self.has_failed, true);
+                if is_lasting && !self.is_told && runs(self.pid) {
+                    self.is_told = true;
+                    tell(&format!("kinlock: no alarms: {error:#}"));
+                }
+            }
+        }
+    }
+
     /// What has become too long since the last look. An error if the process may not be looked at;
     /// none if there is nothing of kinlock in it, or not yet.
-    pub fn look(&mut self) -> anyhow::Result<Vec<String>> {
+    fn late(&mut self) -> anyhow::Result<Vec<String>> {
         match &mut self.outside {
             Some((outside, at)) if at.elapsed() < LIBRARIES => outside.look_for_threads(),
             outside => {
@@ -186,7 +211,6 @@ impl Watch {
     }
 }
 
-/// What a thread that holds a lock does.
 fn does(holder: &Thread) -> String {
     match (holder.ended, holder.waits_for, &holder.stack[..]) {
         _ if holder.elsewhere => "is one of another process".to_owned(),
@@ -194,19 +218,5 @@ fn does(holder: &Thread) -> String {
         (_, 0, []) => "runs".to_owned(),
         (_, 0, stack) => format!("is in {}", path(stack)),
         (_, _, stack) => format!("waits itself: {}", path(stack)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limits_are_times() {
-        assert_eq!(nanos("100ms"), Ok(100_000_000));
-        assert_eq!(nanos("1.5 s"), Ok(1_500_000_000));
-        for text in ["", "1", "s", "0ms", "-1s", "1us", "1e9s", "nans"] {
-            assert!(nanos(text).is_err(), "{text}");
-        }
     }
 }

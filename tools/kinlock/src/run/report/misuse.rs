@@ -4,19 +4,17 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::sync::atomic::Ordering::Acquire;
 
-use kinlock_cli::report::table::wrapped;
 use kinlock_cli::report::units::{counted, grouped};
 use kinlock_report::{
     DESTROYED_AWAITED, DESTROYED_HELD, FOREIGN, HELDS, NOT_HELD, READ_AGAIN, RELOCKED, Table,
 };
 use serde::Serialize;
 
-use super::calls::path;
+use super::calls::{path, write_line};
 use super::entry::{self, get, get32, kind, stack, used};
 use super::order::{self, Order};
 use super::symbols::{Frame, Symbols};
 
-/// A call that misuses a lock.
 #[derive(Serialize)]
 pub struct Misuse {
     /// A name for programs: `foreign`, `not-held`, ...
@@ -26,7 +24,6 @@ pub struct Misuse {
     lock: String,
     address: u64,
     kind: &'static str,
-    /// How often it was seen.
     count: u64,
     /// The kernel's number of the thread that made the call, the first time.
     thread: u32,
@@ -40,7 +37,6 @@ pub struct Misuse {
     first: Vec<Frame>,
 }
 
-/// In which order locks were taken.
 #[derive(Serialize)]
 pub struct LockOrder {
     /// How many pairs of locks were seen, the second of which was asked for with the first held.
@@ -82,7 +78,6 @@ pub struct Step {
 }
 
 impl LockOrder {
-    /// How many circles there are.
     pub fn cycles(&self) -> usize {
         self.cycles.len()
     }
@@ -230,9 +225,9 @@ pub fn write_misuses(all: &[Misuse], out: &mut dyn Write) -> anyhow::Result<()> 
             "misuse of {} ({}): {}{times}",
             misuse.lock, misuse.kind, misuse.sentence
         );
-        writeln!(out, "{}", wrapped(&line, "    "))?;
+        write_line(out, 0, &line)?;
         let line = format!("by thread {}: {}", misuse.thread, path(&misuse.frames));
-        writeln!(out, "    {}", wrapped(&line, "        "))?;
+        write_line(out, 1, &line)?;
         if misuse.holder != 0 || !misuse.taken.is_empty() {
             let how = match (&misuse.taken[..], &misuse.first[..]) {
                 ([], []) => String::new(),
@@ -240,10 +235,10 @@ pub fn write_misuses(all: &[Misuse], out: &mut dyn Write) -> anyhow::Result<()> 
                 (taken, _) => format!(", which took it by {}", path(taken)),
             };
             let line = format!("held by thread {}{how}", misuse.holder);
-            writeln!(out, "    {}", wrapped(&line, "        "))?;
+            write_line(out, 1, &line)?;
         } else if !misuse.first.is_empty() {
             let line = format!("first taken by {}", path(&misuse.first));
-            writeln!(out, "    {}", wrapped(&line, "        "))?;
+            write_line(out, 1, &line)?;
         }
     }
     more(all.len(), "misuses", out)
@@ -270,7 +265,7 @@ pub fn write_order(order: &LockOrder, out: &mut dyn Write) -> anyhow::Result<()>
             "lock order: a deadlock could happen between {}{as_often}",
             locks.join(", ")
         );
-        writeln!(out, "{}", wrapped(&line, "    "))?;
+        write_line(out, 0, &line)?;
         for step in &cycle.steps {
             let others = if step.several_threads {
                 " and others"
@@ -281,14 +276,14 @@ pub fn write_order(order: &LockOrder, out: &mut dyn Write) -> anyhow::Result<()>
                 "thread {}{others} held {} ({}) and asked for {} ({})",
                 step.thread, step.held, step.held_kind, step.wanted, step.wanted_kind
             );
-            writeln!(out, "    {}", wrapped(&line, "        "))?;
+            write_line(out, 1, &line)?;
             let held = match (&step.taken[..], &step.first[..]) {
                 ([], first) => format!("held: first taken by {}", path(first)),
                 (taken, _) => format!("held: taken by {}", path(taken)),
             };
-            writeln!(out, "        {}", wrapped(&held, "            "))?;
+            write_line(out, 2, &held)?;
             let asked = format!("asked for by {}", path(&step.asked));
-            writeln!(out, "        {}", wrapped(&asked, "            "))?;
+            write_line(out, 2, &asked)?;
         }
     }
     more(order.cycles.len(), "circles", out)?;

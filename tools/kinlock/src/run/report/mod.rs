@@ -36,16 +36,14 @@ use kinlock_cli::names;
 use kinlock_cli::outcome::tell;
 use kinlock_cli::report::write::{Outputs, descriptor};
 use kinlock_cli::report::write_json;
-use kinlock_core::platform::Platform;
-use kinlock_linux::Native;
 use serde::Serialize;
 
+use self::alarm::Alarms;
 use self::entry::file_and_line;
 pub use self::folder::{Folder, for_standby};
 use self::gate::Gate;
 use self::symbols::Frame;
 use self::tables::Options;
-use self::window::Alarms;
 use super::variables::Variable;
 
 names! {
@@ -56,7 +54,6 @@ names! {
     Thread = "thread", "a thread";
 }
 
-/// The flags of the report.
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Args {
@@ -123,7 +120,6 @@ pub struct Running {
     program: String,
 }
 
-/// What a process did.
 #[derive(Serialize)]
 pub struct Process {
     pid: u32,
@@ -134,7 +130,6 @@ pub struct Process {
     lock: &'static str,
     /// It ended by itself.
     ended: bool,
-    /// It still runs.
     runs: bool,
     seconds: f64,
     /// Locality domains of the machine.
@@ -151,7 +146,6 @@ pub struct Process {
     changed_files: Vec<String>,
     /// Files whose functions have no names since they were stripped.
     stripped_files: Vec<Stripped>,
-    /// Calls that misuse locks.
     misuses: Vec<misuse::Misuse>,
     /// In which order locks were taken, if that was asked for.
     order: Option<misuse::LockOrder>,
@@ -181,18 +175,24 @@ impl Stripped {
 #[derive(Serialize)]
 pub struct EndedThreads {
     count: u64,
+    #[serde(flatten)]
+    did: Did,
+    #[serde(skip)]
+    life_ns: u64,
+}
+
+/// What a thread did, or several.
+#[derive(Serialize)]
+pub struct Did {
     locked: u64,
     contended: u64,
     wait_ns: u64,
     wait_max_ns: u64,
-    #[serde(skip)]
-    life_ns: u64,
-    /// What else they waited for.
     other_waits: OtherWaits,
 }
 
 /// How long threads waited for what is no lock.
-#[derive(Default, Serialize)]
+#[derive(Serialize)]
 pub struct OtherWaits {
     count: u64,
     /// Of all kinds.
@@ -226,7 +226,6 @@ pub struct Dropped {
     waits: u64,
 }
 
-/// What a lock did.
 #[derive(Serialize)]
 pub struct Lock {
     name: String,
@@ -267,9 +266,7 @@ pub struct Lock {
     recorded: Option<recorded::Distributions>,
     /// The thread that holds it; of several readers one.
     held_by: Option<u32>,
-    /// All threads that hold it.
     holders: Vec<u32>,
-    /// Threads that wait for it.
     waiting: Vec<u32>,
     /// The type of what it guards, if a function is named by it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -282,7 +279,6 @@ pub struct Lock {
     callers: Vec<Caller>,
 }
 
-/// Waits for a reader-writer lock.
 #[derive(Serialize)]
 pub struct Behind {
     count: u64,
@@ -309,7 +305,6 @@ pub struct Waited {
     timeouts: u64,
     threads: u32,
     wait: Times,
-    /// Threads that wait for it.
     waiting: Vec<u32>,
     callers: Vec<Caller>,
 }
@@ -329,7 +324,7 @@ pub struct Times {
 }
 
 /// What a lock did by way of some calls, innermost first.
-#[derive(Clone, Serialize)]
+#[derive(Default, Serialize)]
 pub struct Caller {
     contended: u64,
     wait_ns: u64,
@@ -356,10 +351,10 @@ fn waited_share(processes: &[Process]) -> f64 {
     let (mut waits, mut lives) = (0, 0.0);
     for process in processes {
         let ended = &process.ended_threads;
-        waits += ended.wait_ns;
+        waits += ended.did.wait_ns;
         lives += ended.life_ns as f64 / 1e9;
         for thread in &process.threads {
-            waits += thread.wait_ns;
+            waits += thread.did.wait_ns;
             lives += thread.life[1] - thread.life[0];
         }
     }
@@ -391,12 +386,8 @@ pub struct Thread {
     /// Its number for the kernel.
     id: u32,
     name: String,
-    locked: u64,
-    contended: u64,
-    wait_ns: u64,
-    wait_max_ns: u64,
-    /// What else it waited for.
-    other_waits: OtherWaits,
+    #[serde(flatten)]
+    did: Did,
     /// Address of what it waits for, or 0.
     waits_for: u64,
     /// For how long it has waited for that until now.
@@ -445,22 +436,18 @@ impl Process {
         self.locks.iter().map(|lock| lock.wait.total_ns).sum()
     }
 
-    /// How long its threads waited for what is no lock.
-    fn other_waits(&self) -> OtherWaits {
-        let threads = self.threads.iter().map(|thread| &thread.other_waits);
-        let all = threads.chain([&self.ended_threads.other_waits]);
-        all.fold(OtherWaits::default(), |sum, one| OtherWaits {
-            count: sum.count + one.count,
-            total_ns: sum.total_ns + one.total_ns,
-            condvar_ns: sum.condvar_ns + one.condvar_ns,
-            barrier_ns: sum.barrier_ns + one.barrier_ns,
-            semaphore_ns: sum.semaphore_ns + one.semaphore_ns,
-            join_ns: sum.join_ns + one.join_ns,
-        })
+    /// How long its threads waited for what is no lock, by kind.
+    fn other_waits(&self) -> [(u64, &'static str); 4] {
+        let mut sums = self.ended_threads.did.other_waits.kinds();
+        for thread in &self.threads {
+            for (sum, (nanos, _)) in sums.iter_mut().zip(thread.did.other_waits.kinds()) {
+                sum.0 += nanos;
+            }
+        }
+        sums
     }
 }
 
-/// A report that is being made.
 pub struct Session<'a> {
     args: &'a Args,
     options: Options,
@@ -518,7 +505,6 @@ impl<'a> Session<'a> {
         }))
     }
 
-    /// The folder with the tables.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -627,9 +613,8 @@ fn outputs(files: [&Option<PathBuf>; 3], options: Options) -> anyhow::Result<Out
 
 /// What the tables in a folder say.
 fn processes(folder: &Folder) -> anyhow::Result<Vec<Process>> {
-    let now = Native::now();
     let mut processes = Vec::new();
-    folder.for_each(|table, state| processes.push(read::process(table, state, now)))?;
+    folder.for_each(|table, seen| processes.push(read::process(table, seen)))?;
     finish(&mut processes);
     Ok(processes)
 }

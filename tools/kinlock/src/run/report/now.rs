@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::io::Write;
 use std::iter::successors;
 
-use anyhow::bail;
 use kinlock_cli::report::table::wrapped;
 use kinlock_cli::report::text;
 use kinlock_cli::report::units::{counted, time};
@@ -19,10 +18,10 @@ use kinlock_report::now::{IS_HELD, LIMITED, PASSES, SENDABLE, UPGRADABLE};
 use kinlock_report::{JOIN, READING, RWLOCK};
 use serde::Serialize;
 
-use super::calls::path;
+use super::calls::{path, write_line};
 use super::entry;
 use super::folder::{Snapshot, is_of_report};
-use super::others::{self, descendants, of_process, paths};
+use super::others::{self, descendants, none_of, of_process, paths};
 use super::outside::{Fact, Known, Outside};
 use super::read;
 use super::rust;
@@ -72,11 +71,9 @@ pub struct Thread {
     side: Option<&'static str>,
     /// The wait ends by itself, at its time limit.
     limited: bool,
-    /// It has ended.
     pub ended: bool,
     /// It is one of another process, which shares the lock that it holds.
     pub elsewhere: bool,
-    /// What it calls, innermost first.
     pub stack: Vec<Frame>,
 }
 
@@ -93,17 +90,9 @@ pub fn report(pid: u32, with_descendants: bool) -> anyhow::Result<Now> {
         processes.extend(all.filter_map(|pid| process(pid).ok().flatten()));
     }
     if processes.is_empty() {
-        let all = || descendants(pid).into_iter();
-        let below = all().find(|&pid| process(pid).is_ok_and(|found| found.is_some()));
-        match (with_descendants, below) {
-            (false, Some(below)) => bail!(
-                "process {pid} has no locks of kinlock, but process {below}, which it started, has"
-            ),
-            (false, None) => bail!("process {pid} has no locks of kinlock: {HOW}"),
-            (true, _) => {
-                bail!("neither process {pid} nor any that it started has locks of kinlock: {HOW}")
-            }
-        }
+        let is_one = |pid| process(pid).is_ok_and(|found| found.is_some());
+        let says = ["has no locks of kinlock", "has", "has locks of kinlock"];
+        return Err(none_of(pid, with_descendants, is_one, says, HOW));
     }
     Ok(Now { processes })
 }
@@ -139,11 +128,9 @@ pub struct Found {
     dropped: u64,
 }
 
-/// What threads wait for.
 struct Awaited {
     /// As people call it.
     kind: &'static str,
-    /// Whether processes share it.
     is_shared: bool,
     /// Whether who took it may have sent it to another thread.
     is_sendable: bool,
@@ -168,7 +155,6 @@ impl Awaited {
     }
 }
 
-/// The address of what a thread waits for.
 fn address(wait: &Fact) -> u64 {
     wait.what & !READING
 }
@@ -248,7 +234,7 @@ impl Found {
         for table in files.iter().filter(|path| is_of_report(path)) {
             tables.add(table);
         }
-        tables.for_each(|table, _, _| {
+        tables.for_each(|table, _| {
             for (key, thread) in read::holders(table) {
                 let hold = match key & READING {
                     0 => Hold::Alone,
@@ -594,7 +580,7 @@ impl Process {
                 (false, false) => format!(", behind {}", self.called(next)),
             };
             let line = format!("{} waits for {awaited}{holder}", self.called(id));
-            writeln!(out, "    {}", wrapped(&line, "        "))?;
+            write_line(out, 1, &line)?;
         }
         Ok(())
     }
@@ -615,7 +601,8 @@ impl Process {
             "join" => row.name.clone(),
             kind => format!("{}: {kind}{holders}", row.name),
         };
-        writeln!(out, "\n{}", wrapped(&line, "    "))?;
+        writeln!(out)?;
+        write_line(out, 0, &line)?;
         for &holder in row.holders.iter().filter(|_| is_lock).take(WAITING) {
             let does = match (self.awaited(holder), self.thread(holder)) {
                 (Some(awaited), _) => format!("waits for {awaited}"),
@@ -626,7 +613,7 @@ impl Process {
                 _ => "runs".to_owned(),
             };
             let line = format!("thread {holder} {does}");
-            writeln!(out, "    {}", wrapped(&line, "        "))?;
+            write_line(out, 1, &line)?;
         }
         for &id in row.waiting.iter().take(WAITING) {
             let Some(thread) = self.thread(id) else {
@@ -646,7 +633,7 @@ impl Process {
                 self.called(id),
                 path(&thread.stack)
             );
-            writeln!(out, "    {}", wrapped(&line, "        "))?;
+            write_line(out, 1, &line)?;
         }
         if let Some(more @ 1..) = row.waiting.len().checked_sub(WAITING) {
             let more = counted(more as u64, "more thread waits", "more threads wait");

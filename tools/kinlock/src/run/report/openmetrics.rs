@@ -197,7 +197,7 @@ fn labels(process: &Process, name: &str, lock: &Lock) -> Labels {
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
-    use super::super::folder::{State, zeros};
+    use super::super::folder::{Seen, zeros};
     use super::super::read;
     use super::*;
 
@@ -219,7 +219,7 @@ mod tests {
             }
             table.header.locks_used.store(count as u32, Relaxed);
             let report = Report {
-                processes: vec![read::process(&table, State::Runs, 0)],
+                processes: vec![read::process(&table, Seen::default())],
                 ..Report::default()
             };
             let mut text = Vec::new();

@@ -50,7 +50,6 @@ const STEPS: usize = 2_000_000;
 /// The most circles that are kept, each of other code. Nobody reads more.
 const KEPT: usize = 200;
 
-/// What the search has found.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Each circle as indices of its orders, and how many circles the same code has made.
@@ -449,29 +448,6 @@ mod tests {
         let found = circles(&to.chain(from).chain(pair).collect::<Vec<_>>());
         assert_eq!(found.circles, [(vec![16_000, 16_001], 1)]);
         assert!(!found.is_cut);
-    }
-
-    #[test]
-    fn components_are_those_on_paper() {
-        // 0 and 1 lead to each other, then to 2, and that to 3, 4 and 5 in a circle; 6 is alone.
-        let next = [
-            vec![1],
-            vec![0, 2],
-            vec![3],
-            vec![4],
-            vec![5],
-            vec![3],
-            vec![0],
-        ];
-        let found = components(&next);
-        for one in 0..next.len() {
-            for other in 0..next.len() {
-                let is_same = [one, other] == [one; 2]
-                    || one < 2 && other < 2
-                    || (3..6).contains(&one) && (3..6).contains(&other);
-                assert_eq!(found[one] == found[other], is_same, "{one}, {other}");
-            }
-        }
     }
 
     /// Every two of many locks in both orders: far more circles than can be looked at.

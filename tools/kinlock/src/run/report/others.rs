@@ -23,8 +23,11 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use memmap2::Mmap;
+
+use crate::inherited::{set_blocked, set_of};
+use crate::run::witness;
 
 /// Opens a regular file, and nothing else. A link is followed if it is not the file itself that
 /// has to be there.
@@ -91,6 +94,11 @@ pub fn parent(pid: u32) -> Option<u32> {
     stat(pid, "stat", FIELD)?.try_into().ok()
 }
 
+/// Whether a process is there and has not ended.
+pub fn runs(pid: u32) -> bool {
+    !matches!(witness::state(pid as libc::pid_t), 0 | b'Z' | b'X')
+}
+
 /// A field of a file `stat` of a process, as the kernel's manual counts them.
 pub fn stat(pid: u32, file: &str, field: usize) -> Option<u64> {
     let stat = of_process(pid, file).ok()?;
@@ -119,9 +127,8 @@ impl Shortening {
             action.sa_sigaction = read_zeros as *const () as libc::sighandler_t;
             action.sa_flags = libc::SA_SIGINFO;
             libc::sigaction(libc::SIGBUS, &action, &mut survived.before);
-            let mut bus: libc::sigset_t = std::mem::zeroed();
-            libc::sigaddset(&mut bus, libc::SIGBUS);
             // Where it is blocked, it ends the process.
+            let bus = set_of([libc::SIGBUS]);
             libc::pthread_sigmask(libc::SIG_UNBLOCK, &bus, &mut survived.mask);
             survived
         }
@@ -130,11 +137,9 @@ impl Shortening {
 
 impl Drop for Shortening {
     fn drop(&mut self) {
+        set_blocked(&self.mask);
         // SAFETY: invariant 1.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask, ptr::null_mut());
-            libc::sigaction(libc::SIGBUS, &self.before, ptr::null_mut());
-        }
+        unsafe { libc::sigaction(libc::SIGBUS, &self.before, ptr::null_mut()) };
     }
 }
 
@@ -165,7 +170,6 @@ pub fn paths(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
     Ok(paths.collect())
 }
 
-/// A part of the memory of a process.
 pub struct Mapping {
     pub start: u64,
     pub end: u64,
@@ -179,7 +183,6 @@ pub struct Mapping {
     pub path: Option<PathBuf>,
 }
 
-/// What a process has mapped.
 pub fn mappings(pid: u32) -> anyhow::Result<Vec<Mapping>> {
     let lines = maps(pid)?;
     let lines = lines.split(|&byte| byte == b'\n');
@@ -234,15 +237,16 @@ pub fn seen_from_here(pid: u32, path: &Path, file: (u64, u64)) -> PathBuf {
     }
 }
 
+/// The numbers of all processes.
+pub fn all_processes() -> impl Iterator<Item = u32> {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 /// The processes that a process has started, and that these have started.
 pub fn descendants(of: u32) -> Vec<u32> {
-    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let parents: Vec<(u32, u32)> = all
-        .filter_map(|entry| {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            Some((pid, parent(pid)?))
-        })
-        .collect();
+    let all = all_processes().filter_map(|pid| Some((pid, parent(pid)?)));
+    let parents: Vec<(u32, u32)> = all.collect();
     let mut found = vec![of];
     let mut at = 0;
     while let Some(&parent) = found.get(at) {
@@ -252,6 +256,26 @@ pub fn descendants(of: u32) -> Vec<u32> {
         at += 1;
     }
     found.split_off(1)
+}
+
+/// The error that neither a process nor, if they were asked for, any of its descendants is one that
+/// can be reported on. `says`: that a process is none; that another one is; and that none is.
+pub fn none_of(
+    pid: u32,
+    with_descendants: bool,
+    is_one: impl Fn(u32) -> bool,
+    [is_none, is, any_is]: [&str; 3],
+    how: &str,
+) -> anyhow::Error {
+    if with_descendants {
+        return anyhow!("neither process {pid} nor any that it started {any_is}: {how}");
+    }
+    match descendants(pid).into_iter().find(|&pid| is_one(pid)) {
+        Some(below) => {
+            anyhow!("process {pid} {is_none}, but process {below}, which it started, {is}")
+        }
+        None => anyhow!("process {pid} {is_none}: {how}"),
+    }
 }
 
 #[cfg(test)]
@@ -315,12 +339,5 @@ mod tests {
             .unwrap();
         let _survived = Shortening::survived();
         assert_eq!([data[0], data[4096], data[3 * 4096 - 1]], [7, 0, 0]);
-    }
-
-    #[test]
-    fn a_parent_is_found() {
-        let own = std::process::id();
-        assert_eq!(parent(own), Some(std::os::unix::process::parent_id()));
-        assert_eq!(parent(u32::MAX), None);
     }
 }

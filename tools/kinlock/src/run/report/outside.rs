@@ -127,15 +127,11 @@ impl Outside {
     }
 
     pub fn word(&self, address: u64) -> Option<u64> {
-        let mut bytes = [0; 8];
-        self.memory.read_exact_at(&mut bytes, address).ok()?;
-        Some(u64::from_ne_bytes(bytes))
+        word_in(&self.read(address, 8)?, 0)
     }
 
     pub fn half(&self, address: u64) -> Option<u32> {
-        let mut bytes = [0; 4];
-        self.memory.read_exact_at(&mut bytes, address).ok()?;
-        Some(u32::from_ne_bytes(bytes))
+        half_in(&self.read(address, 4)?, 0)
     }
 
     /// What begins at a mapping, if a program or a library of 64 bits is loaded there. Of a file
@@ -357,7 +353,6 @@ impl Outside {
         *self.rules.borrow_mut().entry(pc).or_insert_with(look_up)
     }
 
-    /// Names of what is in it.
     pub fn symbols(&self) -> Symbols {
         let modules = self.objects.iter().map(|object| {
             let range = (object.start, object.end);

@@ -2,7 +2,7 @@
 //! of what they say. Rows and notes are those of [`view`](super::view): what is new there is new
 //! here.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use kinlock_cli::report::html::{Page, Picture};
@@ -211,16 +211,16 @@ struct Names {
 }
 
 impl Names {
-    fn of(all: impl Iterator<Item = (String, f64)>, others: &str) -> Self {
-        let mut sums: HashMap<String, f64> = HashMap::new();
+    fn of<'a>(all: impl Iterator<Item = (&'a String, f64)>, others: &str) -> Self {
+        let mut sums: HashMap<&String, f64> = HashMap::new();
         for (name, much) in all {
             *sums.entry(name).or_default() += much;
         }
         let mut sums: Vec<_> = sums.into_iter().collect();
-        sums.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        sums.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
         let left = sums.len().saturating_sub(NODES);
         sums.truncate(NODES);
-        let mut names: Vec<_> = sums.into_iter().map(|(name, _)| name).collect();
+        let mut names: Vec<_> = sums.into_iter().map(|(name, _)| name.clone()).collect();
         let numbers = names.iter().cloned().zip(0..).collect();
         if left > 0 {
             names.push(format!("{left} other {others}"));
@@ -278,24 +278,16 @@ fn flows<'a>(locks: impl Iterator<Item = &'a Lock>, process: &'a Process) -> Opt
     if waits.is_empty() {
         return None;
     }
-    let pairs = |flows: &[(String, String, f64)], of: fn(&(String, String, f64)) -> &String| {
-        let pairs = flows.iter().map(|flow| (of(flow).clone(), flow.2));
-        pairs.collect::<Vec<_>>().into_iter()
-    };
-    let waiters = Names::of(pairs(&waits, |flow| &flow.0), "functions");
-    let locks = Names::of(pairs(&waits, |flow| &flow.1), "locks");
-    let holders = Names::of(pairs(&holds, |flow| &flow.0), "functions");
+    let waiters = Names::of(waits.iter().map(|flow| (&flow.0, flow.2)), "functions");
+    let locks = Names::of(waits.iter().map(|flow| (&flow.1, flow.2)), "locks");
+    let holders = Names::of(holds.iter().map(|flow| (&flow.0, flow.2)), "functions");
     let summed = |flows: Vec<(usize, usize, f64)>| {
-        let mut sums: HashMap<(usize, usize), f64> = HashMap::new();
+        let mut sums: BTreeMap<(usize, usize), f64> = BTreeMap::new();
         for (from, to, much) in flows {
             *sums.entry((from, to)).or_default() += much;
         }
-        let mut sums: Vec<_> = sums
-            .into_iter()
-            .map(|((a, b), much)| (a, b, much))
-            .collect();
-        sums.sort_by_key(|flow| (flow.0, flow.1));
-        sums
+        let sums = sums.into_iter();
+        sums.map(|((from, to), much)| (from, to, much)).collect()
     };
     let first = waits
         .iter()
@@ -321,14 +313,14 @@ fn lives(process: &Process) -> anyhow::Result<Option<Picture>> {
     if threads.len() < 2 {
         return Ok(None);
     }
-    threads.sort_by_key(|thread| std::cmp::Reverse((thread.wait_ns, thread.locked)));
+    threads.sort_by_key(|thread| std::cmp::Reverse((thread.did.wait_ns, thread.did.locked)));
     let all = threads.len();
     threads.truncate(LIVES);
     threads.sort_by(|a, b| a.life[0].total_cmp(&b.life[0]).then(a.id.cmp(&b.id)));
     let spans = threads.iter().map(|thread| Span {
         name: format!("{} {}", thread.id, thread.name),
         range: thread.life,
-        share: thread.wait_ns as f64 / (1e9 * (thread.life[1] - thread.life[0])),
+        share: thread.did.wait_ns as f64 / (1e9 * (thread.life[1] - thread.life[0])),
     });
     let spans: Vec<_> = spans.collect();
     let end = threads

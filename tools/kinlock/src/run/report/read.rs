@@ -1,7 +1,6 @@
 //! What the table says that a process left, or is filling.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
@@ -12,11 +11,11 @@ use kinlock_report::{
 };
 
 use super::entry::{file_and_line, get, get32, kind, name, stack, used};
-use super::folder::State;
+use super::folder::Seen;
 use super::others::Shortening;
 use super::symbols::{Frame, Module, Symbols};
 use super::{
-    Behind, Caller, Dropped, EndedThreads, Lock, OtherWaits, Process, Stripped, Thread, Times,
+    Behind, Caller, Did, Dropped, EndedThreads, Lock, OtherWaits, Process, Stripped, Thread, Times,
     Waited, misuse, recorded, rust,
 };
 
@@ -31,15 +30,14 @@ fn text(from: &[AtomicU8]) -> String {
 }
 
 /// What a process did until now.
-pub fn process(table: &Table, state: State, now: u64) -> Process {
+pub fn process(table: &Table, seen: Seen) -> Process {
     let header = &table.header;
     let _survived = Shortening::survived();
     let mut symbols = Symbols::new(modules(table));
     let tallies = Tallies::of(table);
-    let end = match (get(&header.end), state) {
-        (0, State::Runs) => now,
-        (0, State::Ended(at)) => at,
-        (end, _) => end,
+    let end = match get(&header.end) {
+        0 => seen.at,
+        end => end,
     };
     let life = end.saturating_sub(get(&header.begin));
     let uses = uses(table);
@@ -76,9 +74,9 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
     // As the lock has it.
     for thread in &mut threads {
         if thread.waits_key != 0 && locks.iter().any(|lock| lock.key == thread.waits_key) {
-            thread.contended += 1;
-            thread.wait_ns += thread.waits_for_ns;
-            thread.wait_max_ns = thread.wait_max_ns.max(thread.waits_for_ns);
+            thread.did.contended += 1;
+            thread.did.wait_ns += thread.waits_for_ns;
+            thread.did.wait_max_ns = thread.did.wait_max_ns.max(thread.waits_for_ns);
         }
     }
     let ended = &header.ended_threads;
@@ -95,12 +93,19 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
             .copied()
             .unwrap_or("unknown"),
         ended: get(&header.end) != 0,
-        runs: get(&header.end) == 0 && state == State::Runs,
+        runs: get(&header.end) == 0 && seen.runs,
         seconds: life as f64 / 1e9,
         domains: get32(&header.domains),
         thread_count: get32(&header.threads),
         changed_files: symbols.changed_files(),
-        stripped_files: stripped_files(&symbols),
+        stripped_files: symbols
+            .stripped_files()
+            .into_iter()
+            .map(|file| Stripped {
+                file,
+                package: None,
+            })
+            .collect(),
         dropped: Dropped {
             locks: get(&header.dropped_locks),
             stacks: get(&header.dropped_stacks),
@@ -112,12 +117,14 @@ pub fn process(table: &Table, state: State, now: u64) -> Process {
         no_memory: get32(&header.no_memory) > 0,
         ended_threads: EndedThreads {
             count: get(&ended.count),
-            locked: get(&ended.locked),
-            contended: get(&ended.contended),
-            wait_ns: get(&ended.wait_ns),
-            wait_max_ns: get(&ended.wait_max),
+            did: Did {
+                locked: get(&ended.locked),
+                contended: get(&ended.contended),
+                wait_ns: get(&ended.wait_ns),
+                wait_max_ns: get(&ended.wait_max),
+                other_waits: other_waits(&ended.others, &ended.other_ns),
+            },
             life_ns: get(&ended.life_ns),
-            other_waits: other_waits(&ended.others, &ended.other_ns),
         },
         misuses,
         order,
@@ -137,17 +144,6 @@ fn other_waits(count: &AtomicU64, nanos: &[AtomicU64; NO_LOCKS.len()]) -> OtherW
         semaphore_ns,
         join_ns,
     }
-}
-
-fn stripped_files(symbols: &Symbols) -> Vec<Stripped> {
-    let files = symbols.stripped_files().into_iter();
-    let package = None;
-    files
-        .map(|file| Stripped {
-            file,
-            package: package.clone(),
-        })
-        .collect()
 }
 
 /// The uses of each lock, by its index plus 1.
@@ -225,6 +221,10 @@ impl Tallies {
         }
         Tallies { locks, locked }
     }
+
+    fn locked_by(&self, token: u32) -> u64 {
+        self.locked.get(&token).copied().unwrap_or(0)
+    }
 }
 
 fn threads(table: &Table, tallies: &Tallies, end: u64) -> Vec<Thread> {
@@ -233,16 +233,13 @@ fn threads(table: &Table, tallies: &Tallies, end: u64) -> Vec<Thread> {
         number: get32(&thread.token),
         id: get32(&thread.id),
         name: text(&thread.name),
-        locked: get(&thread.locked)
-            + tallies
-                .locked
-                .get(&get32(&thread.token))
-                .copied()
-                .unwrap_or(0),
-        contended: get(&thread.contended),
-        wait_ns: get(&thread.wait_ns),
-        wait_max_ns: get(&thread.wait_max),
-        other_waits: other_waits(&thread.others, &thread.other_ns),
+        did: Did {
+            locked: get(&thread.locked) + tallies.locked_by(get32(&thread.token)),
+            contended: get(&thread.contended),
+            wait_ns: get(&thread.wait_ns),
+            wait_max_ns: get(&thread.wait_max),
+            other_waits: other_waits(&thread.others, &thread.other_ns),
+        },
         waits_for: object(get(&thread.waits_for)),
         waits_for_ns: match get(&thread.waits_for) {
             0 => 0,
@@ -566,23 +563,15 @@ fn callers(table: &Table, uses: &[usize], known: [u64; 3], symbols: &mut Symbols
     callers
 }
 
-/// One for each sequence of calls, in the order of their first ones.
+/// One for each sequence of calls.
 fn sums(all: impl Iterator<Item = Caller>) -> Vec<Caller> {
-    let mut sums: Vec<Caller> = Vec::new();
-    let mut places: HashMap<Vec<Frame>, usize> = HashMap::new();
+    let mut sums: BTreeMap<Vec<Frame>, Caller> = BTreeMap::new();
     for mut caller in all {
-        match places.entry(std::mem::take(&mut caller.frames)) {
-            Entry::Occupied(known) => sums[*known.get()].add(&caller),
-            Entry::Vacant(new) => {
-                new.insert(sums.len());
-                sums.push(caller);
-            }
-        }
+        let frames = std::mem::take(&mut caller.frames);
+        sums.entry(frames).or_default().add(&caller);
     }
-    for (frames, at) in places {
-        sums[at].frames = frames;
-    }
-    sums
+    let sums = sums.into_iter();
+    sums.map(|(frames, sum)| Caller { frames, ..sum }).collect()
 }
 
 #[cfg(test)]
@@ -618,7 +607,7 @@ mod tests {
             found.key.store(Use::key_of(at as u32 + 1, 1), Relaxed);
             found.hold_ns.store(estimate, Relaxed);
         }
-        let told = process(&table, State::Runs, 0).locks;
+        let told = process(&table, Seen::default()).locks;
         let told: Vec<_> = told
             .iter()
             .map(|lock| [lock.hold.total_ns, lock.callers[0].hold_ns])
@@ -646,33 +635,26 @@ mod tests {
 
     #[test]
     fn what_the_same_calls_did_is_added_up() {
-        let caller = |function: &str, wait_ns| Caller {
+        let frames = |function: &str| {
+            vec![Frame {
+                function: function.to_owned(),
+                ..Frame::default()
+            }]
+        };
+        let all = [("b", 1), ("a", 2), ("b", 4)].map(|(name, wait_ns)| Caller {
             contended: 1,
             wait_ns,
             wait_max_ns: wait_ns,
-            held: 0,
-            hold_ns: 0,
-            failed_tries: 0,
-            frames: vec![Frame {
-                function: function.to_owned(),
-                ..Frame::default()
-            }],
-        };
-        let all = [("b", 1), ("a", 2), ("b", 4)].map(|(name, nanos)| caller(name, nanos));
+            frames: frames(name),
+            ..Caller::default()
+        });
         let found = sums(all.into_iter()).into_iter();
         let found: Vec<_> = found
             .map(|sum| {
-                (
-                    sum.frames[0].function.clone(),
-                    sum.contended,
-                    sum.wait_ns,
-                    sum.wait_max_ns,
-                )
+                let numbers = [sum.contended, sum.wait_ns, sum.wait_max_ns];
+                (sum.frames, numbers)
             })
             .collect();
-        assert_eq!(
-            found,
-            [("b".to_owned(), 2, 5, 4), ("a".to_owned(), 1, 2, 2)]
-        );
+        assert_eq!(found, [(frames("a"), [1, 2, 2]), (frames("b"), [2, 5, 4])]);
     }
 }

@@ -32,7 +32,6 @@ pub struct Module {
     file: OnceCell<Option<Rc<Contents>>>,
 }
 
-/// What its file says.
 struct Contents {
     path: PathBuf,
     data: Mmap,
@@ -62,8 +61,7 @@ struct Symbol {
     length: usize,
 }
 
-/// A call.
-#[derive(Clone, Debug, Default, Serialize, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Frame {
     /// `library+0x1234` if it has no name.
     pub function: String,
@@ -269,7 +267,6 @@ impl Symbol {
     }
 }
 
-/// The symbols of a process.
 pub struct Symbols {
     modules: Vec<Module>,
     known: HashMap<u64, Vec<Frame>>,

@@ -6,7 +6,7 @@ use kinlock_cli::report::table::Table;
 use kinlock_cli::report::units::{grouped, time};
 
 use super::calls::place;
-use super::{Caller, Lock, OtherWaits, Process, Times, View, Waited};
+use super::{Caller, Did, Lock, Process, Times, View, Waited};
 
 const HEADINGS_OF_LOCKS: [&str; 12] = [
     "lock",
@@ -93,14 +93,10 @@ impl Options {
             .filter(|lock| lock.found_taken() >= self.least)
         {
             for caller in &lock.callers {
-                let key = place(&caller.frames);
-                match by_place.get_mut(&key) {
-                    Some((sum, _)) => sum.add(caller),
-                    None => drop(by_place.insert(key.clone(), (caller.clone(), Vec::new()))),
-                }
-                let locks = by_place.get_mut(&key).map(|(_, locks)| locks);
+                let (sum, locks) = by_place.entry(place(&caller.frames)).or_default();
+                sum.add(caller);
                 // Both sides of a reader-writer lock have its name.
-                if let Some(locks) = locks.filter(|locks| !locks.contains(&&*lock.name)) {
+                if !locks.contains(&&*lock.name) {
                     locks.push(&lock.name);
                 }
             }
@@ -151,38 +147,28 @@ pub fn wait_table(rows: &[(&Waited, usize)], name: fn(&Waited) -> String) -> Tab
 /// waits that there are.
 pub fn thread_table(process: &Process) -> Table {
     let mut rows: Vec<_> = process.threads.iter().collect();
-    rows.sort_by_key(|thread| std::cmp::Reverse((thread.wait_ns, thread.locked)));
+    rows.sort_by_key(|thread| std::cmp::Reverse((thread.did.wait_ns, thread.did.locked)));
     let ended = &process.ended_threads;
-    let sums = process.other_waits().kinds();
+    let sums = process.other_waits();
     let kinds: Vec<usize> = (0..sums.len()).filter(|&at| sums[at].0 > 0).collect();
-    let by_kind = |waits: &OtherWaits| {
-        let all = waits.kinds();
-        let nanos: Vec<_> = kinds.iter().map(|&at| time(all[at].0 as f64)).collect();
-        nanos
-    };
     // What threads that ended and those that run have in common.
-    let row = |name, locked, contended: u64, wait_ns: u64, wait_max_ns: u64, waits, now| {
-        let average = wait_ns.checked_div(contended).unwrap_or(0);
-        let nanos = [wait_ns, average, wait_max_ns].map(|nanos| time(nanos as f64));
-        let mut row = vec![name, grouped(locked), grouped(contended)];
-        row.extend(nanos);
-        row.extend(by_kind(waits));
+    let row = |name: String, did: &Did, now: String| {
+        let average = did.wait_ns.checked_div(did.contended).unwrap_or(0);
+        let nanos = [did.wait_ns, average, did.wait_max_ns];
+        let waits = did.other_waits.kinds();
+        let nanos = nanos.into_iter().chain(kinds.iter().map(|&at| waits[at].0));
+        let mut row = vec![name, grouped(did.locked), grouped(did.contended)];
+        row.extend(nanos.map(|nanos| time(nanos as f64)));
         row.push(now);
         row
     };
     let others = (ended.count > 0).then(|| {
         let name = format!("({} that ended)", grouped(ended.count));
-        let (locked, contended) = (ended.locked, ended.contended);
-        let (wait, max) = (ended.wait_ns, ended.wait_max_ns);
-        let now = String::new();
-        row(name, locked, contended, wait, max, &ended.other_waits, now)
+        row(name, &ended.did, String::new())
     });
     let cells = rows.into_iter().map(|thread| {
         let name = format!("{} {}", thread.id, thread.name);
-        let (locked, contended) = (thread.locked, thread.contended);
-        let (wait, max) = (thread.wait_ns, thread.wait_max_ns);
-        let now = waits_for(process, thread.waits_key);
-        row(name, locked, contended, wait, max, &thread.other_waits, now)
+        row(name, &thread.did, waits_for(process, thread.waits_key))
     });
     let cells = others.into_iter().chain(cells);
     let short = ["condvars", "barriers", "semaphores", "joins"];
@@ -242,7 +228,6 @@ fn side(lock: &Lock) -> &'static str {
     }
 }
 
-/// The name of what is no lock.
 pub fn name_of(waited: &Waited) -> String {
     cut(&full_name_of(waited), NAME)
 }
@@ -263,7 +248,6 @@ pub fn cut(text: &str, length: usize) -> String {
     }
 }
 
-/// Four cells.
 fn of_times(times: &Times) -> [String; 4] {
     let all = [times.total_ns, times.avg_ns, times.p99_ns, times.max_ns];
     all.map(|nanos| match times.count {

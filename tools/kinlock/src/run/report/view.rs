@@ -6,10 +6,10 @@ use std::io::Write;
 use kinlock_cli::report::table::{Table, wrapped};
 use kinlock_cli::report::units::{counted, grouped, percent, time};
 
-use super::calls::path;
+use super::calls::{path, write_line};
 use super::misuse::{LockOrder, write_misuses, write_order};
 use super::tables::{Options, is_waited_for, lock_table, name, name_of, thread_table, wait_table};
-use super::{Caller, Lock, OtherWaits, Process, Report, Stripped, View, Waited, waited_share};
+use super::{Caller, Lock, Process, Report, Stripped, View, Waited, waited_share};
 
 /// Processes at most, and callers of a lock.
 const PROCESSES: usize = 4;
@@ -56,22 +56,13 @@ impl Options {
     }
 
     fn locks(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
-        let mut rows = self.lock_rows(process);
+        let rows = self.lock_rows(process);
         if rows.is_empty() {
             return self.no_locks(process, out);
         }
-        let left = rows.len().saturating_sub(self.max);
-        rows.truncate(self.max);
-        print(lock_table(&rows, name), out)?;
-        if left > 0 {
-            writeln!(
-                out,
-                "{left} more locks; --max {} shows them",
-                self.max + left
-            )?;
-        }
+        self.print(lock_table(&rows, name), 0, " locks", out)?;
         writeln!(out)?;
-        for (lock, n) in rows {
+        for (lock, n) in rows.into_iter().take(self.max) {
             about(lock, n, process, out)?;
         }
         Ok(())
@@ -80,50 +71,31 @@ impl Options {
     /// What threads waited for that is no lock. Idle threads wait there, too: so these waits have a
     /// table of their own.
     fn waits(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
-        let mut rows = self.wait_rows(process);
+        let rows = self.wait_rows(process);
         if rows.is_empty() {
             return Ok(());
         }
-        let left = rows.len().saturating_sub(self.max);
-        rows.truncate(self.max);
         writeln!(out)?;
-        print(wait_table(&rows, name_of), out)?;
-        if left > 0 {
-            writeln!(out, "{left} more; --max {} shows them", self.max + left)?;
-        }
+        self.print(wait_table(&rows, name_of), 0, "", out)?;
         writeln!(out)?;
-        for (waited, n) in rows {
+        for (waited, n) in rows.into_iter().take(self.max) {
             about_waited(waited, n, process, out)?;
         }
         Ok(())
     }
 
     fn callers(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
-        let mut table = self.caller_table(process);
-        if table.rows.is_empty() {
-            return match process
-                .locks
-                .iter()
-                .any(|lock| lock.found_taken() >= self.least)
-            {
-                true => Ok(writeln!(
-                    out,
-                    "no callers: they need glibc 2.35 or later, and room in the table"
-                )?),
-                false => self.no_locks(process, out),
-            };
+        let table = self.caller_table(process);
+        if !table.rows.is_empty() {
+            return self.print(table, 0, " callers", out);
         }
-        let left = table.rows.len().saturating_sub(self.max);
-        table.rows.truncate(self.max);
-        print(table, out)?;
-        if left > 0 {
-            writeln!(
+        match self.lock_rows(process).is_empty() {
+            true => self.no_locks(process, out),
+            false => Ok(writeln!(
                 out,
-                "{left} more callers; --max {} shows them",
-                self.max + left
-            )?;
+                "no callers: they need glibc 2.35 or later, and room in the table"
+            )?),
         }
-        Ok(())
     }
 
     fn threads(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -131,18 +103,28 @@ impl Options {
             writeln!(out, "no thread found a place in the table")?;
             return Ok(());
         }
-        let mut table = thread_table(process);
         // The row of those that ended comes on top.
-        let most = self.max + usize::from(process.ended_threads.count > 0);
-        let left = table.rows.len().saturating_sub(most);
-        table.rows.truncate(most);
-        print(table, out)?;
+        let extra = usize::from(process.ended_threads.count > 0);
+        self.print(thread_table(process), extra, " threads", out)
+    }
+
+    /// As many rows as are asked for, and `extra` ones; says how many more there are of `what`.
+    fn print(
+        &self,
+        mut table: Table,
+        extra: usize,
+        what: &str,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<()> {
+        let left = table.rows.len().saturating_sub(self.max + extra);
+        table.rows.truncate(self.max + extra);
+        if !table.rows.is_empty() {
+            let text = table.text(1..table.headings.len());
+            writeln!(out, "{}", table.fitted(text))?;
+        }
         if left > 0 {
-            writeln!(
-                out,
-                "{left} more threads; --max {} shows them",
-                self.max + left
-            )?;
+            let all = self.max + left;
+            writeln!(out, "{left} more{what}; --max {all} shows them")?;
         }
         Ok(())
     }
@@ -207,7 +189,6 @@ pub fn write_rest(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 impl Options {
-    /// Why there is no row.
     pub fn no_locks(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
         let most = process.locks.iter().map(Lock::found_taken).max();
         match most {
@@ -260,7 +241,7 @@ pub fn summary(report: &Report, process: &Process) -> String {
         process.pid,
         process.lock,
         counted(process.thread_count.into(), "thread", "threads"),
-        other_waits(&process.other_waits()),
+        other_waits(process),
     )
 }
 
@@ -294,25 +275,16 @@ fn lock_count(process: &Process) -> u64 {
 }
 
 /// How long threads waited for what is no lock.
-fn other_waits(waits: &OtherWaits) -> String {
-    let kinds = waits.kinds().into_iter().filter(|kind| kind.0 > 0);
+fn other_waits(process: &Process) -> String {
+    let kinds = process.other_waits().into_iter();
     let kinds: Vec<_> = kinds
+        .filter(|(nanos, _)| *nanos > 0)
         .map(|(nanos, what)| format!("{} for {what}", time(nanos as f64)))
         .collect();
     match kinds.is_empty() {
         true => String::new(),
         false => format!(". Threads also waited {}", kinds.join(", ")),
     }
-}
-
-/// A table, unless it has no rows.
-fn print(table: Table, out: &mut dyn Write) -> anyhow::Result<()> {
-    if table.rows.is_empty() {
-        return Ok(());
-    }
-    let text = table.text(1..table.headings.len());
-    writeln!(out, "{}", table.fitted(text))?;
-    Ok(())
 }
 
 /// What else there is to say of a lock.
@@ -348,7 +320,7 @@ pub fn about(lock: &Lock, n: usize, process: &Process, out: &mut dyn Write) -> a
     let place = lock.place.as_ref();
     let place = place.map_or(String::new(), |place| format!(" at {place}"));
     line += &format!("; first taken{place} by {}", path(&lock.first));
-    writeln!(out, "{}", wrapped(&line, "    "))?;
+    write_line(out, 0, &line)?;
     let behind = [
         (&lock.behind_writers, "a writer"),
         (&lock.behind_readers, "readers"),
@@ -369,7 +341,7 @@ pub fn about(lock: &Lock, n: usize, process: &Process, out: &mut dyn Write) -> a
     if let Some(caller) = longest.filter(|caller| lock.found_taken() > 0 && caller.hold_ns > 0) {
         let share = percent(caller.hold_ns as f64 / lock.hold.total_ns.max(1) as f64);
         let line = format!("held {share}: {}", path(&caller.frames));
-        writeln!(out, "    {}", wrapped(&line, "        "))?;
+        write_line(out, 1, &line)?;
     }
     if process.ended {
         return Ok(());
@@ -383,7 +355,7 @@ pub fn about(lock: &Lock, n: usize, process: &Process, out: &mut dyn Write) -> a
         (!lock.waiting.is_empty()).then(|| format!("waiting: {}", numbers(&lock.waiting)));
     let now: Vec<_> = holders.into_iter().chain(waiting).collect();
     if !now.is_empty() {
-        writeln!(out, "    {}", wrapped(&now.join("; "), "        "))?;
+        write_line(out, 1, &now.join("; "))?;
     }
     Ok(())
 }
@@ -399,7 +371,7 @@ fn write_waits(callers: &[Caller], total_ns: u64, out: &mut dyn Write) -> anyhow
     for caller in waits.take(CALLERS) {
         let share = percent(caller.wait_ns as f64 / total_ns.max(1) as f64);
         let line = format!("waits {share}: {}", path(&caller.frames));
-        writeln!(out, "    {}", wrapped(&line, "        "))?;
+        write_line(out, 1, &line)?;
     }
     Ok(())
 }
@@ -415,7 +387,7 @@ fn write_tries(lock: &Lock, out: &mut dyn Write) -> anyhow::Result<()> {
     for caller in callers.into_iter().take(CALLERS) {
         let share = percent(caller.failed_tries as f64 / lock.failed_tries.max(1) as f64);
         let line = format!("failed tries {share}: {}", path(&caller.frames));
-        writeln!(out, "    {}", wrapped(&line, "        "))?;
+        write_line(out, 1, &line)?;
     }
     Ok(())
 }
@@ -432,7 +404,7 @@ pub fn about_waited(
     write_waits(&waited.callers, waited.wait.total_ns, out)?;
     if !process.ended && !waited.waiting.is_empty() {
         let line = format!("waiting: {}", numbers(&waited.waiting));
-        writeln!(out, "    {}", wrapped(&line, "        "))?;
+        write_line(out, 1, &line)?;
     }
     Ok(())
 }
@@ -511,7 +483,7 @@ fn stripped(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
             files(&packed),
             packages.into_iter().collect::<Vec<_>>().join(" ")
         );
-        writeln!(out, "{}", wrapped(&line, "    "))?;
+        write_line(out, 0, &line)?;
     }
     if !others.is_empty() {
         let line = format!(
@@ -519,7 +491,7 @@ fn stripped(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
              them by debuginfod-find debuginfo FILE, or build with -g and without strip",
             files(&others)
         );
-        writeln!(out, "{}", wrapped(&line, "    "))?;
+        write_line(out, 0, &line)?;
     }
     Ok(())
 }

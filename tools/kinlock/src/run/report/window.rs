@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::mem::{offset_of, replace};
+use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -26,13 +26,12 @@ use kinlock_measure::interrupt;
 use kinlock_report::{MAGIC, PAGE, REPORTS, SWITCH, Switch};
 use rustix::fs::{FlockOperation, flock};
 
-use super::alarm::{self, Watch};
+use super::alarm::{self, Alarms};
 use super::folder::{Snapshot, TABLES, is_for_standby, is_table, is_unused, remove_unused};
 use super::openmetrics::Series;
-use super::others::{self, descendants, paths};
+use super::others::{self, descendants, none_of, paths, runs};
 use super::tables::Options;
 use super::{Process, Report, View, finish, now, outputs, read};
-use crate::run::witness;
 
 /// Say who holds the locks of a running process and who waits, or measure what they do
 ///
@@ -106,7 +105,6 @@ pub struct Args {
 /// Alarms are told of one process, and nothing else is said of it meanwhile.
 const ALARMS: [&str; 2] = ["alarm_wait", "alarm_hold"];
 
-/// The longest measurement.
 const LONGEST: f64 = 86_400.0;
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -117,7 +115,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     if args.alarms.are_any() {
         return watch(args);
@@ -132,7 +129,6 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     }
 }
 
-/// Says who holds and waits now.
 fn at_once(args: &Args) -> anyhow::Result<Outcome> {
     let mut outputs = Outputs::private();
     outputs.add(args.json.as_deref(), |report, out| write_json(report, out))?;
@@ -152,54 +148,6 @@ fn watch(args: &Args) -> anyhow::Result<Outcome> {
         std::thread::sleep(watch.period());
     }
     Ok(Outcome::Done)
-}
-
-/// A process that is watched, and what is told of it.
-pub struct Alarms {
-    pid: u32,
-    watch: Watch,
-    /// It could not be looked at, the last time.
-    has_failed: bool,
-    /// The user knows.
-    is_told: bool,
-}
-
-impl Alarms {
-    pub fn new(pid: u32, limits: alarm::Limits) -> Self {
-        Alarms {
-            pid,
-            watch: Watch::new(pid, limits),
-            has_failed: false,
-            is_told: false,
-        }
-    }
-
-    /// How long to wait between two looks.
-    pub fn period(&self) -> Duration {
-        self.watch.period()
-    }
-
-    /// Tells what has become too long since the last look, or once why that cannot be seen.
-    pub fn look(&mut self) {
-        match self.watch.look() {
-            Ok(lines) => {
-                lines.iter().for_each(|line| tell(line));
-                self.has_failed = false;
-            }
-            Err(error) => {
-                // The first failure may be of a process that is ending.
-                let is_lasting = replace(&mut self.has_failed, true);
-                if is_lasting && !self.is_told && runs(self.pid) {
-                    self.is_told = true;
-                    tell(&format!("kinlock: no alarms: {error:#}"));
-                }
-            }
-        }
-    }
-}
-
-fn runs(pid: u32) -> bool {
-    !matches!(witness::state(pid as libc::pid_t), 0 | b'Z' | b'X')
 }
 
 /// Measures what locks do, and writes that again and again.
@@ -250,7 +198,6 @@ fn follow(args: &Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Begins to measure.
 fn begin(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
     let mut targets = targets(args)?;
     interrupt::listen();
@@ -286,7 +233,6 @@ fn report_of(targets: &BTreeMap<PathBuf, Target>) -> Report {
     report
 }
 
-/// Measures what locks do.
 fn measure(args: &Args, seconds: Duration) -> anyhow::Result<Outcome> {
     let options = Options {
         by: args.by,
@@ -337,17 +283,14 @@ const HOW: &str = "start the program with `kinlock run --standby -- PROGRAM`";
 /// The processes to be measured, by the path of their switch.
 fn targets(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
     let mut targets: BTreeMap<PathBuf, Target> = BTreeMap::new();
-    let own = switches_of(args.pid)?;
-    let pids = match args.all {
-        true => descendants(args.pid),
-        false => Vec::new(),
-    };
-    // One of these that does not stand by, or has ended, is none to be measured.
-    let others = pids
-        .into_iter()
-        .flat_map(|pid| pairs(pid, switches_of(pid).unwrap_or_default()));
-    let own = pairs(args.pid, own);
-    for (pid, path) in own.into_iter().chain(others) {
+    let mut switches = vec![(args.pid, switches_of(args.pid)?)];
+    if args.all {
+        // One of these that does not stand by, or has ended, is none to be measured.
+        let of = |pid| (pid, switches_of(pid).unwrap_or_default());
+        switches.extend(descendants(args.pid).into_iter().map(of));
+    }
+    let pairs = |(pid, paths): (u32, Vec<PathBuf>)| paths.into_iter().map(move |path| (pid, path));
+    for (pid, path) in switches.into_iter().flat_map(pairs) {
         if let Some(known) = targets.get_mut(&path) {
             known.pids.push(pid);
             continue;
@@ -374,22 +317,11 @@ fn targets(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
         targets.insert(path, target);
     }
     if targets.is_empty() {
-        let all = || descendants(args.pid).into_iter();
-        let below = all().find(|&pid| switches_of(pid).is_ok_and(|found| !found.is_empty()));
-        let pid = args.pid;
-        match (args.all, below) {
-            (false, Some(below)) => bail!(
-                "process {pid} does not stand by, but process {below}, which it started, does"
-            ),
-            (false, None) => bail!("process {pid} does not stand by: {HOW}"),
-            (true, _) => bail!("neither process {pid} nor any that it started stands by: {HOW}"),
-        }
+        let is_one = |pid| switches_of(pid).is_ok_and(|found| !found.is_empty());
+        let says = ["does not stand by", "does", "stands by"];
+        return Err(none_of(args.pid, args.all, is_one, says, HOW));
     }
     Ok(targets)
-}
-
-fn pairs(pid: u32, paths: Vec<PathBuf>) -> impl Iterator<Item = (u32, PathBuf)> {
-    paths.into_iter().map(move |path| (pid, path))
 }
 
 /// The files that a process has mapped as its switches: that of the preloaded library, and that of
@@ -431,7 +363,6 @@ fn wait(duration: Duration, targets: &BTreeMap<PathBuf, Target>) -> bool {
 }
 
 impl Target {
-    /// Reads the tables.
     fn read(&mut self) {
         self.snapshot = Snapshot::default();
         let folder = self.path.parent().unwrap_or(Path::new("/"));
@@ -449,12 +380,11 @@ impl Target {
         }
     }
 
-    /// What the processes did in this window.
     fn processes(&self) -> Vec<Process> {
         let mut found = Vec::new();
-        self.snapshot.for_each(|table, state, at| {
+        self.snapshot.for_each(|table, seen| {
             if table.header.window.load(Relaxed) == self.switch.window {
-                found.push(read::process(table, state, at));
+                found.push(read::process(table, seen));
             }
         });
         found
@@ -501,7 +431,6 @@ fn tables_of(all: Vec<PathBuf>, mapped: &[PathBuf], pids: &[u32]) -> Vec<PathBuf
 struct OpenSwitch {
     file: File,
     window: u32,
-    /// Measuring is on.
     is_on: bool,
 }
 
@@ -549,7 +478,6 @@ impl OpenSwitch {
         Ok(())
     }
 
-    /// Measuring begins.
     fn begin_window(&mut self) -> io::Result<()> {
         self.is_on = true;
         self.set(offset_of!(Switch, errno), 0)?;
@@ -560,7 +488,6 @@ impl OpenSwitch {
         self.change_modes(|mode| mode | REPORTS)
     }
 
-    /// Measuring ends.
     fn end_window(&mut self) {
         if std::mem::take(&mut self.is_on) {
             // If that fails, the file is not the process's any more.
