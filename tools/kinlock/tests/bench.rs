@@ -18,8 +18,7 @@ fn every_lock_does_every_workload() {
     let workloads = "empty,counter,long,saturated,kv,lru,readrandom,bursts,objects";
     let line = format!("--workload {workloads} --threads 1,3 --rounds 1 --seconds 0.002");
     let report = json(&format!("bench {line}"));
-    let variants = "kinlock-spin-fifo,kinlock-spin-cna,kinlock-mutex-joined,\
-                    kinlock-mutex-unqueued,kinlock-fair";
+    let variants = "kinlock-spin-fifo,kinlock-spin-cna,kinlock-mutex-joined,kinlock-fair";
     let of_variants = json(&format!("bench {line} --locks {variants}"));
     let locks = 10 - list(&report["unavailable"]).len();
     for workload in workloads.split(',') {
@@ -31,7 +30,7 @@ fn every_lock_does_every_workload() {
         // The baseline comes along.
         assert_eq!(
             (main.len(), variants.len()),
-            (2 * locks, 2 * 6),
+            (2 * locks, 2 * 5),
             "{workload}"
         );
         let mut results = main.into_iter().chain(variants);

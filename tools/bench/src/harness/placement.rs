@@ -115,13 +115,6 @@ mod tests {
     }
 
     #[test]
-    fn unbound() {
-        assert!(assign(Pin::None, 4).is_empty());
-        assert_eq!(Pin::usual(2, 2), Pin::Spread);
-        assert_eq!(Pin::usual(3, 2), Pin::None);
-    }
-
-    #[test]
     fn more_threads_than_cpus_begin_again() {
         let cpus = assign(Pin::Spread, 100);
         assert_eq!(cpus.len(), 100);

@@ -25,7 +25,7 @@ pub trait Shown: Suite {
     fn columns(report: &Report<Self>, entry: &Entry<Self>) -> Columns<Entry<Self>>;
     fn csv_columns() -> Columns<Entry<Self>>;
     /// A subject's remarks on itself, as `unfair`.
-    fn remarks(_entry: &Entry<Self>) -> Vec<&'static str> {
+    fn remarks(_entry: &Entry<Self>) -> Vec<String> {
         Vec::new()
     }
     /// Whether the cell of an entry has a row of its own in the overview.

@@ -1,7 +1,5 @@
 //! How a suite is measured, and the options that say so.
 
-use std::marker::PhantomData;
-
 use anyhow::{bail, ensure};
 use clap::builder::RangedU64ValueParser;
 use kinlock_cli::args::{Named, ThreadCounts, keep_first, named, seconds};
@@ -94,7 +92,6 @@ impl<S: Pictured> Common<S> {
             hogs: self.hogs + usize::from(is_busy),
             background,
             quota: self.quota,
-            suite: PhantomData,
         };
         if plan.cells(suite).is_empty() {
             bail!("none of the subjects that were named does what --workload names");
@@ -140,7 +137,7 @@ impl<S: Pictured> Common<S> {
             if !rounds.go_on() {
                 break;
             }
-            let team = Team::start(threads, suite.cpus(workload, threads), plan.background)?;
+            let team = Team::new(threads, suite.cpus(workload, threads), plan.background)?;
             let subjects = suite.subjects(workload, threads);
             let measure = |Slot { subject, round }| {
                 let (subject, seed) = (&subjects[subject], plan.seed.wrapping_add(round as u64));

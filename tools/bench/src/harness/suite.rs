@@ -2,7 +2,6 @@
 //! its JSON are a contract: add, never rename.
 
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 
 use kinlock_cli::args::{Available, Named, ThreadCounts};
 use kinlock_cli::outcome::Outcome;
@@ -124,7 +123,6 @@ pub struct Due<'a, S: Suite> {
     pub seed: u64,
 }
 
-#[derive(Clone, Debug)]
 pub struct Plan<S: Suite> {
     pub workloads: Vec<S::Workload>,
     /// Numbers of threads.
@@ -143,7 +141,6 @@ pub struct Plan<S: Suite> {
     pub background: Option<Background>,
     /// The share of the CPUs that the run may use, in percent, if it is limited.
     pub quota: Option<usize>,
-    pub suite: PhantomData<S>,
 }
 
 /// What a whole run takes unless the length of a slice is given, in seconds.

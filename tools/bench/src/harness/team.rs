@@ -1,88 +1,55 @@
-//! Threads that are started once and then do one job after the other.
+//! The threads that do a slice: each with a CPU of its own where there are enough, and perhaps one
+//! more in the background.
 //!
-//! All subjects of a cell are measured on the same threads, so that their placement favours none.
-//! A thread in the background is an exception. A thread cannot leave its low priority, at which it
-//! could take seconds to begin with the next job. So each job has a new one, which lowers itself
-//! when all have begun.
+//! Each slice has new threads. One in the background has lowered its priority for good, and would
+//! take seconds to begin with another slice.
 
-use std::cell::RefCell;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use anyhow::{Context, bail};
 
 use super::background::Background;
 use super::placement;
 
-/// What every member of a team does: called with the member's index.
-pub type Job = Arc<dyn Fn(usize) + Send + Sync>;
-
+/// How many threads there are, and where they run.
 pub struct Team {
-    members: Vec<Member>,
-    done: Receiver<()>,
+    measured: usize,
     cpus: Vec<usize>,
-    /// One more thread does each job, with this priority.
     background: Option<Background>,
-    /// That of the job under way.
-    extra: RefCell<Option<JoinHandle<()>>>,
-}
-
-struct Member {
-    jobs: Sender<Job>,
-    thread: JoinHandle<()>,
 }
 
 impl Team {
-    /// Starts `size` threads, each bound to its CPU in `cpus`, or unbound if `cpus` is empty. One
-    /// more thread takes part in each job if `background` is a thread; it is not bound.
+    /// A team of `measured` threads, each bound to its CPU in `cpus`, or unbound if `cpus` is
+    /// empty. One more thread takes part if `background` is a thread; it is not bound.
     ///
     /// # Errors
-    /// If the system refuses to start that many, to bind one, or to give one a low priority.
-    pub fn start(
-        size: usize,
+    /// If the system refuses to bind a thread, or to give one a low priority.
+    pub fn new(
+        measured: usize,
         cpus: Vec<usize>,
         background: Option<Background>,
     ) -> anyhow::Result<Self> {
         let background = background.filter(|background| background.is_thread());
-        if let Some(background) = background {
-            let lowered = std::thread::spawn(move || background.lower()).join();
-            if !lowered.unwrap_or(false) {
+        // A thread that is bound, or whose priority is low, is of no use for anything else.
+        std::thread::scope(|scope| {
+            let refused = || cpus.iter().find(|&&cpu| !placement::bind(cpu));
+            if let Some(cpu) = scope.spawn(refused).join().expect("it does not panic") {
+                bail!("cannot bind a thread to CPU {cpu}; try --pin none");
+            }
+            let lowered = || background.is_none_or(Background::lower);
+            if !scope.spawn(lowered).join().expect("it does not panic") {
                 bail!(
                     "--background {}: the kernel does not let a thread lower its priority; leave \
                      the option out",
-                    background.name()
+                    background.map_or("", Background::name)
                 );
             }
-        }
-        let (finished, done) = channel();
-        let (entered, entries) = channel();
-        let mut members = Vec::with_capacity(size);
-        for index in 0..size {
-            let (jobs, todo) = channel::<Job>();
-            let (entered, finished) = (entered.clone(), finished.clone());
-            let cpu = cpus.get(index).copied();
-            let thread = std::thread::Builder::new()
-                .name(format!("bench-{index}"))
-                .spawn(move || {
-                    let refused = cpu.filter(|&cpu| !placement::bind(cpu));
-                    let _ = entered.send(refused);
-                    drop(entered);
-                    work(index, &todo, &finished);
-                })
-                .with_context(|| format!("cannot start {size} threads"))?;
-            members.push(Member { jobs, thread });
-        }
-        drop(entered);
-        if let Some(cpu) = entries.into_iter().flatten().next() {
-            bail!("cannot bind a thread to CPU {cpu}; try --pin none");
-        }
+            Ok(())
+        })?;
         Ok(Self {
-            members,
-            done,
+            measured,
             cpus,
             background,
-            extra: RefCell::default(),
         })
     }
 
@@ -91,14 +58,14 @@ impl Team {
         self.cpus.get(index).copied()
     }
 
-    /// How many threads do each job.
+    /// How many threads there are.
     pub fn size(&self) -> usize {
-        self.measured() + usize::from(self.background.is_some())
+        self.measured + usize::from(self.background.is_some())
     }
 
     /// How many of them are measured: all but the last one, if that is in the background.
     pub fn measured(&self) -> usize {
-        self.members.len()
+        self.measured
     }
 
     /// What the last thread is to make of itself.
@@ -106,58 +73,29 @@ impl Team {
         self.background
     }
 
-    /// Hands `job` to every member and returns; [`wait`](Self::wait) must follow.
-    pub fn begin(&self, job: &Job) {
-        // First, since this can fail: the members would wait for a thread that does not come.
-        if self.background.is_some() {
-            let (job, index) = (job.clone(), self.measured());
-            let extra = std::thread::Builder::new().name(format!("bench-{index}"));
-            let extra = extra.spawn(move || do_job(job, index));
-            *self.extra.borrow_mut() = Some(extra.expect("the system starts one more thread"));
-        }
-        for member in &self.members {
-            member
-                .jobs
-                .send(job.clone())
-                .expect("members live as long as the team");
-        }
+    /// Starts the member with this index, which does `work`.
+    ///
+    /// # Errors
+    /// If the system refuses to start it.
+    pub fn start<'scope>(
+        &self,
+        scope: &'scope Scope<'scope, '_>,
+        index: usize,
+        work: impl FnOnce() + Send + 'scope,
+    ) -> anyhow::Result<ScopedJoinHandle<'scope, ()>> {
+        let cpu = self.cpu_of(index);
+        let member = move || {
+            // A member that died in a critical section would leave the others waiting forever.
+            let abort = AbortOnPanic;
+            cpu.map(placement::bind);
+            work();
+            std::mem::forget(abort);
+        };
+        let thread = Builder::new().name(format!("bench-{index}"));
+        let size = self.size();
+        let started = thread.spawn_scoped(scope, member);
+        started.with_context(|| format!("cannot start {size} threads"))
     }
-
-    /// Returns when every member has finished its job and let go of it.
-    pub fn wait(&self) {
-        for _ in &self.members {
-            self.done.recv().expect("members live as long as the team");
-        }
-        if let Some(extra) = self.extra.take() {
-            let _ = extra.join();
-        }
-    }
-}
-
-impl Drop for Team {
-    fn drop(&mut self) {
-        for Member { jobs, thread } in self.members.drain(..) {
-            drop(jobs);
-            let _ = thread.join();
-        }
-    }
-}
-
-fn work(index: usize, todo: &Receiver<Job>, finished: &Sender<()>) {
-    for job in todo {
-        do_job(job, index);
-        if finished.send(()).is_err() {
-            return;
-        }
-    }
-}
-
-fn do_job(job: Job, index: usize) {
-    // A member that died in a critical section would leave the others waiting forever.
-    let abort = AbortOnPanic;
-    job(index);
-    drop(job);
-    std::mem::forget(abort);
 }
 
 struct AbortOnPanic;
@@ -171,36 +109,21 @@ impl Drop for AbortOnPanic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     #[test]
     fn a_cpu_that_does_not_exist_is_an_error() {
-        assert!(Team::start(1, vec![1_000_000], None).is_err());
+        assert!(Team::new(1, vec![1_000_000], None).is_err());
     }
 
     #[test]
-    fn every_member_does_every_job_once_and_lets_go_of_it() {
-        for background in [None, Some(Background::Busy)] {
-            let team = Team::start(5, Vec::new(), background).unwrap();
-            assert_eq!((team.measured(), team.size()), (5, 5));
-            every_member_does_every_job(&team);
-        }
-        let team = Team::start(4, Vec::new(), Some(Background::Idle)).unwrap();
-        assert_eq!((team.measured(), team.size()), (4, 5));
-        every_member_does_every_job(&team);
-    }
-
-    fn every_member_does_every_job(team: &Team) {
-        for _ in 0..3 {
-            let sum = Arc::new(AtomicUsize::new(0));
-            let counter = sum.clone();
-            let job: Job = Arc::new(move |index| {
-                counter.fetch_add(1 << (4 * index), Relaxed);
-            });
-            team.begin(&job);
-            team.wait();
-            drop(job);
-            assert_eq!(Arc::into_inner(sum).unwrap().into_inner(), 0x11111);
+    fn only_a_thread_in_the_background_is_one_more() {
+        for (background, size) in [
+            (None, 4),
+            (Some(Background::Busy), 4),
+            (Some(Background::Idle), 5),
+        ] {
+            let team = Team::new(4, Vec::new(), background).unwrap();
+            assert_eq!((team.measured(), team.size()), (4, size));
         }
     }
 }

@@ -3,7 +3,6 @@
 
 mod intermittent;
 mod objects;
-mod subject;
 mod subjects;
 
 use std::collections::BTreeMap;
@@ -17,20 +16,19 @@ use kinlock_ids::Backend;
 use kinlock_measure::interrupt::pause;
 use serde_json::{Value, json};
 
-use self::subject::Subject;
-use self::subjects::Workload;
+use self::subjects::{Kind, Subject, Workload};
 use super::harness::placement::{self, Pin};
 use super::harness::plot::Pictured;
 use super::harness::results::{Report, Shown};
 use super::harness::run::Common;
-use super::harness::slice::{self, Sample, Work};
+use super::harness::slice::{self, Sample};
 use super::harness::suite::{Due, Entry, Plan, Suite, cpus};
 
 /// Measure concurrency IDs and what is built on them on this machine.
 ///
 /// Counters, stacks and pools by restartable sequences and by leases, against locked additions,
-/// thread-locals and crates with the same purpose. All of them run in each round, in random order,
-/// on the same threads; throughput is compared with the baseline's in the same round.
+/// thread-locals and crates with the same purpose. All of them run in each round, in random order;
+/// throughput is compared with the baseline's in the same round.
 ///
 /// Workloads: counter (add 1), lease (take an ID and give it back), stack (push and pop), pool
 /// (allocate and free), cache (as pool, but objects are kept for a while), intermittent (bursts
@@ -125,21 +123,21 @@ impl Suite for Ids {
     }
 
     fn measure(&mut self, due: Due<'_, Self>) -> anyhow::Result<Sample<()>> {
-        if due.workload == Workload::Intermittent {
-            return Ok(intermittent::slice(&due, self.delay));
-        }
-        let work = (due.subject.make)();
+        let make = match &due.subject.kind {
+            Kind::Areas(domain) => return intermittent::slice(&due, domain.as_ref(), self.delay),
+            Kind::Repeated(make) => make,
+        };
+        let work = make();
         let spans = [slice::warm_up(due.seconds), due.seconds];
-        let work: Work = Box::new(move |slice, index| {
-            slice.start(index);
-            work.run(slice, index);
-        });
-        Ok(slice::run(
+        slice::run(
             due.team,
             spans,
             &mut |_, span| pause(span),
-            work,
-        ))
+            &|slice, index| {
+                slice.start(index);
+                work(slice, index);
+            },
+        )
     }
 
     fn detail(&self, _: &Subject, _: &[&Sample<()>], _: &[&Sample<()>]) {}

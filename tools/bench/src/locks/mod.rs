@@ -25,7 +25,6 @@ use kinlock_measure::interrupt::{self, State};
 use serde_json::{Value, json};
 
 use self::contenders::LockName;
-use self::flags::Flag;
 use self::report::Detail;
 use self::round::{Measure, Watched};
 use self::workloads::grid::{Cell, Part};
@@ -39,8 +38,8 @@ use super::harness::suite::{Due, Entry, Plan, Suite, Unavailable, cpus};
 /// Measure our locks against their peers on this machine.
 ///
 /// Every lock runs every workload with every number of threads. In each round all locks run once,
-/// in random order, on the same threads. Throughput is compared with that of the baseline in the
-/// same round, so that drift of the machine cancels.
+/// in random order. Throughput is compared with that of the baseline in the same round, so that
+/// drift of the machine cancels.
 ///
 /// A lock has in each round two slices. In the timed slice threads only count their operations. In
 /// the instrumented slice, half as long, they read a clock around every acquisition and note which
@@ -298,7 +297,7 @@ impl Suite for Locks {
         let mut prepared = self.prepared.iter_mut();
         let work = prepared.find(|(name, _)| *name == due.workload);
         let (_, work) = work.expect("no workload runs before all are prepared");
-        Ok(work.round(*due.subject, due.team, due.seconds, due.seed))
+        work.round(&due)
     }
 
     fn round_detail(own: &Sample<Watched>, baseline: &Sample<Watched>) -> Value {
@@ -350,11 +349,6 @@ impl Suite for Locks {
     fn unavailable() -> Vec<Unavailable> {
         Unavailable::all::<LockName>()
     }
-}
-
-/// What stands out about an entry.
-fn flags_of(entry: &Entry<Locks>) -> &[Flag] {
-    &entry.detail.flags
 }
 
 #[cfg(test)]

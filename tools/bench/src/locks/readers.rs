@@ -8,11 +8,12 @@ use std::time::Instant;
 use crossbeam_utils::CachePadded;
 use kinlock_measure::random::Random;
 
-use super::contenders::{LockName, ReadWrite, ReadWriteFamily, VisitReadWrite};
-use super::round::{Loop, Measure, Watched, both_slices};
+use super::Locks;
+use super::contenders::{ReadWrite, ReadWriteFamily, VisitReadWrite};
+use super::round::{Measure, Watched, both_slices};
 use super::work_loop::{self, ThinkTime};
 use crate::harness::slice::{Part, Sample, Slice};
-use crate::harness::team::Team;
+use crate::harness::suite::Due;
 
 /// One mix: `percent` of a hundred operations read.
 #[derive(Clone, Copy)]
@@ -25,39 +26,33 @@ const SECTION: f64 = 50.0;
 const PRIVATE: f64 = 100.0;
 
 impl Measure for Readers {
-    fn round(&mut self, lock: LockName, team: &Team, seconds: f64, seed: u64) -> Sample<Watched> {
-        let round = Round {
-            ours: lock.is_ours(),
-            percent: self.percent,
-            team,
-            seconds,
-            seed,
-        };
-        let sample = lock.dispatch_read_write(round);
+    fn round(&mut self, due: &Due<Locks>) -> anyhow::Result<Sample<Watched>> {
+        let percent = self.percent;
+        let sample = due.subject.dispatch_read_write(Round { due, percent });
         sample.expect("the suite leaves out locks without readers")
     }
 }
 
 struct Round<'a> {
-    ours: bool,
+    due: &'a Due<'a, Locks>,
     percent: u64,
-    team: &'a Team,
-    seconds: f64,
-    seed: u64,
 }
 
 impl VisitReadWrite for Round<'_> {
-    type Output = Sample<Watched>;
+    type Output = anyhow::Result<Sample<Watched>>;
 
-    fn visit<F: ReadWriteFamily>(self) -> Sample<Watched> {
+    fn visit<F: ReadWriteFamily>(self) -> Self::Output {
         let arena = Arena::<F> {
             lock: CachePadded::new(F::Of::new([0; 4])),
             percent: self.percent,
             section: work_loop::iterations(SECTION),
             think: ThinkTime::of_ns(PRIVATE),
-            seed: self.seed,
+            seed: self.due.seed,
         };
-        both_slices(self.team, self.seconds, self.ours, arena)
+        let count = |slice: &Slice, index| _ = arena.run::<false>(slice, index);
+        both_slices(self.due, &count, &|slice, index| {
+            arena.run::<true>(slice, index)
+        })
     }
 }
 
@@ -69,7 +64,8 @@ struct Arena<F: ReadWriteFamily> {
     seed: u64,
 }
 
-impl<F: ReadWriteFamily> Loop for Arena<F> {
+impl<F: ReadWriteFamily> Arena<F> {
+    /// What a thread does in a slice. With `WATCH` it returns how long it waited as a writer.
     fn run<const WATCH: bool>(&self, slice: &Slice, index: usize) -> Watched {
         let mut watched = Watched::default();
         let mut rng = Random::stream(self.seed, index as u64);

@@ -49,8 +49,6 @@ names! {
     KinlockMutex = "kinlock-mutex", "our mutex";
     KinlockMutexJoined = "kinlock-mutex-joined", "our mutex as C programs get it: lock and flags \
         in one atomic";
-    KinlockMutexUnqueued = "kinlock-mutex-unqueued", "our mutex without its queue: every waiter \
-        looks at the lock for itself";
     KinlockFair = "kinlock-fair", "our fair mutex: goes to its waiters in the order of arrival";
     StdMutex = "std-mutex", "Rust's `std::sync::Mutex`";
     ParkingLot = "parking-lot", "the mutex of the crate `parking_lot`, after WebKit's";
@@ -90,7 +88,6 @@ impl Available for LockName {
             Self::KinlockSpinFifo
                 | Self::KinlockSpinCna
                 | Self::KinlockMutexJoined
-                | Self::KinlockMutexUnqueued
                 | Self::KinlockFair
                 | Self::VsyncCna
                 | Self::Nsync
@@ -108,7 +105,6 @@ impl LockName {
             Self::KinlockSpinCna => visitor.visit::<peers::Api<kinlock::RawCnaSpinLock>>(),
             Self::KinlockMutex => visitor.visit::<peers::Api<kinlock::RawMutex>>(),
             Self::KinlockMutexJoined => visitor.visit::<peers::Api<peers::RawJoinedMutex>>(),
-            Self::KinlockMutexUnqueued => visitor.visit::<peers::Api<peers::RawUnqueuedMutex>>(),
             Self::KinlockFair => visitor.visit::<peers::Api<kinlock::RawFairMutex>>(),
             Self::StdMutex => visitor.visit::<peers::StdMutex>(),
             Self::ParkingLot => visitor.visit::<peers::Api<parking_lot::RawMutex>>(),
