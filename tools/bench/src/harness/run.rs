@@ -14,7 +14,7 @@ use kinlock_measure::rounds::{Rounds, Slot};
 
 use super::background::Background;
 use super::plot::Pictured;
-use super::quota;
+use super::quota::Group;
 use super::results::Report;
 use super::suite::{Due, Entry, Plan};
 use super::team::Team;
@@ -109,9 +109,7 @@ impl<S: Pictured> Common<S> {
     /// Measures everything, or as much as there is time for, and writes the report.
     pub fn run(&self, mut suite: S) -> anyhow::Result<Outcome> {
         let plan = self.plan(&suite)?;
-        if let Some(percent) = plan.quota.filter(|_| !quota::is_inside()) {
-            return quota::run_inside(percent);
-        }
+        let limited = plan.quota.map(Group::make).transpose()?;
         let outputs = self.destinations.open()?;
         interrupt::listen();
         let machine = Machine::current();
@@ -128,9 +126,8 @@ impl<S: Pictured> Common<S> {
             prepared?;
         }
         let hogs = Hogs::start(plan.hogs)?;
-        if plan.quota.is_some() {
-            hogs.pids().try_for_each(quota::let_out)?;
-        }
+        // After busy processes, which stay outside.
+        limited.iter().try_for_each(Group::enter)?;
         let mut order_rng = Random::stream(plan.seed, u64::MAX);
         let mut results = Vec::new();
         for (workload, threads, _) in cells {
@@ -159,6 +156,7 @@ impl<S: Pictured> Common<S> {
         bar.finish_and_clear();
         // Before anything that the report measures.
         let disturbed = hogs.end();
+        drop(limited);
         let (extent, verdict) = (rounds.extent(), suite.verdict());
         let written = match extent.rounds_done {
             0 => Ok(()),
