@@ -444,14 +444,3 @@ fn a_signal_that_is_ignored_stays_so() {
     left.ended(143);
     assert_eq!(left.json()["extent"]["interrupted_by"], "SIGTERM");
 }
-
-#[test]
-fn a_run_to_the_end_says_so() {
-    let left = Bench::start(&format!("{LOCKS} --seconds 0.002 --rounds 3")).end();
-    left.ended(0);
-    let extent = &left.json()["extent"];
-    assert_eq!([&extent["rounds_done"], &extent["rounds_asked"]], [3, 3]);
-    assert!(extent["interrupted_by"].is_null());
-    assert!(left.lines().is_empty(), "{:?}", left.lines());
-    assert!(!left.stdout.contains("interrupted"));
-}

@@ -13,6 +13,7 @@ use kinlock_measure::random::Random;
 use kinlock_measure::rounds::{Rounds, Slot};
 
 use super::background::Background;
+use super::placement;
 use super::plot::Pictured;
 use super::quota::Group;
 use super::results::Report;
@@ -134,7 +135,7 @@ impl<S: Pictured> Common<S> {
             if !rounds.go_on() {
                 break;
             }
-            let team = Team::new(threads, suite.cpus(workload, threads), plan.background)?;
+            let team = Team::new(threads, placement::assign(threads), plan.background)?;
             let subjects = suite.subjects(workload, threads);
             let measure = |Slot { subject, round }| {
                 let (subject, seed) = (&subjects[subject], plan.seed.wrapping_add(round as u64));

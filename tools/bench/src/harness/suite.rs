@@ -12,7 +12,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::background::Background;
-use super::placement::{self, Pin};
 use super::slice::Sample;
 use super::team::Team;
 
@@ -53,18 +52,12 @@ pub trait Suite: Sized + 'static {
     fn own_threads(_workload: Self::Workload) -> Option<usize> {
         None
     }
-    /// The CPUs that threads are bound to; empty if they are not bound.
-    fn cpus(&self, _workload: Self::Workload, threads: usize) -> Vec<usize> {
-        placement::assign(Pin::usual(threads, cpus()), threads)
-    }
     /// What else goes on meanwhile, if it was asked for.
     fn background(&self) -> Option<Background> {
         None
     }
     /// How long a subject takes in a round, roughly, with slices of `seconds` seconds.
-    fn turn_seconds(&self, _workload: Self::Workload, seconds: f64) -> f64 {
-        1.1 * seconds + 0.005
-    }
+    fn turn_seconds(&self, workload: Self::Workload, seconds: f64) -> f64;
     /// The shortest usual slice of a cell.
     fn least_seconds(_workload: Self::Workload, _threads: usize) -> f64 {
         0.0

@@ -20,32 +20,33 @@ pub struct Team {
 
 impl Team {
     /// A team of `measured` threads, each bound to its CPU in `cpus`, or unbound if `cpus` is
-    /// empty. One more thread takes part if `background` is a thread; it is not bound.
+    /// empty or the kernel binds nothing. One more thread takes part if `background` is a thread;
+    /// it is not bound.
     ///
     /// # Errors
-    /// If the system refuses to bind a thread, or to give one a low priority.
+    /// If the kernel refuses to give a thread a low priority.
     pub fn new(
         measured: usize,
-        cpus: Vec<usize>,
+        mut cpus: Vec<usize>,
         background: Option<Background>,
     ) -> anyhow::Result<Self> {
         let background = background.filter(|background| background.is_thread());
         // A thread that is bound, or whose priority is low, is of no use for anything else.
-        std::thread::scope(|scope| {
-            let refused = || cpus.iter().find(|&&cpu| !placement::bind(cpu));
-            if let Some(cpu) = scope.spawn(refused).join().expect("it does not panic") {
-                bail!("cannot bind a thread to CPU {cpu}; try --pin none");
-            }
-            let lowered = || background.is_none_or(Background::lower);
-            if !scope.spawn(lowered).join().expect("it does not panic") {
-                bail!(
-                    "--background {}: the kernel does not let a thread lower its priority; leave \
-                     the option out",
-                    background.map_or("", Background::name)
-                );
-            }
-            Ok(())
-        })?;
+        let [can_bind, can_lower] = std::thread::scope(|scope| {
+            let bind = scope.spawn(|| cpus.iter().all(|&cpu| placement::bind(cpu)));
+            let lower = scope.spawn(|| background.is_none_or(Background::lower));
+            [bind, lower].map(|tried| tried.join().unwrap_or(false))
+        });
+        if let Some(background) = background.filter(|_| !can_lower) {
+            bail!(
+                "--background {}: the kernel does not let a thread lower its priority; leave the \
+                 option out",
+                background.name()
+            );
+        }
+        if !can_bind {
+            cpus.clear();
+        }
         Ok(Self {
             measured,
             cpus,
@@ -85,11 +86,8 @@ impl Team {
     ) -> anyhow::Result<ScopedJoinHandle<'scope, ()>> {
         let cpu = self.cpu_of(index);
         let member = move || {
-            // A member that died in a critical section would leave the others waiting forever.
-            let abort = AbortOnPanic;
             cpu.map(placement::bind);
-            work();
-            std::mem::forget(abort);
+            or_abort(work);
         };
         let thread = Builder::new().name(format!("bench-{index}"));
         let size = self.size();
@@ -98,12 +96,22 @@ impl Team {
     }
 }
 
-struct AbortOnPanic;
+/// Does `work`, which may not panic: a thread that ended with a lock would leave the others waiting
+/// forever.
+#[inline(always)]
+pub fn or_abort<R>(work: impl FnOnce() -> R) -> R {
+    struct Abort;
 
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        std::process::abort();
+    impl Drop for Abort {
+        fn drop(&mut self) {
+            std::process::abort();
+        }
     }
+
+    let abort = Abort;
+    let result = work();
+    std::mem::forget(abort);
+    result
 }
 
 #[cfg(test)]
@@ -111,8 +119,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cpu_that_does_not_exist_is_an_error() {
-        assert!(Team::new(1, vec![1_000_000], None).is_err());
+    fn threads_are_unbound_where_they_cannot_be_bound() {
+        let team = Team::new(1, vec![1_000_000], None).unwrap();
+        assert_eq!((team.size(), team.cpu_of(0)), (1, None));
     }
 
     #[test]

@@ -17,7 +17,6 @@ use kinlock_measure::interrupt::pause;
 use serde_json::{Value, json};
 
 use self::subjects::{Kind, Subject, Workload};
-use super::harness::placement::{self, Pin};
 use super::harness::plot::Pictured;
 use super::harness::results::{Report, Shown};
 use super::harness::run::Common;
@@ -104,15 +103,6 @@ impl Suite for Ids {
     /// `intermittent` has one thread per CPU.
     fn own_threads(workload: Workload) -> Option<usize> {
         (workload == Workload::Intermittent).then(|| cpus().max(2))
-    }
-
-    fn cpus(&self, workload: Workload, threads: usize) -> Vec<usize> {
-        let pin = match workload {
-            // Each thread has a CPU, however many there are.
-            Workload::Intermittent => Pin::Spread,
-            _ => Pin::usual(threads, cpus()),
-        };
-        placement::assign(pin, threads)
     }
 
     fn turn_seconds(&self, workload: Workload, seconds: f64) -> f64 {

@@ -18,7 +18,6 @@ use crate::harness::suite::Entry;
 
 /// Our lock in a cell.
 #[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(Default))]
 pub struct Standing {
     #[serde(flatten)]
     pub cell: Cell,
