@@ -92,7 +92,7 @@ impl<S: Pictured> Common<S> {
             seed: self.seed,
             hogs: self.hogs + usize::from(is_busy),
             background,
-            quota: self.quota,
+            quota_percent: self.quota,
         };
         if plan.cells(suite).is_empty() {
             bail!("none of the subjects that were named does what --workload names");
@@ -110,7 +110,7 @@ impl<S: Pictured> Common<S> {
     /// Measures everything, or as much as there is time for, and writes the report.
     pub fn run(&self, mut suite: S) -> anyhow::Result<Outcome> {
         let plan = self.plan(&suite)?;
-        let limited = plan.quota.map(Group::make).transpose()?;
+        let limited = plan.quota_percent.map(Group::make).transpose()?;
         let outputs = self.destinations.open()?;
         interrupt::listen();
         let machine = Machine::current();
@@ -164,7 +164,7 @@ impl<S: Pictured> Common<S> {
             _ => {
                 let details = self.details;
                 let report =
-                    Report::new(&suite, &plan, machine, results, extent, disturbed, details);
+                    Report::new(&suite, plan, machine, results, extent, disturbed, details);
                 outputs.write(&report)
             }
         };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use super::background::{self, Background};
+use super::background;
 use super::team::Team;
 
 /// The parts of a slice.
@@ -26,31 +26,27 @@ pub enum Part {
 }
 
 /// What the members of a team see of a slice.
-pub struct Slice {
+pub struct Slice<'a> {
+    team: &'a Team,
     part: CachePadded<AtomicU8>,
     /// Members that have prepared themselves.
     ready: AtomicUsize,
     /// Held for writing until all have.
     gate: RwLock<()>,
     ops: Box<[CachePadded<AtomicU64>]>,
-    /// How many of the members are measured: the first ones.
-    measured: usize,
-    /// What the last member is, if it is not measured.
-    background: Option<Background>,
-    /// The clock of its CPU time; 0: there is none.
+    /// The clock of the CPU time of a member in the background; 0: there is none.
     background_clock: AtomicI32,
 }
 
-impl Slice {
+impl<'a> Slice<'a> {
     /// One that has not begun.
-    fn of(team: &Team) -> Self {
+    fn of(team: &'a Team) -> Self {
         Self {
+            team,
             part: CachePadded::new(AtomicU8::new(Part::WarmUp as u8)),
             ready: AtomicUsize::new(0),
             gate: RwLock::default(),
             ops: (0..team.size()).map(|_| CachePadded::default()).collect(),
-            measured: team.measured(),
-            background: team.background(),
             background_clock: AtomicI32::new(0),
         }
     }
@@ -58,7 +54,7 @@ impl Slice {
     /// Waits for the others. Every member calls it once with its index, when it has prepared
     /// itself. A member in the background lowers itself then.
     pub fn start(&self, member: usize) {
-        let background = self.background.filter(|_| !self.is_measured(member));
+        let background = self.team.background().filter(|_| !self.is_measured(member));
         if background.is_some() {
             let clock = background::own_clock().unwrap_or(0);
             self.background_clock.store(clock, Relaxed);
@@ -73,7 +69,7 @@ impl Slice {
     /// Whether what this member does counts.
     #[inline(always)]
     pub fn is_measured(&self, member: usize) -> bool {
-        member < self.measured
+        member < self.team.measured()
     }
 
     /// Whether the slice is in this part.
@@ -92,7 +88,7 @@ impl Slice {
 
     /// Of those that are measured.
     fn ops(&self) -> Vec<u64> {
-        let measured = &self.ops[..self.measured];
+        let measured = &self.ops[..self.team.measured()];
         measured.iter().map(|ops| ops.load(Relaxed)).collect()
     }
 
@@ -198,7 +194,7 @@ pub fn run(
 
 /// Ends a slice, also when its measurement panics or a member cannot be started: the others are
 /// waited for, and would go on forever.
-struct OverOnDrop<'a>(&'a Slice);
+struct OverOnDrop<'a>(&'a Slice<'a>);
 
 impl Drop for OverOnDrop<'_> {
     fn drop(&mut self) {
@@ -213,6 +209,7 @@ pub fn process_cpu_time() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use super::super::background::Background;
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -236,7 +233,10 @@ mod tests {
     /// Whatever the two clocks show.
     #[test]
     fn cpu_time_is_never_negative() {
-        let slice = Slice::of(&Team::new(1, Vec::new(), None).unwrap());
-        assert_eq!(slice.cpu_time_since(Duration::MAX), Duration::ZERO);
+        let team = Team::new(1, Vec::new(), None).unwrap();
+        assert_eq!(
+            Slice::of(&team).cpu_time_since(Duration::MAX),
+            Duration::ZERO
+        );
     }
 }

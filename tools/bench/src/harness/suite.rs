@@ -116,24 +116,31 @@ pub struct Due<'a, S: Suite> {
     pub seed: u64,
 }
 
+/// How things are measured. What the report says of it is serialised.
+#[derive(Serialize)]
+#[serde(bound = "")]
 pub struct Plan<S: Suite> {
+    #[serde(skip)]
     pub workloads: Vec<S::Workload>,
     /// Numbers of threads.
+    #[serde(skip)]
     pub threads: Vec<usize>,
     /// Whether they were asked for. If not, workloads that are meant for others have those.
+    #[serde(skip)]
     pub same_threads: bool,
     /// Length of the shortest timed slice.
     pub seconds: f64,
     /// Whether all slices are as long as that.
+    #[serde(skip)]
     pub same_seconds: bool,
     pub rounds: usize,
     pub seed: u64,
     /// Other busy processes meanwhile.
     pub hogs: usize,
-    /// What else goes on meanwhile.
+    /// What else goes on meanwhile, if it was asked for.
     pub background: Option<Background>,
     /// The share of the CPUs that the run may use, in percent, if it is limited.
-    pub quota: Option<usize>,
+    pub quota_percent: Option<usize>,
 }
 
 /// What a whole run takes unless the length of a slice is given, in seconds.
@@ -169,7 +176,7 @@ impl<S: Suite> Plan<S> {
 
     /// Length of the timed slices of a cell, if the shortest of all are so long.
     pub fn seconds_in(&self, workload: S::Workload, threads: usize, shortest: f64) -> f64 {
-        let limited = self.quota.map_or(0.0, |_| LEAST_WITH_QUOTA);
+        let limited = self.quota_percent.map_or(0.0, |_| LEAST_WITH_QUOTA);
         match self.same_seconds {
             true => shortest,
             false => shortest

@@ -260,41 +260,37 @@ const SHARDS: usize = 64;
 /// Operations between two looks at whether the slice is over, where an operation takes nanoseconds.
 const CHUNK: u64 = 64;
 
-/// What the members of the team share.
-struct Shared<C: Contender> {
-    pool: Pool<C>,
-    verified: AtomicU64,
-}
-
 fn measure<C: Contender>(
     contender: C,
     due: &Due<'_, Invalidation>,
 ) -> anyhow::Result<Sample<Found>> {
-    let shared = Shared {
-        pool: Pool::new(contender, SHARDS)?,
-        verified: AtomicU64::new(0),
-    };
+    let pool = Pool::new(contender, SHARDS)?;
+    let verified = AtomicU64::new(0);
     let sample = slice::run(
         due.team,
         [slice::warm_up(due.seconds), due.seconds],
         &mut |_, span| pause(span),
-        &|slice, index| work(&shared, slice, due.workload, index, due.seed),
+        &|slice, index| {
+            let seen = work(&pool, slice, due.workload, index, due.seed);
+            verified.fetch_add(seen, Relaxed);
+        },
     )?;
     Ok(sample.with(Found {
-        verified: shared.verified.load(Relaxed),
-        lost: shared.pool.lost(),
-        stats: shared.pool.protection.domain().map(Domain::stats),
+        verified: verified.into_inner(),
+        lost: pool.lost(),
+        stats: pool.protection.domain().map(Domain::stats),
     }))
 }
 
+/// What a thread does in a slice. Returns how many stamps it has looked at.
 fn work<C: Contender>(
-    shared: &Shared<C>,
+    pool: &Pool<C>,
     slice: &Slice,
     workload: Workload,
     index: usize,
     seed: u64,
-) {
-    let protection = &shared.pool.protection;
+) -> u64 {
+    let protection = &pool.protection;
     let mark = C::Mark::default();
     let mut worker = Worker::new(seed, index, None);
     let mut done = 0;
@@ -312,11 +308,11 @@ fn work<C: Contender>(
                 CHUNK
             }
             Workload::Pages => {
-                shared.pool.turn(&mut worker);
+                pool.turn(&mut worker);
                 1
             }
         };
         slice.count(index, done);
     }
-    shared.verified.fetch_add(worker.verified, Relaxed);
+    worker.verified
 }

@@ -106,6 +106,7 @@ mod tests {
             (30.0, 50.0),
         ];
         assert_eq!(pareto(&points), [(10.0, 5.0), (20.0, 9.0), (30.0, 50.0)]);
+        assert_eq!(pareto(&[(1.0, 1.0), (1.0, 1.0)]).len(), 2);
     }
 
     #[test]
@@ -113,10 +114,5 @@ mod tests {
         let frontier = [(1.0, 1.0), (2.0, 5.0)];
         assert_eq!(steps(&frontier), [(1.0, 1.0), (1.0, 5.0), (2.0, 5.0)]);
         assert!(steps(&[]).is_empty());
-    }
-
-    #[test]
-    fn equal_points_both_stay() {
-        assert_eq!(pareto(&[(1.0, 1.0), (1.0, 1.0)]).len(), 2);
     }
 }

@@ -46,9 +46,8 @@ impl Visit for Round<'_> {
     fn visit<F: Family>(self) -> Self::Output {
         let objects: Vec<F::Of<u64>> = (0..OBJECTS).map(|_| Lock::new(0)).collect();
         let count = |slice: &Slice, index| _ = self.change::<F, false>(&objects, slice, index);
-        both_slices(self.due, &count, &|slice, index| {
-            self.change::<F, true>(&objects, slice, index)
-        })
+        let watch = |slice: &Slice, index| self.change::<F, true>(&objects, slice, index);
+        both_slices(self.due, &count, &watch)
     }
 }
 
