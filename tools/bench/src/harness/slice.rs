@@ -54,7 +54,7 @@ impl<'a> Slice<'a> {
     /// Waits for the others. Every member calls it once with its index, when it has prepared
     /// itself. A member in the background lowers itself then.
     pub fn start(&self, member: usize) {
-        let background = self.team.background().filter(|_| !self.is_measured(member));
+        let background = self.team.background.filter(|_| !self.is_measured(member));
         if background.is_some() {
             let clock = background::own_clock().unwrap_or(0);
             self.background_clock.store(clock, Relaxed);
@@ -69,7 +69,7 @@ impl<'a> Slice<'a> {
     /// Whether what this member does counts.
     #[inline(always)]
     pub fn is_measured(&self, member: usize) -> bool {
-        member < self.team.measured()
+        member < self.team.measured
     }
 
     /// Whether the slice is in this part.
@@ -88,7 +88,7 @@ impl<'a> Slice<'a> {
 
     /// Of those that are measured.
     fn ops(&self) -> Vec<u64> {
-        let measured = &self.ops[..self.team.measured()];
+        let measured = &self.ops[..self.team.measured];
         measured.iter().map(|ops| ops.load(Relaxed)).collect()
     }
 

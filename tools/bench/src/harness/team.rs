@@ -13,9 +13,11 @@ use super::placement;
 
 /// How many threads there are, and where they run.
 pub struct Team {
-    measured: usize,
+    /// How many are measured: all but the last one, if that is in the background.
+    pub measured: usize,
     cpus: Vec<usize>,
-    background: Option<Background>,
+    /// What the last thread is to make of itself.
+    pub background: Option<Background>,
 }
 
 impl Team {
@@ -62,16 +64,6 @@ impl Team {
     /// How many threads there are.
     pub fn size(&self) -> usize {
         self.measured + usize::from(self.background.is_some())
-    }
-
-    /// How many of them are measured: all but the last one, if that is in the background.
-    pub fn measured(&self) -> usize {
-        self.measured
-    }
-
-    /// What the last thread is to make of itself.
-    pub fn background(&self) -> Option<Background> {
-        self.background
     }
 
     /// Starts the member with this index, which does `work`.
@@ -132,7 +124,7 @@ mod tests {
             (Some(Background::Idle), 5),
         ] {
             let team = Team::new(4, Vec::new(), background).unwrap();
-            assert_eq!((team.measured(), team.size()), (4, size));
+            assert_eq!((team.measured, team.size()), (4, size));
         }
     }
 }

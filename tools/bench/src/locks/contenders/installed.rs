@@ -255,8 +255,8 @@ impl<L: Installed, T: Send + 'static> Lock<T> for Guarded<L, T> {
 
     #[inline(always)]
     fn with<R>(&self, section: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: invariant 5.
         self.between([LOCK, UNLOCK], || {
+            // SAFETY: invariant 5.
             section(unsafe { &mut *self.value.get() })
         })
     }
@@ -277,8 +277,8 @@ impl<L: Installed, T: Send + Sync + 'static> ReadWrite<T> for Guarded<L, T> {
 
     #[inline(always)]
     fn read<R>(&self, section: impl FnOnce(&T) -> R) -> R {
-        // SAFETY: invariant 5.
         self.between([READ_LOCK, READ_UNLOCK], || {
+            // SAFETY: invariant 5.
             section(unsafe { &*self.value.get() })
         })
     }

@@ -37,6 +37,18 @@ pub trait VisitReadWrite {
     fn visit<F: ReadWriteFamily>(self) -> Self::Output;
 }
 
+/// Who only asks whether there is one.
+impl VisitCondvar for () {
+    type Output = ();
+    fn visit<F: CondvarFamily>(self) {}
+}
+
+/// Who only asks whether there is one.
+impl VisitReadWrite for () {
+    type Output = ();
+    fn visit<F: ReadWriteFamily>(self) {}
+}
+
 names! {
     /// A lock the command can measure, in the order in which they are listed. `--details` shows the
     /// line about it, for people who know one of them and wonder which it is.
@@ -133,12 +145,7 @@ impl LockName {
 
     /// Whether it comes with a condition variable.
     pub fn has_condvar(self) -> bool {
-        struct Ask;
-        impl VisitCondvar for Ask {
-            type Output = ();
-            fn visit<F: CondvarFamily>(self) {}
-        }
-        self.dispatch_condvar(Ask).is_some()
+        self.dispatch_condvar(()).is_some()
     }
 
     /// Calls `visitor` with the reader-writer lock of this lock's library; `None` if it has none.
@@ -156,12 +163,7 @@ impl LockName {
 
     /// Whether its library has a reader-writer lock.
     pub fn has_readers(self) -> bool {
-        struct Ask;
-        impl VisitReadWrite for Ask {
-            type Output = ();
-            fn visit<F: ReadWriteFamily>(self) {}
-        }
-        self.dispatch_read_write(Ask).is_some()
+        self.dispatch_read_write(()).is_some()
     }
 
     /// Whether it is one of this project's locks.
