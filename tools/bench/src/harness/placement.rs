@@ -14,8 +14,8 @@ struct Cpu {
     thread: usize,
 }
 
-/// The CPU of each of `threads` threads, while each has one of its own; empty if they are not bound.
-/// Binding more threads than CPUs would keep the kernel from balancing them.
+/// The CPU of each of `threads` threads, while each has one of its own; empty if they are not
+/// bound. Binding more threads than CPUs would keep the kernel from balancing them.
 pub fn assign(threads: usize) -> Vec<usize> {
     let mut order = spread(usable_cpus());
     match threads <= order.len() {

@@ -3,6 +3,7 @@
 
 mod intermittent;
 mod objects;
+mod subject;
 mod subjects;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,8 @@ use kinlock_ids::Backend;
 use kinlock_measure::interrupt::pause;
 use serde_json::{Value, json};
 
-use self::subjects::{Kind, Subject, Workload};
+use self::subject::{Kind, Subject};
+use self::subjects::Workload;
 use super::harness::plot::Pictured;
 use super::harness::results::{Report, Shown};
 use super::harness::run::Common;

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use crossbeam_queue::ArrayQueue;
 use kinlock_ids::{Backend, Domain, Pool, Pooled};
 
-use super::subjects::{MALLOC, Subject, domain, repeat};
+use super::subject::{MALLOC, Subject, domain, repeat};
 
 pub type Object = [u64; 8];
 

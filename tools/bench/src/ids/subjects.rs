@@ -13,7 +13,7 @@ use kinlock_ids::{Backend, Counter, Domain, Histogram, Pool, Stack};
 use thread_local::ThreadLocal;
 
 use super::objects::{self, Object};
-use crate::harness::slice::{Part, Slice};
+use super::subject::{Kind, MALLOC, Subject, domain, repeat};
 use crate::harness::suite::cpus;
 
 names! {
@@ -30,47 +30,6 @@ names! {
         rarely, each on its own CPU";
 }
 
-/// Something to be measured.
-pub struct Subject {
-    pub name: String,
-    pub kind: Kind,
-}
-
-pub enum Kind {
-    /// An operation that is repeated. Makes what the members of a team do, with something fresh.
-    Repeated(Box<dyn Fn() -> Work>),
-    /// Of `intermittent`: whose areas are by the IDs of this domain, or by CPU number.
-    Areas(Option<Domain>),
-}
-
-/// What each member of a team does in a slice, called with its index.
-pub type Work = Box<dyn Fn(&Slice, usize) + Sync>;
-
-impl Subject {
-    pub fn repeated(name: &str, make: impl Fn() -> Work + 'static) -> Self {
-        Self {
-            name: name.to_owned(),
-            kind: Kind::Repeated(Box::new(make)),
-        }
-    }
-}
-
-/// Does `turn` until the slice is over, and keeps count of the operations, of which each turn
-/// returns its number.
-#[inline(always)]
-pub fn repeat(slice: &Slice, member: usize, mut turn: impl FnMut() -> u64) {
-    let mut count = 0;
-    while !slice.is_in(Part::Over) {
-        count += turn();
-        slice.count(member, count);
-    }
-}
-
-pub fn domain(backend: Backend) -> Domain {
-    let built = Domain::builder().backend(backend).build();
-    built.expect("the backend was found to be available, and there is address space")
-}
-
 /// What the others are compared with.
 pub fn baseline(workload: Workload) -> &'static str {
     match workload {
@@ -85,8 +44,6 @@ pub fn baseline(workload: Workload) -> &'static str {
 const LOCKED: &str = "locked-add";
 const ATOMICS: &str = "shared-atomics";
 const MUTEX: &str = "mutex-vec";
-/// The C library's allocator.
-pub const MALLOC: &str = "malloc";
 /// The area of one's CPU, without any ID.
 const INDEXED: &str = "cpu-index";
 
