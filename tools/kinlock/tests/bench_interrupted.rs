@@ -251,7 +251,7 @@ fn progress(seen: &str) -> Option<(usize, usize)> {
 }
 
 const LOCKS: &str = "locks --locks kinlock-spin --workload counter --threads 2";
-const IDS: &str = "ids --backend lease --workload counter --threads 2";
+const IDS: &str = "ids --workload counter --threads 2";
 const INVALIDATION: &str = "invalidation --backends slots --workload pages --threads 2";
 /// Rounds that complete quickly, more of them than there is patience for.
 const MANY: &str = "--seconds 0.01 --rounds 10000";

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// The kinds of background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Background {
@@ -32,7 +31,6 @@ impl Background {
         self != Self::Busy
     }
 
-    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Busy => "busy",
@@ -41,7 +39,6 @@ impl Background {
         }
     }
 
-    /// What it is, in words.
     pub fn about(self) -> &'static str {
         match self {
             Self::Busy => "a busy process",

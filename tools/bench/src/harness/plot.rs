@@ -21,9 +21,7 @@ const GAP: i32 = 20;
 /// Names of bars.
 const NAMES: i32 = 190;
 
-/// A suite with a picture.
 pub trait Pictured: Shown {
-    /// The help of `--plot`.
     const PLOT: &'static str;
     /// What the picture shows, for those who do not see it.
     const ABOUT: &'static str =

@@ -117,7 +117,6 @@ pub struct Sample<X> {
     pub elapsed: Duration,
     /// CPU time of the process in it, but for a thread in the background.
     pub cpu: Duration,
-    /// What else there is.
     pub extra: X,
 }
 
@@ -127,12 +126,10 @@ impl<X> Sample<X> {
         self.ops.iter().sum::<u64>().max(1) as f64
     }
 
-    /// Operations of all threads per second.
     pub fn ops_per_s(&self) -> f64 {
         self.total_ops() / self.elapsed.as_secs_f64()
     }
 
-    /// With more found out.
     pub fn with<Y>(self, extra: Y) -> Sample<Y> {
         let Self {
             ops, elapsed, cpu, ..
@@ -202,7 +199,6 @@ impl Drop for OverOnDrop<'_> {
     }
 }
 
-/// CPU time used by all threads of this process.
 pub fn process_cpu_time() -> Duration {
     background::read_clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }

@@ -27,9 +27,7 @@ pub trait Suite: Sized + 'static {
     /// What an entry of the report says besides throughput.
     type Detail: Serialize;
 
-    /// The subjects of a cell.
     fn subjects(&self, workload: Self::Workload, threads: usize) -> Vec<Self::Subject>;
-    /// The name of a subject.
     fn name(subject: &Self::Subject) -> String;
     /// What the subjects of a workload are compared with.
     fn baseline(&self, workload: Self::Workload) -> &'static str;
@@ -66,7 +64,6 @@ pub trait Suite: Sized + 'static {
     fn prepare(&mut self, _plan: &Plan<Self>) -> anyhow::Result<()> {
         Ok(())
     }
-    /// Measures a subject once.
     fn measure(&mut self, due: Due<'_, Self>) -> anyhow::Result<Sample<Self::Extra>>;
     /// What a round says besides throughput: fields of its JSON.
     fn round_detail(_own: &Sample<Self::Extra>, _baseline: &Sample<Self::Extra>) -> Value {
@@ -165,7 +162,6 @@ impl<S: Suite> Plan<S> {
         cells.filter(|&(.., subjects)| subjects > 0).collect()
     }
 
-    /// The numbers of threads that a workload runs with.
     pub fn threads_in(&self, workload: S::Workload) -> Vec<usize> {
         match (S::own_threads(workload), S::usual_threads_in(workload)) {
             (Some(own), _) => vec![own],
@@ -232,7 +228,6 @@ impl Unavailable {
 #[derive(Serialize)]
 #[serde(bound = "")]
 pub struct Entry<S: Suite> {
-    /// `locks`, for example.
     pub suite: &'static str,
     /// Name of the subject, under the name that all suites use.
     pub lock: String,
@@ -253,7 +248,6 @@ pub struct Entry<S: Suite> {
     /// What only this suite knows.
     #[serde(flatten)]
     pub detail: S::Detail,
-    /// Raw values, one per round.
     pub rounds: Vec<Round>,
 }
 

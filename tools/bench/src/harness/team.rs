@@ -56,12 +56,10 @@ impl Team {
         })
     }
 
-    /// The CPU that a member is bound to, if it is.
     pub fn cpu_of(&self, index: usize) -> Option<usize> {
         self.cpus.get(index).copied()
     }
 
-    /// How many threads there are.
     pub fn size(&self) -> usize {
         self.measured + usize::from(self.background.is_some())
     }

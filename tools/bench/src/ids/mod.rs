@@ -8,7 +8,6 @@ mod subjects;
 
 use std::collections::BTreeMap;
 
-use anyhow::bail;
 use kinlock_cli::args::seconds;
 use kinlock_cli::outcome::Outcome;
 use kinlock_cli::report::table::Columns;
@@ -42,19 +41,11 @@ use super::harness::suite::{Due, Entry, Plan, Suite, cpus};
 ///
 /// Examples:
 ///   kinlock bench ids
-///   kinlock bench ids --workload counter --threads 1,8 --backend rseq --json -
+///   kinlock bench ids --workload counter --threads 1,8 --json -
 ///   kinlock bench ids --workload intermittent --delay 0.2 --rounds 3
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
-    /// How IDs are held: auto (all ways that this machine has), rseq, lease
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "auto",
-        value_parser = ["auto", "rseq", "lease"],
-    )]
-    backend: String,
     /// Between two bursts of intermittent, in seconds
     #[arg(long, value_name = "S", default_value = "0.01", value_parser = seconds)]
     delay: f64,
@@ -63,13 +54,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let restartable = Backend::Restartable.available();
-    let backends = match (args.backend.as_str(), restartable) {
-        ("rseq", Err(why)) => bail!("{why}"),
-        ("rseq", Ok(())) => vec![Backend::Restartable],
-        ("lease", _) | (_, Err(_)) => vec![Backend::Lease],
-        (_, Ok(())) => Backend::ALL.to_vec(),
-    };
+    let mut backends = Backend::ALL.to_vec();
+    backends.retain(|backend| backend.available().is_ok());
     args.common.run(Ids {
         backends,
         delay: args.delay,
@@ -77,7 +63,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 }
 
 pub struct Ids {
-    /// How IDs are held, in the order of tables.
+    /// How IDs are held: the ways that this machine has, in the order of tables.
     backends: Vec<Backend>,
     /// Between two bursts of `intermittent`, in seconds.
     delay: f64,

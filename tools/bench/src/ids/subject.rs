@@ -7,7 +7,6 @@ use crate::harness::slice::{Part, Slice};
 /// The C library's allocator, which is the baseline of objects.
 pub const MALLOC: &str = "malloc";
 
-/// Something to be measured.
 pub struct Subject {
     pub name: String,
     pub kind: Kind,

@@ -21,7 +21,6 @@ use super::contenders::Contender;
 pub trait Epochs: Send + Sync + 'static {
     /// A read section.
     type Guard<'a>;
-    /// A new one.
     fn new() -> Self;
     /// Begins a read section; dropping it ends it.
     fn enter(&self) -> Self::Guard<'_>;

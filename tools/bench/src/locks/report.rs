@@ -166,7 +166,7 @@ impl Shown for Locks {
     }
 
     fn has_row(report: &Report<Self>, entry: &Entry<Self>) -> bool {
-        !grid::has(entry) || grid::standings(&report.results).is_empty()
+        grid::part_of(entry).is_none() || grid::standings(&report.results).is_empty()
     }
 
     fn write_more(report: &Report<Self>, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -81,15 +81,12 @@ pub trait Workload: Send + Sync + Sized + 'static {
     fn shared(&self) -> Self::Shared;
     /// Builds a thread's own state, on that thread.
     fn local(&self, rng: Random) -> Self::Local;
-    /// Work before the lock is taken.
     fn think(&self, local: &mut Self::Local);
-    /// Work under the lock.
     fn section(&self, shared: &mut Self::Shared, local: &mut Self::Local);
 }
 
 /// A workload that can be measured under any lock.
 pub trait Measure {
-    /// Runs one round.
     fn round(&mut self, due: &Due<Locks>) -> anyhow::Result<Sample<Watched>>;
 }
 
@@ -101,7 +98,6 @@ pub struct Prepared<W: Workload> {
 }
 
 impl<W: Workload> Prepared<W> {
-    /// A workload that has not run yet.
     pub fn new(work: W) -> Self {
         Self { work, shared: None }
     }
@@ -208,7 +204,6 @@ struct Arena<'a, W: Workload, F: Family> {
 }
 
 impl<W: Workload, F: Family> Arena<'_, W, F> {
-    /// The loop of the timed slice.
     fn count_operations<const BATCH: u64>(&self, slice: &Slice, index: usize) {
         let mut local = self.work.local(Random::stream(self.seed, index as u64));
         let mut done = 0;
@@ -224,7 +219,6 @@ impl<W: Workload, F: Family> Arena<'_, W, F> {
         }
     }
 
-    /// The loop of the instrumented slice.
     fn watch_operations(&self, slice: &Slice, index: usize) -> Watched {
         let mut local = self.work.local(Random::stream(self.seed, !(index as u64)));
         let mut watched = Watched::default();

@@ -40,10 +40,8 @@ pub trait Installed: Send + Sync + 'static {
     fn library() -> &'static Library;
 }
 
-/// nsync, of Google.
 pub struct Nsync;
 
-/// Abseil, of Google.
 pub struct Abseil;
 
 impl Installed for Nsync {

@@ -19,21 +19,18 @@ use kinlock_cli::names;
 /// Work to be done with a lock that is known only by name.
 pub trait Visit {
     type Output;
-    /// Does the work with the locks of `F`.
     fn visit<F: Family>(self) -> Self::Output;
 }
 
 /// Work to be done with a lock and its condition variable.
 pub trait VisitCondvar {
     type Output;
-    /// Does the work with the monitors of `F`.
     fn visit<F: CondvarFamily>(self) -> Self::Output;
 }
 
 /// Work to be done with the reader-writer lock of a lock's library.
 pub trait VisitReadWrite {
     type Output;
-    /// Does the work with the locks of `F`.
     fn visit<F: ReadWriteFamily>(self) -> Self::Output;
 }
 
@@ -109,7 +106,6 @@ impl Available for LockName {
 }
 
 impl LockName {
-    /// Calls `visitor` with this lock's type.
     pub fn dispatch<V: Visit>(self, visitor: V) -> V::Output {
         match self {
             Self::KinlockSpin => visitor.visit::<peers::Api<kinlock::RawSpinLock>>(),
