@@ -33,7 +33,7 @@ impl Team {
         background: Option<Background>,
     ) -> anyhow::Result<Self> {
         let background = background.filter(|background| background.is_thread());
-        // A thread that is bound, or whose priority is low, is of no use for anything else.
+        // Tried in threads of their own, which stay bound, or at a low priority.
         let [can_bind, can_lower] = std::thread::scope(|scope| {
             let bind = scope.spawn(|| cpus.iter().all(|&cpu| placement::bind(cpu)));
             let lower = scope.spawn(|| background.is_none_or(Background::lower));
