@@ -3,7 +3,6 @@
 
     ci/readme_table.py            rewrites that page between its two markers, and the picture
     ci/readme_table.py --check    fails if either differs from what would be written
-    ci/readme_table.py --print    writes the tables to stdout and changes nothing
 
 A summary is docs/results/DATE-MACHINE.json, written by ci/summarise_results.py. The build is the
 commit of the newest runs of the grid. All measured tables are of this build, on every machine that
@@ -375,15 +374,11 @@ def made(results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="fail if the page or the picture differs")
-    parser.add_argument("--print", action="store_true", help="write the tables to stdout only")
     parser.add_argument("--results", type=Path, default=ROOT / "docs/results", help="folder of summaries")
     parser.add_argument("--page", type=Path, default=ROOT / "docs/results/README.md")
     options = parser.parse_args()
 
     text, drawn = made(options.results)
-    if options.print:
-        print(text)
-        return
     old = options.page.read_text()
     if old.count(BEGIN) != 1 or old.count(END) != 1 or old.index(BEGIN) > old.index(END):
         fail(f"{options.page} does not have {BEGIN} and after it {END}, each once")

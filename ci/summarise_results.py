@@ -17,7 +17,7 @@ import shlex
 import sys
 from pathlib import Path
 
-PARTS = ("-grid", "-programs", "-validate", "-ids-others", "-others")
+PARTS = ("-grid", "-programs", "-validate")
 # What may differ between runs on one machine is kept for each run.
 OF_RUN = ("load_average", "timer_cost_ns", "timer_resolution_ns", "version", "commit")
 PARAMETERS = ("seconds", "rounds", "seed", "hogs", "metric", "lower_is_better", "numa", "local_limit", "domain")

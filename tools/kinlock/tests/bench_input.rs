@@ -52,7 +52,6 @@ fn bad_input_is_one_line() {
         ("--threads=", "--threads"),
         ("--rounds 0", "--rounds"),
         ("--seed=-1", "--seed"),
-        ("--pin foo", "compact"),
         ("--hogs x", "--hogs"),
         ("--hogs=-1", "--hogs"),
         ("--hogs 5000", "1024"),
@@ -132,29 +131,6 @@ fn unwritable_outputs_are_refused_before_the_run() {
         !output.stdout.is_empty(),
         "other forms are written nevertheless"
     );
-}
-
-#[test]
-fn one_file_cannot_take_two_outputs() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().display();
-    refused(
-        &format!("--json {path}/out --csv {path}/./out"),
-        "two kinds of output",
-    );
-    refused("--json - --markdown -", "stdout");
-    // Files that were made to see whether they can be are gone again.
-    assert!(support::files(folder.path()).is_empty());
-}
-
-#[test]
-fn a_refused_run_leaves_old_results_alone() {
-    let folder = TempDir::new().unwrap();
-    let file = folder.path().join("old.json");
-    fs::write(&file, "old").unwrap();
-    let line = format!("--json {} --csv /nonexistent/x", file.display());
-    refused(&line, "cannot write");
-    assert_eq!(fs::read_to_string(&file).unwrap(), "old");
 }
 
 #[test]

@@ -43,26 +43,17 @@ fn every_form_of_the_report_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let [csv, markdown, plot] = ["r.csv", "r.md", "r.svg"].map(path);
-    let asked = "--workload counter --backend lease --threads 1 --quiet";
+    let asked = "--workload counter --threads 1 --quiet";
     let short = "--seconds 0.002 --rounds 1";
     let files = format!("--csv {csv} --markdown {markdown} --plot {plot}");
     ends(0, &format!("bench ids {asked} {short} {files}"));
     for name in [csv, markdown, plot] {
         let text = std::fs::read_to_string(&name).unwrap();
         assert!(text.contains("kinlock-lease"), "{name}");
-        assert!(!text.contains("rseq,"), "{name}");
     }
 }
 
 #[test]
 fn bad_input_is_named_in_one_line() {
     refused("bench ids --workload locks", "intermittent");
-    refused("bench ids --backend kernel", "lease");
-}
-
-#[test]
-fn an_unavailable_backend_is_bad_input() {
-    if kinlock_ids::Backend::Restartable.available().is_err() {
-        refused("bench ids --backend rseq", "restartable sequences");
-    }
 }

@@ -4,11 +4,6 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
-
 use support::{has_numbers, json, list, names, refused, run};
 
 const SHORT: &str = "bench invalidation --seconds 0.02 --rounds 2";
@@ -91,41 +86,4 @@ fn bad_input_is_one_line() {
     refused("bench invalidation --threads 0", "4096");
     let nothing = "--backends busy-flag --baseline busy-flag --workload section";
     refused(&format!("bench invalidation {nothing}"), "none of");
-}
-
-#[test]
-fn a_signal_shows_what_is_open() {
-    let line = "bench invalidation --backends slots --workload pages --threads 16 --seconds 600";
-    // Ignored until the command has its handler: it takes a moment to start.
-    let mut child = support::without_knobs(Command::new("sh"))
-        .args(["-c", "trap '' USR1; echo trapped >&2; exec \"$@\"", "sh"])
-        .arg(env!("CARGO_BIN_EXE_kinlock"))
-        .args(line.split_whitespace())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut lines = stderr.lines().map_while(Result::ok);
-    lines.next();
-    let (pid, over) = (child.id().to_string(), AtomicBool::new(false));
-    let is_shown = std::thread::scope(|s| {
-        s.spawn(|| {
-            while !over.load(Relaxed) {
-                let sent = Command::new("kill").args(["-USR1", &pid]).status();
-                assert!(sent.unwrap().success());
-                std::thread::sleep(Duration::from_millis(100));
-            }
-        });
-        let mut shows = |words: &[&str]| {
-            let is_it = |line: String| words.iter().all(|word| line.contains(word));
-            lines.any(is_it)
-        };
-        let is_shown = shows(&["open sections"]) && shows(&["generation ", "open for", "thread "]);
-        over.store(true, Relaxed);
-        is_shown
-    });
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(is_shown);
 }

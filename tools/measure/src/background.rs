@@ -61,11 +61,6 @@ impl Hogs {
         Ok(hogs)
     }
 
-    /// Their numbers.
-    pub fn pids(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().map(Child::id)
-    }
-
     /// Ends them. Returns a warning if some had ended already.
     pub fn end(mut self) -> Option<String> {
         let ended = |child: &mut Child| !matches!(child.try_wait(), Ok(None));

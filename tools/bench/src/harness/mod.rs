@@ -2,7 +2,7 @@
 //!
 //! A [`suite`] says what is measured; [`run`] measures it: cell by cell (a workload with a number
 //! of threads), [round by round](kinlock_measure::rounds), every subject once per round, each in a
-//! [`slice`] of time on the same [`team`] of threads. [`results`] are what came out; [`report`],
+//! [`slice`] of time by a [`team`] of threads. [`results`] are what came out; [`report`],
 //! [`overview`] and [`plot`] show them.
 
 pub mod background;

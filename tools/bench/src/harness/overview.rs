@@ -45,7 +45,7 @@ pub fn page<S: Shown>(report: &Report<S>, page: &mut Page) -> anyhow::Result<()>
 
 /// What stands over the table.
 fn caption<S: Shown>(report: &Report<S>) -> String {
-    let rounds = report.extent.rounds_per_cell(report.parameters.rounds);
+    let rounds = report.extent.rounds_per_cell(report.parameters.plan.rounds);
     format!(
         "Operations per second, median of {rounds} (* fastest, ~ noisy, ! unfair or long waits)"
     )

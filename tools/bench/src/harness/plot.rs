@@ -21,9 +21,7 @@ const GAP: i32 = 20;
 /// Names of bars.
 const NAMES: i32 = 190;
 
-/// A suite with a picture.
 pub trait Pictured: Shown {
-    /// The help of `--plot`.
     const PLOT: &'static str;
     /// What the picture shows, for those who do not see it.
     const ABOUT: &'static str =
@@ -32,10 +30,30 @@ pub trait Pictured: Shown {
     const CURVES: bool = true;
 
     fn size(report: &Report<Self>) -> (u32, u32) {
-        size(report)
+        let heights = report.by_workload().into_iter().map(height);
+        (WIDTH, TITLE_HEIGHT + heights.sum::<u32>())
     }
+
     fn draw(report: &Report<Self>, area: &Area) -> Drawn {
-        draw(report, area)
+        let mut rest = title(report, area)?;
+        for panel in report.by_workload() {
+            let (row, below) = rest.split_vertically(height(panel));
+            rest = below;
+            let (heading, row) = row.split_vertically(HEADING_HEIGHT);
+            let better = match is_curves(panel) {
+                true => "higher is better",
+                false => "time per operation, shorter is better",
+            };
+            let workload = panel[0].workload;
+            let about = report.about(workload).unwrap_or_default();
+            let told = format!("{workload}: {about}; {better}");
+            heading.draw(&Text::new(told, (14, 8), text(15)))?;
+            match is_curves(panel) {
+                true => draw_curves(report, panel, &row.margin(0, GAP, 0, 0))?,
+                false => draw_bars(report, panel, row)?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -49,11 +67,6 @@ impl<S: Pictured> Pictures for Report<S> {
             [title, format!("{}. The tables have its numbers.", S::ABOUT)]
         },
     });
-}
-
-fn size<S: Pictured>(report: &Report<S>) -> (u32, u32) {
-    let heights = report.by_workload().into_iter().map(height);
-    (WIDTH, TITLE_HEIGHT + heights.sum::<u32>())
 }
 
 fn cells<S: Pictured>(panel: &[Entry<S>]) -> impl Iterator<Item = &[Entry<S>]> {
@@ -85,28 +98,6 @@ pub fn title<'a, S: Shown>(
     Ok(rest)
 }
 
-fn draw<S: Pictured>(report: &Report<S>, area: &Area) -> Drawn {
-    let mut rest = title(report, area)?;
-    for panel in report.by_workload() {
-        let (row, below) = rest.split_vertically(height(panel));
-        rest = below;
-        let (heading, row) = row.split_vertically(HEADING_HEIGHT);
-        let better = match is_curves(panel) {
-            true => "higher is better",
-            false => "time per operation, shorter is better",
-        };
-        let workload = panel[0].workload;
-        let about = report.about(workload).unwrap_or_default();
-        let told = format!("{workload}: {about}; {better}");
-        heading.draw(&Text::new(told, (14, 8), text(15)))?;
-        match is_curves(panel) {
-            true => draw_curves(report, panel, &row.margin(0, GAP, 0, 0))?,
-            false => draw_bars(report, panel, row)?,
-        }
-    }
-    Ok(())
-}
-
 fn draw_bars<S: Pictured>(report: &Report<S>, panel: &[Entry<S>], mut rest: Area) -> Drawn {
     for cell in cells(panel) {
         let (group, below) = rest.split_vertically(bars::height(cell.len()));
@@ -133,15 +124,20 @@ fn draw_curves<S: Pictured>(report: &Report<S>, panel: &[Entry<S>], area: &Area)
         most if most >= 2e3 => ("thousands of operations per second", 1e3),
         _ => ("operations per second", 1.0),
     };
-    curves::draw(area, &curves(report, panel, per_unit), unit)
+    let throughput = |entry: &Entry<S>| <[f64; 3]>::from(entry.ops_per_s).map(|ops| ops / per_unit);
+    curves::draw(area, &curves(report, panel, throughput), unit)
 }
 
-/// A curve of throughput for each subject of a panel.
-pub fn curves<S: Pictured>(report: &Report<S>, panel: &[Entry<S>], per_unit: f64) -> Vec<Curve> {
+/// A curve for each subject of a panel, of a value with the edges of its band.
+pub fn curves<S: Pictured>(
+    report: &Report<S>,
+    panel: &[Entry<S>],
+    value: impl Fn(&Entry<S>) -> [f64; 3],
+) -> Vec<Curve> {
     let curve = |name: &str| {
         let own = panel.iter().filter(|entry| entry.lock == name);
         let own = own.map(|entry| {
-            let [median, low, high] = <[f64; 3]>::from(entry.ops_per_s).map(|ops| ops / per_unit);
+            let [median, low, high] = value(entry);
             Point {
                 threads: entry.threads,
                 median,

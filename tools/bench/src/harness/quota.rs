@@ -1,33 +1,17 @@
 //! A run with a limited share of the CPUs, as containers have it.
 //!
-//! The command makes a control group, runs itself again as a member of that, waits, and removes the
-//! group. So the group goes away however the run ends, and the locks find the limit as they find a
-//! container's. The run knows that it is inside by the group's name, which has the number of its
-//! parent.
+//! The command makes a control group, enters it when its busy processes have been started, and
+//! leaves and removes it in the end. So the locks find the limit as they find a container's.
 //!
 //! In version 2 a group that has members can have no limited groups below, so the new group stands
 //! beside that of the process, with the root's exception. In version 1 it stands below.
-//!
-//! # Invariants cited by `SAFETY` comments
-//!
-//! 1. Between fork and exec only mere system calls are made, with numbers, a static text and a set
-//!    of signals of the closure's own.
-//! 2. The C library reads and writes only through the pointers it is given, which point to live
-//!    locals; `sigemptyset` makes a set valid.
-//! 3. The child has not been waited for, so that the number is still its own.
 
 use std::fs;
-use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt, parent_id};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use kinlock_cli::outcome::Outcome;
-use kinlock_measure::interrupt::Signal;
 
 use super::suite::cpus;
 
@@ -36,54 +20,13 @@ const PERIOD: usize = 100_000;
 /// What the groups are called, before the number of the process that made them.
 const NAME: &str = "kinlock-quota-";
 
-/// Whether this process is the run inside of a group.
-pub fn is_inside() -> bool {
-    let own = Place::of("self");
-    let name = own.as_ref().and_then(|own| own.path.file_name()?.to_str());
-    name.is_some_and(|name| name == format!("{NAME}{}", parent_id()))
-}
-
-/// Lets a process leave the group that this run is inside of.
-///
-/// # Errors
-/// If the kernel refuses.
-pub fn let_out(pid: u32) -> anyhow::Result<()> {
-    let outside = Place::of(&parent_id().to_string()).context("cannot find the group outside")?;
-    let members = outside.path.join("cgroup.procs");
-    fs::write(&members, pid.to_string())
-        .with_context(|| format!("cannot move a busy process to {}", members.display()))
-}
-
-/// Runs this command once more, inside of a group that may use `percent` of the CPUs that this
-/// process may use. Returns how that ended.
-///
-/// # Errors
-/// If there can be no such group.
-pub fn run_inside(percent: usize) -> anyhow::Result<Outcome> {
-    let time = percent * cpus() * PERIOD / 100;
-    let group = Group::make(time).map_err(|error| {
-        anyhow!(
-            "--quota: cannot make a control group: {error:#}; be root, or limit it from outside: \
-             systemd-run --user --scope -p CPUQuota={}% kinlock bench",
-            percent * cpus()
-        )
-    })?;
-    let signals = Signals::block();
-    let mut child = group.start(signals.before)?;
-    let status = signals.forward(&mut child)?;
-    drop(group);
-    let by_signal = || Some(128 + status.signal()?);
-    let status = status.code().or_else(by_signal).unwrap_or(1);
-    Ok(Outcome::Program(status as u8))
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     One,
     Two,
 }
 
-/// Where a process is among the groups that limit CPU time.
+/// Where this process is among the groups that limit CPU time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     version: Version,
@@ -92,11 +35,6 @@ struct Place {
 }
 
 impl Place {
-    /// That of a process: a number, or `self`.
-    fn of(process: &str) -> Option<Self> {
-        Self::among(&fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?)
-    }
-
     /// The lines are `0::/path` in version 2, and `3:cpu,cpuacct:/path` in version 1. Where both
     /// are mounted, the controller of the CPUs belongs to version 1.
     fn among(lines: &str) -> Option<Self> {
@@ -118,45 +56,56 @@ impl Place {
     }
 }
 
-/// A group that is removed in the end.
-struct Group {
+/// A group that this process leaves in the end, and that is removed then.
+pub struct Group {
     path: PathBuf,
+    /// Where the process was before.
+    outside: PathBuf,
     /// Where the controller was switched on for it.
     switched_on: Option<PathBuf>,
 }
 
 impl Group {
-    /// A group whose members may use `time` microseconds of CPU time in each period.
-    fn make(time: usize) -> anyhow::Result<Self> {
-        let own = Place::of("self").context("this system has none for CPU time")?;
-        Self::make_at(&own, time)
+    /// A group that may use `percent` of the CPUs that this process may use.
+    ///
+    /// # Errors
+    /// If there can be no such group.
+    pub fn make(percent: usize) -> anyhow::Result<Self> {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let own = Place::among(&own).context("this system has none for CPU time");
+        let made = own.and_then(|own| Self::make_at(&own, percent * cpus() * PERIOD / 100));
+        made.map_err(|error| {
+            anyhow!(
+                "--quota: cannot make a control group: {error:#}; be root, or limit it from \
+                 outside: systemd-run --user --scope -p CPUQuota={}% kinlock bench",
+                percent * cpus()
+            )
+        })
     }
 
+    /// A group whose members may use `time` microseconds of CPU time in each period.
     fn make_at(own: &Place, time: usize) -> anyhow::Result<Self> {
         let above = match own.version {
             Version::Two if !own.is_root => own.path.parent().unwrap_or(&own.path),
             _ => &own.path,
         };
-        let switched_on = match own.version {
-            Version::One => None,
-            Version::Two => switch_on(above)?,
-        };
         remove_old(above);
+        let path = above.join(format!("{NAME}{}", std::process::id()));
+        fs::create_dir(&path).with_context(|| path.display().to_string())?;
         let mut group = Group {
-            path: above.join(format!("{NAME}{}", std::process::id())),
-            switched_on,
+            path,
+            outside: own.path.clone(),
+            switched_on: None,
         };
-        let made = fs::create_dir(&group.path);
-        if let Err(error) = made {
-            let path = std::mem::take(&mut group.path);
-            return Err(error).context(path.display().to_string());
-        }
         match own.version {
             Version::One => {
                 group.set("cpu.cfs_period_us", &PERIOD.to_string())?;
                 group.set("cpu.cfs_quota_us", &time.to_string())?;
             }
-            Version::Two => group.set("cpu.max", &format!("{time} {PERIOD}"))?,
+            Version::Two => {
+                group.switched_on = switch_on(above)?;
+                group.set("cpu.max", &format!("{time} {PERIOD}"))?;
+            }
         }
         Ok(group)
     }
@@ -165,45 +114,21 @@ impl Group {
         write(&self.path.join(name), value)
     }
 
-    /// Starts this command as its member, with these signals blocked.
-    fn start(&self, blocked: libc::sigset_t) -> anyhow::Result<Child> {
-        let members = self.path.join("cgroup.procs");
-        let members = fs::OpenOptions::new().write(true).open(&members);
-        let members = members.with_context(|| format!("cannot open {}", self.path.display()))?;
-        let mut command = Command::new("/proc/self/exe");
-        let mut words = std::env::args_os();
-        if let Some(name) = words.next() {
-            command.arg0(name);
-        }
-        command.args(words);
-        let file = members.as_raw_fd();
-        let enter = move || {
-            // SAFETY: invariant 1.
-            let failed = unsafe {
-                libc::write(file, c"0".as_ptr().cast(), 1) != 1
-                    // It ends with the process that has to remove its group.
-                    || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0
-                    || libc::sigprocmask(libc::SIG_SETMASK, &blocked, std::ptr::null_mut()) != 0
-            };
-            match failed {
-                true => Err(io::Error::last_os_error()),
-                false => Ok(()),
-            }
-        };
-        // SAFETY: invariant 1.
-        unsafe { command.pre_exec(enter) };
-        let child = command.spawn();
-        child.with_context(|| format!("--quota: cannot run in {}", self.path.display()))
+    /// Makes this process its member.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn enter(&self) -> anyhow::Result<()> {
+        self.set("cgroup.procs", "0").context("--quota")
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Busy processes end a moment after the run.
+        let _ = fs::write(self.outside.join("cgroup.procs"), "0");
+        // The kernel may take a moment to note that it is empty.
         let begin = Instant::now();
-        while !self.path.as_os_str().is_empty()
-            && fs::remove_dir(&self.path)
-                .is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
+        while fs::remove_dir(&self.path).is_err_and(|error| error.kind() != ErrorKind::NotFound)
             && begin.elapsed() < Duration::from_secs(2)
         {
             std::thread::sleep(Duration::from_millis(10));
@@ -236,50 +161,6 @@ fn remove_old(above: &Path) {
         let maker = name.to_str().and_then(|name| name.strip_prefix(NAME));
         if maker.is_some_and(|maker| !Path::new("/proc").join(maker).exists()) {
             let _ = fs::remove_dir(entry.path());
-        }
-    }
-}
-
-/// The signals that end a run, and the one that tells of its end.
-struct Signals {
-    set: libc::sigset_t,
-    /// What was blocked before.
-    before: libc::sigset_t,
-}
-
-impl Signals {
-    /// Leaves them pending.
-    fn block() -> Self {
-        let (mut set, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: invariant 2.
-        unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            let ends = Signal::ALL.map(Signal::number);
-            for signal in ends.into_iter().chain([libc::SIGCHLD]) {
-                libc::sigaddset(set.as_mut_ptr(), signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
-            Self {
-                set: set.assume_init(),
-                before: before.assume_init(),
-            }
-        }
-    }
-
-    /// Passes them on until the child has ended. The same signal twice at once, from a terminal
-    /// and from here, is one signal for the child.
-    fn forward(&self, child: &mut Child) -> io::Result<ExitStatus> {
-        loop {
-            if let Some(status) = child.try_wait()? {
-                return Ok(status);
-            }
-            let mut signal = 0;
-            // SAFETY: invariant 2.
-            let failed = unsafe { libc::sigwait(&self.set, &mut signal) };
-            if failed == 0 && signal != libc::SIGCHLD {
-                // SAFETY: invariant 3.
-                unsafe { libc::kill(child.id() as i32, signal) };
-            }
         }
     }
 }
@@ -344,10 +225,5 @@ mod tests {
                 assert_eq!(fs::read_to_string(&control).unwrap(), finally);
             }
         }
-    }
-
-    #[test]
-    fn tests_are_not_inside() {
-        assert!(!is_inside());
     }
 }

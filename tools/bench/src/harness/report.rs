@@ -45,13 +45,13 @@ impl<S: Shown> Cells for Report<S> {
     }
 
     fn markdown_heading(&self) -> String {
-        let (parameters, machine) = (&self.parameters, &self.machine);
+        let (plan, machine) = (&self.parameters.plan, &self.machine);
         let commit = machine.commit.map(|commit| format!(" ({commit})"));
         format!(
             "Measured on {}.\n{} of {}; kinlock {}{}.",
             self.where_measured("; "),
-            self.extent.rounds_per_cell(parameters.rounds),
-            parameters.slice,
+            self.extent.rounds_per_cell(plan.rounds),
+            plan.slice(),
             machine.version,
             commit.unwrap_or_default(),
         )
@@ -67,7 +67,7 @@ impl<S: Shown> Cells for Report<S> {
 
     fn title(&self, entry: &Entry<S>) -> String {
         let (cell, to) = (entry.usual().cell(), &entry.ratio.to);
-        let fewer = if_fewer(entry.rounds.len(), self.parameters.rounds);
+        let fewer = if_fewer(entry.rounds.len(), self.parameters.plan.rounds);
         format!("{cell} (compared with {to}){fewer}")
     }
 

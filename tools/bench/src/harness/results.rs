@@ -11,7 +11,6 @@ use kinlock_measure::rounds::Extent;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::background::Background;
 use super::suite::{Entry, Plan, Suite, Unavailable, cpus};
 
 /// How the results of a suite are shown.
@@ -25,7 +24,7 @@ pub trait Shown: Suite {
     fn columns(report: &Report<Self>, entry: &Entry<Self>) -> Columns<Entry<Self>>;
     fn csv_columns() -> Columns<Entry<Self>>;
     /// A subject's remarks on itself, as `unfair`.
-    fn remarks(_entry: &Entry<Self>) -> Vec<&'static str> {
+    fn remarks(_entry: &Entry<Self>) -> Vec<String> {
         Vec::new()
     }
     /// Whether the cell of an entry has a row of its own in the overview.
@@ -54,7 +53,7 @@ pub struct Report<S: Suite> {
     pub facts: BTreeMap<&'static str, String>,
     pub command: Vec<String>,
     /// What the command line left open.
-    pub parameters: Parameters,
+    pub parameters: Parameters<S>,
     pub extent: Extent,
     /// What to keep in mind when reading the results.
     pub warnings: Vec<String>,
@@ -72,20 +71,10 @@ pub struct Report<S: Suite> {
 
 /// How things were measured.
 #[derive(Serialize)]
-pub struct Parameters {
-    /// Length of a timed slice, the shortest if they differ.
-    pub seconds: f64,
-    /// The same in words.
-    #[serde(skip)]
-    pub slice: String,
-    pub rounds: usize,
-    pub seed: u64,
-    /// Other busy processes meanwhile.
-    pub hogs: usize,
-    /// What else went on meanwhile, if it was asked for.
-    pub background: Option<Background>,
-    /// The share of the CPUs that the run might use, in percent, if it was limited.
-    pub quota_percent: Option<usize>,
+#[serde(bound = "")]
+pub struct Parameters<S: Suite> {
+    #[serde(flatten)]
+    pub plan: Plan<S>,
     #[serde(flatten)]
     more: Value,
 }
@@ -94,14 +83,14 @@ impl<S: Suite> Report<S> {
     /// Draws conclusions from what was measured; `disturbed` is a warning.
     pub fn new(
         suite: &S,
-        plan: &Plan<S>,
+        plan: Plan<S>,
         machine: Machine,
         mut results: Vec<Entry<S>>,
         extent: Extent,
         disturbed: Option<String>,
         details: bool,
     ) -> Self {
-        suite.conclude(plan, &mut results);
+        suite.conclude(&plan, &mut results);
         let usual = [
             extent.warning(),
             machine.is_busy(),
@@ -109,8 +98,15 @@ impl<S: Suite> Report<S> {
             disturbed,
         ];
         let mut warnings: Vec<_> = usual.into_iter().flatten().collect();
-        warnings.extend(noisy(results.iter().map(|entry| entry.noisy)));
-        warnings.extend(suite.warnings(plan, &results));
+        let noisy = results.iter().filter(|entry| entry.noisy).count();
+        if noisy > 0 {
+            let all = results.len();
+            warnings.push(format!(
+                "{noisy} of {all} ratios mean nothing (marked ~): rounds differ too much; try more \
+                 --rounds or --seconds"
+            ));
+        }
+        warnings.extend(suite.warnings(&plan, &results));
         for Unavailable { lock, remedy } in S::unavailable() {
             warnings.push(format!("{lock} was not measured: {remedy}"));
         }
@@ -120,14 +116,8 @@ impl<S: Suite> Report<S> {
             facts: S::facts(),
             command: std::env::args().collect(),
             parameters: Parameters {
-                seconds: plan.seconds,
-                slice: plan.slice(),
-                rounds: plan.rounds,
-                seed: plan.seed,
-                hogs: plan.hogs,
-                background: plan.background,
-                quota_percent: plan.quota,
-                more: suite.parameters(plan),
+                more: suite.parameters(&plan),
+                plan,
             },
             extent,
             warnings,
@@ -142,14 +132,15 @@ impl<S: Suite> Report<S> {
     pub fn where_measured(&self, between: &str) -> String {
         let facts = self.facts.iter();
         let facts = facts.map(|(name, value)| format!("{between}{name} sequences: {value}"));
-        let hogs = match self.parameters.hogs {
+        let plan = &self.parameters.plan;
+        let hogs = match plan.hogs {
             0 => String::new(),
             1 => format!("{between}1 other busy process meanwhile"),
             n => format!("{between}{n} other busy processes meanwhile"),
         };
-        let background = self.parameters.background.filter(|one| one.is_thread());
+        let background = plan.background.filter(|one| one.is_thread());
         let background = background.map(|one| format!("{between}{} meanwhile", one.about()));
-        let quota = self.parameters.quota_percent.map(|percent| {
+        let quota = plan.quota_percent.map(|percent| {
             let cpus = cpus();
             format!("{between}in a control group that may use {percent} % of {cpus} CPUs")
         });
@@ -167,15 +158,4 @@ pub fn names<S: Suite>(entries: &[Entry<S>]) -> Vec<&str> {
     let mut names: Vec<&str> = entries.iter().map(|entry| &*entry.lock).collect();
     keep_first(&mut names, |name| *name);
     names
-}
-
-fn noisy(ratios: impl ExactSizeIterator<Item = bool>) -> Option<String> {
-    let all = ratios.len();
-    let noisy = ratios.filter(|&noisy| noisy).count();
-    (noisy > 0).then(|| {
-        format!(
-            "{noisy} of {all} ratios mean nothing (marked ~): rounds differ too much; try more \
-            --rounds or --seconds"
-        )
-    })
 }

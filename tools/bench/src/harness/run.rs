@@ -1,7 +1,5 @@
 //! How a suite is measured, and the options that say so.
 
-use std::marker::PhantomData;
-
 use anyhow::{bail, ensure};
 use clap::builder::RangedU64ValueParser;
 use kinlock_cli::args::{Named, ThreadCounts, keep_first, named, seconds};
@@ -15,8 +13,9 @@ use kinlock_measure::random::Random;
 use kinlock_measure::rounds::{Rounds, Slot};
 
 use super::background::Background;
+use super::placement;
 use super::plot::Pictured;
-use super::quota;
+use super::quota::Group;
 use super::results::Report;
 use super::suite::{Due, Entry, Plan};
 use super::team::Team;
@@ -93,8 +92,7 @@ impl<S: Pictured> Common<S> {
             seed: self.seed,
             hogs: self.hogs + usize::from(is_busy),
             background,
-            quota: self.quota,
-            suite: PhantomData,
+            quota_percent: self.quota,
         };
         if plan.cells(suite).is_empty() {
             bail!("none of the subjects that were named does what --workload names");
@@ -112,9 +110,7 @@ impl<S: Pictured> Common<S> {
     /// Measures everything, or as much as there is time for, and writes the report.
     pub fn run(&self, mut suite: S) -> anyhow::Result<Outcome> {
         let plan = self.plan(&suite)?;
-        if let Some(percent) = plan.quota.filter(|_| !quota::is_inside()) {
-            return quota::run_inside(percent);
-        }
+        let limited = plan.quota_percent.map(Group::make).transpose()?;
         let outputs = self.destinations.open()?;
         interrupt::listen();
         let machine = Machine::current();
@@ -131,16 +127,15 @@ impl<S: Pictured> Common<S> {
             prepared?;
         }
         let hogs = Hogs::start(plan.hogs)?;
-        if plan.quota.is_some() {
-            hogs.pids().try_for_each(quota::let_out)?;
-        }
+        // After busy processes, which stay outside.
+        limited.iter().try_for_each(Group::enter)?;
         let mut order_rng = Random::stream(plan.seed, u64::MAX);
         let mut results = Vec::new();
         for (workload, threads, _) in cells {
             if !rounds.go_on() {
                 break;
             }
-            let team = Team::start(threads, suite.cpus(workload, threads), plan.background)?;
+            let team = Team::new(threads, placement::assign(threads), plan.background)?;
             let subjects = suite.subjects(workload, threads);
             let measure = |Slot { subject, round }| {
                 let (subject, seed) = (&subjects[subject], plan.seed.wrapping_add(round as u64));
@@ -162,13 +157,14 @@ impl<S: Pictured> Common<S> {
         bar.finish_and_clear();
         // Before anything that the report measures.
         let disturbed = hogs.end();
+        drop(limited);
         let (extent, verdict) = (rounds.extent(), suite.verdict());
         let written = match extent.rounds_done {
             0 => Ok(()),
             _ => {
                 let details = self.details;
                 let report =
-                    Report::new(&suite, &plan, machine, results, extent, disturbed, details);
+                    Report::new(&suite, plan, machine, results, extent, disturbed, details);
                 outputs.write(&report)
             }
         };

@@ -1,16 +1,17 @@
 //! A slice: a span of time in which a team works and its operations are counted.
 
 use std::sync::atomic::{
-    AtomicI32, AtomicU8, AtomicU64,
-    Ordering::{Relaxed, Release},
+    AtomicI32, AtomicU8, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Barrier};
+use std::sync::{PoisonError, RwLock};
+use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use super::background::{self, Background};
-use super::team::{Job, Team};
+use super::background;
+use super::team::Team;
 
 /// The parts of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,27 +26,27 @@ pub enum Part {
 }
 
 /// What the members of a team see of a slice.
-pub struct Slice {
+pub struct Slice<'a> {
+    team: &'a Team,
     part: CachePadded<AtomicU8>,
-    start: Barrier,
+    /// Members that have prepared themselves.
+    ready: AtomicUsize,
+    /// Held for writing until all have.
+    gate: RwLock<()>,
     ops: Box<[CachePadded<AtomicU64>]>,
-    /// How many of the members are measured: the first ones.
-    measured: usize,
-    /// What the last member is, if it is not measured.
-    background: Option<Background>,
-    /// The clock of its CPU time; 0: there is none.
+    /// The clock of the CPU time of a member in the background; 0: there is none.
     background_clock: AtomicI32,
 }
 
-impl Slice {
+impl<'a> Slice<'a> {
     /// One that has not begun.
-    fn of(team: &Team) -> Self {
+    fn of(team: &'a Team) -> Self {
         Self {
+            team,
             part: CachePadded::new(AtomicU8::new(Part::WarmUp as u8)),
-            start: Barrier::new(team.size() + 1),
+            ready: AtomicUsize::new(0),
+            gate: RwLock::default(),
             ops: (0..team.size()).map(|_| CachePadded::default()).collect(),
-            measured: team.measured(),
-            background: team.background(),
             background_clock: AtomicI32::new(0),
         }
     }
@@ -53,12 +54,13 @@ impl Slice {
     /// Waits for the others. Every member calls it once with its index, when it has prepared
     /// itself. A member in the background lowers itself then.
     pub fn start(&self, member: usize) {
-        let background = self.background.filter(|_| !self.is_measured(member));
+        let background = self.team.background.filter(|_| !self.is_measured(member));
         if background.is_some() {
             let clock = background::own_clock().unwrap_or(0);
             self.background_clock.store(clock, Relaxed);
         }
-        self.start.wait();
+        self.ready.fetch_add(1, Release);
+        drop(self.gate.read());
         if let Some(background) = background {
             assert!(background.lower(), "the kernel did so before");
         }
@@ -67,7 +69,7 @@ impl Slice {
     /// Whether what this member does counts.
     #[inline(always)]
     pub fn is_measured(&self, member: usize) -> bool {
-        member < self.measured
+        member < self.team.measured
     }
 
     /// Whether the slice is in this part.
@@ -86,7 +88,7 @@ impl Slice {
 
     /// Of those that are measured.
     fn ops(&self) -> Vec<u64> {
-        let measured = &self.ops[..self.measured];
+        let measured = &self.ops[..self.team.measured];
         measured.iter().map(|ops| ops.load(Relaxed)).collect()
     }
 
@@ -115,7 +117,6 @@ pub struct Sample<X> {
     pub elapsed: Duration,
     /// CPU time of the process in it, but for a thread in the background.
     pub cpu: Duration,
-    /// What else there is.
     pub extra: X,
 }
 
@@ -125,12 +126,10 @@ impl<X> Sample<X> {
         self.ops.iter().sum::<u64>().max(1) as f64
     }
 
-    /// Operations of all threads per second.
     pub fn ops_per_s(&self) -> f64 {
         self.total_ops() / self.elapsed.as_secs_f64()
     }
 
-    /// With more found out.
     pub fn with<Y>(self, extra: Y) -> Sample<Y> {
         let Self {
             ops, elapsed, cpu, ..
@@ -149,45 +148,50 @@ pub fn warm_up(seconds: f64) -> f64 {
     (seconds / 10.0).min(0.1)
 }
 
-/// What each member of a team does in a slice, called with its index.
-pub type Work = Box<dyn Fn(&Slice, usize) + Send + Sync>;
-
-/// Runs a slice: every member of the team does `work`, while `pause` lets the warm-up and the
-/// recorded part pass, which last `warm_up` and `recorded` seconds.
+/// Runs a slice: every member of the team does `work`, called with its index, while `pause` lets
+/// the warm-up and the recorded part pass, which last `warm_up` and `recorded` seconds.
+///
+/// # Errors
+/// If the system refuses to start the members.
 pub fn run(
     team: &Team,
     [warm_up, recorded]: [f64; 2],
     pause: &mut dyn FnMut(Part, Duration),
-    work: Work,
-) -> Sample<()> {
-    let slice = Arc::new(Slice::of(team));
-    let members = Arc::clone(&slice);
-    let job: Job = Arc::new(move |index| work(&members, index));
-    team.begin(&job);
-    drop(job);
-    let over = OverOnDrop(&slice);
-    slice.start.wait();
-    pause(Part::WarmUp, Duration::from_secs_f64(warm_up));
-    slice.part.store(Part::Recorded as u8, Relaxed);
-    let (begin, cpu, before) = (Instant::now(), slice.cpu_time(), slice.ops());
-    pause(Part::Recorded, Duration::from_secs_f64(recorded));
-    // The operations come last at the start, and first here: if this thread loses its CPU between
-    // two readings, it misses some of them, and never counts more than were done in the time.
-    let (after, elapsed, cpu) = (slice.ops(), begin.elapsed(), slice.cpu_time_since(cpu));
-    drop(over);
-    team.wait();
-    let ops = after.iter().zip(before);
-    Sample {
-        ops: ops.map(|(after, before)| after - before).collect(),
-        elapsed,
-        cpu,
-        extra: (),
-    }
+    work: &(dyn Fn(&Slice, usize) + Sync),
+) -> anyhow::Result<Sample<()>> {
+    let slice = &Slice::of(team);
+    scope(|scope| {
+        let gate = slice.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let over = OverOnDrop(slice);
+        for index in 0..team.size() {
+            team.start(scope, index, move || work(slice, index))?;
+        }
+        while slice.ready.load(Acquire) < team.size() {
+            sleep(Duration::from_micros(50));
+        }
+        drop(gate);
+        pause(Part::WarmUp, Duration::from_secs_f64(warm_up));
+        slice.part.store(Part::Recorded as u8, Relaxed);
+        let (begin, cpu, before) = (Instant::now(), slice.cpu_time(), slice.ops());
+        pause(Part::Recorded, Duration::from_secs_f64(recorded));
+        // The operations come last at the start, and first here: if this thread loses its CPU
+        // between two readings, it misses some of them, and never counts more than were done in the
+        // time.
+        let (after, elapsed, cpu) = (slice.ops(), begin.elapsed(), slice.cpu_time_since(cpu));
+        drop(over);
+        let ops = after.iter().zip(before);
+        Ok(Sample {
+            ops: ops.map(|(after, before)| after - before).collect(),
+            elapsed,
+            cpu,
+            extra: (),
+        })
+    })
 }
 
-/// Ends a slice, also when its measurement panics: the team waits for its members on the way out,
-/// and they would go on forever.
-struct OverOnDrop<'a>(&'a Slice);
+/// Ends a slice, also when its measurement panics or a member cannot be started: the others are
+/// waited for, and would go on forever.
+struct OverOnDrop<'a>(&'a Slice<'a>);
 
 impl Drop for OverOnDrop<'_> {
     fn drop(&mut self) {
@@ -195,33 +199,29 @@ impl Drop for OverOnDrop<'_> {
     }
 }
 
-/// CPU time used by all threads of this process.
 pub fn process_cpu_time() -> Duration {
     background::read_clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::background::Background;
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    /// The members of this team do nothing but to wait for the end of the slice.
-    fn wait_for_the_end() -> Work {
-        Box::new(|slice, member| {
-            slice.start(member);
-            while !slice.is_in(Part::Over) {
-                std::thread::yield_now();
-            }
-        })
-    }
 
     /// It would hang if the members did not return.
     #[test]
     fn a_measurement_that_panics_ends_its_slice() {
+        let wait_for_the_end = |slice: &Slice, member| {
+            slice.start(member);
+            while !slice.is_in(Part::Over) {
+                std::thread::yield_now();
+            }
+        };
         for fails_in in [Part::WarmUp, Part::Recorded] {
-            let team = Team::start(2, Vec::new(), Some(Background::Nice)).unwrap();
+            let team = Team::new(2, Vec::new(), Some(Background::Nice)).unwrap();
             let mut pause = |part, _| assert_ne!(part, fails_in, "as intended");
-            let slice = || run(&team, [0.001; 2], &mut pause, wait_for_the_end());
+            let slice = || run(&team, [0.001; 2], &mut pause, &wait_for_the_end);
             assert!(catch_unwind(AssertUnwindSafe(slice)).is_err());
         }
     }
@@ -229,7 +229,10 @@ mod tests {
     /// Whatever the two clocks show.
     #[test]
     fn cpu_time_is_never_negative() {
-        let slice = Slice::of(&Team::start(1, Vec::new(), None).unwrap());
-        assert_eq!(slice.cpu_time_since(Duration::MAX), Duration::ZERO);
+        let team = Team::new(1, Vec::new(), None).unwrap();
+        assert_eq!(
+            Slice::of(&team).cpu_time_since(Duration::MAX),
+            Duration::ZERO
+        );
     }
 }

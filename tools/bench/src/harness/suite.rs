@@ -2,7 +2,6 @@
 //! its JSON are a contract: add, never rename.
 
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 
 use kinlock_cli::args::{Available, Named, ThreadCounts};
 use kinlock_cli::outcome::Outcome;
@@ -13,7 +12,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::background::Background;
-use super::placement::{self, Pin};
 use super::slice::Sample;
 use super::team::Team;
 
@@ -29,9 +27,7 @@ pub trait Suite: Sized + 'static {
     /// What an entry of the report says besides throughput.
     type Detail: Serialize;
 
-    /// The subjects of a cell.
     fn subjects(&self, workload: Self::Workload, threads: usize) -> Vec<Self::Subject>;
-    /// The name of a subject.
     fn name(subject: &Self::Subject) -> String;
     /// What the subjects of a workload are compared with.
     fn baseline(&self, workload: Self::Workload) -> &'static str;
@@ -54,18 +50,12 @@ pub trait Suite: Sized + 'static {
     fn own_threads(_workload: Self::Workload) -> Option<usize> {
         None
     }
-    /// The CPUs that threads are bound to; empty if they are not bound.
-    fn cpus(&self, _workload: Self::Workload, threads: usize) -> Vec<usize> {
-        placement::assign(Pin::usual(threads, cpus()), threads)
-    }
     /// What else goes on meanwhile, if it was asked for.
     fn background(&self) -> Option<Background> {
         None
     }
     /// How long a subject takes in a round, roughly, with slices of `seconds` seconds.
-    fn turn_seconds(&self, _workload: Self::Workload, seconds: f64) -> f64 {
-        1.1 * seconds + 0.005
-    }
+    fn turn_seconds(&self, workload: Self::Workload, seconds: f64) -> f64;
     /// The shortest usual slice of a cell.
     fn least_seconds(_workload: Self::Workload, _threads: usize) -> f64 {
         0.0
@@ -74,7 +64,6 @@ pub trait Suite: Sized + 'static {
     fn prepare(&mut self, _plan: &Plan<Self>) -> anyhow::Result<()> {
         Ok(())
     }
-    /// Measures a subject once.
     fn measure(&mut self, due: Due<'_, Self>) -> anyhow::Result<Sample<Self::Extra>>;
     /// What a round says besides throughput: fields of its JSON.
     fn round_detail(_own: &Sample<Self::Extra>, _baseline: &Sample<Self::Extra>) -> Value {
@@ -124,26 +113,31 @@ pub struct Due<'a, S: Suite> {
     pub seed: u64,
 }
 
-#[derive(Clone, Debug)]
+/// How things are measured. What the report says of it is serialised.
+#[derive(Serialize)]
+#[serde(bound = "")]
 pub struct Plan<S: Suite> {
+    #[serde(skip)]
     pub workloads: Vec<S::Workload>,
     /// Numbers of threads.
+    #[serde(skip)]
     pub threads: Vec<usize>,
     /// Whether they were asked for. If not, workloads that are meant for others have those.
+    #[serde(skip)]
     pub same_threads: bool,
     /// Length of the shortest timed slice.
     pub seconds: f64,
     /// Whether all slices are as long as that.
+    #[serde(skip)]
     pub same_seconds: bool,
     pub rounds: usize,
     pub seed: u64,
     /// Other busy processes meanwhile.
     pub hogs: usize,
-    /// What else goes on meanwhile.
+    /// What else goes on meanwhile, if it was asked for.
     pub background: Option<Background>,
     /// The share of the CPUs that the run may use, in percent, if it is limited.
-    pub quota: Option<usize>,
-    pub suite: PhantomData<S>,
+    pub quota_percent: Option<usize>,
 }
 
 /// What a whole run takes unless the length of a slice is given, in seconds.
@@ -168,7 +162,6 @@ impl<S: Suite> Plan<S> {
         cells.filter(|&(.., subjects)| subjects > 0).collect()
     }
 
-    /// The numbers of threads that a workload runs with.
     pub fn threads_in(&self, workload: S::Workload) -> Vec<usize> {
         match (S::own_threads(workload), S::usual_threads_in(workload)) {
             (Some(own), _) => vec![own],
@@ -179,7 +172,7 @@ impl<S: Suite> Plan<S> {
 
     /// Length of the timed slices of a cell, if the shortest of all are so long.
     pub fn seconds_in(&self, workload: S::Workload, threads: usize, shortest: f64) -> f64 {
-        let limited = self.quota.map_or(0.0, |_| LEAST_WITH_QUOTA);
+        let limited = self.quota_percent.map_or(0.0, |_| LEAST_WITH_QUOTA);
         match self.same_seconds {
             true => shortest,
             false => shortest
@@ -235,7 +228,6 @@ impl Unavailable {
 #[derive(Serialize)]
 #[serde(bound = "")]
 pub struct Entry<S: Suite> {
-    /// `locks`, for example.
     pub suite: &'static str,
     /// Name of the subject, under the name that all suites use.
     pub lock: String,
@@ -256,7 +248,6 @@ pub struct Entry<S: Suite> {
     /// What only this suite knows.
     #[serde(flatten)]
     pub detail: S::Detail,
-    /// Raw values, one per round.
     pub rounds: Vec<Round>,
 }
 

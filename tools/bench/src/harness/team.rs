@@ -1,206 +1,128 @@
-//! Threads that are started once and then do one job after the other.
+//! The threads that do a slice: each with a CPU of its own where there are enough, and perhaps one
+//! more in the background.
 //!
-//! All subjects of a cell are measured on the same threads, so that their placement favours none.
-//! A thread in the background is an exception. A thread cannot leave its low priority, at which it
-//! could take seconds to begin with the next job. So each job has a new one, which lowers itself
-//! when all have begun.
+//! Each slice has new threads. One in the background has lowered its priority for good, and would
+//! take seconds to begin with another slice.
 
-use std::cell::RefCell;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use anyhow::{Context, bail};
 
 use super::background::Background;
 use super::placement;
 
-/// What every member of a team does: called with the member's index.
-pub type Job = Arc<dyn Fn(usize) + Send + Sync>;
-
+/// How many threads there are, and where they run.
 pub struct Team {
-    members: Vec<Member>,
-    done: Receiver<()>,
+    /// How many are measured: all but the last one, if that is in the background.
+    pub measured: usize,
     cpus: Vec<usize>,
-    /// One more thread does each job, with this priority.
-    background: Option<Background>,
-    /// That of the job under way.
-    extra: RefCell<Option<JoinHandle<()>>>,
-}
-
-struct Member {
-    jobs: Sender<Job>,
-    thread: JoinHandle<()>,
+    /// What the last thread is to make of itself.
+    pub background: Option<Background>,
 }
 
 impl Team {
-    /// Starts `size` threads, each bound to its CPU in `cpus`, or unbound if `cpus` is empty. One
-    /// more thread takes part in each job if `background` is a thread; it is not bound.
+    /// A team of `measured` threads, each bound to its CPU in `cpus`, or unbound if `cpus` is
+    /// empty or the kernel binds nothing. One more thread takes part if `background` is a thread;
+    /// it is not bound.
     ///
     /// # Errors
-    /// If the system refuses to start that many, to bind one, or to give one a low priority.
-    pub fn start(
-        size: usize,
-        cpus: Vec<usize>,
+    /// If the kernel refuses to give a thread a low priority.
+    pub fn new(
+        measured: usize,
+        mut cpus: Vec<usize>,
         background: Option<Background>,
     ) -> anyhow::Result<Self> {
         let background = background.filter(|background| background.is_thread());
-        if let Some(background) = background {
-            let lowered = std::thread::spawn(move || background.lower()).join();
-            if !lowered.unwrap_or(false) {
-                bail!(
-                    "--background {}: the kernel does not let a thread lower its priority; leave \
-                     the option out",
-                    background.name()
-                );
-            }
+        // Tried in threads of their own, which stay bound, or at a low priority.
+        let [can_bind, can_lower] = std::thread::scope(|scope| {
+            let bind = scope.spawn(|| cpus.iter().all(|&cpu| placement::bind(cpu)));
+            let lower = scope.spawn(|| background.is_none_or(Background::lower));
+            [bind, lower].map(|tried| tried.join().unwrap_or(false))
+        });
+        if let Some(background) = background.filter(|_| !can_lower) {
+            bail!(
+                "--background {}: the kernel does not let a thread lower its priority; leave the \
+                 option out",
+                background.name()
+            );
         }
-        let (finished, done) = channel();
-        let (entered, entries) = channel();
-        let mut members = Vec::with_capacity(size);
-        for index in 0..size {
-            let (jobs, todo) = channel::<Job>();
-            let (entered, finished) = (entered.clone(), finished.clone());
-            let cpu = cpus.get(index).copied();
-            let thread = std::thread::Builder::new()
-                .name(format!("bench-{index}"))
-                .spawn(move || {
-                    let refused = cpu.filter(|&cpu| !placement::bind(cpu));
-                    let _ = entered.send(refused);
-                    drop(entered);
-                    work(index, &todo, &finished);
-                })
-                .with_context(|| format!("cannot start {size} threads"))?;
-            members.push(Member { jobs, thread });
-        }
-        drop(entered);
-        if let Some(cpu) = entries.into_iter().flatten().next() {
-            bail!("cannot bind a thread to CPU {cpu}; try --pin none");
+        if !can_bind {
+            cpus.clear();
         }
         Ok(Self {
-            members,
-            done,
+            measured,
             cpus,
             background,
-            extra: RefCell::default(),
         })
     }
 
-    /// The CPU that a member is bound to, if it is.
     pub fn cpu_of(&self, index: usize) -> Option<usize> {
         self.cpus.get(index).copied()
     }
 
-    /// How many threads do each job.
     pub fn size(&self) -> usize {
-        self.measured() + usize::from(self.background.is_some())
+        self.measured + usize::from(self.background.is_some())
     }
 
-    /// How many of them are measured: all but the last one, if that is in the background.
-    pub fn measured(&self) -> usize {
-        self.members.len()
-    }
-
-    /// What the last thread is to make of itself.
-    pub fn background(&self) -> Option<Background> {
-        self.background
-    }
-
-    /// Hands `job` to every member and returns; [`wait`](Self::wait) must follow.
-    pub fn begin(&self, job: &Job) {
-        // First, since this can fail: the members would wait for a thread that does not come.
-        if self.background.is_some() {
-            let (job, index) = (job.clone(), self.measured());
-            let extra = std::thread::Builder::new().name(format!("bench-{index}"));
-            let extra = extra.spawn(move || do_job(job, index));
-            *self.extra.borrow_mut() = Some(extra.expect("the system starts one more thread"));
-        }
-        for member in &self.members {
-            member
-                .jobs
-                .send(job.clone())
-                .expect("members live as long as the team");
-        }
-    }
-
-    /// Returns when every member has finished its job and let go of it.
-    pub fn wait(&self) {
-        for _ in &self.members {
-            self.done.recv().expect("members live as long as the team");
-        }
-        if let Some(extra) = self.extra.take() {
-            let _ = extra.join();
-        }
+    /// Starts the member with this index, which does `work`.
+    ///
+    /// # Errors
+    /// If the system refuses to start it.
+    pub fn start<'scope>(
+        &self,
+        scope: &'scope Scope<'scope, '_>,
+        index: usize,
+        work: impl FnOnce() + Send + 'scope,
+    ) -> anyhow::Result<ScopedJoinHandle<'scope, ()>> {
+        let cpu = self.cpu_of(index);
+        let member = move || {
+            cpu.map(placement::bind);
+            or_abort(work);
+        };
+        let thread = Builder::new().name(format!("bench-{index}"));
+        let size = self.size();
+        let started = thread.spawn_scoped(scope, member);
+        started.with_context(|| format!("cannot start {size} threads"))
     }
 }
 
-impl Drop for Team {
-    fn drop(&mut self) {
-        for Member { jobs, thread } in self.members.drain(..) {
-            drop(jobs);
-            let _ = thread.join();
+/// Does `work`, which may not panic: a thread that ended with a lock would leave the others waiting
+/// forever.
+#[inline(always)]
+pub fn or_abort<R>(work: impl FnOnce() -> R) -> R {
+    struct Abort;
+
+    impl Drop for Abort {
+        fn drop(&mut self) {
+            std::process::abort();
         }
     }
-}
 
-fn work(index: usize, todo: &Receiver<Job>, finished: &Sender<()>) {
-    for job in todo {
-        do_job(job, index);
-        if finished.send(()).is_err() {
-            return;
-        }
-    }
-}
-
-fn do_job(job: Job, index: usize) {
-    // A member that died in a critical section would leave the others waiting forever.
-    let abort = AbortOnPanic;
-    job(index);
-    drop(job);
+    let abort = Abort;
+    let result = work();
     std::mem::forget(abort);
-}
-
-struct AbortOnPanic;
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        std::process::abort();
-    }
+    result
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     #[test]
-    fn a_cpu_that_does_not_exist_is_an_error() {
-        assert!(Team::start(1, vec![1_000_000], None).is_err());
+    fn threads_are_unbound_where_they_cannot_be_bound() {
+        let team = Team::new(1, vec![1_000_000], None).unwrap();
+        assert_eq!((team.size(), team.cpu_of(0)), (1, None));
     }
 
     #[test]
-    fn every_member_does_every_job_once_and_lets_go_of_it() {
-        for background in [None, Some(Background::Busy)] {
-            let team = Team::start(5, Vec::new(), background).unwrap();
-            assert_eq!((team.measured(), team.size()), (5, 5));
-            every_member_does_every_job(&team);
-        }
-        let team = Team::start(4, Vec::new(), Some(Background::Idle)).unwrap();
-        assert_eq!((team.measured(), team.size()), (4, 5));
-        every_member_does_every_job(&team);
-    }
-
-    fn every_member_does_every_job(team: &Team) {
-        for _ in 0..3 {
-            let sum = Arc::new(AtomicUsize::new(0));
-            let counter = sum.clone();
-            let job: Job = Arc::new(move |index| {
-                counter.fetch_add(1 << (4 * index), Relaxed);
-            });
-            team.begin(&job);
-            team.wait();
-            drop(job);
-            assert_eq!(Arc::into_inner(sum).unwrap().into_inner(), 0x11111);
+    fn only_a_thread_in_the_background_is_one_more() {
+        for (background, size) in [
+            (None, 4),
+            (Some(Background::Busy), 4),
+            (Some(Background::Idle), 5),
+        ] {
+            let team = Team::new(4, Vec::new(), background).unwrap();
+            assert_eq!((team.measured, team.size()), (4, size));
         }
     }
 }

@@ -4,8 +4,7 @@
 //! free" gives all of them the same one, so that its data travels from CPU to CPU.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Barrier, Mutex};
-use std::thread::Thread;
+use std::thread::{Thread, park, scope, sleep};
 use std::time::{Duration, Instant};
 
 use kinlock_ids::Domain;
@@ -15,7 +14,6 @@ use kinlock_measure::random::Random;
 use super::Ids;
 use crate::harness::slice::{Sample, process_cpu_time};
 use crate::harness::suite::Due;
-use crate::harness::team::Job;
 
 /// Bursts in a slice, by all threads together; the first ones, a round of all threads, are not
 /// counted.
@@ -28,9 +26,6 @@ struct Arena {
     /// The thread that is to burst; [`NONE`] in between.
     next: AtomicUsize,
     nanos: AtomicU64,
-    /// Sleepers, by index.
-    threads: Mutex<Vec<Option<Thread>>>,
-    start: Barrier,
 }
 
 #[repr(align(4096))]
@@ -39,33 +34,32 @@ struct Area([AtomicU8; AREA]);
 const NONE: usize = usize::MAX;
 const THE_END: usize = usize::MAX - 1;
 
-pub fn slice(due: &Due<Ids>, delay: f64) -> Sample<()> {
-    let (team, domain) = (due.team, due.subject.domain.clone());
-    let of_domain = domain.as_ref().map(|domain| domain.max_ids() as usize);
-    let ids = of_domain.unwrap_or(team.size());
+pub fn slice(due: &Due<Ids>, domain: Option<&Domain>, delay: f64) -> anyhow::Result<Sample<()>> {
+    let team = due.team;
+    let ids = domain.map_or(team.size(), |domain| domain.max_ids() as usize);
     let area = |_| Area([const { AtomicU8::new(0) }; AREA]);
-    let arena = Arc::new(Arena {
+    let arena = &Arena {
         areas: (0..ids).map(area).collect(),
         next: AtomicUsize::new(NONE),
         nanos: AtomicU64::new(0),
-        threads: Mutex::new(vec![None; team.size()]),
-        start: Barrier::new(team.size() + 1),
-    });
-    let members = Arc::clone(&arena);
-    let job: Job = Arc::new(move |index| members.wait_and_burst(index, domain.as_ref()));
-    team.begin(&job);
-    drop(job);
-    arena.start.wait();
-    let sample = arena.wake_one_by_one(team.size(), delay, due.seed);
-    team.wait();
-    sample
+    };
+    scope(|scope| {
+        let mut sleepers = Vec::new();
+        let started = (0..team.size()).try_for_each(|index| {
+            let member = team.start(scope, index, move || arena.wait_and_burst(index, domain))?;
+            sleepers.push(member.thread().clone());
+            Ok(())
+        });
+        let sample = started.map(|()| arena.wake_one_by_one(&sleepers, delay, due.seed));
+        arena.next.store(THE_END, Release);
+        sleepers.iter().for_each(Thread::unpark);
+        sample
+    })
 }
 
 impl Arena {
     /// What the members of the team do.
     fn wait_and_burst(&self, index: usize, domain: Option<&Domain>) {
-        self.threads.lock().expect("no member panics")[index] = Some(std::thread::current());
-        self.start.wait();
         loop {
             match self.next.load(Acquire) {
                 THE_END => return,
@@ -82,15 +76,14 @@ impl Arena {
                     self.next.store(NONE, Release);
                 }
                 // Asleep, so that the CPU is free and the thread has to be woken.
-                _ => std::thread::park(),
+                _ => park(),
             }
         }
     }
 
     /// What the thread does that times them.
-    fn wake_one_by_one(&self, size: usize, delay: f64, seed: u64) -> Sample<()> {
-        let threads = std::mem::take(&mut *self.threads.lock().expect("no member panics"));
-        let wake = |thread: usize| threads[thread].iter().for_each(Thread::unpark);
+    fn wake_one_by_one(&self, sleepers: &[Thread], delay: f64, seed: u64) -> Sample<()> {
+        let size = sleepers.len();
         let mut random = Random::stream(seed, 0);
         let mut order: Vec<usize> = (0..size).collect();
         let mut ops = vec![0; size];
@@ -104,9 +97,9 @@ impl Arena {
                     before = process_cpu_time();
                 }
                 self.next.store(thread, Release);
-                wake(thread);
+                sleepers[thread].unpark();
                 while self.next.load(Acquire) != NONE {
-                    std::thread::sleep(Duration::from_micros(50));
+                    sleep(Duration::from_micros(50));
                 }
                 if bursts >= size {
                     ops[thread] += 1;
@@ -116,8 +109,6 @@ impl Arena {
                 pause(Duration::from_secs_f64(delay));
             }
         }
-        self.next.store(THE_END, Release);
-        (0..size).for_each(wake);
         Sample {
             ops,
             elapsed: Duration::from_nanos(self.nanos.load(Relaxed).max(1)),

@@ -8,7 +8,6 @@ mod subjects;
 
 use std::collections::BTreeMap;
 
-use anyhow::bail;
 use kinlock_cli::args::seconds;
 use kinlock_cli::outcome::Outcome;
 use kinlock_cli::report::table::Columns;
@@ -17,20 +16,19 @@ use kinlock_ids::Backend;
 use kinlock_measure::interrupt::pause;
 use serde_json::{Value, json};
 
-use self::subject::Subject;
+use self::subject::{Kind, Subject};
 use self::subjects::Workload;
-use super::harness::placement::{self, Pin};
 use super::harness::plot::Pictured;
 use super::harness::results::{Report, Shown};
 use super::harness::run::Common;
-use super::harness::slice::{self, Sample, Work};
+use super::harness::slice::{self, Sample};
 use super::harness::suite::{Due, Entry, Plan, Suite, cpus};
 
 /// Measure concurrency IDs and what is built on them on this machine.
 ///
 /// Counters, stacks and pools by restartable sequences and by leases, against locked additions,
-/// thread-locals and crates with the same purpose. All of them run in each round, in random order,
-/// on the same threads; throughput is compared with the baseline's in the same round.
+/// thread-locals and crates with the same purpose. All of them run in each round, in random order;
+/// throughput is compared with the baseline's in the same round.
 ///
 /// Workloads: counter (add 1), lease (take an ID and give it back), stack (push and pop), pool
 /// (allocate and free), cache (as pool, but objects are kept for a while), intermittent (bursts
@@ -43,19 +41,11 @@ use super::harness::suite::{Due, Entry, Plan, Suite, cpus};
 ///
 /// Examples:
 ///   kinlock bench ids
-///   kinlock bench ids --workload counter --threads 1,8 --backend rseq --json -
+///   kinlock bench ids --workload counter --threads 1,8 --json -
 ///   kinlock bench ids --workload intermittent --delay 0.2 --rounds 3
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
-    /// How IDs are held: auto (all ways that this machine has), rseq, lease
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "auto",
-        value_parser = ["auto", "rseq", "lease"],
-    )]
-    backend: String,
     /// Between two bursts of intermittent, in seconds
     #[arg(long, value_name = "S", default_value = "0.01", value_parser = seconds)]
     delay: f64,
@@ -64,13 +54,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let restartable = Backend::Restartable.available();
-    let backends = match (args.backend.as_str(), restartable) {
-        ("rseq", Err(why)) => bail!("{why}"),
-        ("rseq", Ok(())) => vec![Backend::Restartable],
-        ("lease", _) | (_, Err(_)) => vec![Backend::Lease],
-        (_, Ok(())) => Backend::ALL.to_vec(),
-    };
+    let mut backends = Backend::ALL.to_vec();
+    backends.retain(|backend| backend.available().is_ok());
     args.common.run(Ids {
         backends,
         delay: args.delay,
@@ -78,7 +63,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 }
 
 pub struct Ids {
-    /// How IDs are held, in the order of tables.
+    /// How IDs are held: the ways that this machine has, in the order of tables.
     backends: Vec<Backend>,
     /// Between two bursts of `intermittent`, in seconds.
     delay: f64,
@@ -108,15 +93,6 @@ impl Suite for Ids {
         (workload == Workload::Intermittent).then(|| cpus().max(2))
     }
 
-    fn cpus(&self, workload: Workload, threads: usize) -> Vec<usize> {
-        let pin = match workload {
-            // Each thread has a CPU, however many there are.
-            Workload::Intermittent => Pin::Spread,
-            _ => Pin::usual(threads, cpus()),
-        };
-        placement::assign(pin, threads)
-    }
-
     fn turn_seconds(&self, workload: Workload, seconds: f64) -> f64 {
         match workload {
             Workload::Intermittent => intermittent::BURSTS as f64 * self.delay + 0.005,
@@ -125,21 +101,21 @@ impl Suite for Ids {
     }
 
     fn measure(&mut self, due: Due<'_, Self>) -> anyhow::Result<Sample<()>> {
-        if due.workload == Workload::Intermittent {
-            return Ok(intermittent::slice(&due, self.delay));
-        }
-        let work = (due.subject.make)();
+        let make = match &due.subject.kind {
+            Kind::Areas(domain) => return intermittent::slice(&due, domain.as_ref(), self.delay),
+            Kind::Repeated(make) => make,
+        };
+        let work = make();
         let spans = [slice::warm_up(due.seconds), due.seconds];
-        let work: Work = Box::new(move |slice, index| {
-            slice.start(index);
-            work.run(slice, index);
-        });
-        Ok(slice::run(
+        slice::run(
             due.team,
             spans,
             &mut |_, span| pause(span),
-            work,
-        ))
+            &|slice, index| {
+                slice.start(index);
+                work(slice, index);
+            },
+        )
     }
 
     fn detail(&self, _: &Subject, _: &[&Sample<()>], _: &[&Sample<()>]) {}

@@ -2,13 +2,11 @@
 
 use std::collections::VecDeque;
 use std::hint::black_box;
-use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use kinlock_ids::{Backend, Domain, Pool, Pooled};
 
-use super::subject::{MALLOC, Run, Subject, domain};
-use crate::harness::slice::{Part, Slice};
+use super::subject::{MALLOC, Subject, domain, repeat};
 
 pub type Object = [u64; 8];
 
@@ -65,38 +63,29 @@ impl Source for Pool<Object> {
 
 /// Takes a random number of objects, then gives back a random number of the oldest that it keeps,
 /// and so on. An operation is a take and a give.
-struct Bursts<S>(S);
-
-impl<S: Source> Run for Bursts<S> {
-    fn run(&self, slice: &Slice, member: usize) {
-        let mut kept = VecDeque::with_capacity(KEPT);
-        let mut random = (member as u32).wrapping_mul(0x9e37_79b9) | 1;
-        let mut burst = || {
-            random ^= random << 13;
-            random ^= random >> 17;
-            random ^= random << 5;
-            (random % BURST + 1) as usize
-        };
-        let mut count = 0;
-        while !slice.is_in(Part::Over) {
-            for _ in 0..burst().min(KEPT - kept.len()) {
-                kept.push_back(black_box(self.0.take()));
-            }
-            let most = burst().min(kept.len());
-            kept.drain(..most).for_each(|object| self.0.give(object));
-            count += most as u64;
-            slice.count(member, count);
-        }
-        kept.drain(..).for_each(|object| self.0.give(object));
-    }
-}
-
 fn subject<S: Source + 'static>(name: &str, make: impl Fn() -> S + 'static) -> Subject {
-    Subject {
-        name: name.to_owned(),
-        domain: None,
-        make: Box::new(move || Arc::new(Bursts(make()))),
-    }
+    Subject::repeated(name, move || {
+        let source = make();
+        Box::new(move |slice, member| {
+            let mut kept = VecDeque::with_capacity(KEPT);
+            let mut random = (member as u32).wrapping_mul(0x9e37_79b9) | 1;
+            let mut burst = || {
+                random ^= random << 13;
+                random ^= random >> 17;
+                random ^= random << 5;
+                (random % BURST + 1) as usize
+            };
+            repeat(slice, member, || {
+                for _ in 0..burst().min(KEPT - kept.len()) {
+                    kept.push_back(black_box(source.take()));
+                }
+                let most = burst().min(kept.len());
+                kept.drain(..most).for_each(|object| source.give(object));
+                most as u64
+            });
+            kept.drain(..).for_each(|object| source.give(object));
+        })
+    })
 }
 
 pub fn of(backends: &[Backend]) -> Vec<Subject> {

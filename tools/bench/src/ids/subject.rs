@@ -1,27 +1,45 @@
-//! Something to be measured under concurrency IDs.
-
-use std::sync::Arc;
+//! What is measured of IDs, and how an operation is repeated.
 
 use kinlock_ids::{Backend, Domain};
 
-use crate::harness::slice::Slice;
+use crate::harness::slice::{Part, Slice};
 
-/// The name of the C library's allocator, which is the baseline of objects.
+/// The C library's allocator, which is the baseline of objects.
 pub const MALLOC: &str = "malloc";
 
-/// Something to be measured.
 pub struct Subject {
     pub name: String,
-    /// The domain, for the workload `intermittent`; none: by CPU number.
-    pub domain: Option<Domain>,
-    /// Makes a fresh one.
-    pub make: Box<dyn Fn() -> Arc<dyn Run>>,
+    pub kind: Kind,
 }
 
-/// Does an operation until a slice is over.
-pub trait Run: Send + Sync {
-    /// Keeps count of the operations of a member.
-    fn run(&self, slice: &Slice, member: usize);
+pub enum Kind {
+    /// An operation that is repeated. Makes what the members of a team do, with something fresh.
+    Repeated(Box<dyn Fn() -> Work>),
+    /// Of `intermittent`: whose areas are by the IDs of this domain, or by CPU number.
+    Areas(Option<Domain>),
+}
+
+/// What each member of a team does in a slice, called with its index.
+pub type Work = Box<dyn Fn(&Slice, usize) + Sync>;
+
+impl Subject {
+    pub fn repeated(name: &str, make: impl Fn() -> Work + 'static) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: Kind::Repeated(Box::new(make)),
+        }
+    }
+}
+
+/// Does `turn` until the slice is over, and keeps count of the operations, of which each turn
+/// returns its number.
+#[inline(always)]
+pub fn repeat(slice: &Slice, member: usize, mut turn: impl FnMut() -> u64) {
+    let mut count = 0;
+    while !slice.is_in(Part::Over) {
+        count += turn();
+        slice.count(member, count);
+    }
 }
 
 pub fn domain(backend: Backend) -> Domain {

@@ -2,8 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::hint::black_box;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex};
 
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
@@ -13,8 +13,7 @@ use kinlock_ids::{Backend, Counter, Domain, Histogram, Pool, Stack};
 use thread_local::ThreadLocal;
 
 use super::objects::{self, Object};
-use super::subject::{MALLOC, Run, Subject, domain};
-use crate::harness::slice::{Part, Slice};
+use super::subject::{Kind, MALLOC, Subject, domain, repeat};
 use crate::harness::suite::cpus;
 
 names! {
@@ -48,60 +47,33 @@ const MUTEX: &str = "mutex-vec";
 /// The area of one's CPU, without any ID.
 const INDEXED: &str = "cpu-index";
 
-/// An operation `F` on a shared `S`, by threads that each have an `L`.
-struct Operation<S, N, F> {
-    shared: S,
-    local: N,
-    operation: F,
-}
-
 /// Operations between two looks at whether the slice is over.
 const BATCH: u64 = 64;
-
-impl<S, L, N, F> Run for Operation<S, N, F>
-where
-    S: Send + Sync,
-    N: Fn() -> L + Send + Sync,
-    F: Fn(&S, &mut L) + Send + Sync,
-{
-    fn run(&self, slice: &Slice, member: usize) {
-        let mut local = (self.local)();
-        let mut count = 0;
-        while !slice.is_in(Part::Over) {
-            for _ in 0..BATCH {
-                (self.operation)(black_box(&self.shared), &mut local);
-            }
-            count += BATCH;
-            slice.count(member, count);
-        }
-    }
-}
 
 /// Threads that each have something of their own.
 fn local<S: Send + Sync + 'static, L: 'static>(
     name: &str,
     shared: impl Fn() -> S + 'static,
-    local: impl Fn() -> L + Send + Sync + Copy + 'static,
-    operation: impl Fn(&S, &mut L) + Send + Sync + Copy + 'static,
+    local: impl Fn() -> L + Sync + Copy + 'static,
+    operation: impl Fn(&S, &mut L) + Sync + Copy + 'static,
 ) -> Subject {
-    Subject {
-        name: name.to_owned(),
-        domain: None,
-        make: Box::new(move || {
-            Arc::new(Operation {
-                shared: shared(),
-                local,
-                operation,
-            })
-        }),
-    }
+    Subject::repeated(name, move || {
+        let shared = shared();
+        Box::new(move |slice, member| {
+            let mut local = local();
+            repeat(slice, member, || {
+                (0..BATCH).for_each(|_| operation(black_box(&shared), &mut local));
+                BATCH
+            });
+        })
+    })
 }
 
 /// Threads that share something.
 fn shared<S: Send + Sync + 'static>(
     name: &str,
     shared: impl Fn() -> S + 'static,
-    operation: impl Fn(&S) + Send + Sync + Copy + 'static,
+    operation: impl Fn(&S) + Sync + Copy + 'static,
 ) -> Subject {
     local(name, shared, || (), move |shared, ()| operation(shared))
 }
@@ -110,7 +82,7 @@ fn shared<S: Send + Sync + 'static>(
 fn ours<S: Send + Sync + 'static>(
     backends: &[Backend],
     make: impl Fn(&Domain) -> S + Copy + 'static,
-    operation: impl Fn(&S) + Send + Sync + Copy + 'static,
+    operation: impl Fn(&S) + Sync + Copy + 'static,
 ) -> impl Iterator<Item = Subject> {
     backends.iter().map(move |&backend| {
         let name = format!("kinlock-{backend}");
@@ -168,11 +140,21 @@ fn counters(backends: &[Backend]) -> Vec<Subject> {
     ];
     all.extend(ours(backends, make, |counter| counter.add(1)));
     if backends.contains(&Backend::Lease) {
-        all.push(Subject {
-            name: "kinlock-lease-held".to_owned(),
-            domain: None,
-            make: Box::new(move || Arc::new(Held(make(&domain(Backend::Lease))))),
-        });
+        // Adds under a lease that is held for a batch.
+        all.push(Subject::repeated("kinlock-lease-held", move || {
+            let counter = make(&domain(Backend::Lease));
+            Box::new(move |slice, member| {
+                repeat(slice, member, || {
+                    let Ok(lease) = counter.domain().enter() else {
+                        return 0;
+                    };
+                    for _ in 0..BATCH {
+                        black_box(&counter).add_with(&lease, 1);
+                    }
+                    BATCH
+                });
+            })
+        }));
     }
     all
 }
@@ -200,25 +182,6 @@ fn histograms(backends: &[Backend]) -> Vec<Subject> {
         histogram.record(black_box(700))
     }));
     all
-}
-
-/// Adds under a lease that is held for a batch.
-struct Held(Counter);
-
-impl Run for Held {
-    fn run(&self, slice: &Slice, member: usize) {
-        let mut count = 0;
-        while !slice.is_in(Part::Over) {
-            let Ok(lease) = self.0.domain().enter() else {
-                continue;
-            };
-            for _ in 0..BATCH {
-                black_box(&self.0).add_with(&lease, 1);
-            }
-            count += BATCH;
-            slice.count(member, count);
-        }
-    }
 }
 
 fn leases(backends: &[Backend]) -> Vec<Subject> {
@@ -316,17 +279,9 @@ fn pools(backends: &[Backend]) -> Vec<Subject> {
 }
 
 fn areas(backends: &[Backend]) -> Vec<Subject> {
-    /// Subjects of `intermittent` do nothing else.
-    struct Nothing;
-
-    impl Run for Nothing {
-        fn run(&self, _: &Slice, _: usize) {}
-    }
-
     let area = |name: String, domain| Subject {
         name,
-        domain,
-        make: Box::new(|| Arc::new(Nothing)),
+        kind: Kind::Areas(domain),
     };
     let ours = backends
         .iter()

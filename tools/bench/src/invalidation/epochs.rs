@@ -21,7 +21,6 @@ use super::contenders::Contender;
 pub trait Epochs: Send + Sync + 'static {
     /// A read section.
     type Guard<'a>;
-    /// A new one.
     fn new() -> Self;
     /// Begins a read section; dropping it ends it.
     fn enter(&self) -> Self::Guard<'_>;
@@ -158,22 +157,24 @@ impl Epochs for Seize {
 
 /// A library in C with one domain per process; `$name` is in the names of the shim's functions.
 macro_rules! c_library {
-    ($type:ident, $guard:ident, $module:ident, $cfg:ident, $register:ident, $unregister:ident,
-     $enter:ident, $leave:ident, $synchronize:ident) => {
-        #[cfg($cfg)]
+    ($type:ident, $module:ident, $name:literal) => {
         pub use $module::$type;
 
-        #[cfg($cfg)]
         mod $module {
             use super::Epochs;
             use std::marker::PhantomData;
 
             unsafe extern "C" {
-                fn $register();
-                fn $unregister();
-                fn $enter();
-                fn $leave();
-                fn $synchronize();
+                #[link_name = concat!("kinlock_", $name, "_register")]
+                fn register();
+                #[link_name = concat!("kinlock_", $name, "_unregister")]
+                fn unregister();
+                #[link_name = concat!("kinlock_", $name, "_begin")]
+                fn begin();
+                #[link_name = concat!("kinlock_", $name, "_end")]
+                fn end();
+                #[link_name = concat!("kinlock_", $name, "_synchronize")]
+                fn synchronize();
             }
 
             struct Registered;
@@ -181,14 +182,14 @@ macro_rules! c_library {
             impl Drop for Registered {
                 fn drop(&mut self) {
                     // SAFETY: invariant 2.
-                    unsafe { $unregister() };
+                    unsafe { unregister() };
                 }
             }
 
             thread_local! {
                 static REGISTERED: Registered = {
                     // SAFETY: invariant 2.
-                    unsafe { $register() };
+                    unsafe { register() };
                     Registered
                 };
             }
@@ -196,63 +197,45 @@ macro_rules! c_library {
             pub struct $type;
 
             /// Belongs to its thread.
-            pub struct $guard(PhantomData<*const ()>);
+            pub struct Section(PhantomData<*const ()>);
 
-            impl Drop for $guard {
+            impl Drop for Section {
                 #[inline(always)]
                 fn drop(&mut self) {
                     // SAFETY: invariant 2; entered before.
-                    unsafe { $leave() };
+                    unsafe { end() };
                 }
             }
 
             impl Epochs for $type {
-                type Guard<'a> = $guard;
+                type Guard<'a> = Section;
 
                 fn new() -> Self {
                     $type
                 }
 
                 #[inline(always)]
-                fn enter(&self) -> $guard {
+                fn enter(&self) -> Section {
                     REGISTERED.with(|_| ());
                     // SAFETY: invariant 2.
-                    unsafe { $enter() };
-                    $guard(PhantomData)
+                    unsafe { begin() };
+                    Section(PhantomData)
                 }
 
                 fn synchronize(&self) {
                     REGISTERED.with(|_| ());
                     // SAFETY: invariant 2; the thread is in no section.
-                    unsafe { $synchronize() };
+                    unsafe { synchronize() };
                 }
             }
         }
     };
 }
 
-c_library!(
-    CkEpoch,
-    CkSection,
-    ck,
-    have_ck_epoch,
-    kinlock_ck_epoch_register,
-    kinlock_ck_epoch_unregister,
-    kinlock_ck_epoch_begin,
-    kinlock_ck_epoch_end,
-    kinlock_ck_epoch_synchronize
-);
-c_library!(
-    Urcu,
-    UrcuSection,
-    urcu,
-    have_urcu,
-    kinlock_urcu_register,
-    kinlock_urcu_unregister,
-    kinlock_urcu_begin,
-    kinlock_urcu_end,
-    kinlock_urcu_synchronize
-);
+#[cfg(have_ck_epoch)]
+c_library!(CkEpoch, ck, "ck_epoch");
+#[cfg(have_urcu)]
+c_library!(Urcu, urcu, "urcu");
 
 #[cfg(test)]
 mod tests {

@@ -5,9 +5,7 @@ mod epochs;
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use anyhow::bail;
 use kinlock_cli::args::{Named, ThreadCounts, named, with_baseline};
@@ -15,7 +13,7 @@ use kinlock_cli::names;
 use kinlock_cli::outcome::{Outcome, tell};
 use kinlock_cli::report::table::Columns;
 use kinlock_invalidation::{Backend, Domain, Stats};
-use kinlock_measure::interrupt::{self, State, pause};
+use kinlock_measure::interrupt::pause;
 use kinlock_measure::workloads::pages::{Ours, Pool, Worker};
 use serde::Serialize;
 
@@ -30,8 +28,8 @@ use super::harness::suite::{Due, Entry, Plan, Suite, Unavailable};
 /// Measure delayed invalidation against other ways to do the same on this machine.
 ///
 /// Every backend and every rival runs every workload with every number of threads. In each round
-/// all run once, in random order, on the same threads; throughput is compared with that of the
-/// baseline in the same round, so that drift of the machine cancels.
+/// all run once, in random order; throughput is compared with that of the baseline in the same
+/// round, so that drift of the machine cancels.
 ///
 /// The workload `pages` is the demonstration: a real mapping, whose pages are given back by madvise
 /// in batches and reused, with a stamp in each that is verified. If a stamp is lost, the exit
@@ -41,8 +39,6 @@ use super::harness::suite::{Due, Entry, Plan, Suite, Unavailable};
 /// rounds: one under way has a second to complete. A second signal ends the process at once, unless
 /// it comes within 0.3 s. Exit status: 0 done, 1 a stamp was lost (interrupted or not), 2 bad
 /// input, 128 and the signal's number (130 SIGINT).
-///
-/// While it runs, SIGUSR1 shows the open sections on stderr: generation, age, thread.
 ///
 /// Example: kinlock bench invalidation --workload pages --threads 1,2,16 --rounds 10
 #[derive(clap::Args)]
@@ -152,11 +148,6 @@ impl Suite for Invalidation {
 
     fn turn_seconds(&self, _: Workload, seconds: f64) -> f64 {
         1.1 * seconds + 0.01
-    }
-
-    fn prepare(&mut self, _: &Plan<Self>) -> anyhow::Result<()> {
-        show_sections_on_signal();
-        Ok(())
     }
 
     fn measure(&mut self, due: Due<'_, Self>) -> anyhow::Result<Sample<Found>> {
@@ -269,42 +260,37 @@ const SHARDS: usize = 64;
 /// Operations between two looks at whether the slice is over, where an operation takes nanoseconds.
 const CHUNK: u64 = 64;
 
-/// What the members of the team share.
-struct Shared<C: Contender> {
-    pool: Pool<C>,
-    verified: AtomicU64,
-}
-
 fn measure<C: Contender>(
     contender: C,
     due: &Due<'_, Invalidation>,
 ) -> anyhow::Result<Sample<Found>> {
-    let shared = Arc::new(Shared {
-        pool: Pool::new(contender, SHARDS)?,
-        verified: AtomicU64::new(0),
-    });
-    let (members, workload, seed) = (Arc::clone(&shared), due.workload, due.seed);
+    let pool = Pool::new(contender, SHARDS)?;
+    let verified = AtomicU64::new(0);
     let sample = slice::run(
         due.team,
         [slice::warm_up(due.seconds), due.seconds],
-        &mut |_, span| pause_and_show(span, shared.pool.protection.domain()),
-        Box::new(move |slice, index| work(&members, slice, workload, index, seed)),
-    );
+        &mut |_, span| pause(span),
+        &|slice, index| {
+            let seen = work(&pool, slice, due.workload, index, due.seed);
+            verified.fetch_add(seen, Relaxed);
+        },
+    )?;
     Ok(sample.with(Found {
-        verified: shared.verified.load(Relaxed),
-        lost: shared.pool.lost(),
-        stats: shared.pool.protection.domain().map(Domain::stats),
+        verified: verified.into_inner(),
+        lost: pool.lost(),
+        stats: pool.protection.domain().map(Domain::stats),
     }))
 }
 
+/// What a thread does in a slice. Returns how many stamps it has looked at.
 fn work<C: Contender>(
-    shared: &Shared<C>,
+    pool: &Pool<C>,
     slice: &Slice,
     workload: Workload,
     index: usize,
     seed: u64,
-) {
-    let protection = &shared.pool.protection;
+) -> u64 {
+    let protection = &pool.protection;
     let mark = C::Mark::default();
     let mut worker = Worker::new(seed, index, None);
     let mut done = 0;
@@ -322,57 +308,11 @@ fn work<C: Contender>(
                 CHUNK
             }
             Workload::Pages => {
-                shared.pool.turn(&mut worker);
+                pool.turn(&mut worker);
                 1
             }
         };
         slice.count(index, done);
     }
-    shared.verified.fetch_add(worker.verified, Relaxed);
-}
-
-/// Whether SIGUSR1 has asked for the open sections.
-static WANTED: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn note_signal(_: libc::c_int) {
-    WANTED.store(true, Relaxed);
-}
-
-/// SIGUSR1 to the process shows the open sections of the slice under way, on stderr.
-fn show_sections_on_signal() {
-    // SAFETY: the handler writes an atomic and does nothing else; `action` is a live local.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = note_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
-        action.sa_flags = libc::SA_RESTART;
-        libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
-    }
-}
-
-/// Sleeps, and shows what is open whenever SIGUSR1 asks for it.
-fn pause_and_show(span: Duration, domain: Option<&Domain>) {
-    let until = Instant::now() + span;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || interrupt::state() == State::Over {
-            return;
-        }
-        pause(left.min(Duration::from_millis(50)));
-        if WANTED.swap(false, Relaxed) {
-            show(domain);
-        }
-    }
-}
-
-fn show(domain: Option<&Domain>) {
-    let Some(domain) = domain else {
-        tell("kinlock: what is being measured has no sections of ours");
-        return;
-    };
-    let open = domain.dump();
-    let (count, stats) = (open.len(), domain.stats());
-    tell(&format!("kinlock: {count} open sections; {stats:?}"));
-    for section in open {
-        tell(&format!("  {section}"));
-    }
+    worker.verified
 }

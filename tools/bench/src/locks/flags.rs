@@ -4,36 +4,17 @@ use std::collections::BTreeSet;
 
 use kinlock_cli::args::Named;
 use kinlock_measure::stats::Summary;
-use serde::Serialize;
 
 use super::{Locks, work_loop, workloads};
 use crate::harness::suite::{Entry, Plan, cpus};
 
-/// Something to notice about a lock in a cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Flag {
-    /// The slowest thread did less than a quarter of the mean.
-    Unfair,
-    /// The 99.9 % wait is more than ten times that of the middle lock of the cell.
-    LongTail,
-    /// The rounds disagree on whether the lock is faster or slower than the baseline: the middle
-    /// half of their ratios includes 1 and spans more than 10 %.
-    Noisy,
-}
-
-impl Flag {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unfair => "unfair",
-            Self::LongTail => "long tail",
-            Self::Noisy => "noisy",
-        }
-    }
-}
-
+/// The slowest thread did less than this share of the mean: the lock is `unfair`.
 const UNFAIR: f64 = 0.25;
+/// The 99.9 % wait is longer than that of the middle lock of the cell by more than this factor:
+/// the lock has a `long_tail`.
 const LONG_TAIL: f64 = 10.0;
+/// The rounds disagree on whether the lock is faster or slower than the baseline.
+pub const NOISY: &str = "noisy";
 
 /// How long a cell has to run, in seconds per thread on each CPU, before starved threads can be
 /// told from threads that were not scheduled: some time slices.
@@ -50,9 +31,9 @@ pub fn raise(results: &mut [Entry<Locks>]) {
             let tail = entry.detail.acquire_ns.p999 as f64;
             let long_tail = entry.threads > 1 && tail > LONG_TAIL * middle_tail;
             let all = [
-                (unfair, Flag::Unfair),
-                (long_tail, Flag::LongTail),
-                (entry.noisy, Flag::Noisy),
+                (unfair, "unfair"),
+                (long_tail, "long_tail"),
+                (entry.noisy, NOISY),
             ];
             let raised = all.into_iter().filter(|(raised, _)| *raised);
             entry.detail.flags = raised.map(|(_, flag)| flag).collect();

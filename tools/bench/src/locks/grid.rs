@@ -18,7 +18,6 @@ use crate::harness::suite::Entry;
 
 /// Our lock in a cell.
 #[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(Default))]
 pub struct Standing {
     #[serde(flatten)]
     pub cell: Cell,
@@ -70,11 +69,6 @@ pub struct Standings {
     pub cells: Vec<Standing>,
 }
 
-/// Whether an entry is of the grid.
-pub fn has(entry: &Entry<Locks>) -> bool {
-    part_of(entry).is_some()
-}
-
 /// Of which part of the grid an entry is, if it is of the grid.
 pub fn part_of(entry: &Entry<Locks>) -> Option<Part> {
     Cell::find(entry.workload).map(Cell::part)
@@ -84,7 +78,11 @@ pub fn part_of(entry: &Entry<Locks>) -> Option<Part> {
 /// peer.
 pub fn standings(results: &[Entry<Locks>]) -> Vec<Standings> {
     let mut by_threads = BTreeMap::<(Part, usize), Vec<Standing>>::new();
-    let is_there = |name: &&&str| results.iter().any(|e| e.lock == **name && has(e));
+    let is_there = |name: &&&str| {
+        results
+            .iter()
+            .any(|e| e.lock == **name && part_of(e).is_some())
+    };
     let Some(&ours) = Locks::OURS.iter().find(is_there) else {
         return Vec::new();
     };
@@ -174,7 +172,6 @@ impl Standings {
         }
     }
 
-    /// The cells, the worst ratio first.
     fn worst_first(&self) -> Vec<&Standing> {
         let mut cells: Vec<_> = self.cells.iter().collect();
         cells.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));

@@ -4,14 +4,16 @@
 //! A round has two slices, as for other workloads. In the instrumented one the leader reads a clock
 //! at each meeting: a "wait" is then the time from one meeting to the next.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::contenders::{CondvarFamily, LockName, Monitor, VisitCondvar};
-use super::round::{Measure, Watched, instrumented, timed};
+use crossbeam_utils::CachePadded;
+
+use super::Locks;
+use super::contenders::{CondvarFamily, Monitor, VisitCondvar};
+use super::round::{Measure, Watched, both_slices};
 use super::trace::Step;
-use crate::harness::slice::{Part, Sample, Slice, Work};
-use crate::harness::team::Team;
+use crate::harness::slice::{Part, Sample, Slice};
+use crate::harness::suite::Due;
 
 /// What the threads of a meeting do. Thread 0 leads.
 pub trait Meeting: Copy + Send + Sync + 'static {
@@ -28,96 +30,78 @@ pub trait Meeting: Copy + Send + Sync + 'static {
 pub struct Meet<W>(pub W);
 
 impl<W: Meeting> Measure for Meet<W> {
-    fn round(&mut self, lock: LockName, team: &Team, seconds: f64, _: u64) -> Sample<Watched> {
-        let round = Round {
-            ours: lock.is_ours(),
-            work: self.0,
-            team,
-            seconds,
-        };
-        let sample = lock.dispatch_condvar(round);
+    fn round(&mut self, due: &Due<Locks>) -> anyhow::Result<Sample<Watched>> {
+        let sample = due.subject.dispatch_condvar(Round { due, work: self.0 });
         sample.expect("the suite leaves out locks without a condition variable")
     }
 }
 
 struct Round<'a, W> {
-    ours: bool,
+    due: &'a Due<'a, Locks>,
     work: W,
-    team: &'a Team,
-    seconds: f64,
 }
 
 impl<W: Meeting> VisitCondvar for Round<'_, W> {
-    type Output = Sample<Watched>;
+    type Output = anyhow::Result<Sample<Watched>>;
 
-    fn visit<F: CondvarFamily>(self) -> Sample<Watched> {
-        let Self { team, seconds, .. } = self;
-        let arena = || Arc::new(Arena::<W, F>::new(self.work, team.size()));
-        let members = arena();
-        let work: Work = Box::new(move |slice, index| match index {
-            0 => members.lead(slice, false),
-            _ => members.follow(slice, index),
-        });
-        let mut sample = timed(team, seconds, work);
+    fn visit<F: CondvarFamily>(self) -> Self::Output {
+        let work = self.work;
+        // Each slice has its own, since the last meeting sends everybody home.
+        let new = || CachePadded::new(F::Of::new(work.state(self.due.team.size())));
+        let (first, second) = (new(), new());
+        let count = |slice: &Slice, index| match index {
+            0 => _ = lead::<_, _, false>(work, &*first, slice),
+            _ => follow(work, &*first, slice, index),
+        };
+        let watch = |slice: &Slice, index| match index {
+            0 => lead::<_, _, true>(work, &*second, slice),
+            _ => {
+                follow(work, &*second, slice, index);
+                Watched::default()
+            }
+        };
+        let mut sample = both_slices(self.due, &count, &watch)?;
         // Everybody has a part in each operation; the leader counts them.
         sample.ops.truncate(1);
-        let watched = arena();
-        let members = Arc::clone(&watched);
-        let work: Work = Box::new(move |slice, index| match index {
-            0 => members.lead(slice, true),
-            _ => members.follow(slice, index),
-        });
-        let events = instrumented(team, seconds, self.ours, work);
-        let times = watched.times.lock();
-        let times = times.unwrap_or_else(PoisonError::into_inner).clone();
-        sample.with(Watched { events, ..times })
+        Ok(sample)
     }
 }
 
-struct Arena<W: Meeting, F: CondvarFamily> {
-    monitor: F::Of<W::State>,
-    work: W,
-    times: Mutex<Watched>,
+fn lead<W, M, const WATCH: bool>(work: W, monitor: &M, slice: &Slice) -> Watched
+where
+    W: Meeting,
+    M: Monitor<W::State>,
+{
+    let mut times = Watched::default();
+    slice.start(0);
+    let (mut done, mut last) = (0, Instant::now());
+    loop {
+        let is_recorded = slice.is_in(Part::Recorded);
+        let stop = slice.is_in(Part::Over);
+        work.lead(monitor, stop);
+        if stop {
+            return times;
+        }
+        done += 1;
+        slice.count(0, done);
+        if WATCH {
+            let now = Instant::now();
+            if is_recorded {
+                times.note((now - last).as_nanos() as u64, Step::First);
+            }
+            last = now;
+        }
+    }
 }
 
-impl<W: Meeting, F: CondvarFamily> Arena<W, F> {
-    fn new(work: W, threads: usize) -> Self {
-        Arena {
-            monitor: Monitor::new(work.state(threads)),
-            work,
-            times: Mutex::new(Watched::default()),
-        }
-    }
-
-    fn lead(&self, slice: &Slice, watch: bool) {
-        let mut times = Watched::default();
-        slice.start(0);
-        let (mut done, mut last) = (0, Instant::now());
-        loop {
-            let is_recorded = slice.is_in(Part::Recorded);
-            let stop = slice.is_in(Part::Over);
-            self.work.lead(&self.monitor, stop);
-            if stop {
-                break;
-            }
-            done += 1;
-            slice.count(0, done);
-            if watch {
-                let now = Instant::now();
-                if is_recorded {
-                    times.note((now - last).as_nanos() as u64, Step::First);
-                }
-                last = now;
-            }
-        }
-        *self.times.lock().unwrap_or_else(PoisonError::into_inner) = times;
-    }
-
-    fn follow(&self, slice: &Slice, index: usize) {
-        slice.start(index);
-        let mut n = 1;
-        while self.work.follow(&self.monitor, n) {
-            n += 1;
-        }
+fn follow<W, M>(work: W, monitor: &M, slice: &Slice, index: usize)
+where
+    W: Meeting,
+    M: Monitor<W::State>,
+{
+    slice.start(index);
+    let mut n = 1;
+    while work.follow(monitor, n) {
+        n += 1;
     }
 }

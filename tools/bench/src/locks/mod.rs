@@ -25,13 +25,12 @@ use kinlock_measure::interrupt::{self, State};
 use serde_json::{Value, json};
 
 use self::contenders::LockName;
-use self::flags::Flag;
 use self::report::Detail;
 use self::round::{Measure, Watched};
 use self::workloads::grid::{Cell, Part};
 use self::workloads::{WorkloadName, needs_readers, parts_of_grid};
 use super::harness::background::Background;
-use super::harness::placement::{self, Pin};
+use super::harness::placement;
 use super::harness::run::Common;
 use super::harness::slice::{self, Sample};
 use super::harness::suite::{Due, Entry, Plan, Suite, Unavailable, cpus};
@@ -39,8 +38,9 @@ use super::harness::suite::{Due, Entry, Plan, Suite, Unavailable, cpus};
 /// Measure our locks against their peers on this machine.
 ///
 /// Every lock runs every workload with every number of threads. In each round all locks run once,
-/// in random order, on the same threads. Throughput is compared with that of the baseline in the
-/// same round, so that drift of the machine cancels.
+/// in random order. Throughput is compared with that of the baseline in the same round, so that
+/// drift of the machine cancels. While each thread has a CPU of its own it is bound to that, spread
+/// over the locality domains.
 ///
 /// A lock has in each round two slices. In the timed slice threads only count their operations. In
 /// the instrumented slice, half as long, they read a clock around every acquisition and note which
@@ -64,10 +64,6 @@ pub struct Args {
     /// The lock that the others are compared with
     #[arg(long, value_name = "NAME", default_value = "std-mutex", value_parser = named::<LockName>)]
     baseline: LockName,
-    /// How threads are bound to CPUs [default: spread while each thread has a CPU of its own, else
-    /// none]
-    #[arg(long, value_enum, value_name = "HOW")]
-    pin: Option<Pin>,
     /// For readrandom: an existing LevelDB-format database, not in use meanwhile; it is not changed
     /// [default: one that is made once, in the user's cache folder]
     #[arg(long, value_name = "DIR")]
@@ -90,7 +86,6 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let locks = with_baseline(&args.locks, args.baseline)?;
     args.common.run(Locks {
         leaves_none_out: !args.locks.is_empty(),
-        pin: args.pin,
         db: args.db.clone(),
         quick: args.quick,
         background: args.background,
@@ -104,8 +99,6 @@ pub struct Locks {
     baseline: LockName,
     /// Whether to measure locks also where they collapse.
     leaves_none_out: bool,
-    /// `None`: as is usual for the number of threads.
-    pin: Option<Pin>,
     /// The database of `readrandom`, if it is not the command's own.
     db: Option<PathBuf>,
     /// Whether the grid has a fifth of its cells.
@@ -135,7 +128,6 @@ impl Locks {
             locks,
             baseline,
             leaves_none_out: false,
-            pin: None,
             db: None,
             quick: false,
             background: None,
@@ -264,11 +256,6 @@ impl Suite for Locks {
         }
     }
 
-    fn cpus(&self, _: WorkloadName, threads: usize) -> Vec<usize> {
-        let pin = self.pin.unwrap_or_else(|| Pin::usual(threads, cpus()));
-        placement::assign(pin, threads)
-    }
-
     /// With many threads the locks of the grid differ in what becomes of a thread over many time
     /// slices. The wide cells have a few thousand operations per second.
     fn least_seconds(workload: WorkloadName, threads: usize) -> f64 {
@@ -298,7 +285,7 @@ impl Suite for Locks {
         let mut prepared = self.prepared.iter_mut();
         let work = prepared.find(|(name, _)| *name == due.workload);
         let (_, work) = work.expect("no workload runs before all are prepared");
-        Ok(work.round(*due.subject, due.team, due.seconds, due.seed))
+        work.round(&due)
     }
 
     fn round_detail(own: &Sample<Watched>, baseline: &Sample<Watched>) -> Value {
@@ -321,7 +308,7 @@ impl Suite for Locks {
     fn parameters(&self, plan: &Plan<Self>) -> Value {
         let cells = plan.cells(self).into_iter();
         // None where threads were not bound.
-        let cpus = cells.map(|(workload, threads, _)| (threads, self.cpus(workload, threads)));
+        let cpus = cells.map(|(_, threads, _)| (threads, placement::assign(threads)));
         json!({
             "instrumented_seconds": plan.seconds / 2.0,
             "warm_up_seconds": slice::warm_up(plan.seconds),
@@ -350,11 +337,6 @@ impl Suite for Locks {
     fn unavailable() -> Vec<Unavailable> {
         Unavailable::all::<LockName>()
     }
-}
-
-/// What stands out about an entry.
-fn flags_of(entry: &Entry<Locks>) -> &[Flag] {
-    &entry.detail.flags
 }
 
 #[cfg(test)]

@@ -8,86 +8,83 @@ use std::time::Instant;
 use crossbeam_utils::CachePadded;
 use kinlock_measure::random::Random;
 
-use super::contenders::{LockName, ReadWrite, ReadWriteFamily, VisitReadWrite};
-use super::round::{Loop, Measure, Watched, both_slices};
+use super::Locks;
+use super::contenders::{ReadWrite, ReadWriteFamily, VisitReadWrite};
+use super::round::{Measure, Watched, both_slices};
 use super::work_loop::{self, ThinkTime};
 use crate::harness::slice::{Part, Sample, Slice};
-use crate::harness::team::Team;
-
-/// One mix: `percent` of a hundred operations read.
-#[derive(Clone, Copy)]
-pub struct Readers {
-    pub percent: u64,
-}
+use crate::harness::suite::Due;
 
 /// What an operation does under the lock, and what outside, in nanoseconds.
 const SECTION: f64 = 50.0;
 const PRIVATE: f64 = 100.0;
 
+/// One mix: `percent` of a hundred operations read.
+pub struct Readers {
+    percent: u64,
+    section: u64,
+    think: ThinkTime,
+}
+
+impl Readers {
+    pub fn new(percent: u64) -> Self {
+        Self {
+            percent,
+            section: work_loop::iterations(SECTION),
+            think: ThinkTime::of_ns(PRIVATE),
+        }
+    }
+}
+
 impl Measure for Readers {
-    fn round(&mut self, lock: LockName, team: &Team, seconds: f64, seed: u64) -> Sample<Watched> {
-        let round = Round {
-            ours: lock.is_ours(),
-            percent: self.percent,
-            team,
-            seconds,
-            seed,
-        };
-        let sample = lock.dispatch_read_write(round);
+    fn round(&mut self, due: &Due<Locks>) -> anyhow::Result<Sample<Watched>> {
+        let sample = due.subject.dispatch_read_write(Round { due, work: self });
         sample.expect("the suite leaves out locks without readers")
     }
 }
 
 struct Round<'a> {
-    ours: bool,
-    percent: u64,
-    team: &'a Team,
-    seconds: f64,
-    seed: u64,
+    due: &'a Due<'a, Locks>,
+    work: &'a Readers,
 }
 
 impl VisitReadWrite for Round<'_> {
-    type Output = Sample<Watched>;
+    type Output = anyhow::Result<Sample<Watched>>;
 
-    fn visit<F: ReadWriteFamily>(self) -> Sample<Watched> {
-        let arena = Arena::<F> {
-            lock: CachePadded::new(F::Of::new([0; 4])),
-            percent: self.percent,
-            section: work_loop::iterations(SECTION),
-            think: ThinkTime::of_ns(PRIVATE),
-            seed: self.seed,
-        };
-        both_slices(self.team, self.seconds, self.ours, arena)
+    fn visit<F: ReadWriteFamily>(self) -> Self::Output {
+        let lock = CachePadded::new(F::Of::new([0; 4]));
+        let count = |slice: &Slice, index| _ = self.run::<F, false>(&lock, slice, index);
+        let watch = |slice: &Slice, index| self.run::<F, true>(&lock, slice, index);
+        both_slices(self.due, &count, &watch)
     }
 }
 
-struct Arena<F: ReadWriteFamily> {
-    lock: CachePadded<F::Of<[u64; 4]>>,
-    percent: u64,
-    section: u64,
-    think: ThinkTime,
-    seed: u64,
-}
-
-impl<F: ReadWriteFamily> Loop for Arena<F> {
-    fn run<const WATCH: bool>(&self, slice: &Slice, index: usize) -> Watched {
+impl Round<'_> {
+    /// What a thread does in a slice. With `WATCH` it returns how long it waited as a writer.
+    fn run<F: ReadWriteFamily, const WATCH: bool>(
+        &self,
+        lock: &F::Of<[u64; 4]>,
+        slice: &Slice,
+        index: usize,
+    ) -> Watched {
+        let section = self.work.section;
         let mut watched = Watched::default();
-        let mut rng = Random::stream(self.seed, index as u64);
+        let mut rng = Random::stream(self.due.seed, index as u64);
         let mut done = 0;
         slice.start(index);
         while !slice.is_in(Part::Over) {
-            self.think.pass(&mut rng);
-            if rng.below(100) < self.percent {
-                self.lock.read(|words| {
+            self.work.think.pass(&mut rng);
+            if rng.below(100) < self.work.percent {
+                lock.read(|words| {
                     std::hint::black_box(words.iter().sum::<u64>());
-                    work_loop::spin(self.section, &mut rng);
+                    work_loop::spin(section, &mut rng);
                 });
             } else {
                 let asked = WATCH.then(Instant::now);
-                let waited = self.lock.write(|words| {
+                let waited = lock.write(|words| {
                     let waited = asked.map(|asked| asked.elapsed().as_nanos() as u64);
                     words.iter_mut().for_each(|word| *word += 1);
-                    work_loop::spin(self.section, &mut rng);
+                    work_loop::spin(section, &mut rng);
                     waited
                 });
                 watched.note_in(slice, index, waited);

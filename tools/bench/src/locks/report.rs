@@ -11,10 +11,10 @@ use kinlock_measure::stats::Summary;
 use serde::Serialize;
 
 use super::contenders::LockName;
-use super::flags::Flag;
+use super::flags::NOISY;
 use super::round::Watched;
 use super::trace::Handoffs;
-use super::{Locks, flags_of, grid};
+use super::{Locks, grid};
 use crate::harness::results::{Report, Shown, names};
 use crate::harness::slice::Sample;
 use crate::harness::suite::{Entry, Ratio};
@@ -33,7 +33,8 @@ pub struct Detail {
     /// (`warm_up_seconds` each), over all rounds; none for others' locks. Compare them with each
     /// other, as with `slow_path`: `handoffs` are of other spans.
     events: BTreeMap<&'static str, u64>,
-    pub flags: Vec<Flag>,
+    /// What stands out: `unfair`, `long_tail`, `noisy`.
+    pub flags: Vec<&'static str>,
 }
 
 /// Quantiles of acquisition times in ns, from the instrumented slices; upper bounds within 1 %.
@@ -100,7 +101,6 @@ impl Shown for Locks {
     const OURS: &'static [&'static str] = &[
         "kinlock-mutex",
         "kinlock-mutex-joined",
-        "kinlock-mutex-unqueued",
         "kinlock-fair",
         "kinlock-spin",
         "kinlock-spin-cna",
@@ -153,23 +153,20 @@ impl Shown for Locks {
                 e.detail.handoffs.longest_local_run_ns
             })
             .number("cpu_ns_per_op", 3, |e| e.cpu_ns_per_op.median)
-            .add("flags", |e| {
-                let flags = flags_of(e).iter().map(|flag| flag.name().replace(' ', "_"));
-                flags.collect::<Vec<_>>().join(" ")
-            })
+            .add("flags", |e| e.detail.flags.join(" "))
             .add("rounds", |e| e.rounds.len())
             .band("acquire_p999_ratio", ["min", "max"], 6, |e| {
                 e.detail.acquire_p999_ratio.over_rounds.into()
             })
     }
 
-    fn remarks(entry: &Entry<Self>) -> Vec<&'static str> {
-        let flags = flags_of(entry).iter().filter(|&&flag| flag != Flag::Noisy);
-        flags.map(|flag| flag.name()).collect()
+    fn remarks(entry: &Entry<Self>) -> Vec<String> {
+        let flags = entry.detail.flags.iter().filter(|&&flag| flag != NOISY);
+        flags.map(|flag| flag.replace('_', " ")).collect()
     }
 
     fn has_row(report: &Report<Self>, entry: &Entry<Self>) -> bool {
-        !grid::has(entry) || grid::standings(&report.results).is_empty()
+        grid::part_of(entry).is_none() || grid::standings(&report.results).is_empty()
     }
 
     fn write_more(report: &Report<Self>, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -6,7 +6,7 @@
 //! the instrumented slice warms up: some ten nanoseconds an event, which others' locks do not pay,
 //! never show in an acquisition time.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
@@ -16,10 +16,11 @@ use kinlock_linux::topology;
 use kinlock_measure::interrupt::{self, State, pause};
 use kinlock_measure::random::Random;
 
-use super::contenders::{Family, Lock, LockName, Visit};
+use super::Locks;
+use super::contenders::{Family, Lock, Visit};
 use super::trace::{Handoffs, Step, Trace};
-use crate::harness::slice::{self, Part, Sample, Slice, Work};
-use crate::harness::team::Team;
+use crate::harness::slice::{self, Part, Sample, Slice};
+use crate::harness::suite::Due;
 
 /// What the instrumented slice gives.
 #[derive(Clone, Debug)]
@@ -80,138 +81,98 @@ pub trait Workload: Send + Sync + Sized + 'static {
     fn shared(&self) -> Self::Shared;
     /// Builds a thread's own state, on that thread.
     fn local(&self, rng: Random) -> Self::Local;
-    /// Work before the lock is taken.
     fn think(&self, local: &mut Self::Local);
-    /// Work under the lock.
     fn section(&self, shared: &mut Self::Shared, local: &mut Self::Local);
 }
 
 /// A workload that can be measured under any lock.
 pub trait Measure {
-    /// Runs one round with a timed slice of `seconds` seconds.
-    fn round(&mut self, lock: LockName, team: &Team, seconds: f64, seed: u64) -> Sample<Watched>;
+    fn round(&mut self, due: &Due<Locks>) -> anyhow::Result<Sample<Watched>>;
 }
 
 /// A workload with its guarded state, which is built at first use and moves from lock to lock: all
 /// of them work on the same memory.
 pub struct Prepared<W: Workload> {
-    work: Arc<W>,
+    work: W,
     shared: Option<W::Shared>,
 }
 
 impl<W: Workload> Prepared<W> {
-    /// A workload that has not run yet.
     pub fn new(work: W) -> Self {
-        Self {
-            work: Arc::new(work),
-            shared: None,
-        }
+        Self { work, shared: None }
     }
 }
 
 impl<W: Workload> Measure for Prepared<W> {
-    fn round(&mut self, lock: LockName, team: &Team, seconds: f64, seed: u64) -> Sample<Watched> {
+    fn round(&mut self, due: &Due<Locks>) -> anyhow::Result<Sample<Watched>> {
         let shared = self.shared.take().unwrap_or_else(|| self.work.shared());
-        let (sample, shared) = lock.dispatch(Round {
-            ours: lock.is_ours(),
-            work: self.work.clone(),
-            shared,
-            team,
-            seconds,
-            seed,
-        });
+        let work = &self.work;
+        let (sample, shared) = due.subject.dispatch(Round { due, work, shared });
         self.shared = Some(shared);
         sample
     }
 }
 
 struct Round<'a, W: Workload> {
-    ours: bool,
-    work: Arc<W>,
+    due: &'a Due<'a, Locks>,
+    work: &'a W,
     shared: W::Shared,
-    team: &'a Team,
-    seconds: f64,
-    seed: u64,
 }
 
 impl<W: Workload> Visit for Round<'_, W> {
-    type Output = (Sample<Watched>, W::Shared);
+    type Output = (anyhow::Result<Sample<Watched>>, W::Shared);
 
     fn visit<F: Family>(self) -> Self::Output {
-        let arena = Arc::new(Arena::<W, F> {
+        let team = self.due.team;
+        let domain = |index| team.cpu_of(index).map(topology::domain_of_cpu);
+        let arena = Arena::<W, F> {
             lock: CachePadded::new(F::Of::new(Guarded {
                 shared: self.shared,
                 trace: Trace::default(),
             })),
             work: self.work,
-            seed: self.seed,
-            observer: Observer::new(self.team),
-        });
-        let members = arena.clone();
+            seed: self.due.seed,
+            epoch: Instant::now(),
+            domains: (0..team.size()).map(domain).collect(),
+        };
         // Alone, a thread may look rarely whether the slice is over. Among many, an operation can
         // take milliseconds.
-        let work: Work = Box::new(move |slice, index| match members.observer.domains.len() {
-            1 => members.count_operations::<64>(slice, index),
-            _ => members.count_operations::<1>(slice, index),
-        });
-        let timed = timed(self.team, self.seconds, work);
-        let members = arena.clone();
-        let work: Work = Box::new(move |slice, index| members.watch_operations(slice, index));
-        let events = instrumented(self.team, self.seconds, self.ours, work);
-        let arena =
-            Arc::into_inner(arena).expect("the team lets go of a job before it reports back");
-        let shared = CachePadded::into_inner(arena.lock).into_inner().shared;
-        (timed.with(arena.observer.finish(events)), shared)
+        let count = |slice: &Slice, index| match team.size() {
+            1 => arena.count_operations::<64>(slice, index),
+            _ => arena.count_operations::<1>(slice, index),
+        };
+        let watch = |slice: &Slice, index| arena.watch_operations(slice, index);
+        let sample = both_slices(self.due, &count, &watch);
+        let lock = CachePadded::into_inner(arena.lock);
+        (sample, lock.into_inner().shared)
     }
 }
 
-/// Runs the timed slice of a round.
-pub fn timed(team: &Team, seconds: f64, work: Work) -> Sample<()> {
-    let spans = [slice::warm_up(seconds), seconds];
-    slice::run(team, spans, &mut |_, span| pause(span), work)
-}
-
-/// Runs the instrumented slice of a round, half as long, unless the round does not count any more.
-/// Returns what our locks counted.
-pub fn instrumented(team: &Team, seconds: f64, ours: bool, work: Work) -> Vec<(&'static str, u64)> {
-    let mut counted = Vec::new();
+/// Runs the timed slice of a round, in which each thread does `count`, and the instrumented one, in
+/// which it does `watch`, half as long, unless the round does not count any more.
+pub fn both_slices(
+    due: &Due<Locks>,
+    count: &(dyn Fn(&Slice, usize) + Sync),
+    watch: &(dyn Fn(&Slice, usize) -> Watched + Sync),
+) -> anyhow::Result<Sample<Watched>> {
+    const ALIVE: &str = "a thread that panics ends the process";
+    let Due { team, seconds, .. } = *due;
+    let warm_up = slice::warm_up(seconds);
+    let sample = slice::run(team, [warm_up, seconds], &mut |_, span| pause(span), count)?;
+    let (all, mut events) = (Mutex::new(Watched::default()), Vec::new());
     if interrupt::state() != State::Over {
-        let spans = [slice::warm_up(seconds), seconds / 2.0];
+        let watch = |slice: &Slice, index| {
+            let seen = watch(slice, index);
+            all.lock().expect(ALIVE).add(&seen);
+        };
         let mut pause = |part, span| match part {
-            Part::WarmUp if ours => counted = pause_and_count(span),
+            Part::WarmUp if due.subject.is_ours() => events = pause_and_count(span),
             _ => pause(span),
         };
-        slice::run(team, spans, &mut pause, work);
+        slice::run(team, [warm_up, seconds / 2.0], &mut pause, &watch)?;
     }
-    counted
-}
-
-/// Threads with a loop of their own: they take other than one mutex in turn.
-pub trait Loop: Send + Sync + 'static {
-    /// What the thread of this index does in a slice. With `WATCH` it returns how long it waited
-    /// for the lock, each time that counts.
-    fn run<const WATCH: bool>(&self, slice: &Slice, index: usize) -> Watched;
-}
-
-/// Runs both slices of a round.
-pub fn both_slices(team: &Team, seconds: f64, ours: bool, threads: impl Loop) -> Sample<Watched> {
-    let threads = Arc::new(threads);
-    let members = Arc::clone(&threads);
-    let work: Work = Box::new(move |slice, index| {
-        members.run::<false>(slice, index);
-    });
-    let sample = timed(team, seconds, work);
-    let watched = Arc::new(Mutex::new(Watched::default()));
-    let all = Arc::clone(&watched);
-    let work: Work = Box::new(move |slice, index| {
-        let seen = threads.run::<true>(slice, index);
-        let all = all.lock();
-        all.unwrap_or_else(PoisonError::into_inner).add(&seen);
-    });
-    let events = instrumented(team, seconds, ours, work);
-    let watched = watched.lock();
-    let watched = watched.unwrap_or_else(PoisonError::into_inner).clone();
-    sample.with(Watched { events, ..watched })
+    let watched = all.into_inner().expect(ALIVE);
+    Ok(sample.with(Watched { events, ..watched }))
 }
 
 fn pause_and_count(span: Duration) -> Vec<(&'static str, u64)> {
@@ -233,46 +194,16 @@ struct Guarded<S> {
     trace: Trace,
 }
 
-struct Arena<W: Workload, F: Family> {
+struct Arena<'a, W: Workload, F: Family> {
     lock: CachePadded<F::Of<Guarded<W::Shared>>>,
-    work: Arc<W>,
+    work: &'a W,
     seed: u64,
-    observer: Observer,
-}
-
-/// What of a round is the same for all locks and workloads: it is compiled once.
-struct Observer {
-    watched: Mutex<Watched>,
     epoch: Instant,
     /// The domains of the threads, where they are bound to a CPU.
     domains: Box<[Option<u16>]>,
 }
 
-impl Observer {
-    fn new(team: &Team) -> Self {
-        let domain = |index| team.cpu_of(index).map(topology::domain_of_cpu);
-        Self {
-            watched: Mutex::new(Watched::default()),
-            epoch: Instant::now(),
-            domains: (0..team.size()).map(domain).collect(),
-        }
-    }
-
-    /// Adds what a thread saw.
-    fn add(&self, watched: &Watched) {
-        let all = self.watched.lock();
-        all.unwrap_or_else(PoisonError::into_inner).add(watched);
-    }
-
-    fn finish(self, events: Vec<(&'static str, u64)>) -> Watched {
-        let watched = self.watched.into_inner();
-        let watched = watched.unwrap_or_else(PoisonError::into_inner);
-        Watched { events, ..watched }
-    }
-}
-
-impl<W: Workload, F: Family> Arena<W, F> {
-    /// The loop of the timed slice.
+impl<W: Workload, F: Family> Arena<'_, W, F> {
     fn count_operations<const BATCH: u64>(&self, slice: &Slice, index: usize) {
         let mut local = self.work.local(Random::stream(self.seed, index as u64));
         let mut done = 0;
@@ -288,11 +219,10 @@ impl<W: Workload, F: Family> Arena<W, F> {
         }
     }
 
-    /// The loop of the instrumented slice.
-    fn watch_operations(&self, slice: &Slice, index: usize) {
+    fn watch_operations(&self, slice: &Slice, index: usize) -> Watched {
         let mut local = self.work.local(Random::stream(self.seed, !(index as u64)));
         let mut watched = Watched::default();
-        let (bound, epoch) = (self.observer.domains[index], self.observer.epoch);
+        let (bound, epoch) = (self.domains[index], self.epoch);
         slice.start(index);
         while !slice.is_in(Part::Over) {
             self.work.think(&mut local);
@@ -309,6 +239,6 @@ impl<W: Workload, F: Family> Arena<W, F> {
                 watched.note(had.saturating_sub(asked), step);
             }
         }
-        self.observer.add(&watched);
+        watched
     }
 }

@@ -15,6 +15,8 @@ pub struct Trace {
     run_start: u64,
 }
 
+const _: () = assert!(size_of::<Trace>() == 16);
+
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     /// Above 0, so that no holder is no larger.
@@ -133,10 +135,5 @@ mod tests {
         });
         assert_eq!((sum.local, sum.remote, sum.retaken), (2, 3, 4));
         assert_eq!(sum.longest_local_run_ns, 70);
-    }
-
-    #[test]
-    fn it_takes_little_of_the_line() {
-        assert_eq!(size_of::<Trace>(), 16);
     }
 }

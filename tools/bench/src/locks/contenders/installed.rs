@@ -30,6 +30,7 @@ use object::read::elf::ElfFile64;
 use object::{Object, ObjectSymbol};
 
 use super::{CondvarFamily, Family, Lock, Monitor, ReadWrite, ReadWriteFamily};
+use crate::harness::team::or_abort;
 
 /// A library that has a mutex which several threads can hold for reading.
 pub trait Installed: Send + Sync + 'static {
@@ -39,10 +40,8 @@ pub trait Installed: Send + Sync + 'static {
     fn library() -> &'static Library;
 }
 
-/// nsync, of Google.
 pub struct Nsync;
 
-/// Abseil, of Google.
 pub struct Abseil;
 
 impl Installed for Nsync {
@@ -130,17 +129,18 @@ impl Library {
     pub fn fault(&self, missing: &'static str) -> Option<&'static str> {
         *self.fault.get_or_init(|| match self.open() {
             Ok(()) => None,
-            Err(Fault::Missing) => Some(missing),
-            Err(Fault::Unknown(what)) => Some(what.leak()),
+            Err(None) => Some(missing),
+            Err(Some(what)) => Some(what.leak()),
         })
     }
 
-    fn open(&self) -> Result<(), Fault> {
+    /// Fails with what is wrong, if there is such a file.
+    fn open(&self) -> Result<(), Option<String>> {
         // SAFETY: the name ends in a null byte. What the library does when it is loaded is what it
         // does in every program that uses it.
         let handle = unsafe { libc::dlopen(self.file.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        let handle = NonNull::new(handle).ok_or(Fault::Missing)?;
-        let unknown = |why: &str| Fault::Unknown(format!("{}: {why}", self.file.to_string_lossy()));
+        let handle = NonNull::new(handle).ok_or(None)?;
+        let unknown = |why: &str| Some(format!("{}: {why}", self.file.to_string_lossy()));
         let file = mapped(self.file).ok_or_else(|| unknown("its file is not known"))?;
         let file = std::fs::read(file).map_err(|error| unknown(&error.to_string()))?;
         let names = dynamic_names(&file).ok_or_else(|| unknown("its symbols cannot be read"))?;
@@ -181,12 +181,6 @@ impl Library {
         // SAFETY: as the caller says.
         unsafe { function(object) };
     }
-}
-
-enum Fault {
-    Missing,
-    /// What is wrong.
-    Unknown(String),
 }
 
 /// The file that a library of this name was loaded from. Its name may end in more of the version.
@@ -233,23 +227,15 @@ impl<L: Installed, T> Guarded<L, T> {
         }
     }
 
-    /// Locks by one function, and later unlocks by the other: a pair of them.
+    /// Runs `section` between a call of one function and a call of the other: a pair of them.
     #[inline(always)]
-    fn lock(&self, lock: usize, unlock: usize) -> Held<'_, L> {
+    fn between<R>(&self, [lock, unlock]: [usize; 2], section: impl FnOnce() -> R) -> R {
         // SAFETY: invariants 1, 2 and 3.
         unsafe { L::library().call(lock, self.mutex.get().cast()) };
-        Held(&self.mutex, unlock)
-    }
-}
-
-/// Frees the lock, also when the section unwinds.
-struct Held<'a, L: Installed>(&'a UnsafeCell<L::Memory>, usize);
-
-impl<L: Installed> Drop for Held<'_, L> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // SAFETY: invariants 3 and 4: made only by the thread that has just taken the lock.
-        unsafe { L::library().call(self.1, self.0.get().cast()) };
+        let result = or_abort(section);
+        // SAFETY: invariants 3 and 4: this thread has just taken the lock.
+        unsafe { L::library().call(unlock, self.mutex.get().cast()) };
+        result
     }
 }
 
@@ -267,11 +253,10 @@ impl<L: Installed, T: Send + 'static> Lock<T> for Guarded<L, T> {
 
     #[inline(always)]
     fn with<R>(&self, section: impl FnOnce(&mut T) -> R) -> R {
-        let held = self.lock(LOCK, UNLOCK);
-        // SAFETY: invariant 5.
-        let result = section(unsafe { &mut *self.value.get() });
-        drop(held);
-        result
+        self.between([LOCK, UNLOCK], || {
+            // SAFETY: invariant 5.
+            section(unsafe { &mut *self.value.get() })
+        })
     }
 
     fn into_inner(self) -> T {
@@ -290,11 +275,10 @@ impl<L: Installed, T: Send + Sync + 'static> ReadWrite<T> for Guarded<L, T> {
 
     #[inline(always)]
     fn read<R>(&self, section: impl FnOnce(&T) -> R) -> R {
-        let held = self.lock(READ_LOCK, READ_UNLOCK);
-        // SAFETY: invariant 5.
-        let result = section(unsafe { &*self.value.get() });
-        drop(held);
-        result
+        self.between([READ_LOCK, READ_UNLOCK], || {
+            // SAFETY: invariant 5.
+            section(unsafe { &*self.value.get() })
+        })
     }
 
     #[inline(always)]
@@ -335,20 +319,19 @@ impl<T: Send + 'static> Monitor<T> for NsyncMonitor<T> {
     ) -> R {
         type Wait = unsafe extern "C" fn(*mut c_void, *mut c_void);
         let (mutex, value) = (&self.guarded.mutex, &self.guarded.value);
-        let held = self.guarded.lock(LOCK, UNLOCK);
-        // SAFETY: invariant 5.
-        while !ready(unsafe { &mut *value.get() }) {
-            let wait = Nsync::library().calls[WAIT].load(Relaxed);
-            // SAFETY: invariant 3.
-            let wait = unsafe { std::mem::transmute::<*mut c_void, Wait>(wait) };
-            // SAFETY: invariants 1 to 4: this thread holds the mutex, and holds it again when the
-            // function returns.
-            unsafe { wait(self.condvars[condvar].get().cast(), mutex.get().cast()) };
-        }
-        // SAFETY: invariant 5.
-        let result = section(unsafe { &mut *value.get() });
-        drop(held);
-        result
+        self.guarded.between([LOCK, UNLOCK], || {
+            // SAFETY: invariant 5.
+            while !ready(unsafe { &mut *value.get() }) {
+                let wait = Nsync::library().calls[WAIT].load(Relaxed);
+                // SAFETY: invariant 3.
+                let wait = unsafe { std::mem::transmute::<*mut c_void, Wait>(wait) };
+                // SAFETY: invariants 1 to 4: this thread holds the mutex, and holds it again when
+                // the function returns.
+                unsafe { wait(self.condvars[condvar].get().cast(), mutex.get().cast()) };
+            }
+            // SAFETY: invariant 5.
+            section(unsafe { &mut *value.get() })
+        })
     }
 
     fn notify_one(&self, condvar: usize) {

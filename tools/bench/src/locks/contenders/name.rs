@@ -19,22 +19,31 @@ use kinlock_cli::names;
 /// Work to be done with a lock that is known only by name.
 pub trait Visit {
     type Output;
-    /// Does the work with the locks of `F`.
     fn visit<F: Family>(self) -> Self::Output;
 }
 
 /// Work to be done with a lock and its condition variable.
 pub trait VisitCondvar {
     type Output;
-    /// Does the work with the monitors of `F`.
     fn visit<F: CondvarFamily>(self) -> Self::Output;
 }
 
 /// Work to be done with the reader-writer lock of a lock's library.
 pub trait VisitReadWrite {
     type Output;
-    /// Does the work with the locks of `F`.
     fn visit<F: ReadWriteFamily>(self) -> Self::Output;
+}
+
+/// Who only asks whether there is one.
+impl VisitCondvar for () {
+    type Output = ();
+    fn visit<F: CondvarFamily>(self) {}
+}
+
+/// Who only asks whether there is one.
+impl VisitReadWrite for () {
+    type Output = ();
+    fn visit<F: ReadWriteFamily>(self) {}
 }
 
 names! {
@@ -49,8 +58,6 @@ names! {
     KinlockMutex = "kinlock-mutex", "our mutex";
     KinlockMutexJoined = "kinlock-mutex-joined", "our mutex as C programs get it: lock and flags \
         in one atomic";
-    KinlockMutexUnqueued = "kinlock-mutex-unqueued", "our mutex without its queue: every waiter \
-        looks at the lock for itself";
     KinlockFair = "kinlock-fair", "our fair mutex: goes to its waiters in the order of arrival";
     StdMutex = "std-mutex", "Rust's `std::sync::Mutex`";
     ParkingLot = "parking-lot", "the mutex of the crate `parking_lot`, after WebKit's";
@@ -90,7 +97,6 @@ impl Available for LockName {
             Self::KinlockSpinFifo
                 | Self::KinlockSpinCna
                 | Self::KinlockMutexJoined
-                | Self::KinlockMutexUnqueued
                 | Self::KinlockFair
                 | Self::VsyncCna
                 | Self::Nsync
@@ -100,7 +106,6 @@ impl Available for LockName {
 }
 
 impl LockName {
-    /// Calls `visitor` with this lock's type.
     pub fn dispatch<V: Visit>(self, visitor: V) -> V::Output {
         match self {
             Self::KinlockSpin => visitor.visit::<peers::Api<kinlock::RawSpinLock>>(),
@@ -108,7 +113,6 @@ impl LockName {
             Self::KinlockSpinCna => visitor.visit::<peers::Api<kinlock::RawCnaSpinLock>>(),
             Self::KinlockMutex => visitor.visit::<peers::Api<kinlock::RawMutex>>(),
             Self::KinlockMutexJoined => visitor.visit::<peers::Api<peers::RawJoinedMutex>>(),
-            Self::KinlockMutexUnqueued => visitor.visit::<peers::Api<peers::RawUnqueuedMutex>>(),
             Self::KinlockFair => visitor.visit::<peers::Api<kinlock::RawFairMutex>>(),
             Self::StdMutex => visitor.visit::<peers::StdMutex>(),
             Self::ParkingLot => visitor.visit::<peers::Api<parking_lot::RawMutex>>(),
@@ -137,12 +141,7 @@ impl LockName {
 
     /// Whether it comes with a condition variable.
     pub fn has_condvar(self) -> bool {
-        struct Ask;
-        impl VisitCondvar for Ask {
-            type Output = ();
-            fn visit<F: CondvarFamily>(self) {}
-        }
-        self.dispatch_condvar(Ask).is_some()
+        self.dispatch_condvar(()).is_some()
     }
 
     /// Calls `visitor` with the reader-writer lock of this lock's library; `None` if it has none.
@@ -160,12 +159,7 @@ impl LockName {
 
     /// Whether its library has a reader-writer lock.
     pub fn has_readers(self) -> bool {
-        struct Ask;
-        impl VisitReadWrite for Ask {
-            type Output = ();
-            fn visit<F: ReadWriteFamily>(self) {}
-        }
-        self.dispatch_read_write(Ask).is_some()
+        self.dispatch_read_write(()).is_some()
     }
 
     /// Whether it is one of this project's locks.

@@ -2,7 +2,6 @@
 //! standard library's mutex and the crate `mcslock` with interfaces of their own, and bare
 //! test-and-set.
 
-use kinlock_core::raw::LockConfig;
 use std::hint::spin_loop;
 use std::marker::PhantomData;
 use std::sync::PoisonError;
@@ -11,8 +10,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 
-use kinlock_core::raw::mutex::{Joined, QueueKind, QueuedMutex, Split};
-use kinlock_core::tuning::Tuning;
+use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use kinlock_linux::Native;
 use kinlock_linux::config::AsConfigured;
 use lock_api::{GuardNoSend, GuardSend, RawMutex};
@@ -106,56 +104,28 @@ unsafe impl RawMutex for RawTas {
     }
 }
 
-/// As configured, but each waiter looks at the lock, watches and requests for itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Unqueued;
+/// Our mutex in the layout that the library for unmodified programs uses.
+pub struct RawJoinedMutex(QueuedMutex<Native, AsConfigured, Joined<Native>>);
 
-impl LockConfig for Unqueued {
-    fn tuning() -> Tuning {
-        <AsConfigured as LockConfig>::tuning()
+// SAFETY: `QueuedMutex` excludes: it is held from the moment that a thread takes it, or has it
+// handed over, until that thread unlocks it. Taking acquires what unlocking releases.
+unsafe impl RawMutex for RawJoinedMutex {
+    const INIT: Self = Self(QueuedMutex::new());
+    type GuardMarker = GuardNoSend;
+
+    #[inline(always)]
+    fn lock(&self) {
+        self.0.lock();
     }
 
-    fn queue() -> QueueKind {
-        QueueKind::Unqueued
+    #[inline(always)]
+    fn try_lock(&self) -> bool {
+        self.0.try_lock()
+    }
+
+    #[inline(always)]
+    unsafe fn unlock(&self) {
+        // SAFETY: the caller holds the lock, as this function demands.
+        unsafe { self.0.unlock() }
     }
 }
-
-/// Our mutex in a configuration and a layout of which one is not the usual.
-macro_rules! variant {
-    ($(#[$doc:meta])* $name:ident, $config:ty, $layout:ident) => {
-        $(#[$doc])*
-        pub struct $name(QueuedMutex<Native, $config, $layout<Native>>);
-
-        // SAFETY: `QueuedMutex` excludes: it is held from the moment that a thread takes it, or has
-        // it handed over, until that thread unlocks it. Taking acquires what unlocking releases.
-        unsafe impl RawMutex for $name {
-            const INIT: Self = Self(QueuedMutex::new());
-            type GuardMarker = GuardNoSend;
-
-            #[inline(always)]
-            fn lock(&self) {
-                self.0.lock();
-            }
-
-            #[inline(always)]
-            fn try_lock(&self) -> bool {
-                self.0.try_lock()
-            }
-
-            #[inline(always)]
-            unsafe fn unlock(&self) {
-                // SAFETY: the caller holds the lock, as this function demands.
-                unsafe { self.0.unlock() }
-            }
-        }
-    };
-}
-
-variant!(
-    /// Our mutex in the layout that the library for unmodified programs uses.
-    RawJoinedMutex, AsConfigured, Joined
-);
-variant!(
-    /// Our mutex without its queue.
-    RawUnqueuedMutex, Unqueued, Split
-);

@@ -11,6 +11,7 @@ use std::cell::UnsafeCell;
 use lock_api::{GuardNoSend, RawMutex};
 
 use super::{Family, Lock};
+use crate::harness::team::or_abort;
 
 /// `pthread_mutex_t` of the default type.
 pub struct RawPthreadMutex(UnsafeCell<libc::pthread_mutex_t>);
@@ -79,25 +80,14 @@ impl<T: Send + 'static> Lock<T> for PthreadSpinLock<T> {
     fn with<R>(&self, section: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: invariant 1.
         unsafe { libc::pthread_spin_lock(self.raw.get()) };
-        let held = HeldSpin(&self.raw);
         // SAFETY: invariant 3.
-        let result = section(unsafe { &mut *self.value.get() });
-        drop(held);
+        let result = or_abort(|| section(unsafe { &mut *self.value.get() }));
+        // SAFETY: invariants 1 and 2: this thread has just taken the lock.
+        unsafe { libc::pthread_spin_unlock(self.raw.get()) };
         result
     }
 
     fn into_inner(self) -> T {
         self.value.into_inner()
-    }
-}
-
-/// Frees the lock, also when the section unwinds.
-struct HeldSpin<'a>(&'a UnsafeCell<libc::pthread_spinlock_t>);
-
-impl Drop for HeldSpin<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // SAFETY: invariants 1 and 2: made only by the thread that has just taken the lock.
-        unsafe { libc::pthread_spin_unlock(self.0.get()) };
     }
 }

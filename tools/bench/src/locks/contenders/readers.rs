@@ -10,6 +10,8 @@
 use std::cell::UnsafeCell;
 use std::sync::PoisonError;
 
+use crate::harness::team::or_abort;
+
 /// A value behind a reader-writer lock.
 pub trait ReadWrite<T>: Send + Sync + Sized + 'static {
     fn new(value: T) -> Self;
@@ -93,10 +95,10 @@ impl<T: Send + Sync + 'static> ReadWrite<T> for PthreadRwLock<T> {
     fn read<R>(&self, section: impl FnOnce(&T) -> R) -> R {
         // SAFETY: invariant 1.
         unsafe { libc::pthread_rwlock_rdlock(self.0.get()) };
-        let held = Held(&self.0);
         // SAFETY: invariant 2.
-        let result = section(unsafe { &*self.1.get() });
-        drop(held);
+        let result = or_abort(|| section(unsafe { &*self.1.get() }));
+        // SAFETY: invariant 1; this thread has just taken the lock.
+        unsafe { libc::pthread_rwlock_unlock(self.0.get()) };
         result
     }
 
@@ -104,21 +106,10 @@ impl<T: Send + Sync + 'static> ReadWrite<T> for PthreadRwLock<T> {
     fn write<R>(&self, section: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: invariant 1.
         unsafe { libc::pthread_rwlock_wrlock(self.0.get()) };
-        let held = Held(&self.0);
         // SAFETY: invariant 2.
-        let result = section(unsafe { &mut *self.1.get() });
-        drop(held);
-        result
-    }
-}
-
-/// Frees the lock, also when the section unwinds.
-struct Held<'a>(&'a UnsafeCell<libc::pthread_rwlock_t>);
-
-impl Drop for Held<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // SAFETY: invariant 1: made only by the thread that has just taken the lock.
+        let result = or_abort(|| section(unsafe { &mut *self.1.get() }));
+        // SAFETY: invariant 1; this thread has just taken the lock.
         unsafe { libc::pthread_rwlock_unlock(self.0.get()) };
+        result
     }
 }

@@ -14,13 +14,13 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use crate::locks::contenders::{Family, Lock};
+use super::{Family, Lock};
+use crate::harness::team::or_abort;
 
 /// A lock that is a pointer to the last node of a queue.
 pub trait Queue: Send + Sync + 'static {
     /// Room for one node.
     type Node;
-    const NAME: &'static str;
 
     /// Takes the lock by way of a node that it initialises.
     ///
@@ -54,7 +54,6 @@ unsafe extern "C" {
 #[cfg(have_ck_mcs)]
 impl Queue for CkMcs {
     type Node = CkNode;
-    const NAME: &'static str = "ck-mcs";
 
     #[inline(always)]
     unsafe fn lock(queue: *mut *mut c_void, node: *mut CkNode) {
@@ -88,7 +87,6 @@ unsafe extern "C" {
 #[cfg(have_vsync_cna)]
 impl Queue for VsyncCna {
     type Node = VsyncNode;
-    const NAME: &'static str = "vsync-cna";
 
     #[inline(always)]
     unsafe fn lock(queue: *mut *mut c_void, node: *mut VsyncNode) {
@@ -139,11 +137,8 @@ impl<Q: Queue, T: Send + 'static> Lock<T> for QueuedLock<Q, T> {
         let mut node = MaybeUninit::uninit();
         // SAFETY: invariants 1 and 2.
         unsafe { Q::lock(self.queue.get(), node.as_mut_ptr()) };
-        // A section that unwinds would leave the lock taken and its node dangling.
-        let abort = AbortOnUnwind(Q::NAME);
         // SAFETY: invariant 3.
-        let result = section(unsafe { &mut *self.value.get() });
-        std::mem::forget(abort);
+        let result = or_abort(|| section(unsafe { &mut *self.value.get() }));
         // SAFETY: invariant 2: the node is the one that this thread locked with.
         unsafe { Q::unlock(self.queue.get(), node.as_mut_ptr()) };
         result
@@ -151,14 +146,5 @@ impl<Q: Queue, T: Send + 'static> Lock<T> for QueuedLock<Q, T> {
 
     fn into_inner(self) -> T {
         self.value.into_inner()
-    }
-}
-
-struct AbortOnUnwind(&'static str);
-
-impl Drop for AbortOnUnwind {
-    fn drop(&mut self) {
-        eprintln!("kinlock: a critical section under {} panicked", self.0);
-        std::process::abort();
     }
 }

@@ -57,24 +57,3 @@ impl Workload for Bursts {
         *count += 1;
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pause_comes_before_each_burst_and_nowhere_else() {
-        let bursts = Bursts::new();
-        let mut local = bursts.local(Random::stream(1, 1));
-        let mut drawn = Vec::new();
-        for section in 0..3 * BURST {
-            let mut before = local.rng.clone();
-            bursts.think(&mut local);
-            // A pause draws its length, so the next number is another one.
-            if before.next() != local.rng.clone().next() {
-                drawn.push(section);
-            }
-        }
-        assert_eq!(drawn, [0, BURST, 2 * BURST]);
-    }
-}

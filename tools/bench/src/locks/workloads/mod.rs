@@ -115,9 +115,9 @@ pub fn prepare(name: WorkloadName, db: Option<&Path>) -> anyhow::Result<Box<dyn 
         WorkloadName::Queue => Box::new(Meet(queue::Queue::new())),
         WorkloadName::Bursts => Box::new(Prepared::new(bursts::Bursts::new())),
         WorkloadName::Objects => Box::new(Objects::new()),
-        WorkloadName::Readers99 => Box::new(Readers { percent: 99 }),
-        WorkloadName::Readers90 => Box::new(Readers { percent: 90 }),
-        WorkloadName::Readers50 => Box::new(Readers { percent: 50 }),
+        WorkloadName::Readers99 => Box::new(Readers::new(99)),
+        WorkloadName::Readers90 => Box::new(Readers::new(90)),
+        WorkloadName::Readers50 => Box::new(Readers::new(50)),
         WorkloadName::Grid | WorkloadName::GridCore | WorkloadName::GridWide => {
             unreachable!("the grid runs as its cells")
         }
