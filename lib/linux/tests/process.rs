@@ -1,17 +1,16 @@
 //! What concerns the whole process: its waiting threads, its `errno`, unloading a library.
 #![cfg(all(not(loom), not(miri)))]
 
-use kinlock_core::bare::Bare as Parts;
-use kinlock_core::platform::{Atomics, Platform};
+use kinlock_core::bare::Bare;
+use kinlock_core::platform::Platform;
 use kinlock_core::raw::LockConfig;
 use kinlock_core::raw::mutex::QueuedMutex;
 use kinlock_core::raw::qspinlock::QueuedSpinLock;
-use kinlock_core::slots::{Table, Waiters};
 use kinlock_linux::Native;
 use kinlock_linux::config::AsConfigured;
 use std::ffi::{CString, c_void};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -305,32 +304,6 @@ fn a_library_stays_loaded_as_threads_keep_its_slots() {
 }
 
 // ---- a platform without a clock ---------------------------------------------------------------
-
-/// Has what a platform must have, and nothing else.
-#[derive(Clone, Copy, Debug)]
-struct Bare;
-
-impl Atomics for Bare {
-    type AtomicU8 = AtomicU8;
-    type AtomicU16 = AtomicU16;
-    type AtomicU32 = AtomicU32;
-    type AtomicU64 = AtomicU64;
-}
-
-static TABLE: Table<Bare, 8, 1> = Table::new();
-static WAITERS: Waiters<Bare> = TABLE.waiters();
-
-impl Platform for Bare {
-    type Clock = Parts;
-    type Spinning = Parts;
-    type Parking = Parts;
-    type Fences = Parts;
-    type Place = Parts;
-
-    fn waiters() -> &'static Waiters<Self> {
-        &WAITERS
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Defaults;
