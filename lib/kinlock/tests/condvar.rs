@@ -221,20 +221,6 @@ fn the_time_of_day_limits_a_wait() {
 }
 
 #[test]
-fn statics_need_no_initialisation() {
-    static MUTEX: Mutex<u32> = Mutex::new(0);
-    static CONDVAR: Condvar = Condvar::new();
-    std::thread::scope(|s| {
-        s.spawn(|| {
-            *MUTEX.lock() = 1;
-            CONDVAR.notify_all();
-        });
-        let mut value = MUTEX.lock();
-        CONDVAR.wait_while(&mut value, |v| *v == 0);
-    });
-}
-
-#[test]
 fn zeroed_memory_is_a_condition_variable() {
     #[repr(C)]
     union Memory {

@@ -50,13 +50,6 @@ fn without_stealing_sleeping_waiters_are_all_woken() {
     assert!(!LOCK.is_locked() && !LOCK.is_contended());
 }
 
-#[test]
-fn a_static_lock_needs_no_initialisation() {
-    static LOCK: SpinLock<Vec<u32>> = SpinLock::new(Vec::new());
-    LOCK.lock().push(1);
-    assert_eq!(*LOCK.lock(), [1]);
-}
-
 /// Waiters give up anywhere in the queue; all that stay get the lock.
 #[test]
 fn abandoned_places_do_not_block_the_queue() {
