@@ -77,46 +77,6 @@ released_by_another_thread! {
         QueuedRwLock<Native, AsConfigured>, read, unlock_read_fair, try_write, unlock_write_fair;
 }
 
-/// A guard that was announced is released elsewhere while the thread that took it reads again.
-#[test]
-fn a_biased_read_lock_is_released_elsewhere_while_its_reader_reads_again() {
-    let lock = QueuedRwLock::<Native, AsConfigured>::default();
-    let (send, receive) = mpsc::channel();
-    std::thread::scope(|s| {
-        let lock = &lock;
-        s.spawn(move || {
-            for _ in 0..ROUNDS {
-                lock.set_biased();
-                assert!(lock.read());
-                send.send(()).unwrap();
-                assert!(lock.read_passing());
-                // SAFETY: taken above.
-                unsafe { lock.unlock_read() };
-            }
-        });
-        for () in receive {
-            // SAFETY: the sender has taken it, and leaves the release to this thread.
-            unsafe { lock.unlock_read() };
-            if lock.write_until(Native::deadline_after_a_moment()) {
-                // SAFETY: taken above.
-                unsafe { lock.unlock_write() };
-            }
-        }
-    });
-    assert!(!lock.is_locked() && lock.try_write());
-}
-
-trait Moment {
-    fn deadline_after_a_moment() -> u64;
-}
-
-impl Moment for Native {
-    fn deadline_after_a_moment() -> u64 {
-        use kinlock_core::platform::Platform;
-        Native::now() + 200_000
-    }
-}
-
 #[test]
 fn forgotten_guards_can_be_released_by_force() {
     let mutex = Mutex::new(1);

@@ -200,39 +200,6 @@ fn an_upgrade_waits_for_readers_and_lets_no_new_ones_in() {
 }
 
 #[test]
-fn upgraders_and_writers_together_lose_no_update() {
-    let lock = RwLock::new(0_u64);
-    std::thread::scope(|s| {
-        for thread in 0..4 {
-            let lock = &lock;
-            s.spawn(move || {
-                for round in 0..ROUNDS / 4 {
-                    match (thread + round) % 4 {
-                        0 => *lock.write() += 1,
-                        1 => *RwLockUpgradableReadGuard::upgrade(lock.upgradable_read()) += 1,
-                        2 => {
-                            let mut writes = lock.write();
-                            *writes += 1;
-                            let seen = *writes;
-                            assert_eq!(*RwLockWriteGuard::downgrade(writes), seen);
-                        }
-                        _ => {
-                            let mut writes = lock.write();
-                            *writes += 1;
-                            let upgradable = RwLockWriteGuard::downgrade_to_upgradable(writes);
-                            let seen = *upgradable;
-                            assert_eq!(*RwLockUpgradableReadGuard::downgrade(upgradable), seen);
-                        }
-                    }
-                    std::hint::black_box(*lock.read());
-                }
-            });
-        }
-    });
-    assert_eq!(lock.into_inner(), ROUNDS / 4 * 4);
-}
-
-#[test]
 fn fair_unlocks_serve_those_who_sleep() {
     let lock = RawRwLock::INIT;
     lock.lock_exclusive();
@@ -270,28 +237,4 @@ fn fair_unlocks_serve_those_who_sleep() {
     // SAFETY: taken above.
     unsafe { lock.unlock_upgradable_fair() };
     assert!(!lock.is_locked());
-}
-
-#[test]
-fn writers_get_in_between_readers_of_a_biased_lock() {
-    let lock = RwLock::new(0);
-    let done = AtomicBool::new(false);
-    std::thread::scope(|s| {
-        for _ in 0..3 {
-            s.spawn(|| {
-                while !done.load(Relaxed) {
-                    std::hint::black_box(*lock.read());
-                }
-            });
-        }
-        for round in 0..ROUNDS / 10 {
-            *lock.write() += 1;
-            assert_eq!(*lock.read(), round + 1);
-            if round % 4 == 0 {
-                // Time for the bias to come back.
-                std::thread::yield_now();
-            }
-        }
-        done.store(true, Relaxed);
-    });
 }

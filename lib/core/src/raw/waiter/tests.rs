@@ -1,17 +1,8 @@
-//! Slots and nodes: claiming, nesting, recycling, and locks that find none left.
+//! Slots and nodes: claiming, nesting, recycling.
 
 use super::*;
 use crate::Native;
-use crate::raw::LockConfig;
-use crate::raw::qspinlock::QueuedSpinLock;
-use core::sync::atomic::{AtomicBool, AtomicU32};
-
-/// Queues at once: a pending waiter would need no node.
-#[derive(Clone, Copy, Debug)]
-struct Queueing;
-impl LockConfig for Queueing {
-    const PENDING_BIT: bool = false;
-}
+use core::sync::atomic::AtomicU32;
 
 fn table(slots: usize) -> &'static Waiters<Native> {
     let slots = (0..slots).map(|_| Slot::new()).collect::<Vec<_>>().leak();
@@ -174,33 +165,4 @@ fn a_pinned_node_is_not_used_again() {
     assert_ne!(table.claim_node(slot), Some(id));
     table.unpin(id);
     assert_eq!(table.claim_node(slot), Some(id));
-}
-
-/// Nested four deep, a fifth acquisition has no node: it must still get the lock.
-#[test]
-fn a_lock_without_a_free_node_is_slower_not_wrong() {
-    let lock = QueuedSpinLock::<Native, Queueing>::new();
-    let waiting = AtomicBool::new(false);
-    lock.lock();
-    std::thread::scope(|s| {
-        s.spawn(|| {
-            let nested: Vec<_> = core::iter::from_fn(|| Native::waiters().take_node())
-                .take(NESTING)
-                .collect();
-            assert!(Native::kept_slot() == 0 || Native::waiters().take_node().is_none());
-            assert!(!lock.lock_until(Native::now() + 1_000_000), "it is held");
-            waiting.store(true, Release);
-            lock.lock();
-            // SAFETY: taken above.
-            unsafe { lock.unlock() };
-            drop(nested);
-        });
-        while !waiting.load(Acquire) {
-            std::thread::yield_now();
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        // SAFETY: taken above.
-        unsafe { lock.unlock() };
-    });
-    assert!(!lock.is_locked());
 }
