@@ -1,25 +1,8 @@
-//! The knobs in force: defaults, environment variables, and functions that override both.
+//! The knobs in force: defaults, environment variables, and functions that override both. The
+//! module `config` of the crate `kinlock` lists them.
 //!
-//! | knob | environment | function | default |
-//! | --- | --- | --- | --- |
-//! | reorder queues by locality domain | `KINLOCK_NUMA=auto\|on\|off` | [`set_numa`] | `auto` |
-//! | limit on local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
-//! | running threads overtake sleepers | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
-//! | quantum of a mutex | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `1000us` |
-//! | more time to hold | `KINLOCK_SLICE_EXTENSION=on\|off` | [`set_slice_extension`] | `off` |
-//! | kind of domain | `KINLOCK_DOMAIN=auto\|node\|llc\|socket` | [`set_domain_kind`] | `auto` |
-//! | pretend these CPUs are domains | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
-//! | system calls of locks | `KINLOCK_SYSTEM_CALLS=all\|futex` | | `all` |
-//! | say on standard error what was decided | `KINLOCK_VERBOSE=0\|1` | | `0` |
-//! | programs print [statistics](show_stats) at their end | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
-//!
-//! The quantum is how long a mutex stays with threads that keep taking it while others wait. With
-//! `auto`, domains are NUMA nodes, or the last-level caches of a single node, where spinlocks keep
-//! the order of arrival. Between caches the default limit is `1ms`.
-//!
-//! The environment is read once, before `main`, without allocation: later changes have no effect. A
-//! function overrides it. A bad value in the environment is reported once on standard error, when a
-//! lock is first contended, and then ignored. An empty value counts as unset.
+//! The environment is read without allocation. A bad value is reported once on standard error, when
+//! a lock is first contended.
 //!
 //! ```
 //! use kinlock_linux::config::{self, LocalLimit, Numa};
