@@ -84,11 +84,6 @@
 //!
 //! They may share slots, and the rows of [`visible_readers`](crate::visible_readers). Raise
 //! [`MEANING`] with each change of what these contain.
-//!
-//! # Invariant cited by `SAFETY` comments
-//!
-//! 1. [`Waiters`], [`Slot`] and [`Node`] are `repr(C)`, and name their platform only by its
-//!    atomics. So they are the same types for all platforms with the same atomics.
 
 #[cfg(not(loom))]
 mod table;
@@ -350,20 +345,6 @@ pub struct Waiters<P: Atomics> {
 }
 
 impl<P: Atomics> Waiters<P> {
-    /// This table for another platform, `Q`, which has the same atomics.
-    pub fn of_platform<Q>(&'static self) -> &'static Waiters<Q>
-    where
-        Q: Atomics<
-                AtomicU8 = P::AtomicU8,
-                AtomicU16 = P::AtomicU16,
-                AtomicU32 = P::AtomicU32,
-                AtomicU64 = P::AtomicU64,
-            >,
-    {
-        // SAFETY: invariant 1.
-        unsafe { &*core::ptr::from_ref(self).cast() }
-    }
-
     /// A table over the platform's storage.
     ///
     /// # Panics
