@@ -626,7 +626,7 @@ fn reset_unannounced(tables: &'static Tables) {
     KNOWN_FORKS.store(forks, Relaxed);
     tables.reset.store(forks, Relaxed);
     // SAFETY: invariant 6: the others do not use the tables yet. No slot is freed.
-    unsafe { tables.waiters.reset_in_child_but(|_| true) };
+    unsafe { tables.waiters.reset_in_child(|_| true) };
     super::load::reset_in_child();
     crate::topology::reset_in_child();
 }
@@ -671,7 +671,7 @@ pub(super) fn reset_in_child() {
     let is_own = |row: &Row<Native>| places.iter().any(|place| ptr::eq(place.row, row));
     // SAFETY: invariant 6.
     unsafe {
-        tables.waiters.reset_in_child_but(is_kept);
+        tables.waiters.reset_in_child(is_kept);
         tables.announced.reset_in_child(is_own);
     }
 }

@@ -32,18 +32,19 @@ fn slots_are_dense_and_reused() {
 fn only_nodes_whose_owners_wait_count() {
     let table = table(40);
     let slots: Vec<_> = (0..35).map(|_| table.claim().unwrap()).collect();
-    assert_eq!(table.waiting(9, 0), 0, "idle threads");
+    let waiting = |most, but| table.waiting_in(0..2, &mut table.in_use(), most, but);
+    assert_eq!(waiting(9, 0), 0, "idle threads");
     let ids = [0, 1, 34].map(|n| table.claim_node(slots[n]).unwrap());
     let nested = table.claim_node(slots[1]).unwrap();
-    assert_eq!((table.waiting(9, 0), table.waiting(2, 0)), (3, 2));
-    assert_eq!(table.waiting(9, slots[34]), 2);
+    assert_eq!((waiting(9, 0), waiting(2, 0)), (3, 2));
+    assert_eq!(waiting(9, slots[34]), 2);
     table.node(ids[1]).state.store(ABANDONED, Relaxed);
-    assert_eq!(table.waiting(9, 0), 3, "it waits in a second node");
+    assert_eq!(waiting(9, 0), 3, "it waits in a second node");
     table.free(nested);
-    assert_eq!(table.waiting(9, 0), 2);
+    assert_eq!(waiting(9, 0), 2);
     // SAFETY: no lock uses this table.
-    unsafe { table.reset_in_child(slots[0]) };
-    assert_eq!((table.waiting(9, 0), table.in_use()), (0, 3));
+    unsafe { table.reset_in_child(|slot| slot == slots[0]) };
+    assert_eq!((waiting(9, 0), table.in_use()), (0, 3));
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn a_forked_child_frees_slots_of_other_threads_unless_a_queue_may_name_them() {
     );
     let own = table.claim_node(40).unwrap();
     // SAFETY: no lock uses this table.
-    unsafe { table.reset_in_child(40) };
+    unsafe { table.reset_in_child(|slot| slot == 40) };
     assert_eq!(table.in_use(), 2);
     assert_ne!(
         table.claim_node(40),
@@ -144,7 +145,7 @@ fn in_a_forked_child_a_newcomer_behind_a_waiter_of_the_parent_is_head() {
         table.node(id).prepare(0, false);
     }
     // SAFETY: no lock uses this table.
-    unsafe { table.reset_in_child(0) };
+    unsafe { table.reset_in_child(|_| false) };
     assert_eq!(table.in_use(), 2);
     let newcomer = Link::new(left[1], false, 0);
     assert!(table.link(left[0], newcomer));
