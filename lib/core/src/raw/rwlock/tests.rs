@@ -33,17 +33,16 @@ fn with<P: Platform>(word: u32) -> Lock<P> {
     lock
 }
 
-fn word<P: Platform>(lock: &Lock<P>) -> u32 {
-    word_of(lock)
-}
-
-fn word_of<P: Platform, C: LockConfig>(lock: &QueuedRwLock<P, C>) -> u32 {
+fn word<P: Platform, C: LockConfig>(lock: &QueuedRwLock<P, C>) -> u32 {
     lock.state.load(Relaxed)
 }
 
-/// Releases what the caller's prepared word says is held.
-fn end<P: Platform>(lock: &Lock<P>, release: unsafe fn(&Lock<P>)) {
-    // SAFETY: every caller has prepared a word that says so. Nothing else uses the lock.
+/// Releases what the caller's prepared word, or its script, says is held.
+fn end<P: Platform, C: LockConfig>(
+    lock: &QueuedRwLock<P, C>,
+    release: unsafe fn(&QueuedRwLock<P, C>),
+) {
+    // SAFETY: every caller holds the lock in that way, or shows that nothing bad comes of it.
     unsafe { release(lock) }
 }
 
@@ -358,7 +357,7 @@ fn with_a_time_limit_readers_are_spared_for_an_eighth_of_it() {
     lock.spare_readers(NEVER, |_| true);
     // For a quantum: a longer sparing would not end.
     assert!(spared(week, |_| false) >= limit / 8);
-    assert_eq!(word_of(&lock), BIASED, "new readers may enter");
+    assert_eq!(word(&lock), BIASED, "new readers may enter");
     lock.state.clear(BIASED);
     assert!(lock.read(), "counted");
     assert!(spared(limit, counted) >= limit / 8, "by an upgrade");
