@@ -22,32 +22,17 @@ use crate::topology;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use kinlock_core::config::{self as knobs, Domains, Settings, Source};
 pub use kinlock_core::config::{
-    Decision, LocalLimit, Numa, ParseError, Quantum, Tuning, is_decided, set_local_limit, set_numa,
+    Decision, LocalLimit, Numa, ParseError, Quantum, Tuning, set_local_limit, set_numa,
     set_quantum, set_slice_extension, set_stealing,
 };
 
 /// The configuration of locks that have the knobs in force: what the crate `kinlock` uses.
 pub type AsConfigured = knobs::AsConfigured<Native>;
-/// As [`AsConfigured`], but always first in, first out.
-pub type Fifo = knobs::Fifo<Native>;
-/// As [`Fifo`], and no thread overtakes a waiter that sleeps.
-pub type InOrder = knobs::InOrder<Native>;
-/// As [`AsConfigured`], but always NUMA-aware.
-pub type NumaAware = knobs::NumaAware<Native>;
-
 /// The knobs in force. The first call determines what `auto` means, which may take a millisecond;
 /// later calls cost one relaxed load.
 #[inline]
 pub fn tuning() -> Tuning {
     knobs::tuning::<Native>()
-}
-
-/// As [`tuning`], for the slow path of a lock. As long as nobody knows what `auto` means, it means
-/// `off`. The slow path number `PATIENCE` determines it: the first ones are to be fast, and a
-/// program that hardly contends does not need it.
-#[inline]
-pub fn tuning_of_wait() -> Tuning {
-    knobs::tuning_of_wait::<Native>()
 }
 
 /// Whether queues are reordered, and why.
@@ -96,7 +81,8 @@ impl core::fmt::Display for TooLate {
 
 impl core::error::Error for TooLate {}
 
-/// How many slow paths go on without knowing the locality domains.
+/// How many slow paths go on without knowing the locality domains: the first ones are to be fast, and
+/// a program that hardly contends does not need them.
 const PATIENCE: u32 = 16;
 
 impl Source for Native {

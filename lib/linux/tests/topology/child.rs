@@ -5,6 +5,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::process::Command;
 
+use kinlock_core::config::tuning_of_wait;
+use kinlock_linux::Native;
 use kinlock_linux::config::{self, LocalLimit, Numa, Quantum, TooLate};
 use kinlock_linux::topology::{self, DomainKind};
 
@@ -180,7 +182,7 @@ fn late() {
 fn patience() {
     let decided = || topology::automatic_decision_if_known().is_some();
     let waits = (0..1000).take_while(|_| {
-        let tuning = config::tuning_of_wait();
+        let tuning = tuning_of_wait::<Native>();
         assert!(tuning.quantum.micros() == 77 && (decided() || !tuning.reorder));
         !decided()
     });
