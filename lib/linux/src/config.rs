@@ -81,8 +81,8 @@ impl core::fmt::Display for TooLate {
 
 impl core::error::Error for TooLate {}
 
-/// How many slow paths go on without knowing the locality domains: the first ones are to be fast, and
-/// a program that hardly contends does not need them.
+/// How many slow paths go on without knowing the locality domains. The first ones are to be fast,
+/// and a program that hardly contends does not need to know them.
 const PATIENCE: u32 = 16;
 
 impl Source for Native {
