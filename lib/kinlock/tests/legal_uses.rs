@@ -77,60 +77,6 @@ released_by_another_thread! {
         QueuedRwLock<Native, AsConfigured>, read, unlock_read_fair, try_write, unlock_write_fair;
 }
 
-#[test]
-fn forgotten_guards_can_be_released_by_force() {
-    let mutex = Mutex::new(1);
-    std::mem::forget(mutex.lock());
-    assert!(mutex.try_lock().is_none() && mutex.is_locked());
-    // SAFETY: invariant 1.
-    unsafe { mutex.force_unlock() };
-    std::mem::forget(mutex.lock());
-    // SAFETY: invariant 1.
-    unsafe { mutex.force_unlock_fair() };
-    assert!(mutex.try_lock().is_some());
-
-    let fair = FairMutex::new(1);
-    std::mem::forget(fair.lock());
-    // SAFETY: invariant 1.
-    unsafe { fair.force_unlock() };
-    assert!(fair.try_lock().is_some());
-
-    let spin = SpinLock::new(1);
-    std::mem::forget(spin.lock());
-    // SAFETY: invariant 1.
-    unsafe { spin.force_unlock() };
-    assert!(spin.try_lock().is_some());
-
-    let reentrant = ReentrantMutex::new(1);
-    std::mem::forget((reentrant.lock(), reentrant.lock()));
-    // SAFETY: invariant 1, twice.
-    unsafe {
-        reentrant.force_unlock();
-        assert!(reentrant.is_owned_by_current_thread());
-        reentrant.force_unlock();
-    }
-    assert!(!reentrant.is_locked());
-
-    let lock = RwLock::new(1);
-    std::mem::forget((lock.read(), lock.upgradable_read()));
-    assert!(lock.try_write().is_none() && lock.try_read().is_some());
-    // SAFETY: invariant 1. The upgradable guard is forgotten, too.
-    unsafe {
-        lock.force_unlock_read();
-        kinlock::lock_api::RawRwLockUpgrade::unlock_upgradable(lock.raw());
-    }
-    std::mem::forget(lock.write());
-    // SAFETY: invariant 1.
-    unsafe { lock.force_unlock_write() };
-    std::mem::forget(lock.write());
-    // SAFETY: invariant 1.
-    unsafe { lock.force_unlock_write_fair() };
-    std::mem::forget(lock.read());
-    // SAFETY: invariant 1.
-    unsafe { lock.force_unlock_read_fair() };
-    assert!(lock.try_write().is_some());
-}
-
 /// A mistake that programs make. It ends, and the lock is good for use.
 #[test]
 fn a_read_lock_released_once_too_often_can_be_used_on() {
