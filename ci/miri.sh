@@ -13,7 +13,7 @@ miri() {
 }
 # These take minutes per seed.
 long=(-p kinlock --test mutex --test condvar --test rwlock --test legal_uses)
-every=(-p kinlock --test every_lock --test spin)
+every=(-p kinlock --test every_lock)
 invalidation=(-p kinlock-invalidation --test invalidation)
 
 case ${1:-} in

@@ -414,15 +414,12 @@ glibc() { ci/glibc.sh; }
 
 aarch64_user() {
     need qemu-aarch64 aarch64-linux-gnu-gcc
-    # These tests start a thread or a program in a forked child, which the emulator cannot, or ask
-    # whether a page that cannot be read is mapped, which it denies.
-    local skipped=(--skip a_spinner_that_does_not_exist_takes_nothing
-        --skip a_thread_at_the_shut_gate_sleeps
-        --skip a_page_beside_one_that_cannot_be_read_is_no_meeting_page)
+    # This test asks whether a page that cannot be read is mapped, which the emulator denies.
+    local skipped=a_page_beside_one_that_cannot_be_read_is_no_meeting_page
     CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
         cargo test --quiet --target aarch64-unknown-linux-gnu --lib -p kinlock-core -p kinlock-ids -p kinlock-linux \
-        -- "${skipped[@]}"
+        -- --skip "$skipped"
 }
 
 musl() {

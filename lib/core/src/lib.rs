@@ -6,28 +6,11 @@
 //! `no_std` and does not know libc: what an algorithm needs of the machine, it asks its platform
 //! for. The platform of Linux is in the crate `kinlock-linux`. This crate makes no semver promise.
 //!
-//! # Modules
-//!
-//! From the bottom up: each module uses only those above it in this table.
-//!
-//! | module | contents |
-//! | --- | --- |
-//! | [`atomic`], [`tuning`], [`events`] | a platform's atomics; the values of the knobs; counters |
-//! | [`hardware`] | the processor's atomics and hints, for platforms |
-//! | [`visible_readers`] | the table in which readers of read-biased locks announce themselves |
-//! | [`slots`] | where threads wait: slots and nodes |
-//! | [`fence_calls`] | heavy fences by a system call: what one covers, and how many there are |
-//! | [`platform`] | what an algorithm may ask of the machine |
-//! | `loom` | the platform of the model checker |
-//! | [`raw`] | the algorithms |
-//! | [`config`] | the knobs that functions set; configurations of locks with those in force |
-//! | [`bare`] | the platform of hardware without an operating system |
-//!
 //! # Features
 //!
 //! * `events`: counters of what slow paths do; see [`events`].
 
-#![cfg_attr(not(test), no_std)]
+#![cfg_attr(not(any(test, miri)), no_std)]
 
 pub mod atomic;
 #[cfg(not(loom))]
@@ -41,6 +24,8 @@ pub mod hardware;
 pub mod loom;
 pub mod platform;
 pub mod raw;
+#[cfg(all(any(test, miri), not(loom)))]
+pub mod sleepers;
 pub mod slots;
 #[cfg(all(test, not(loom)))]
 mod threads;

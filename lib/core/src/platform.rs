@@ -361,10 +361,12 @@ pub trait Place {
 
 /// Functions of [`Platform`] that a part answers.
 macro_rules! answered_by_parts {
-    ($($part:ident::$name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {$(
+    ($($part:ident::$name:ident $(<$generic:ident: $bound:ident>)?(
+        $($argument:ident: $type:ty),* $(,)?
+    ) $(-> $result:ty)?;)*) => {$(
         #[doc = concat!("See [`", stringify!($part), "::", stringify!($name), "`].")]
         #[inline]
-        fn $name($($argument: $type),*) $(-> $result)? {
+        fn $name $(<$generic: $bound>)?($($argument: $type),*) $(-> $result)? {
             <Self::$part as $part>::$name($($argument),*)
         }
     )*};
@@ -393,12 +395,45 @@ pub trait Platform: Atomics {
     answered_by_parts! {
         Clock::now() -> u64;
         Clock::random() -> u32;
+        Spinning::wait<A: Atomic>(
+            word: &A,
+            order: Ordering,
+            done: impl FnMut(A::Value) -> bool,
+        ) -> A::Value;
+        Spinning::wait_for<A: Atomic>(
+            word: &A,
+            order: Ordering,
+            nanos: u64,
+            done: impl FnMut(A::Value) -> bool,
+        ) -> Result<A::Value, A::Value>;
+        Spinning::wait_yielding<A: Atomic>(
+            word: &A,
+            order: Ordering,
+            nanos: u64,
+            done: impl FnMut(A::Value) -> bool,
+        ) -> Result<A::Value, A::Value>;
+        Spinning::prefetch_for_writing<A: Atomic>(word: &A);
         Spinning::relax();
         Spinning::yield_now();
         Spinning::oversubscribed() -> bool;
         Spinning::back_off(nanos: u64);
+        Parking::patience() -> u64;
+        Parking::park_in(
+            key: *const u32,
+            expected: u32,
+            until: u64,
+            sets: u32,
+            current: impl Fn() -> u32,
+        ) -> Parked;
         Parking::unpark_in(key: *const u32, n: u32, sets: u32) -> u32;
         Parking::unpark_some(key: *const u32, n: u32) -> u32;
+        Parking::requeue_but(
+            woken: u32,
+            from: *const u32,
+            expected: u32,
+            to: *const u32,
+            current: impl Fn() -> u32,
+        ) -> u32;
         Fences::light_fence();
         Fences::heavy_fence(ticket: &mut Ticket) -> bool;
         Place::domain() -> u16;
@@ -406,69 +441,6 @@ pub trait Platform: Atomics {
         Place::is_priority() -> bool;
         Place::extend_slice();
         Place::end_slice();
-    }
-
-    /// See [`Spinning::wait`].
-    #[inline]
-    fn wait<A: Atomic>(word: &A, order: Ordering, done: impl FnMut(A::Value) -> bool) -> A::Value {
-        Self::Spinning::wait(word, order, done)
-    }
-
-    /// See [`Spinning::wait_for`].
-    #[inline]
-    fn wait_for<A: Atomic>(
-        word: &A,
-        order: Ordering,
-        nanos: u64,
-        done: impl FnMut(A::Value) -> bool,
-    ) -> Result<A::Value, A::Value> {
-        Self::Spinning::wait_for(word, order, nanos, done)
-    }
-
-    /// See [`Spinning::wait_yielding`].
-    #[inline]
-    fn wait_yielding<A: Atomic>(
-        word: &A,
-        order: Ordering,
-        nanos: u64,
-        done: impl FnMut(A::Value) -> bool,
-    ) -> Result<A::Value, A::Value> {
-        Self::Spinning::wait_yielding(word, order, nanos, done)
-    }
-
-    /// See [`Spinning::prefetch_for_writing`].
-    #[inline]
-    fn prefetch_for_writing<A: Atomic>(word: &A) {
-        Self::Spinning::prefetch_for_writing(word);
-    }
-
-    /// See [`Parking::patience`].
-    fn patience() -> u64 {
-        Self::Parking::patience()
-    }
-
-    /// See [`Parking::park_in`].
-    #[inline]
-    fn park_in(
-        key: *const u32,
-        expected: u32,
-        until: u64,
-        sets: u32,
-        current: impl Fn() -> u32,
-    ) -> Parked {
-        Self::Parking::park_in(key, expected, until, sets, current)
-    }
-
-    /// See [`Parking::requeue_but`].
-    #[inline]
-    fn requeue_but(
-        woken: u32,
-        from: *const u32,
-        expected: u32,
-        to: *const u32,
-        current: impl Fn() -> u32,
-    ) -> u32 {
-        Self::Parking::requeue_but(woken, from, expected, to, current)
     }
 
     // ---- the functions above with fewer arguments ----

@@ -84,11 +84,6 @@
 //!
 //! They may share slots, and the rows of [`visible_readers`](crate::visible_readers). Raise
 //! [`MEANING`] with each change of what these contain.
-//!
-//! # Invariant cited by `SAFETY` comments
-//!
-//! 1. [`Waiters`], [`Slot`] and [`Node`] are `repr(C)`, and name their platform only by its
-//!    atomics. So they are the same types for all platforms with the same atomics.
 
 #[cfg(not(loom))]
 mod table;
@@ -350,20 +345,6 @@ pub struct Waiters<P: Atomics> {
 }
 
 impl<P: Atomics> Waiters<P> {
-    /// This table for another platform, `Q`, which has the same atomics.
-    pub fn of_platform<Q>(&'static self) -> &'static Waiters<Q>
-    where
-        Q: Atomics<
-                AtomicU8 = P::AtomicU8,
-                AtomicU16 = P::AtomicU16,
-                AtomicU32 = P::AtomicU32,
-                AtomicU64 = P::AtomicU64,
-            >,
-    {
-        // SAFETY: invariant 1.
-        unsafe { &*core::ptr::from_ref(self).cast() }
-    }
-
     /// A table over the platform's storage.
     ///
     /// # Panics
@@ -437,13 +418,9 @@ impl<P: Atomics> Waiters<P> {
     /// Reads a cache line of each claimed slot, which its owner may be writing. So platforms ask
     /// seldom and keep the answer. The alternative, a counter, would be written by every CPU twice
     /// per wait.
-    pub fn waiting(&self, most: u32, but: u16) -> u32 {
-        let mut left = self.in_use();
-        self.waiting_in(0..MAX_SLOTS.div_ceil(32), &mut left, most, but)
-    }
-
-    /// As [`waiting`](Self::waiting), for the slots of some words of 32, as long as `left` is not
-    /// 0: how many claimed slots have not been looked at.
+    ///
+    /// Counts in some words of 32 slots, as long as `left` is not 0: how many claimed slots have
+    /// not been looked at.
     pub fn waiting_in(
         &self,
         words: core::ops::Range<usize>,
@@ -521,24 +498,14 @@ impl<P: Atomics> Waiters<P> {
 
     /// Frees the slots of threads that do not exist in the child of a fork.
     ///
-    /// The exceptions are `kept` (0 = none) and slots that a queue may still name. Their busy nodes
-    /// are marked as gone. The platform calls this in the child, before the child starts threads.
+    /// The exceptions are those that the forking thread keeps, and slots that a queue may still
+    /// name. Their busy nodes are marked as gone. The platform calls this in the child, before the
+    /// child starts threads.
     ///
     /// # Safety
     ///
-    /// The process has a single thread, which waits nowhere and keeps no slot but `kept`.
-    pub unsafe fn reset_in_child(&self, kept: u16) {
-        // SAFETY: as this function demands.
-        unsafe { self.reset_in_child_but(|slot| slot == kept) };
-    }
-
-    /// As [`reset_in_child`](Self::reset_in_child), where the forking thread may keep several
-    /// slots.
-    ///
-    /// # Safety
-    ///
-    /// The process has a single thread, which waits nowhere and keeps no other slots.
-    pub unsafe fn reset_in_child_but(&self, is_kept: impl Fn(u16) -> bool) {
+    /// The process has a single thread, which waits nowhere and keeps no other slot.
+    pub unsafe fn reset_in_child(&self, is_kept: impl Fn(u16) -> bool) {
         let mut left = 0;
         for (w, word) in self.claimed.iter().enumerate() {
             let mut bits = word.load(Relaxed);

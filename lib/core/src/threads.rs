@@ -1,24 +1,21 @@
 //! The platform of this crate's unit tests: threads of the standard library.
 //!
-//! It parks in a table behind a mutex, and its fences are full ones. So Miri can interpret it. What
-//! a real machine adds, such as futexes and membarrier, is tested in the crate `kinlock-linux`.
+//! Its fences are full ones, and it parks in a table. So Miri can interpret it. What a real machine
+//! adds, such as futexes and membarrier, is tested in the crate `kinlock-linux`.
 //!
-//! # Invariants cited by `SAFETY` comments
+//! # Invariant cited by `SAFETY` comments
 //!
-//! 1. Functions registered with the C library are `extern "C"`, do not unwind, and live as long as
-//!    the program.
-//! 2. The slot is the one that this thread keeps. It uses it no more, since it ends.
+//! 1. The slot is the one that this thread keeps. It uses it no more, since it ends.
 
 use crate::events::{self, Event};
-use crate::platform::{
-    Atomics, Clock, EVERY_SET, Fences, NEVER, Parked, Parking, Place, Platform, Spinning,
-};
+use crate::platform::{Atomics, Clock, Fences, Parked, Parking, Place, Platform, Spinning};
+use crate::sleepers::Sleepers;
 use crate::slots::{MAX_SLOTS, Table, Waiters};
 use crate::visible_readers::{Row, VisibleReaders};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Condvar, LazyLock, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use std::time::Instant;
 
 /// Threads of the standard library.
 #[derive(Clone, Copy, Debug)]
@@ -30,59 +27,7 @@ static ROWS: [Row<Threads>; 256] = [const { Row::new() }; 256];
 static ROWS_IN_USE: AtomicU32 = AtomicU32::new(0);
 static ANNOUNCED: VisibleReaders<Threads> = VisibleReaders::new(&ROWS, &ROWS_IN_USE);
 
-/// Who sleeps: in this process, and in the child of a fork, where another thread of the parent may
-/// have held the first table's mutex.
-static SLEEPERS: [Sleepers; 2] = [const { Sleepers::NONE }; 2];
-
-static FORKS: AtomicU8 = AtomicU8::new(0);
-
-struct Sleepers {
-    asleep: Mutex<Vec<Sleeper>>,
-    changed: Condvar,
-}
-
-struct Sleeper {
-    key: usize,
-    me: u64,
-    sets: u32,
-}
-
-impl Sleepers {
-    const NONE: Self = Sleepers {
-        asleep: Mutex::new(Vec::new()),
-        changed: Condvar::new(),
-    };
-
-    fn here() -> &'static Self {
-        &SLEEPERS[usize::from(Threads::forked())]
-    }
-
-    fn wake(&self, asleep: &mut Vec<Sleeper>, key: *const u32, n: u32, sets: u32) -> u32 {
-        let mut woken = 0;
-        asleep.retain(|s| {
-            let leave = s.key == key.addr() && s.sets & sets != 0 && woken < n;
-            woken += u32::from(leave);
-            !leave
-        });
-        self.changed.notify_all();
-        woken
-    }
-}
-
-/// Counts forks in the child.
-#[cfg(not(miri))]
-extern "C" fn register() {
-    extern "C" fn in_child() {
-        FORKS.fetch_add(1, Relaxed);
-    }
-    // SAFETY: invariant 1.
-    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-}
-
-#[cfg(not(miri))]
-#[used]
-#[unsafe(link_section = ".init_array")]
-static REGISTER: extern "C" fn() = register;
+static SLEEPERS: Sleepers = Sleepers::NONE;
 
 /// The slot that a thread keeps until it ends.
 struct Kept(Cell<u16>);
@@ -91,7 +36,7 @@ impl Drop for Kept {
     fn drop(&mut self) {
         let slot = self.0.get();
         if slot != 0 {
-            // SAFETY: invariant 2.
+            // SAFETY: invariant 1.
             unsafe { WAITERS.release(slot) };
         }
     }
@@ -100,6 +45,7 @@ impl Drop for Kept {
 thread_local! {
     static KEPT: Kept = const { Kept(Cell::new(0)) };
     static ROW: usize = ANNOUNCED.assign();
+    static FORKS: Cell<u8> = const { Cell::new(0) };
 }
 
 fn now() -> u64 {
@@ -156,42 +102,16 @@ impl Parking for Threads {
         sets: u32,
         current: impl Fn() -> u32,
     ) -> Parked {
-        static NUMBERS: AtomicU64 = AtomicU64::new(0);
-
-        let table = Sleepers::here();
-        let mut asleep = table.asleep.lock().unwrap();
-        if current() != expected {
-            return Parked::Differed;
-        }
-        let me = NUMBERS.fetch_add(1, Relaxed);
-        let key = key.addr();
-        asleep.push(Sleeper { key, me, sets });
-        let left = match until {
-            NEVER => Duration::from_secs(1 << 32),
-            until => Duration::from_nanos(until.saturating_sub(now())),
-        };
-        let is_asleep = |asleep: &mut Vec<Sleeper>| asleep.iter().any(|s| s.me == me);
-        let waited = table.changed.wait_timeout_while(asleep, left, is_asleep);
-        let (mut asleep, _) = waited.unwrap();
-        let before = asleep.len();
-        asleep.retain(|s| s.me != me);
-        if asleep.len() == before {
-            Parked::Woken
-        } else {
-            Parked::Unwoken
-        }
+        let left = until.saturating_sub(now());
+        SLEEPERS.park_for(key, expected, left, sets, current)
     }
 
     fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {
-        let table = Sleepers::here();
-        table.wake(&mut table.asleep.lock().unwrap(), key, n, sets)
+        SLEEPERS.unpark_in(key, n, sets)
     }
 
     fn unpark_some(key: *const u32, n: u32) -> u32 {
-        let table = Sleepers::here();
-        let mut asleep = table.asleep.lock().unwrap();
-        let woken = table.wake(&mut asleep, key, n, EVERY_SET);
-        woken + u32::from(asleep.iter().any(|s| s.key == key.addr()))
+        SLEEPERS.unpark_some(key, n)
     }
 
     fn requeue_but(
@@ -201,17 +121,8 @@ impl Parking for Threads {
         to: *const u32,
         current: impl Fn() -> u32,
     ) -> u32 {
-        let table = Sleepers::here();
-        let mut asleep = table.asleep.lock().unwrap();
-        if current() != expected {
-            return table.wake(&mut asleep, from, u32::MAX, EVERY_SET);
-        }
-        let mut reached = table.wake(&mut asleep, from, woken, EVERY_SET);
-        for sleeper in asleep.iter_mut().filter(|s| s.key == from.addr()) {
-            sleeper.key = to.addr();
-            reached += 1;
-        }
-        reached
+        let (woken, moved) = SLEEPERS.requeue_but(woken, from, expected, to, current);
+        woken + moved
     }
 }
 
@@ -240,9 +151,17 @@ impl Slices {
     }
 }
 
+/// Runs `body` as the child of a fork, in which other threads do not exist.
+pub fn in_a_child<R>(body: impl FnOnce() -> R) -> R {
+    FORKS.set(1);
+    let result = body();
+    FORKS.set(0);
+    result
+}
+
 impl Place for Threads {
     fn forks() -> u8 {
-        FORKS.load(Relaxed)
+        FORKS.get()
     }
 
     fn extend_slice() {

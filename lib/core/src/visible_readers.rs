@@ -24,11 +24,6 @@
 //!
 //! They may share the table. Raise [`MEANING`](crate::slots::MEANING) if what an entry means
 //! changes, or which one a thread or a lock has.
-//!
-//! # Invariant cited by `SAFETY` comments
-//!
-//! 1. [`VisibleReaders`] and [`Row`] are `repr(C)`, and name their platform only by its atomics. So
-//!    they are the same types for all platforms with the same atomics.
 
 use crate::atomic::{Atomic, Atomics, Ordering::*, const_fn, zero};
 
@@ -47,20 +42,6 @@ impl<P: Atomics> Row<P> {
         pub const fn new() -> Self {
             Row(zero!(COLUMNS))
         }
-    }
-
-    /// This row for another platform, `Q`, which has the same atomics.
-    pub fn of_platform<Q>(&'static self) -> &'static Row<Q>
-    where
-        Q: Atomics<
-                AtomicU8 = P::AtomicU8,
-                AtomicU16 = P::AtomicU16,
-                AtomicU32 = P::AtomicU32,
-                AtomicU64 = P::AtomicU64,
-            >,
-    {
-        // SAFETY: invariant 1.
-        unsafe { &*core::ptr::from_ref(self).cast() }
     }
 
     /// The entry for a lock at `address`.
@@ -90,20 +71,6 @@ impl<P: Atomics> VisibleReaders<P> {
     pub const fn new(rows: &'static [Row<P>], in_use: &'static P::AtomicU32) -> Self {
         assert!(!rows.is_empty() && COLUMNS.is_power_of_two());
         VisibleReaders { rows, in_use }
-    }
-
-    /// This table for another platform, `Q`, which has the same atomics.
-    pub fn of_platform<Q>(&'static self) -> &'static VisibleReaders<Q>
-    where
-        Q: Atomics<
-                AtomicU8 = P::AtomicU8,
-                AtomicU16 = P::AtomicU16,
-                AtomicU32 = P::AtomicU32,
-                AtomicU64 = P::AtomicU64,
-            >,
-    {
-        // SAFETY: invariant 1.
-        unsafe { &*core::ptr::from_ref(self).cast() }
     }
 
     /// A row for a new thread. Threads get the rows in turn.

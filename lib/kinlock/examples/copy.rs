@@ -1,5 +1,5 @@
 //! A shared library with a copy of this crate, which works on locks in its caller's memory: what a
-//! plugin is. See the test `copies`.
+//! plugin is. The test `copies` loads it, and has the same functions of its own copy.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
@@ -19,7 +19,8 @@ use std::time::Duration;
 
 /// What copies share. All zeros: free.
 #[repr(C)]
-pub struct Locks {
+#[derive(Default)]
+pub(crate) struct Locks {
     mutex: RawMutex,
     spin: RawSpinLock,
     rwlock: RawRwLock,
@@ -29,204 +30,140 @@ pub struct Locks {
     again: ReentrantMutex<()>,
 }
 
-/// Makes this copy one of another version.
-#[unsafe(no_mangle)]
-pub extern "C" fn pretend_other_version() {
-    kinlock_linux::native::pretend_other_version();
+/// The functions of a kind of lock.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Kind {
+    /// What tells that a waiter has come.
+    pub(crate) word: fn(&Locks) -> u32,
+    pub(crate) lock: fn(&Locks),
+    pub(crate) unlock: fn(&Locks),
 }
 
-/// Decides how waiters queue, as the first sixteen waits of a process do.
-#[unsafe(no_mangle)]
-pub extern "C" fn decide() {
-    let _ = kinlock::config::decision();
+/// What a copy can do. The same compiler makes all copies, so that these can call each other.
+#[repr(C)]
+pub(crate) struct Functions {
+    /// Makes this copy one of another version.
+    pub(crate) pretend_other_version: fn(),
+    /// Decides how waiters queue, as the first sixteen waits of a process do.
+    pub(crate) decide: fn(),
+    /// How many waiter slots are in use, as far as this copy knows.
+    pub(crate) slots: fn() -> u32,
+    /// Whether this copy has a table in which readers announce themselves: it is not apart.
+    pub(crate) has_table: fn() -> bool,
+    /// How often the process has forked, as far as this copy knows.
+    pub(crate) forks: fn() -> u8,
+    /// A number that no other copy gives out.
+    pub(crate) serial: fn() -> Option<u32>,
+    pub(crate) mutex: Kind,
+    pub(crate) spin: Kind,
+    pub(crate) write: Kind,
+    pub(crate) write_try: fn(&Locks) -> bool,
+    /// Takes the reader-writer lock for writing if that is possible within so many milliseconds.
+    pub(crate) write_for: fn(&Locks, u64) -> bool,
+    /// Becomes an upgradable reader, and then a writer if that is possible within so many
+    /// milliseconds. Otherwise ends reading.
+    pub(crate) upgrade_for: fn(&Locks, u64) -> bool,
+    /// Whether the reader-writer lock is held in any way, as far as this copy knows.
+    pub(crate) is_locked: fn(&Locks) -> bool,
+    pub(crate) read_lock: fn(&Locks),
+    pub(crate) read_unlock: fn(&Locks),
+    /// Makes the reader-writer lock read-biased, as readers do that get into each other's way.
+    pub(crate) bias: fn(&Locks),
+    /// Waits until the count has reached this.
+    pub(crate) await_count: fn(&Locks, u32),
+    /// Adds one to the count and notifies one thread, or all.
+    pub(crate) add_to_count: fn(&Locks, bool),
+    /// Whether a thread waits for the count.
+    pub(crate) is_awaited: fn(&Locks) -> bool,
+    /// Calls the function, unless one was called through any copy.
+    pub(crate) call_once: fn(&Locks, fn()),
+    /// Takes the reentrant mutex, if no other thread has it.
+    pub(crate) lock_again: fn(&Locks) -> bool,
+    pub(crate) unlock_again: fn(&Locks),
 }
 
-/// How many waiter slots are in use, as far as this copy knows.
-#[unsafe(no_mangle)]
-pub extern "C" fn slots() -> u32 {
-    Native::waiters().in_use()
+/// The first four bytes of a lock, or four later ones.
+fn word<T>(lock: &T, at: usize) -> u32 {
+    // SAFETY: the lock has so many bytes, which are atomics.
+    unsafe { ptr::from_ref(lock).cast::<u32>().add(at).read_volatile() }
 }
 
-/// Whether this copy has a table in which readers announce themselves: it is not apart.
-#[unsafe(no_mangle)]
-pub extern "C" fn has_table() -> bool {
-    Native::visible_readers().is_some()
-}
-
-/// How often the process has forked, as far as this copy knows.
-#[unsafe(no_mangle)]
-pub extern "C" fn forks() -> u32 {
-    Native::forks().into()
-}
-
-/// The word of the mutex.
-#[unsafe(no_mangle)]
-pub extern "C" fn mutex_word(locks: &Locks) -> u32 {
-    // SAFETY: it has four bytes, which are atomics.
-    unsafe { ptr::from_ref(&locks.mutex).cast::<u32>().read_volatile() }
-}
-
-/// Takes the mutex.
-#[unsafe(no_mangle)]
-pub extern "C" fn mutex_lock(locks: &Locks) {
-    locks.mutex.lock();
-}
-
-/// Releases the mutex.
-#[unsafe(no_mangle)]
-pub extern "C" fn mutex_unlock(locks: &Locks) {
+/// The functions of this copy.
+pub(crate) static FUNCTIONS: Functions = Functions {
+    pretend_other_version: kinlock_linux::native::pretend_other_version,
+    decide: || _ = kinlock::config::decision(),
+    slots: || Native::waiters().in_use(),
+    has_table: || Native::visible_readers().is_some(),
+    forks: Native::forks,
+    serial: kinlock_linux::native::next_serial,
+    mutex: Kind {
+        word: |locks| word(&locks.mutex, 0),
+        lock: |locks| locks.mutex.lock(),
+        // SAFETY: invariant 1.
+        unlock: |locks| unsafe { locks.mutex.unlock() },
+    },
+    spin: Kind {
+        word: |locks| word(&locks.spin, 0),
+        lock: |locks| locks.spin.lock(),
+        // SAFETY: invariant 1.
+        unlock: |locks| unsafe { locks.spin.unlock() },
+    },
+    write: Kind {
+        // The queue and hints.
+        word: |locks| word(&locks.rwlock, 1),
+        lock: |locks| locks.rwlock.lock_exclusive(),
+        // SAFETY: invariant 1.
+        unlock: |locks| unsafe { locks.rwlock.unlock_exclusive() },
+    },
+    write_try: |locks| locks.rwlock.try_lock_exclusive(),
+    write_for: |locks, millis| {
+        let limit = Duration::from_millis(millis);
+        locks.rwlock.try_lock_exclusive_for(limit)
+    },
+    upgrade_for: |locks, millis| {
+        let (lock, limit) = (&locks.rwlock, Duration::from_millis(millis));
+        lock.lock_upgradable();
+        // SAFETY: taken above.
+        let upgraded = unsafe { lock.try_upgrade() || lock.try_upgrade_for(limit) };
+        if !upgraded {
+            // SAFETY: as above.
+            unsafe { lock.unlock_upgradable() };
+        }
+        upgraded
+    },
+    is_locked: |locks| locks.rwlock.is_locked(),
+    read_lock: |locks| locks.rwlock.lock_shared(),
     // SAFETY: invariant 1.
-    unsafe { locks.mutex.unlock() };
-}
-
-/// The word of the spinlock.
-#[unsafe(no_mangle)]
-pub extern "C" fn spin_word(locks: &Locks) -> u32 {
-    // SAFETY: it has four bytes, which are atomics.
-    unsafe { ptr::from_ref(&locks.spin).cast::<u32>().read_volatile() }
-}
-
-/// Takes the spinlock.
-#[unsafe(no_mangle)]
-pub extern "C" fn spin_lock(locks: &Locks) {
-    locks.spin.lock();
-}
-
-/// Releases the spinlock.
-#[unsafe(no_mangle)]
-pub extern "C" fn spin_unlock(locks: &Locks) {
+    read_unlock: |locks| unsafe { locks.rwlock.unlock_shared() },
+    bias: |locks| {
+        let raw: *const RawRwLock = &locks.rwlock;
+        // SAFETY: `RawRwLock` is a transparent wrapper of `QueuedRwLock<Native, AsConfigured>`.
+        unsafe { &*raw.cast::<QueuedRwLock<Native, AsConfigured>>() }.set_biased();
+    },
+    await_count: |locks, least| {
+        let mut count = locks.count.lock();
+        locks.changed.wait_while(&mut count, |count| *count < least);
+    },
+    add_to_count: |locks, all| {
+        let mut count = locks.count.lock();
+        *count += 1;
+        if all {
+            locks.changed.notify_all();
+        } else {
+            locks.changed.notify_one();
+        }
+    },
+    // The lowest bit of its first word says that.
+    is_awaited: |locks| word(&locks.changed, 0) & 1 != 0,
+    call_once: |locks, once| locks.once.call_once(once),
+    lock_again: |locks| locks.again.try_lock().map(std::mem::forget).is_some(),
     // SAFETY: invariant 1.
-    unsafe { locks.spin.unlock() };
-}
+    unlock_again: |locks| unsafe { locks.again.force_unlock() },
+};
 
-/// The queue of the reader-writer lock.
+/// The functions of the copy in this library.
 #[unsafe(no_mangle)]
-pub extern "C" fn write_word(locks: &Locks) -> u32 {
-    // SAFETY: it has eight bytes, which are atomics; the last four are the queue and hints.
-    unsafe {
-        ptr::from_ref(&locks.rwlock)
-            .cast::<u32>()
-            .add(1)
-            .read_volatile()
-    }
-}
-
-/// Takes the reader-writer lock for writing.
-#[unsafe(no_mangle)]
-pub extern "C" fn write_lock(locks: &Locks) {
-    locks.rwlock.lock_exclusive();
-}
-
-/// Takes the reader-writer lock for writing if that is possible at once.
-#[unsafe(no_mangle)]
-pub extern "C" fn write_try(locks: &Locks) -> bool {
-    locks.rwlock.try_lock_exclusive()
-}
-
-/// Takes the reader-writer lock for writing if that is possible within `millis` milliseconds.
-#[unsafe(no_mangle)]
-pub extern "C" fn write_for(locks: &Locks, millis: u32) -> bool {
-    let limit = Duration::from_millis(millis.into());
-    locks.rwlock.try_lock_exclusive_for(limit)
-}
-
-/// Becomes an upgradable reader, and then a writer if that is possible within `millis`
-/// milliseconds. Otherwise ends reading.
-#[unsafe(no_mangle)]
-pub extern "C" fn upgrade_for(locks: &Locks, millis: u32) -> bool {
-    let limit = Duration::from_millis(millis.into());
-    let lock = &locks.rwlock;
-    lock.lock_upgradable();
-    // SAFETY: taken above.
-    let upgraded = unsafe { lock.try_upgrade() || lock.try_upgrade_for(limit) };
-    if !upgraded {
-        // SAFETY: as above.
-        unsafe { lock.unlock_upgradable() };
-    }
-    upgraded
-}
-
-/// Whether the reader-writer lock is held in any way, as far as this copy knows.
-#[unsafe(no_mangle)]
-pub extern "C" fn is_locked(locks: &Locks) -> bool {
-    locks.rwlock.is_locked()
-}
-
-/// A number that no other copy gives out.
-#[unsafe(no_mangle)]
-pub extern "C" fn serial() -> u32 {
-    kinlock_linux::native::next_serial().unwrap_or(0)
-}
-
-/// Ends writing.
-#[unsafe(no_mangle)]
-pub extern "C" fn write_unlock(locks: &Locks) {
-    // SAFETY: invariant 1.
-    unsafe { locks.rwlock.unlock_exclusive() };
-}
-
-/// Takes the reader-writer lock for reading.
-#[unsafe(no_mangle)]
-pub extern "C" fn read_lock(locks: &Locks) {
-    locks.rwlock.lock_shared();
-}
-
-/// Ends reading.
-#[unsafe(no_mangle)]
-pub extern "C" fn read_unlock(locks: &Locks) {
-    // SAFETY: invariant 1.
-    unsafe { locks.rwlock.unlock_shared() };
-}
-
-/// Makes the reader-writer lock read-biased, as readers do that get into each other's way.
-#[unsafe(no_mangle)]
-pub extern "C" fn bias(locks: &Locks) {
-    let raw: *const RawRwLock = &locks.rwlock;
-    // SAFETY: `RawRwLock` is a transparent wrapper of `QueuedRwLock<Native, AsConfigured>`.
-    unsafe { &*raw.cast::<QueuedRwLock<Native, AsConfigured>>() }.set_biased();
-}
-
-/// Waits until the count has reached `least`.
-#[unsafe(no_mangle)]
-pub extern "C" fn await_count(locks: &Locks, least: u32) {
-    let mut count = locks.count.lock();
-    locks.changed.wait_while(&mut count, |count| *count < least);
-}
-
-/// Adds one to the count and notifies one thread, or all.
-#[unsafe(no_mangle)]
-pub extern "C" fn add_to_count(locks: &Locks, all: bool) {
-    let mut count = locks.count.lock();
-    *count += 1;
-    if all {
-        locks.changed.notify_all();
-    } else {
-        locks.changed.notify_one();
-    }
-}
-
-/// Whether a thread waits for the count.
-#[unsafe(no_mangle)]
-pub extern "C" fn is_awaited(locks: &Locks) -> bool {
-    // SAFETY: its first four bytes are an atomic, whose lowest bit says that.
-    unsafe { ptr::from_ref(&locks.changed).cast::<u32>().read_volatile() & 1 != 0 }
-}
-
-/// Calls `once`, unless that has been done through any copy.
-#[unsafe(no_mangle)]
-pub extern "C" fn call_once(locks: &Locks, once: extern "C" fn()) {
-    locks.once.call_once(|| once());
-}
-
-/// Takes the reentrant mutex, if no other thread has it.
-#[unsafe(no_mangle)]
-pub extern "C" fn lock_again(locks: &Locks) -> bool {
-    locks.again.try_lock().map(std::mem::forget).is_some()
-}
-
-/// Releases it once.
-#[unsafe(no_mangle)]
-pub extern "C" fn unlock_again(locks: &Locks) {
-    // SAFETY: invariant 1.
-    unsafe { locks.again.force_unlock() };
+pub(crate) extern "C" fn functions() -> &'static Functions {
+    &FUNCTIONS
 }

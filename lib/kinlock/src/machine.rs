@@ -1,8 +1,13 @@
 //! The platform of this build: Linux with the feature `std`, bare hardware without.
 
 #[cfg(not(feature = "std"))]
-pub(crate) use kinlock_core::bare::{AsConfigured, Bare as Native, Fifo, InOrder, NumaAware};
+pub(crate) use kinlock_core::bare::Bare as Native;
+use kinlock_core::config;
 #[cfg(feature = "std")]
 pub(crate) use kinlock_linux::Native;
-#[cfg(feature = "std")]
-pub(crate) use kinlock_linux::config::{AsConfigured, Fifo, InOrder, NumaAware};
+
+// The configurations of locks on it.
+pub(crate) type AsConfigured = config::AsConfigured<Native>;
+pub(crate) type Fifo = config::Fifo<Native>;
+pub(crate) type InOrder = config::InOrder<Native>;
+pub(crate) type NumaAware = config::NumaAware<Native>;

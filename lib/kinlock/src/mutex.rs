@@ -305,7 +305,7 @@ macro_rules! raw_mutex {
             #[inline]
             #[cfg_attr(feature = "report", track_caller)]
             fn try_lock(&self) -> bool {
-                taking!(self, Mutex, Not, self.take_if_free(), self.take_if_free())
+                taking!(self, Mutex, self.take_if_free())
             }
 
             #[inline]

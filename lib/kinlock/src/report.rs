@@ -54,6 +54,9 @@ pub(crate) use probing;
 /// listens, `$first` is in the place of `$attempt`: the first step of `$wait`, which may fail on a
 /// lock that is free. Without the feature that is `$wait` alone.
 macro_rules! taking {
+    ($lock:expr, $access:ident, $attempt:expr) => {
+        crate::report::taking!($lock, $access, Not, $attempt, $attempt)
+    };
     ($lock:expr, $access:ident, $waits:ident, $attempt:expr, $wait:expr) => {
         crate::report::taking!($lock, $access, $waits, $attempt, $attempt, $wait)
     };

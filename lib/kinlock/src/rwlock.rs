@@ -297,6 +297,27 @@ impl RawRwLock {
         self.upgraded(unsafe { self.0.try_upgrade() })
     }
 
+    /// Begins to read, and returns `true`. `again`: ahead of writers that wait.
+    #[inline]
+    #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
+    fn take_to_read(&self, again: bool) -> bool {
+        acquire!(
+            Acquiring::begin(&self.0, Kind::Shared),
+            until,
+            self.counted(self.0.read_until(until, again)),
+            if !self.0.read_at_once() {
+                self.wait_to_read(again);
+            }
+        );
+        true
+    }
+
+    #[cfg(feature = "std")]
+    fn read_in_time(&self, timeout: Duration, again: bool) -> bool {
+        let taken = self.0.read_until(deadline(timeout), again);
+        deadlock::tried(&self.0, Kind::Shared, taken)
+    }
+
     /// As long as it takes. `passing`: ahead of writers that wait.
     #[cold]
     #[inline(never)]
@@ -361,24 +382,14 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
             Endless,
             self.read_at_once(),
             self.try_read(false),
-            {
-                acquire!(
-                    Acquiring::begin(&self.0, Kind::Shared),
-                    until,
-                    self.counted(self.0.read_until(until, false)),
-                    if !self.0.read_at_once() {
-                        self.wait_to_read(false);
-                    }
-                );
-                true
-            }
+            self.take_to_read(false)
         );
     }
 
     #[inline]
     #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_shared(&self) -> bool {
-        taking!(self, Read, Not, self.try_read(false), self.try_read(false))
+        taking!(self, Read, self.try_read(false))
     }
 
     #[inline]
@@ -413,7 +424,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     #[inline]
     #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_exclusive(&self) -> bool {
-        taking!(self, Write, Not, self.try_write(), self.try_write())
+        taking!(self, Write, self.try_write())
     }
 
     #[inline]
@@ -478,30 +489,14 @@ unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
             Endless,
             self.read_at_once(),
             self.try_read(true),
-            {
-                acquire!(
-                    Acquiring::begin(&self.0, Kind::Shared),
-                    until,
-                    self.counted(self.0.read_until(until, true)),
-                    if !self.0.read_at_once() {
-                        self.wait_to_read(true);
-                    }
-                );
-                true
-            }
+            self.take_to_read(true)
         );
     }
 
     #[inline]
     #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_shared_recursive(&self) -> bool {
-        taking!(
-            self,
-            ReadAgain,
-            Not,
-            self.try_read(true),
-            self.try_read(true)
-        )
+        taking!(self, ReadAgain, self.try_read(true))
     }
 }
 
@@ -524,13 +519,7 @@ unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
     #[inline]
     #[cfg_attr(feature = "report", track_caller)]
     fn try_lock_upgradable(&self) -> bool {
-        taking!(
-            self,
-            Upgradable,
-            Not,
-            self.try_upgradable(),
-            self.try_upgradable()
-        )
+        taking!(self, Upgradable, self.try_upgradable())
     }
 
     #[inline]
@@ -562,8 +551,7 @@ unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
     #[cfg_attr(feature = "report", track_caller)]
     unsafe fn try_upgrade(&self) -> bool {
         // SAFETY: the caller is the upgradable reader, as this function demands.
-        let attempt = || unsafe { self.try_upgrade_now() };
-        taking!(self, Upgrade, Not, attempt(), attempt())
+        taking!(self, Upgrade, unsafe { self.try_upgrade_now() })
     }
 }
 
@@ -617,10 +605,7 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
             Limited,
             self.read_at_once(),
             self.try_read(false),
-            {
-                let taken = self.0.read_until(deadline(timeout), false);
-                deadlock::tried(&self.0, Kind::Shared, taken)
-            }
+            self.read_in_time(timeout, false)
         )
     }
 
@@ -664,10 +649,7 @@ unsafe impl lock_api::RawRwLockRecursiveTimed for RawRwLock {
             Limited,
             self.read_at_once(),
             self.try_read(true),
-            {
-                let taken = self.0.read_until(deadline(timeout), true);
-                deadlock::tried(&self.0, Kind::Shared, taken)
-            }
+            self.read_in_time(timeout, true)
         )
     }
 

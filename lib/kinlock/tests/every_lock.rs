@@ -1,10 +1,9 @@
 //! What every lock of this crate does, with data (`lock_api::Mutex`) and without.
 #![cfg(not(loom))]
 
-use kinlock::lock_api::{MappedMutexGuard, Mutex, MutexGuard, RawMutexTimed};
+use kinlock::lock_api::{Mutex, RawMutexTimed};
 use kinlock::{RawCnaSpinLock, RawFairMutex, RawFifoSpinLock, RawMutex, RawSpinLock};
 use std::mem::ManuallyDrop;
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 /// Miri runs one thread at a time, and slowly.
@@ -34,11 +33,6 @@ for_every_lock! {
     zeroed_memory_is_an_unlocked_lock_of_four_bytes: zeroed_memory,
     try_lock_fails_while_held_and_succeeds_after: try_lock,
     a_timed_lock_gives_up_in_time_and_not_before: gives_up,
-    a_raw_timed_lock_is_taken_until_it_is_held: raw_timed,
-    a_leaked_guard_harms_no_other_lock: leaked_guard,
-    a_panic_in_a_critical_section_releases_the_lock: panic_releases,
-    guards_can_be_mapped_and_data_taken_out: mapped,
-    threads_that_start_together_are_all_served: sum,
 }
 
 fn excludes<R: Lock>() {
@@ -109,67 +103,6 @@ fn gives_up<R: Lock>() {
     drop(held);
     assert!(lock.try_lock_for(Duration::ZERO).is_some());
     assert!(lock.try_lock_for(Duration::MAX).is_some());
-}
-
-fn raw_timed<R: Lock>() {
-    let lock = R::INIT;
-    let moment = Duration::from_millis(1);
-    assert!(lock.try_lock_for(moment));
-    assert!(!lock.try_lock_for(moment));
-    // SAFETY: taken above.
-    unsafe { lock.unlock() };
-    assert!(lock.try_lock_until(Instant::now() + moment));
-}
-
-fn leaked_guard<R: Lock>() {
-    let leaked: Mutex<R, ()> = Mutex::new(());
-    let other: Mutex<R, u32> = Mutex::new(0);
-    std::mem::forget(leaked.lock());
-    std::thread::scope(|s| {
-        for _ in 0..4 {
-            s.spawn(|| {
-                assert!(leaked.try_lock_for(Duration::from_millis(2)).is_none());
-                *other.lock() += 1;
-            });
-        }
-    });
-    assert_eq!(*other.lock(), 4);
-    assert!(leaked.is_locked());
-}
-
-fn panic_releases<R: Lock>() {
-    let lock: Mutex<R, u32> = Mutex::new(1);
-    let section = || {
-        let _guard = lock.lock();
-        panic!("on purpose");
-    };
-    assert!(std::thread::scope(|s| s.spawn(section).join().is_err()));
-    assert_eq!(*lock.lock(), 1);
-}
-
-fn mapped<R: Lock>() {
-    let mut lock: Mutex<R, (i32, i32)> = Mutex::new((1, 2));
-    {
-        let mut second: MappedMutexGuard<'_, R, i32> =
-            MutexGuard::map(lock.lock(), |pair| &mut pair.1);
-        *second += 40;
-    }
-    lock.get_mut().0 = 7;
-    assert_eq!(*lock.lock(), (7, 42));
-    assert_eq!(lock.into_inner(), (7, 42));
-}
-
-fn sum<R: Lock>() {
-    let total: Mutex<R, u64> = Mutex::new(0);
-    let start = Barrier::new(4);
-    std::thread::scope(|s| {
-        for i in 0..4 {
-            let (total, start) = (&total, &start);
-            s.spawn(move || {
-                start.wait();
-                *total.lock() += i;
-            });
-        }
-    });
-    assert_eq!(total.into_inner(), 6);
+    let soon = Instant::now() + Duration::from_millis(1);
+    assert!(lock.try_lock_until(soon).is_some());
 }

@@ -41,14 +41,6 @@ fn unlocking_a_free_mutex_panics() {
     assert!(mutex.try_lock().is_some());
 }
 
-#[test]
-fn trying_a_mutex_that_the_thread_holds_fails_without_a_panic() {
-    let mutex = Mutex::new(());
-    let _guard = mutex.lock();
-    assert!(mutex.try_lock().is_none());
-    assert!(mutex.try_lock_for(Duration::from_millis(2)).is_none());
-}
-
 /// Many mutexes at a time, released in another order, and a leaked guard in memory that is used
 /// again.
 #[test]

@@ -1,14 +1,8 @@
 //! What the reader-writer lock does, with data and without.
 #![cfg(not(loom))]
 
-use kinlock::lock_api::{
-    RawRwLock as _, RawRwLockDowngrade, RawRwLockFair, RawRwLockRecursive, RawRwLockTimed,
-    RawRwLockUpgrade, RawRwLockUpgradeDowngrade, RawRwLockUpgradeFair, RawRwLockUpgradeTimed,
-};
-use kinlock::{
-    MappedRwLockReadGuard, RawRwLock, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard,
-    RwLockWriteGuard,
-};
+use kinlock::lock_api::{RawRwLock as _, RawRwLockFair, RawRwLockUpgrade, RawRwLockUpgradeFair};
+use kinlock::{RawRwLock, RwLock, RwLockUpgradableReadGuard, RwLockWriteGuard};
 use std::mem::ManuallyDrop;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -184,23 +178,6 @@ fn an_upgradable_reader_excludes_its_like_and_writers_only() {
     assert!(lock.try_write().is_some());
 }
 
-/// A writer that leaves to readers wakes an upgradable reader, too: it can enter beside them.
-#[test]
-fn an_upgradable_reader_enters_after_a_downgrade() {
-    static LOCK: RwLock<u32> = RwLock::new(0);
-    let writer = LOCK.write();
-    let (entered, enters) = std::sync::mpsc::channel();
-    let upgradable = std::thread::spawn(move || entered.send(*LOCK.upgradable_read()));
-    // Long enough to fall asleep at the front; the test holds anyway.
-    std::thread::sleep(Duration::from_millis(100));
-    let reader = RwLockWriteGuard::downgrade(writer);
-    enters
-        .recv_timeout(Duration::from_secs(300))
-        .expect("it enters beside the reader");
-    drop(reader);
-    upgradable.join().unwrap().unwrap();
-}
-
 #[test]
 fn an_upgrade_waits_for_readers_and_lets_no_new_ones_in() {
     let lock = RwLock::new(0);
@@ -220,39 +197,6 @@ fn an_upgrade_waits_for_readers_and_lets_no_new_ones_in() {
         drop(reads);
         assert_eq!(*lock.read(), 1);
     });
-}
-
-#[test]
-fn upgraders_and_writers_together_lose_no_update() {
-    let lock = RwLock::new(0_u64);
-    std::thread::scope(|s| {
-        for thread in 0..4 {
-            let lock = &lock;
-            s.spawn(move || {
-                for round in 0..ROUNDS / 4 {
-                    match (thread + round) % 4 {
-                        0 => *lock.write() += 1,
-                        1 => *RwLockUpgradableReadGuard::upgrade(lock.upgradable_read()) += 1,
-                        2 => {
-                            let mut writes = lock.write();
-                            *writes += 1;
-                            let seen = *writes;
-                            assert_eq!(*RwLockWriteGuard::downgrade(writes), seen);
-                        }
-                        _ => {
-                            let mut writes = lock.write();
-                            *writes += 1;
-                            let upgradable = RwLockWriteGuard::downgrade_to_upgradable(writes);
-                            let seen = *upgradable;
-                            assert_eq!(*RwLockUpgradableReadGuard::downgrade(upgradable), seen);
-                        }
-                    }
-                    std::hint::black_box(*lock.read());
-                }
-            });
-        }
-    });
-    assert_eq!(lock.into_inner(), ROUNDS / 4 * 4);
 }
 
 #[test]
@@ -293,126 +237,4 @@ fn fair_unlocks_serve_those_who_sleep() {
     // SAFETY: taken above.
     unsafe { lock.unlock_upgradable_fair() };
     assert!(!lock.is_locked());
-}
-
-#[test]
-fn guards_can_be_mapped_and_data_taken_out() {
-    let mut lock = RwLock::new((1, 2));
-    {
-        let second: MappedRwLockReadGuard<'_, i32> =
-            RwLockReadGuard::map(lock.read(), |pair| &pair.1);
-        assert_eq!(*second, 2);
-    }
-    *RwLockWriteGuard::map(lock.write(), |pair| &mut pair.1) += 40;
-    lock.get_mut().0 = 7;
-    assert_eq!(lock.into_inner(), (7, 42));
-}
-
-#[test]
-fn a_panic_in_a_critical_section_releases_the_lock() {
-    let lock = RwLock::new(1);
-    let section = || {
-        let _guard = lock.write();
-        panic!("on purpose");
-    };
-    assert!(std::thread::scope(|s| s.spawn(section).join().is_err()));
-    assert_eq!(*lock.read(), 1);
-}
-
-/// Readers in many threads, until the lock is read-biased or has had its chances.
-fn read_together(lock: &RwLock<u64>, threads: usize) {
-    let start = Barrier::new(threads);
-    std::thread::scope(|s| {
-        for _ in 0..threads {
-            s.spawn(|| {
-                start.wait();
-                for _ in 0..ROUNDS {
-                    std::hint::black_box(*lock.read());
-                }
-            });
-        }
-    });
-}
-
-#[test]
-fn a_read_lock_may_be_released_by_another_thread() {
-    let lock = RwLock::new(0);
-    read_together(&lock, 2);
-    // SAFETY: the lock stays usable through its raw part.
-    let raw = unsafe { lock.raw() };
-    for _ in 0..ROUNDS / 10 {
-        std::thread::scope(|s| {
-            s.spawn(|| raw.lock_shared());
-        });
-        assert!(!raw.try_lock_exclusive());
-        // SAFETY: the other thread took it, and has ended.
-        unsafe { raw.unlock_shared() };
-        assert!(raw.try_lock_exclusive());
-        // SAFETY: taken above.
-        unsafe { raw.unlock_exclusive() };
-        assert!(!raw.is_locked());
-    }
-}
-
-#[test]
-fn writers_get_in_between_readers_of_a_biased_lock() {
-    let lock = RwLock::new(0);
-    let done = AtomicBool::new(false);
-    std::thread::scope(|s| {
-        for _ in 0..3 {
-            s.spawn(|| {
-                while !done.load(Relaxed) {
-                    std::hint::black_box(*lock.read());
-                }
-            });
-        }
-        for round in 0..ROUNDS / 10 {
-            *lock.write() += 1;
-            assert_eq!(*lock.read(), round + 1);
-            if round % 4 == 0 {
-                // Time for the bias to come back.
-                std::thread::yield_now();
-            }
-        }
-        done.store(true, Relaxed);
-    });
-}
-
-/// An upgradable reader is not counted, but becomes a counted one when it is downgraded.
-#[test]
-#[cfg_attr(miri, ignore = "too slow")]
-fn a_lock_with_as_many_readers_as_it_can_count_has_no_place_for_an_upgradable_one() {
-    const MOST: u32 = (1 << 20) - 1;
-    let lock = RawRwLock::INIT;
-    for _ in 0..MOST {
-        assert!(lock.try_lock_shared());
-    }
-    assert!(!lock.try_lock_shared() && !lock.try_lock_shared_for(MOMENT));
-    assert!(!lock.try_lock_upgradable() && !lock.try_lock_upgradable_for(MOMENT));
-    for _ in 0..3 {
-        // SAFETY: it has been taken for reading more often than released.
-        unsafe { lock.unlock_shared() };
-        assert!(lock.try_lock_upgradable() && !lock.try_lock_shared());
-        // SAFETY: taken above.
-        unsafe { lock.downgrade_upgradable() };
-        assert!(!lock.try_lock_shared() && !lock.try_lock_upgradable());
-    }
-    for left in (0..MOST).rev() {
-        // SAFETY: as above.
-        unsafe { lock.unlock_shared() };
-        assert_eq!(lock.is_locked(), left != 0);
-    }
-    assert!(lock.try_lock_exclusive());
-}
-
-#[test]
-fn traits_are_those_of_parking_lot() {
-    fn all<R>()
-    where
-        R: RawRwLockFair + RawRwLockDowngrade + RawRwLockTimed + RawRwLockRecursive,
-        R: kinlock::lock_api::RawRwLockRecursiveTimed + RawRwLockUpgrade,
-        R: RawRwLockUpgradeFair + RawRwLockUpgradeDowngrade + RawRwLockUpgradeTimed,
-    {
-    }
-    all::<RawRwLock>();
 }

@@ -1,25 +1,8 @@
-//! The knobs in force: defaults, environment variables, and functions that override both.
+//! The knobs in force: defaults, environment variables, and functions that override both. The
+//! module `config` of the crate `kinlock` lists them.
 //!
-//! | knob | environment | function | default |
-//! | --- | --- | --- | --- |
-//! | reorder queues by locality domain | `KINLOCK_NUMA=auto\|on\|off` | [`set_numa`] | `auto` |
-//! | limit on local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
-//! | running threads overtake sleepers | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
-//! | quantum of a mutex | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `1000us` |
-//! | more time to hold | `KINLOCK_SLICE_EXTENSION=on\|off` | [`set_slice_extension`] | `off` |
-//! | kind of domain | `KINLOCK_DOMAIN=auto\|node\|llc\|socket` | [`set_domain_kind`] | `auto` |
-//! | pretend these CPUs are domains | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
-//! | system calls of locks | `KINLOCK_SYSTEM_CALLS=all\|futex` | | `all` |
-//! | say on standard error what was decided | `KINLOCK_VERBOSE=0\|1` | | `0` |
-//! | programs print [statistics](show_stats) at their end | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
-//!
-//! The quantum is how long a mutex stays with threads that keep taking it while others wait. With
-//! `auto`, domains are NUMA nodes, or the last-level caches of a single node, where spinlocks keep
-//! the order of arrival. Between caches the default limit is `1ms`.
-//!
-//! The environment is read once, before `main`, without allocation: later changes have no effect. A
-//! function overrides it. A bad value in the environment is reported once on standard error, when a
-//! lock is first contended, and then ignored. An empty value counts as unset.
+//! The environment is read without allocation. A bad value is reported once on standard error, when
+//! a lock is first contended.
 //!
 //! ```
 //! use kinlock_linux::config::{self, LocalLimit, Numa};
@@ -39,32 +22,17 @@ use crate::topology;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use kinlock_core::config::{self as knobs, Domains, Settings, Source};
 pub use kinlock_core::config::{
-    Decision, LocalLimit, Numa, ParseError, Quantum, Tuning, is_decided, set_local_limit, set_numa,
+    Decision, LocalLimit, Numa, ParseError, Quantum, Tuning, set_local_limit, set_numa,
     set_quantum, set_slice_extension, set_stealing,
 };
 
 /// The configuration of locks that have the knobs in force: what the crate `kinlock` uses.
 pub type AsConfigured = knobs::AsConfigured<Native>;
-/// As [`AsConfigured`], but always first in, first out.
-pub type Fifo = knobs::Fifo<Native>;
-/// As [`Fifo`], and no thread overtakes a waiter that sleeps.
-pub type InOrder = knobs::InOrder<Native>;
-/// As [`AsConfigured`], but always NUMA-aware.
-pub type NumaAware = knobs::NumaAware<Native>;
-
 /// The knobs in force. The first call determines what `auto` means, which may take a millisecond;
 /// later calls cost one relaxed load.
 #[inline]
 pub fn tuning() -> Tuning {
     knobs::tuning::<Native>()
-}
-
-/// As [`tuning`], for the slow path of a lock. As long as nobody knows what `auto` means, it means
-/// `off`. The slow path number `PATIENCE` determines it: the first ones are to be fast, and a
-/// program that hardly contends does not need it.
-#[inline]
-pub fn tuning_of_wait() -> Tuning {
-    knobs::tuning_of_wait::<Native>()
 }
 
 /// Whether queues are reordered, and why.
@@ -113,7 +81,8 @@ impl core::fmt::Display for TooLate {
 
 impl core::error::Error for TooLate {}
 
-/// How many slow paths go on without knowing the locality domains.
+/// How many slow paths go on without knowing the locality domains. The first ones are to be fast,
+/// and a program that hardly contends does not need to know them.
 const PATIENCE: u32 = 16;
 
 impl Source for Native {

@@ -46,21 +46,6 @@ pub(crate) fn registered_cpu() -> Option<u32> {
     area::cpu_id().filter(|&cpu| cpu <= i32::MAX as u32)
 }
 
-/// The kernel's number of the NUMA node on which the calling thread ran a moment ago, if the kernel
-/// provides it.
-pub(crate) fn registered_node() -> Option<u32> {
-    registered_cpu()
-        .filter(|_| feature_size() >= area::NODE_ID_END)
-        .and_then(|_| area::node_id())
-}
-
-/// The kernel's cache-local concurrency ID of the calling thread, if the kernel provides it.
-pub(crate) fn registered_mm_cid() -> Option<u32> {
-    registered_cpu()
-        .filter(|_| feature_size() >= area::MM_CID_END)
-        .and_then(|_| area::mm_cid())
-}
-
 /// The distance of the area from the thread pointer, the same for all threads, if the C library
 /// registers areas. The registration of a single thread may have failed: its CPU is negative then.
 pub fn registered_offset() -> Option<isize> {
@@ -106,30 +91,14 @@ fn ask_kernel() -> Option<u32> {
 mod area {
     use core::arch::asm;
 
+    /// Where the number of the CPU is in the area.
     const CPU_ID: usize = 4;
-    const NODE_ID: usize = 20;
-    const MM_CID: usize = 24;
-    pub(super) const NODE_ID_END: usize = NODE_ID + 4;
-    pub(super) const MM_CID_END: usize = MM_CID + 4;
 
     #[inline]
     pub(super) fn cpu_id() -> Option<u32> {
-        field::<CPU_ID>()
-    }
-
-    pub(super) fn node_id() -> Option<u32> {
-        field::<NODE_ID>()
-    }
-
-    pub(super) fn mm_cid() -> Option<u32> {
-        field::<MM_CID>()
-    }
-
-    #[inline]
-    fn field<const AT: usize>() -> Option<u32> {
         let offset = offset()?;
-        // SAFETY: by invariant 2 the area lies there, and AT + 4 <= 28.
-        Some(unsafe { load::<AT>(offset) })
+        // SAFETY: by invariant 2 the area lies there.
+        Some(unsafe { load_cpu_id(offset) })
     }
 
     /// The area's distance from the thread pointer, if the C library has registered one.
@@ -213,41 +182,41 @@ mod area {
         (offset, size)
     }
 
-    /// Loads the four bytes at thread pointer + `offset` + `AT`. The block is neither `pure` nor
-    /// `nomem`, because the kernel changes them.
+    /// Loads the number of the CPU from the area at thread pointer + `offset`. The block is neither
+    /// `pure` nor `nomem`, because the kernel changes the number.
     ///
     /// # Safety
     ///
-    /// These bytes must be readable.
+    /// The area must be readable.
     #[cfg(target_arch = "x86_64")]
     #[inline]
-    unsafe fn load<const AT: usize>(offset: isize) -> u32 {
+    unsafe fn load_cpu_id(offset: isize) -> u32 {
         let value;
-        // SAFETY: the caller guarantees the bytes (invariant 2); `fs` holds the thread pointer.
+        // SAFETY: the caller guarantees the area (invariant 2); `fs` holds the thread pointer.
         // The kernel writes them only while this thread does not run, so a plain load cannot tear.
         unsafe {
             asm!(
                 "mov {value:e}, dword ptr fs:[{offset} + {at}]",
                 value = lateout(reg) value,
                 offset = in(reg) offset,
-                at = const AT,
+                at = const CPU_ID,
                 options(readonly, nostack, preserves_flags),
             );
         }
         value
     }
 
-    /// Loads the four bytes at thread pointer + `offset` + `AT`. The block is neither `pure` nor
-    /// `nomem`, because the kernel changes them.
+    /// Loads the number of the CPU from the area at thread pointer + `offset`. The block is neither
+    /// `pure` nor `nomem`, because the kernel changes the number.
     ///
     /// # Safety
     ///
-    /// These bytes must be readable.
+    /// The area must be readable.
     #[cfg(target_arch = "aarch64")]
     #[inline]
-    unsafe fn load<const AT: usize>(offset: isize) -> u32 {
+    unsafe fn load_cpu_id(offset: isize) -> u32 {
         let value;
-        // SAFETY: the caller guarantees the bytes (invariant 2); `tpidr_el0` holds the thread
+        // SAFETY: the caller guarantees the area (invariant 2); `tpidr_el0` holds the thread
         // pointer. The kernel writes them only while this thread does not run, so a plain load
         // cannot tear.
         unsafe {
@@ -258,7 +227,7 @@ mod area {
                 base = out(reg) _,
                 value = lateout(reg) value,
                 offset = in(reg) offset,
-                at = const AT,
+                at = const CPU_ID,
                 options(readonly, nostack, preserves_flags),
             );
         }
@@ -269,19 +238,8 @@ mod area {
 /// No access to the area: on other architectures, and under Miri, which has no thread pointer.
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
 mod area {
-    pub(super) const NODE_ID_END: usize = usize::MAX;
-    pub(super) const MM_CID_END: usize = usize::MAX;
-
     #[inline]
     pub(super) fn cpu_id() -> Option<u32> {
-        None
-    }
-
-    pub(super) fn node_id() -> Option<u32> {
-        None
-    }
-
-    pub(super) fn mm_cid() -> Option<u32> {
         None
     }
 
@@ -319,17 +277,5 @@ mod tests {
             assert!(registered_cpu().is_none_or(|registered| registered == cpu));
         }
         assert!(seen > 0 || cfg!(miri), "no CPU below 64 could be pinned to");
-    }
-
-    #[test]
-    fn fields_are_reported_only_where_the_kernel_maintains_them() {
-        assert_eq!(
-            registered_node().is_some(),
-            registered_cpu().is_some() && feature_size() >= 24
-        );
-        assert_eq!(
-            registered_mm_cid().is_some(),
-            registered_cpu().is_some() && feature_size() >= 28
-        );
     }
 }

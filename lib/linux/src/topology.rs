@@ -12,9 +12,6 @@ mod machine;
 mod map;
 mod pretended;
 mod table;
-// No unsafe code, and Miri would need minutes for the large tables.
-#[cfg(all(test, not(miri)))]
-mod tests;
 mod walk;
 
 use core::fmt;
@@ -61,7 +58,9 @@ impl DomainKind {
         DomainKind::Socket,
     ];
 
+    /// Fills the table with the groups of CPUs that `files` name.
     fn walk(self, files: &impl Files, groups: &Table) {
+        groups.forget();
         match self {
             DomainKind::Node => walk::nodes(files, groups),
             DomainKind::LastLevelCache => walk::last_level_caches(files, groups),

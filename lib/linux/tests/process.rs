@@ -1,17 +1,15 @@
-//! What concerns the whole process: its waiting threads, its `errno`, unloading a library.
+//! What concerns the whole process: its waiting threads, its quota, its `errno`.
 #![cfg(all(not(loom), not(miri)))]
 
-use kinlock_core::bare::Bare as Parts;
-use kinlock_core::platform::{Atomics, Platform};
+use kinlock_core::bare::Bare;
+use kinlock_core::platform::Platform;
 use kinlock_core::raw::LockConfig;
 use kinlock_core::raw::mutex::QueuedMutex;
 use kinlock_core::raw::qspinlock::QueuedSpinLock;
-use kinlock_core::slots::{Table, Waiters};
 use kinlock_linux::Native;
 use kinlock_linux::config::AsConfigured;
-use std::ffi::{CString, c_void};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -250,87 +248,7 @@ fn locking_leaves_errno_alone() {
     }
 }
 
-// ---- unloading --------------------------------------------------------------------------------
-
-#[test]
-fn a_library_stays_loaded_as_threads_keep_its_slots() {
-    let tests = std::env::current_exe().unwrap();
-    let target = tests.ancestors().nth(3).unwrap();
-    let mut cargo = std::process::Command::new(env!("CARGO"));
-    // That which `cargo test` has built, if all default members are tested.
-    cargo.args(["build", "--quiet", "--profile", "test"]);
-    cargo.args(["--example", "unloaded", "--target-dir"]);
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let built = cargo.arg(target).current_dir(root).status();
-    assert!(built.unwrap().success());
-    let library = target.join("debug/examples/libunloaded.so");
-    let path = CString::new(library.to_str().unwrap()).unwrap();
-    // SAFETY: the path ends with a zero byte, and so do the names below. The functions have these
-    // types.
-    let (handle, hold, contend) = unsafe {
-        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
-        assert!(!handle.is_null());
-        let hold = libc::dlsym(handle, c"hold".as_ptr());
-        let contend = libc::dlsym(handle, c"contend".as_ptr());
-        (
-            handle as usize,
-            std::mem::transmute::<*mut c_void, extern "C" fn(u32)>(hold),
-            std::mem::transmute::<*mut c_void, extern "C" fn()>(contend),
-        )
-    };
-    let close = &Barrier::new(2);
-    thread::scope(|scope| {
-        let holder = scope.spawn(move || hold(1));
-        scope.spawn(move || {
-            while !holder.is_finished() {
-                contend();
-            }
-            close.wait();
-            // Now the thread ends, and gives its slot back.
-            close.wait();
-        });
-        close.wait();
-        // SAFETY: the handle is open. No thread is in the library.
-        let loaded = unsafe {
-            libc::dlclose(handle as *mut c_void);
-            libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD)
-        };
-        if loaded.is_null() {
-            // The other thread would crash.
-            eprintln!("the library was unloaded under a thread that keeps a slot");
-            std::process::abort();
-        }
-        close.wait();
-    });
-}
-
 // ---- a platform without a clock ---------------------------------------------------------------
-
-/// Has what a platform must have, and nothing else.
-#[derive(Clone, Copy, Debug)]
-struct Bare;
-
-impl Atomics for Bare {
-    type AtomicU8 = AtomicU8;
-    type AtomicU16 = AtomicU16;
-    type AtomicU32 = AtomicU32;
-    type AtomicU64 = AtomicU64;
-}
-
-static TABLE: Table<Bare, 8, 1> = Table::new();
-static WAITERS: Waiters<Bare> = TABLE.waiters();
-
-impl Platform for Bare {
-    type Clock = Parts;
-    type Spinning = Parts;
-    type Parking = Parts;
-    type Fences = Parts;
-    type Place = Parts;
-
-    fn waiters() -> &'static Waiters<Self> {
-        &WAITERS
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Defaults;

@@ -223,6 +223,101 @@ fn a_virtual_machine_is_credible_if_it_reports_distances() {
 }
 
 #[test]
+fn distances_are_compared_with_the_own_node() {
+    let sysfs = FakeSysfs::new();
+    sysfs.cpus("0-1", "0-1");
+    sysfs.nodes("0,2");
+    // Another node may be nearer than the node itself; that does not count as farther.
+    for (second, is_farther) in [("8 10", false), ("21 10", true)] {
+        sysfs.node(0, "0", "10 10");
+        sysfs.node(2, "1", second);
+        assert_eq!(sysfs.topology().remote_is_farther(), is_farther, "{second}");
+    }
+}
+
+#[test]
+fn cpus_beyond_the_table_are_in_domain_0() {
+    let sysfs = FakeSysfs::new();
+    sysfs.cpus("0-9000", "0-9000");
+    sysfs.nodes("0-1");
+    sysfs.node(0, "0-3999", "10 10");
+    sysfs.node(1, "4000-9000", "10 10");
+    let domains = sysfs.topology().domains(DomainKind::Node);
+    assert!(domains[0].iter().copied().eq((0..4000).chain(8192..9001)));
+    assert!(domains[1].iter().copied().eq(4000..8192));
+}
+
+#[test]
+fn the_last_level_is_the_highest_that_holds_data() {
+    let sysfs = FakeSysfs::new();
+    sysfs.cpus("0-3", "0-3");
+    for cpu in 0..4 {
+        // The order of the indices has no meaning. The highest level holds instructions only.
+        sysfs.cache(cpu, 0, 2, "Unified", ["0-1", "2-3"][cpu / 2]);
+        sysfs.cache(cpu, 1, 1, "Data", "0-3");
+        sysfs.cache(cpu, 2, 3, "Instruction", "0-3");
+    }
+    let domains = sysfs.topology().domains(DomainKind::LastLevelCache);
+    assert_eq!(domains, [[0, 1], [2, 3]]);
+}
+
+#[test]
+fn sockets_without_a_number_are_unknown() {
+    for (number, domains) in [("-1", 1), ("36", 4)] {
+        let sysfs = FakeSysfs::new();
+        sysfs.cpus("0-3", "0-3");
+        for cpu in 0..4 {
+            let topology = format!("devices/system/cpu/cpu{cpu}/topology");
+            sysfs.write(&format!("{topology}/physical_package_id"), number);
+            sysfs.write(&format!("{topology}/package_cpus_list"), &cpu.to_string());
+        }
+        assert_eq!(
+            sysfs.topology().domains(DomainKind::Socket).len(),
+            domains,
+            "{number}"
+        );
+    }
+}
+
+/// A row: the number of NUMA nodes of four CPUs, in which two share a cache; the CPUs of the
+/// process; whether the machine is virtual; the kind of domain that `auto` means there, and a piece
+/// of the reason.
+#[test]
+fn auto_takes_caches_for_domains_where_nodes_tell_nothing_apart() {
+    use DomainKind::{LastLevelCache, Node};
+    let one = "one NUMA node only, which has several last-level caches";
+    let several = "more than one NUMA node";
+    let alike = "caches tell its CPUs no better apart";
+    for (nodes, cpus, is_virtual, kind, piece) in [
+        (1, "0-3", false, LastLevelCache, one),
+        (2, "4-6", false, LastLevelCache, one),
+        (2, "0-7", false, Node, several),
+        (2, "3-4", false, Node, several),
+        (1, "0-1", false, Node, alike),
+        (1, "0,2", false, Node, alike),
+        (1, "0-3", true, Node, "virtual"),
+        (1, "0-1", true, Node, alike),
+    ] {
+        let sysfs = FakeSysfs::new();
+        sysfs.cpus("0-7", cpus);
+        sysfs.nodes(["0", "0-1"][nodes - 1]);
+        for node in 0..nodes {
+            sysfs.node(node, ["0-3", "4-7"][node], "10 10");
+        }
+        for cpu in 0..8 {
+            let pair = cpu / 2 * 2;
+            sysfs.cache(cpu, 0, 3, "Unified", &format!("{pair}-{}", pair + 1));
+        }
+        if is_virtual {
+            sysfs.write("class/dmi/id/sys_vendor", "QEMU");
+        }
+        let (found, reason) = sysfs.topology().automatic_kind();
+        assert_eq!(found, kind, "{cpus} of {nodes} nodes");
+        assert!(reason.contains(piece), "{cpus} of {nodes} nodes: {reason}");
+    }
+}
+
+#[test]
 fn virtual_machines_are_detected_by_their_firmware() {
     let machine = |files: &[(&str, &str)]| {
         let sysfs = FakeSysfs::new();

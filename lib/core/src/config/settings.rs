@@ -60,37 +60,6 @@ mod tests {
     use super::*;
     use crate::tuning::{Decision, Tuning};
 
-    #[test]
-    fn functions_win_over_the_environment() {
-        let environment = Settings {
-            numa: Some(Numa::On),
-            limit: LocalLimit::count(3).ok(),
-            stealing: Some(false),
-            quantum: Some(Quantum::FAIR),
-            slice_extension: Some(true),
-        };
-        let untouched = Word::new(Tuning::DEFAULT);
-        let expected = Tuning {
-            reorder: true,
-            limit: LocalLimit::Count { log2: 3 },
-            stealing: false,
-            quantum: Quantum::FAIR,
-            slice_extension: true,
-        };
-        assert_eq!(environment.complete(untouched, || None).tuning(), expected);
-
-        let set = untouched
-            .with_numa(Numa::Off)
-            .with(Word::NUMA_SET)
-            .with(Word::LIMIT_SET)
-            .with(Word::QUANTUM_SET)
-            .with(Word::SLICE_EXTENSION_SET)
-            .with(Word::STEALING_SET);
-        let completed = environment.complete(set, || None);
-        assert_eq!(completed.tuning(), Tuning::DEFAULT);
-        assert!(completed.has(Word::RESOLVED));
-    }
-
     /// Where `auto` took caches for domains, the spinlock keeps the order of arrival, unless asked.
     #[test]
     fn caches_shorten_the_limit_and_concern_mutexes() {

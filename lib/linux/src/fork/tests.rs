@@ -96,13 +96,14 @@ fn a_fork_within_the_handlers_of_a_fork_resets_both_children() {
 #[test]
 fn the_child_reads_the_topology_that_its_parent_was_reading() {
     use crate::{config, topology};
+    use kinlock_core::config::{is_decided, tuning_of_wait};
     let decided = in_a_child(|| {
         config::set_numa(config::Numa::Auto);
         topology::begin_filling();
         let undecided = topology::automatic_decision_if_known().is_none();
         let decided = || {
-            (0..100).for_each(|_| _ = config::tuning_of_wait());
-            config::is_decided() && topology::domain_count() <= topology::MAX_CPUS
+            (0..100).for_each(|_| _ = tuning_of_wait::<crate::Native>());
+            is_decided() && topology::domain_count() <= topology::MAX_CPUS
         };
         !undecided || !decided() && in_a_child(decided)
     });

@@ -166,27 +166,25 @@ const MAGIC: u64 = u64::from_le_bytes(*b"kinlock\x01");
 
 static ROWS_IN_USE: AtomicU32 = AtomicU32::new(0);
 
+impl Tables {
+    const fn new(waiters: Waiters<Native>) -> Self {
+        Tables {
+            waiters,
+            announced: VisibleReaders::new(&ROWS, &ROWS_IN_USE),
+            queue: AtomicU8::new(0),
+            reset: AtomicU8::new(0),
+            copies: [const { AtomicUsize::new(0) }; COPIES],
+            is_used: AtomicBool::new(false),
+            here: &HERE,
+        }
+    }
+}
+
 /// The tables of this copy. They are used only if it is the first copy.
-static OWN: Tables = Tables {
-    waiters: TABLE.waiters(),
-    announced: VisibleReaders::new(&ROWS, &ROWS_IN_USE),
-    queue: AtomicU8::new(0),
-    reset: AtomicU8::new(0),
-    copies: [const { AtomicUsize::new(0) }; COPIES],
-    is_used: AtomicBool::new(false),
-    here: &HERE,
-};
+static OWN: Tables = Tables::new(TABLE.waiters());
 
 /// For a copy that is apart: no thread gets a slot or a row.
-static NONE: Tables = Tables {
-    waiters: TABLE.no_waiters(),
-    announced: VisibleReaders::new(&ROWS, &ROWS_IN_USE),
-    queue: AtomicU8::new(0),
-    reset: AtomicU8::new(0),
-    copies: [const { AtomicUsize::new(0) }; COPIES],
-    is_used: AtomicBool::new(false),
-    here: &HERE,
-};
+static NONE: Tables = Tables::new(TABLE.no_waiters());
 
 static CARD: Card = Card {
     kind: AtomicU64::new(KIND),
@@ -195,14 +193,7 @@ static CARD: Card = Card {
 };
 
 /// Used instead of the meeting page if this copy cannot map that, or is apart.
-static ALONE: Meeting = Meeting {
-    magic: AtomicU64::new(MAGIC),
-    first: AtomicPtr::new(ptr::null_mut()),
-    forks: AtomicU8::new(0),
-    serials: AtomicU32::new(0),
-    key: AtomicU32::new(0),
-    threads: AtomicUsize::new(0),
-};
+static ALONE: Meeting = Meeting::NEW;
 
 /// Whether this copy may be unloaded, so that no other copy must depend on it.
 static APART: AtomicBool = AtomicBool::new(false);
@@ -363,6 +354,15 @@ fn choose() -> &'static Tables {
 }
 
 impl Meeting {
+    const NEW: Self = Meeting {
+        magic: AtomicU64::new(MAGIC),
+        first: AtomicPtr::new(ptr::null_mut()),
+        forks: AtomicU8::new(0),
+        serials: AtomicU32::new(0),
+        key: AtomicU32::new(0),
+        threads: AtomicUsize::new(0),
+    };
+
     /// See [`next_serial`](next_serial()).
     fn next_serial(&self, shared: bool) -> Option<u32> {
         let given = (self.serials)
@@ -626,7 +626,7 @@ fn reset_unannounced(tables: &'static Tables) {
     KNOWN_FORKS.store(forks, Relaxed);
     tables.reset.store(forks, Relaxed);
     // SAFETY: invariant 6: the others do not use the tables yet. No slot is freed.
-    unsafe { tables.waiters.reset_in_child_but(|_| true) };
+    unsafe { tables.waiters.reset_in_child(|_| true) };
     super::load::reset_in_child();
     crate::topology::reset_in_child();
 }
@@ -671,7 +671,7 @@ pub(super) fn reset_in_child() {
     let is_own = |row: &Row<Native>| places.iter().any(|place| ptr::eq(place.row, row));
     // SAFETY: invariant 6.
     unsafe {
-        tables.waiters.reset_in_child_but(is_kept);
+        tables.waiters.reset_in_child(is_kept);
         tables.announced.reset_in_child(is_own);
     }
 }

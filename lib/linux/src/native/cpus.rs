@@ -10,7 +10,7 @@
 //! its group. A file that is missing or malformed sets no limit.
 
 use crate::environment::futex_alone;
-use crate::sys::{Folder, KeepErrno, RawFile, Text};
+use crate::sys::{Folder, KeepErrno, Text};
 use crate::topology::CpuSet;
 
 /// In place of a number of CPUs: the kernel does not say, so that there may be any number.
@@ -65,7 +65,7 @@ pub(super) fn quota() -> Option<u32> {
         return Some(u32::MAX);
     }
     let _errno = KeepErrno::hold();
-    least_quota(&Kernel)
+    least_quota(&Folder::open(format_args!("/"))?)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,55 +74,15 @@ enum Version {
     Two,
 }
 
-/// The files of control groups. A path may be as long as the kernel allows, and longer than a
-/// waiting thread's stack: it is followed folder by folder as it is read.
-trait Groups {
-    type Folder;
-    type File: Iterator<Item = u8>;
-
-    /// The groups of this process.
-    fn own(&self) -> Option<Self::File>;
-    /// The folder of the root group.
-    fn root(&self, version: Version) -> Option<Self::Folder>;
-    fn folder(&self, above: &Self::Folder, name: &[u8]) -> Option<Self::Folder>;
-    fn file(&self, folder: &Self::Folder, name: &[u8]) -> Option<Self::File>;
-}
-
-/// Those of the running kernel.
-struct Kernel;
-
-impl Groups for Kernel {
-    type Folder = Folder;
-    type File = RawFile;
-
-    fn own(&self) -> Option<RawFile> {
-        RawFile::open(format_args!("/proc/self/cgroup"))
-    }
-
-    fn root(&self, version: Version) -> Option<Folder> {
-        Folder::open(match version {
-            Version::One => format_args!("/sys/fs/cgroup/cpu"),
-            Version::Two => format_args!("/sys/fs/cgroup"),
-        })
-    }
-
-    fn folder(&self, above: &Folder, name: &[u8]) -> Option<Folder> {
-        above.folder(name)
-    }
-
-    fn file(&self, folder: &Folder, name: &[u8]) -> Option<RawFile> {
-        folder.file(name)
-    }
-}
-
-fn least_quota<G: Groups>(groups: &G) -> Option<u32> {
-    let mut own = groups.own()?;
+/// As [`quota`], where `root` is the root of the file system.
+fn least_quota(root: &Folder) -> Option<u32> {
+    let mut own = root.file(b"proc/self/cgroup")?;
     let mut least = u32::MAX;
     // The number of a hierarchy ends at the first colon.
     while own.by_ref().any(|byte| byte == b':') {
         let mut line = Line(Some(&mut own));
         if let Some(version) = version_in(&mut line) {
-            least = least.min(least_downwards(groups, version, &mut line));
+            least = least.min(least_downwards(root, version, &mut line));
         }
         line.for_each(drop);
     }
@@ -165,16 +125,16 @@ fn version_in(line: &mut impl Iterator<Item = u8>) -> Option<Version> {
 }
 
 /// The least quota of the groups from the root to the one at `path`, as far as they can be seen.
-fn least_downwards<G: Groups>(
-    groups: &G,
-    version: Version,
-    path: &mut impl Iterator<Item = u8>,
-) -> u32 {
-    let root = groups.root(version).filter(|_| path.next() == Some(b'/'));
+fn least_downwards(root: &Folder, version: Version, path: &mut impl Iterator<Item = u8>) -> u32 {
+    let root = root.folder(match version {
+        Version::One => b"sys/fs/cgroup/cpu",
+        Version::Two => b"sys/fs/cgroup",
+    });
+    let root = root.filter(|_| path.next() == Some(b'/'));
     let Some(mut folder) = root else {
         return u32::MAX;
     };
-    let mut least = quota_in(groups, version, &folder);
+    let mut least = quota_in(version, &folder);
     loop {
         let mut name = Text::<256>::empty();
         let ended = !path.by_ref().any(|byte| {
@@ -188,13 +148,13 @@ fn least_downwards<G: Groups>(
             let below = match name.as_bytes() {
                 b".." => None,
                 _ if name.is_cut() => None,
-                name => groups.folder(&folder, name),
+                name => folder.folder(name),
             };
             let Some(below) = below else {
                 return least;
             };
             folder = below;
-            least = least.min(quota_in(groups, version, &folder));
+            least = least.min(quota_in(version, &folder));
         }
         if ended {
             return least;
@@ -202,11 +162,11 @@ fn least_downwards<G: Groups>(
     }
 }
 
-fn quota_in<G: Groups>(groups: &G, version: Version, folder: &G::Folder) -> u32 {
-    let number_in = |name: &str| number(&mut groups.file(folder, name.as_bytes())?);
+fn quota_in(version: Version, folder: &Folder) -> u32 {
+    let number_in = |name: &str| number(&mut folder.file(name.as_bytes())?);
     let quota = match version {
-        Version::Two => groups
-            .file(folder, b"cpu.max")
+        Version::Two => folder
+            .file(b"cpu.max")
             .and_then(|mut text| Some((number(&mut text)?, number(&mut text)?))),
         Version::One => number_in("cpu.cfs_quota_us").zip(number_in("cpu.cfs_period_us")),
     };
@@ -227,50 +187,27 @@ fn number(text: &mut impl Iterator<Item = u8>) -> Option<u64> {
     digits.into_iter().try_fold(None, add)?
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, miri))))]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-    /// Files by their paths.
-    struct Fake<'a>(&'a [(&'a str, &'a str)]);
-
-    impl<'a> Groups for Fake<'a> {
-        type Folder = String;
-        type File = std::str::Bytes<'a>;
-
-        fn own(&self) -> Option<Self::File> {
-            self.file(&"/proc/self".to_owned(), b"cgroup")
-        }
-
-        fn root(&self, version: Version) -> Option<String> {
-            match version {
-                Version::One => self.folder(&"/sys/fs/cgroup".to_owned(), b"cpu"),
-                Version::Two => Some("/sys/fs/cgroup".to_owned()),
-            }
-        }
-
-        fn folder(&self, above: &String, name: &[u8]) -> Option<String> {
-            let path = format!(
-                "{above}/{}",
-                core::str::from_utf8(name).expect("only such names")
-            );
-            let within = |file: &str| file.starts_with(&format!("{path}/"));
-            self.0.iter().any(|(file, _)| within(file)).then_some(path)
-        }
-
-        fn file(&self, folder: &String, name: &[u8]) -> Option<Self::File> {
-            let path = format!(
-                "{folder}/{}",
-                core::str::from_utf8(name).expect("only such names")
-            );
-            let (_, text) = self.0.iter().find(|(file, _)| *file == path)?;
-            Some(text.bytes())
-        }
-    }
-
-    /// The quota that a process reads from these files.
+    /// The quota that a process reads where these are the files, with their texts.
     fn quota(files: &[(&str, &str)]) -> u32 {
-        least_quota(&Fake(files)).unwrap_or(0)
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Relaxed);
+        let name = format!("kinlock-quota-{}-{number}", std::process::id());
+        let root = std::env::temp_dir().join(name);
+        std::fs::create_dir(&root).unwrap();
+        for (path, text) in files {
+            let path = root.join(&path[1..]);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let folder = Folder::open(format_args!("{}", root.display())).unwrap();
+        let quota = least_quota(&folder).unwrap_or(0);
+        std::fs::remove_dir_all(&root).unwrap();
+        quota
     }
 
     const GROUP: &str = "/proc/self/cgroup";
@@ -342,7 +279,7 @@ mod tests {
     /// Containers within containers have long paths, and a path has up to 4095 bytes.
     #[test]
     fn lines_of_any_length_are_understood() {
-        let folders: Vec<_> = (0..40).map(|n| format!("{n:0>100}")).collect();
+        let folders: Vec<_> = (0..30).map(|n| format!("{n:0>100}")).collect();
         let deep = folders.join("/");
         for (line, folder) in [("0::/", ""), ("13:cpu,cpuacct:/", "/cpu")] {
             let line = format!("{line}{deep}\n{}", "5:memory:/y\n");
@@ -350,10 +287,10 @@ mod tests {
                 let above = folders[..at].join("/");
                 format!("/sys/fs/cgroup{folder}/{above}/{name}").replace("//", "/")
             };
-            for at in [0, 1, 20, 40] {
+            for at in [0, 1, 15, 30] {
                 let names = ["cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"];
                 let [max, quota_us, period_us] = names.map(|name| file(at, name));
-                let below = file(40, "cgroup.procs");
+                let below = file(30, "cgroup.procs");
                 let files = [
                     (GROUP, &*line),
                     (&max, "300000 100000\n"),

@@ -299,43 +299,13 @@ mod kernel {
     }
 }
 
-/// A table of sleepers behind a std mutex, for Miri. Miri's futexes cannot requeue, and Miri would
-/// report the kernel's read of a whole lock word as a mixed-size access.
+/// For Miri.
 #[cfg(miri)]
 mod table {
-    use kinlock_core::platform::{EVERY_SET, NEVER, Parked, Ticket};
-    use std::sync::{Condvar, Mutex};
-    use std::time::Duration;
+    use kinlock_core::platform::{Parked, Ticket};
+    use kinlock_core::sleepers::Sleepers;
 
-    static SLEEPERS: Mutex<Sleepers> = Mutex::new(Sleepers {
-        next: 0,
-        asleep: Vec::new(),
-    });
-    static CHANGED: Condvar = Condvar::new();
-
-    struct Sleepers {
-        next: u64,
-        asleep: Vec<Sleeper>,
-    }
-
-    struct Sleeper {
-        key: usize,
-        me: u64,
-        sets: u32,
-    }
-
-    impl Sleepers {
-        fn wake(&mut self, key: *const u32, n: u32, sets: u32) -> u32 {
-            let mut woken = 0;
-            self.asleep.retain(|s| {
-                let leave = s.key == key as usize && s.sets & sets != 0 && woken < n;
-                woken += leave as u32;
-                !leave
-            });
-            CHANGED.notify_all();
-            woken
-        }
-    }
+    static SLEEPERS: Sleepers = Sleepers::NONE;
 
     pub(in crate::native) fn wait(
         key: *const u32,
@@ -344,43 +314,8 @@ mod table {
         sets: u32,
         current: impl Fn() -> u32,
     ) -> Parked {
-        let limit = match until {
-            NEVER => NEVER,
-            until => until.saturating_sub(crate::native::clock::now()),
-        };
-        wait_for(key, expected, limit, sets, current)
-    }
-
-    /// As [`wait`], for at most `limit` nanoseconds.
-    fn wait_for(
-        key: *const u32,
-        expected: u32,
-        limit: u64,
-        sets: u32,
-        current: impl Fn() -> u32,
-    ) -> Parked {
-        let mut table = SLEEPERS.lock().unwrap();
-        if current() != expected {
-            return Parked::Differed;
-        }
-        table.next += 1;
-        let me = table.next;
-        table.asleep.push(Sleeper {
-            key: key as usize,
-            me,
-            sets,
-        });
-        // The platform's clock overflows if it is to show a longer time.
-        let limit = Duration::from_nanos(limit.min(u64::MAX / 4));
-        let asleep = |t: &mut Sleepers| t.asleep.iter().any(|s| s.me == me);
-        let (mut table, _) = CHANGED.wait_timeout_while(table, limit, asleep).unwrap();
-        let woken = !asleep(&mut table);
-        table.asleep.retain(|s| s.me != me);
-        if woken {
-            Parked::Woken
-        } else {
-            Parked::Unwoken
-        }
+        let left = until.saturating_sub(crate::native::clock::now());
+        SLEEPERS.park_for(key, expected, left, sets, current)
     }
 
     /// Nobody sets the clock under Miri.
@@ -396,17 +331,15 @@ mod table {
             .unwrap_or_default();
         let left = u128::from(until).saturating_sub(now.as_nanos());
         let left = u64::try_from(left).unwrap_or(u64::MAX);
-        wait_for(key, expected, left, sets, current)
+        SLEEPERS.park_for(key, expected, left, sets, current)
     }
 
     pub(in crate::native) fn wake(key: *const u32, n: u32, sets: u32) -> u32 {
-        SLEEPERS.lock().unwrap().wake(key, n, sets)
+        SLEEPERS.unpark_in(key, n, sets)
     }
 
     pub(in crate::native) fn wake_some(key: *const u32, n: u32) -> u32 {
-        let mut table = SLEEPERS.lock().unwrap();
-        let woken = table.wake(key, n, EVERY_SET);
-        woken + u32::from(table.asleep.iter().any(|s| s.key == key as usize))
+        SLEEPERS.unpark_some(key, n)
     }
 
     pub(in crate::native) fn requeue_but(
@@ -416,17 +349,7 @@ mod table {
         to: *const u32,
         current: impl Fn() -> u32,
     ) -> (u32, u32) {
-        let mut table = SLEEPERS.lock().unwrap();
-        if current() != expected {
-            return (table.wake(from, u32::MAX, EVERY_SET), 0);
-        }
-        let woken = table.wake(from, woken, EVERY_SET);
-        let mut moved = 0;
-        for sleeper in table.asleep.iter_mut().filter(|s| s.key == from as usize) {
-            sleeper.key = to as usize;
-            moved += 1;
-        }
-        (woken, moved)
+        SLEEPERS.requeue_but(woken, from, expected, to, current)
     }
 
     /// There are no restartable sequences under Miri.
@@ -445,48 +368,5 @@ mod table {
         // The light fence is a full one under Miri.
         core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::native::park_until_realtime;
-    use kinlock_core::platform::{EVERY_SET, Parked};
-    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-    use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-    fn nanos(time: SystemTime) -> u64 {
-        let since = time.duration_since(UNIX_EPOCH).expect("after 1970");
-        u64::try_from(since.as_nanos()).expect("before 2554")
-    }
-
-    fn park(word: &AtomicU32, until: u64) -> Parked {
-        let key = word.as_ptr().cast_const();
-        park_until_realtime(key, 0, until, EVERY_SET, || word.load(Relaxed))
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "Miri has no time of day")]
-    fn a_sleep_until_a_time_of_day_ends_then_and_not_before() {
-        let word = AtomicU32::new(0);
-        assert_eq!(park(&word, 0), Parked::Unwoken, "1970 is over");
-        let until = SystemTime::now() + Duration::from_millis(20);
-        while park(&word, nanos(until)) != Parked::Unwoken || SystemTime::now() < until {}
-        word.store(1, Relaxed);
-        let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
-        assert_eq!(park(&word, nanos(tomorrow)), Parked::Differed);
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "Miri has no time of day")]
-    fn a_sleep_until_a_time_of_day_can_be_ended_before() {
-        let word = AtomicU32::new(0);
-        std::thread::scope(|s| {
-            let sleeper = s.spawn(|| park(&word, u64::MAX));
-            while !sleeper.is_finished() {
-                super::wake(word.as_ptr(), 1, EVERY_SET);
-                std::thread::yield_now();
-            }
-        });
     }
 }

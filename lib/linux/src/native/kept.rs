@@ -6,7 +6,6 @@
 use super::Native;
 use super::key::Key;
 use core::cell::Cell;
-use core::ffi::c_void;
 use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use kinlock_core::visible_readers::Row;
 
@@ -69,12 +68,8 @@ pub(super) fn end() {
 /// The value of [`SLOT`] in a thread that can no longer keep a slot.
 const ENDED: u16 = u16::MAX;
 
-static KEY: Key = Key::NONE;
-
-/// Makes the key by whose destructor a thread gives its slot back.
-pub(super) fn make_key(destructor: unsafe extern "C" fn(*mut c_void)) {
-    KEY.make(destructor);
-}
+/// By whose destructor a thread gives its slot back.
+pub(super) static KEY: Key = Key::NONE;
 
 /// Gives up the [key](Key::give_up) by which slots are given back. From now on each wait claims a
 /// slot. One that a thread keeps already stays its own, also when that has ended.

@@ -9,7 +9,7 @@
 //!    as long as their object is loaded, and this one is.
 //! 2. `getauxval` has no preconditions.
 
-use super::{copies, futex, thread};
+use super::{copies, futex, kept, thread};
 use crate::{environment, fork, sys};
 
 extern "C" fn prepare() {
@@ -25,7 +25,7 @@ extern "C" fn prepare() {
         sys::remember_stderr();
     }
     futex::register_membarrier();
-    thread::create_key();
+    kept::KEY.make(thread::release_slot);
     fork::register(0, &thread::SLOTS);
 }
 

@@ -179,12 +179,8 @@ fn assign_row() -> Option<&'static Row<Native>> {
     kept::row()
 }
 
-/// Runs before `main`, or when the library is loaded.
-pub(super) fn create_key() {
-    kept::make_key(release_slot);
-}
-
-unsafe extern "C" fn release_slot(slot: *mut c_void) {
+/// The destructor of the key.
+pub(super) unsafe extern "C" fn release_slot(slot: *mut c_void) {
     kept::end();
     // SAFETY: invariant 1.
     unsafe { copies::tables().waiters.release(slot as usize as u16) };

@@ -156,49 +156,4 @@ mod tests {
         assert_eq!(spread(&[0, 1, 1]), Spread::Groups);
         assert_eq!(spread(&[0, 1, 0]), Spread::Groups);
     }
-
-    /// Every combination of facts: `auto` reorders exactly where reordering can gain something.
-    #[test]
-    fn auto_reorders_on_real_and_on_explicit_domains() {
-        let booleans = [false, true];
-        for spread in [Spread::Together, Spread::Alone, Spread::Groups] {
-            for pretended in booleans {
-                for is_virtual in booleans {
-                    for remote_is_farther in booleans {
-                        let facts = Facts {
-                            spread,
-                            pretended,
-                            is_virtual,
-                            remote_is_farther,
-                            instead_of_nodes: false,
-                        };
-                        let expected = match (pretended, spread) {
-                            (_, Spread::Together) => false,
-                            (true, _) => true,
-                            (false, Spread::Alone) => false,
-                            (false, Spread::Groups) => remote_is_farther || !is_virtual,
-                        };
-                        let decision = choice(choose(facts));
-                        assert_eq!(decision.reorder, expected, "{facts:?}: {}", decision.reason);
-                        let caches = choose(Facts {
-                            instead_of_nodes: true,
-                            ..facts
-                        });
-                        assert_eq!(caches == MUTEXES_ONLY, expected && !pretended, "{facts:?}");
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn every_reason_is_given_once() {
-        for (number, choice) in CHOICES.iter().enumerate() {
-            assert!(
-                CHOICES[..number]
-                    .iter()
-                    .all(|earlier| earlier.reason != choice.reason)
-            );
-        }
-    }
 }

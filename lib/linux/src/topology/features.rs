@@ -36,11 +36,12 @@ impl Features {
     /// Asks the kernel and the C library.
     pub fn detect() -> Self {
         let _errno = KeepErrno::hold();
+        let (rseq, size) = (rseq::registered_cpu().is_some(), rseq::feature_size());
         Features {
-            rseq: rseq::registered_cpu().is_some(),
-            rseq_feature_size: rseq::feature_size(),
-            node_id: rseq::registered_node().is_some(),
-            mm_cid: rseq::registered_mm_cid().is_some(),
+            rseq,
+            rseq_feature_size: size,
+            node_id: rseq && size >= NODE_ID_END,
+            mm_cid: rseq && size >= MM_CID_END,
             membarrier_private_expedited: has_membarrier(),
             futex: has_futex(),
             futex_waitv: exists(SYS_FUTEX_WAITV),
@@ -48,6 +49,10 @@ impl Features {
         }
     }
 }
+
+// Where the two fields end in the area for restartable sequences.
+const NODE_ID_END: usize = 24;
+const MM_CID_END: usize = 28;
 
 // The numbers are the same on all architectures.
 const SYS_FUTEX_WAITV: libc::c_long = 449;

@@ -80,7 +80,7 @@ impl Topology {
     pub fn current() -> Self {
         let allowed = CpuSet::of_process();
         let is_virtual = hypervisor::this_machine_is_virtual(&Sysfs);
-        Topology::read(&Sysfs, |cpu| allowed.contains(cpu), &allowed, is_virtual)
+        Topology::read(&Sysfs, Some(&allowed), is_virtual)
     }
 
     /// The machine whose sysfs, or a copy of it, is the folder `root`.
@@ -94,7 +94,7 @@ impl Topology {
     pub fn from_sysfs(root: &Path) -> io::Result<Self> {
         let files = Folder::new(root);
         let is_virtual = hypervisor::firmware_is_virtual(&files);
-        let topology = Topology::read(&files, |_| true, &CpuSet::empty(), is_virtual);
+        let topology = Topology::read(&files, None, is_virtual);
         if let Some(error) = files.error.into_inner() {
             return Err(error);
         }
@@ -172,13 +172,9 @@ impl Topology {
         Spread::of(allowed.map(|cpu| cpu.domain(kind)))
     }
 
-    /// Reads all files. If they name no CPU that is online, the CPUs in `at_least` are.
-    pub(super) fn read(
-        files: &impl Files,
-        allowed: impl Fn(usize) -> bool,
-        at_least: &CpuSet,
-        is_virtual: bool,
-    ) -> Self {
+    /// Reads all files. The process may run on the CPUs in `allowed`; `None`: on all. If the files
+    /// name no CPU that is online, those are.
+    fn read(files: &impl Files, allowed: Option<&CpuSet>, is_virtual: bool) -> Self {
         let mut online = BTreeMap::new();
         walk::for_each_present_cpu(files, |cpu| {
             online.insert(cpu, false);
@@ -189,13 +185,16 @@ impl Topology {
             none_online = false;
         });
         if none_online {
-            online = at_least.iter().map(|cpu| (cpu, true)).collect();
+            let allowed = allowed.into_iter().flat_map(CpuSet::iter);
+            online = allowed.map(|cpu| (cpu, true)).collect();
         }
         let table = Box::new(Table::new());
-        let walked = |walk: &dyn Fn(&Table)| Walked::with(&table, walk, online.keys());
-        let cores = walked(&|table| walk::cores(files, table)).groups;
-        let [nodes, caches, sockets] =
-            DomainKind::ALL.map(|kind| walked(&|table| kind.walk(files, table)));
+        walk::cores(files, &table);
+        let cores = Walked::of(&table, online.keys()).groups;
+        let [nodes, caches, sockets] = DomainKind::ALL.map(|kind| {
+            kind.walk(files, &table);
+            Walked::of(&table, online.keys())
+        });
         let thread_of = |cpu: usize| {
             let core = cores.get(&cpu)?;
             let before = cores.range(..cpu);
@@ -204,7 +203,7 @@ impl Topology {
         let cpus = online.iter().map(|(&number, &online)| Cpu {
             number,
             online,
-            allowed: online && allowed(number),
+            allowed: online && allowed.is_none_or(|set| set.contains(number)),
             node: nodes.groups.get(&number).copied(),
             socket: walk::socket_of(files, number),
             last_level_cache: caches.groups.get(&number).copied(),
@@ -234,13 +233,8 @@ struct Walked {
 }
 
 impl Walked {
-    fn with<'a>(
-        table: &Table,
-        walk: &dyn Fn(&Table),
-        cpus: impl Iterator<Item = &'a usize> + Clone,
-    ) -> Self {
-        table.forget();
-        walk(table);
+    /// Takes the groups of these CPUs from the table, in which domains take their place.
+    fn of<'a>(table: &Table, cpus: impl Iterator<Item = &'a usize> + Clone) -> Self {
         let group = |&cpu: &usize| Some((cpu, table.group_of(cpu)?));
         let groups = cpus.clone().filter_map(group).collect();
         table.number_densely();

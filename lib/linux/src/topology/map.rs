@@ -134,13 +134,13 @@ fn ready_map() -> Option<&'static Map> {
     (MAP.count() != 0).then_some(&MAP)
 }
 
-pub(super) struct Map {
+struct Map {
     state: AtomicU32,
     table: Table,
 }
 
 impl Map {
-    pub(super) const fn new() -> Self {
+    const fn new() -> Self {
         Map {
             state: AtomicU32::new(0),
             table: Table::new(),
@@ -155,7 +155,7 @@ impl Map {
     }
 
     #[inline]
-    pub(super) fn domain_of(&self, cpu: usize) -> u16 {
+    fn domain_of(&self, cpu: usize) -> u16 {
         self.table.domain_of(cpu)
     }
 
@@ -174,7 +174,7 @@ impl Map {
     }
 
     /// Takes a filling that has begun for one whose thread does not exist.
-    pub(super) fn reset_in_child(&self) {
+    fn reset_in_child(&self) {
         let state = self.state.load(Ordering::Relaxed);
         if state & FILLING != 0 {
             // Groups that the walk has left would count as such of the next.
@@ -185,7 +185,7 @@ impl Map {
 
     /// As the thread that fills the table leaves it halfway.
     #[cfg(all(test, not(any(loom, miri))))]
-    pub(super) fn begin_filling(&self) {
+    fn begin_filling(&self) {
         self.state.fetch_or(FILLING, Ordering::Relaxed);
         self.table.put(MAX_CPUS - 1, 7);
     }
@@ -203,45 +203,24 @@ impl Map {
             remote_is_farther: walk::remote_is_farther(&Sysfs),
             instead_of_nodes: false,
         };
-        let (kind, count) = match pretended {
-            Some(count) => (None, count),
-            None => {
-                let environment = || environment::read_from_str::<Asked>(Variable::Domain)?.0;
-                let asked = chosen.or_else(environment);
-                let cpus = CpuSet::of_process();
-                let (kind, count) = self.fill_from(&Sysfs, asked, &cpus, &mut facts);
-                (Some(kind), count)
+        let mut count = pretended.unwrap_or(0);
+        let kind = pretended.is_none().then(|| {
+            let environment = || environment::read_from_str::<Asked>(Variable::Domain)?.0;
+            let cpus = CpuSet::of_process();
+            let mut fill = |kind: DomainKind| {
+                kind.walk(&Sysfs, &self.table);
+                count = self.table.number_densely();
+                Spread::of(cpus.iter().map(|cpu| usize::from(self.domain_of(cpu))))
+            };
+            match chosen.or_else(environment) {
+                Some(kind) => {
+                    facts.spread = fill(kind);
+                    kind
+                }
+                None => choose_kind(&mut facts, fill).0,
             }
-        };
+        });
         u32::from(count) | bits_from_kind(kind) | u32::from(choose(facts)) << CHOICE_SHIFT
-    }
-
-    /// Fills the table as `files` say: with domains of the kind `asked`, or of the one that `auto`
-    /// means for a process on `cpus`. Returns the kind and the number of domains; `facts` learns
-    /// their spread.
-    pub(super) fn fill_from(
-        &self,
-        files: &impl Files,
-        asked: Option<DomainKind>,
-        cpus: &CpuSet,
-        facts: &mut Facts,
-    ) -> (DomainKind, u16) {
-        let mut count = 0;
-        let mut fill = |kind: DomainKind| {
-            // The kind tried before may have left domains.
-            self.table.forget();
-            kind.walk(files, &self.table);
-            count = self.table.number_densely();
-            Spread::of(cpus.iter().map(|cpu| usize::from(self.domain_of(cpu))))
-        };
-        let kind = match asked {
-            Some(kind) => {
-                facts.spread = fill(kind);
-                kind
-            }
-            None => choose_kind(facts, fill).0,
-        };
-        (kind, count)
     }
 }
 

@@ -5,7 +5,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::process::Command;
 
-use kinlock_linux::config::{self, LocalLimit, Numa, TooLate};
+use kinlock_core::config::tuning_of_wait;
+use kinlock_linux::Native;
+use kinlock_linux::config::{self, LocalLimit, Numa, Quantum, TooLate};
 use kinlock_linux::topology::{self, DomainKind};
 
 /// The variable that names the task of a child, one of [`TASKS`].
@@ -107,6 +109,9 @@ fn override_everything() {
 
     config::set_local_limit(LocalLimit::count(5).unwrap());
     config::set_stealing(true);
+    config::set_quantum(Quantum::FAIR);
+    config::set_slice_extension(false);
+    assert!(!config::tuning().slice_extension);
     report();
 }
 
@@ -177,7 +182,7 @@ fn late() {
 fn patience() {
     let decided = || topology::automatic_decision_if_known().is_some();
     let waits = (0..1000).take_while(|_| {
-        let tuning = config::tuning_of_wait();
+        let tuning = tuning_of_wait::<Native>();
         assert!(tuning.quantum.micros() == 77 && (decided() || !tuning.reorder));
         !decided()
     });
@@ -189,12 +194,15 @@ fn patience() {
 
 #[test]
 fn defaults() {
-    let (report, notes) = child("report", &[]);
-    assert_eq!(notes, "");
-    assert_eq!(field(&report, "limit"), default_limit());
-    assert_eq!(field(&report, "stealing"), "true");
-    assert_eq!(field(&report, "kind"), automatic_kind());
-    assert_eq!(field(&report, "verbose"), "false, stats: false");
+    let empty = [("KINLOCK_NUMA", ""), ("KINLOCK_TOPOLOGY", "")];
+    for variables in [&[][..], &[("KINLOCK_DOMAIN", "auto")], &empty] {
+        let (report, notes) = child("report", variables);
+        assert_eq!(notes, "");
+        assert_eq!(field(&report, "limit"), default_limit());
+        assert_eq!(field(&report, "stealing"), "true");
+        assert_eq!(field(&report, "kind"), automatic_kind());
+        assert_eq!(field(&report, "verbose"), "false, stats: false");
+    }
 }
 
 /// What `auto` means here.
@@ -210,13 +218,6 @@ fn default_limit() -> &'static str {
         DomainKind::LastLevelCache => "1ms",
         _ => "10ms",
     }
-}
-
-#[test]
-fn auto_is_the_default_and_can_be_asked_for() {
-    let (report, notes) = child("report", &[("KINLOCK_DOMAIN", "auto")]);
-    assert_eq!(notes, "");
-    assert_eq!(field(&report, "kind"), automatic_kind());
 }
 
 #[test]
@@ -270,13 +271,6 @@ fn variables_that_are_too_long_are_reported() {
         "kinlock: ignoring a KINLOCK variable that is too long\n"
     );
     assert_eq!(field(&report, "kind"), "Some(Node)");
-}
-
-#[test]
-fn empty_variables_count_as_unset() {
-    let (report, notes) = child("report", &[("KINLOCK_NUMA", ""), ("KINLOCK_TOPOLOGY", "")]);
-    assert_eq!(notes, "");
-    assert_eq!(field(&report, "kind"), automatic_kind());
 }
 
 #[test]
@@ -366,6 +360,8 @@ fn functions_win_over_the_environment() {
             ("KINLOCK_NUMA", "on"),
             ("KINLOCK_LOCAL_LIMIT", "2^7"),
             ("KINLOCK_STEALING", "off"),
+            ("KINLOCK_QUANTUM", "77us"),
+            ("KINLOCK_SLICE_EXTENSION", "on"),
             ("KINLOCK_DOMAIN", "node"),
         ],
     );
@@ -373,6 +369,7 @@ fn functions_win_over_the_environment() {
     assert_eq!(field(&report, "reorder"), "false");
     assert_eq!(field(&report, "limit"), "2^5");
     assert_eq!(field(&report, "stealing"), "true");
+    assert_eq!(field(&report, "quantum"), "0us");
 }
 
 #[test]

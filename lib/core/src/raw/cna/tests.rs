@@ -10,32 +10,6 @@ use crate::Native;
 use crate::raw::waiter::{ABANDONED, PARKED, Slot, WAITING};
 use crate::tuning::LocalLimit;
 use core::mem::ManuallyDrop;
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
-
-/// A platform with the atomics of hardware.
-// The formatter would make one line of the bound, wider than the limit.
-#[rustfmt::skip]
-trait Hardware:
-    Platform<
-        AtomicU8 = AtomicU8,
-        AtomicU16 = AtomicU16,
-        AtomicU32 = AtomicU32,
-        AtomicU64 = AtomicU64,
-    >
-{
-}
-
-impl<P> Hardware for P where
-    P: Platform<
-            AtomicU8 = AtomicU8,
-            AtomicU16 = AtomicU16,
-            AtomicU32 = AtomicU32,
-            AtomicU64 = AtomicU64,
-        >
-{
-}
-
-type Sound = Native;
 
 const FULL: Tuning = Tuning {
     reorder: true,
@@ -57,25 +31,23 @@ fn is_guarded(waiter: usize) -> bool {
 }
 
 /// A queue of waiters, each in the domain given; the first is the head.
-struct Queue {
-    table: &'static Waiters<Native>,
+struct Bench<P: Platform> {
+    table: &'static Waiters<P>,
     ids: Vec<Id>,
-    tail: AtomicU16,
+    tail: P::AtomicU16,
 }
 
-impl Queue {
+type Queue = Bench<Native>;
+
+impl<P: Platform> Bench<P> {
     fn new(domains: &[u16]) -> Self {
         let slots = (0..64).map(|_| Slot::new()).collect::<Vec<_>>().leak();
-        let claimed = vec![AtomicU32::new(0), AtomicU32::new(0)].leak();
-        let table: &'static Waiters<Native> = Box::leak(Box::new(Waiters::new(
-            slots,
-            claimed,
-            Box::leak(Box::new(AtomicU32::new(0))),
-        )));
-        let mut queue = Queue {
-            table,
+        let claimed = vec![P::AtomicU32::new(0), P::AtomicU32::new(0)].leak();
+        let in_use = Box::leak(Box::new(P::AtomicU32::new(0)));
+        let mut queue = Bench {
+            table: Box::leak(Box::new(Waiters::new(slots, claimed, in_use))),
             ids: Vec::new(),
-            tail: AtomicU16::new(0),
+            tail: P::AtomicU16::new(0),
         };
         for &domain in domains {
             queue.arrive(domain);
@@ -102,30 +74,21 @@ impl Queue {
         Id::decode(previous).map(|previous| (previous, link))
     }
 
-    fn head<P: Hardware>(&self, waiter: usize, state: u32, domain: u16, tuning: Tuning) -> Head<P> {
-        Head::new(
-            self.table.of_platform(),
-            self.ids[waiter],
-            state,
-            tuning,
-            domain,
-        )
+    fn head(&self, waiter: usize, state: u32, domain: u16, tuning: Tuning) -> Head<P> {
+        Head::new(self.table, self.ids[waiter], state, tuning, domain)
     }
 
-    fn position<P: Hardware>(&self, node: &Node<P>) -> usize {
-        let address = core::ptr::from_ref(node).addr();
-        self.ids
-            .iter()
-            .position(|&id| core::ptr::from_ref(self.table.node(id)).addr() == address)
-            .unwrap()
+    fn position(&self, node: &Node<P>) -> usize {
+        let is_it = |&id: &Id| core::ptr::eq(self.table.node(id), node);
+        self.ids.iter().position(is_it).unwrap()
     }
 
     /// Passes headship as a lock would, and returns the waiter that got it (or none) and
     /// with which state.
-    fn pass<P: Hardware>(&self, mut head: Head<P>) -> Option<(usize, u32)> {
+    fn pass(&self, mut head: Head<P>) -> Option<(usize, u32)> {
         let mut granted = None;
         // Dropping it would free the node.
-        let place = ManuallyDrop::new(Waiter::new(self.table.of_platform(), head.place, false));
+        let place = ManuallyDrop::new(Waiter::new(self.table, head.place, false));
         head.leave(&self.tail, &place, |node, go, look| {
             let abandoned = node.state.load(Relaxed) == ABANDONED;
             assert!(
@@ -185,14 +148,8 @@ impl Queue {
     }
 
     /// The steps of `waiter` at the head: pre-scan, then pass.
-    fn turn<P: Hardware>(
-        &self,
-        waiter: usize,
-        state: u32,
-        domain: u16,
-        tuning: Tuning,
-    ) -> Option<(usize, u32)> {
-        let mut head = self.head::<P>(waiter, state, domain, tuning);
+    fn turn(&self, waiter: usize, state: u32, domain: u16, tuning: Tuning) -> Option<(usize, u32)> {
+        let mut head = self.head(waiter, state, domain, tuning);
         head.pre_scan();
         self.pass(head)
     }

@@ -4,6 +4,7 @@ use super::*;
 use crate::Native;
 use crate::raw::LockConfig;
 use crate::raw::mutex::QueuedMutex;
+use crate::threads::in_a_child;
 use core::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
@@ -320,58 +321,13 @@ fn one_spins_at_a_time() {
     assert_eq!(word(&condvar), (7, REGISTERED | SPINNER));
 }
 
-/// In a forked child, where the thread that spun does not exist. The sleeper is no `std::thread`:
-/// when the process forked, another test may have held a lock that starting a thread of std takes.
-#[cfg(not(miri))]
 #[test]
-fn a_spinner_that_does_not_exist_takes_nothing() {
-    extern "C" fn sleeper(both: *mut libc::c_void) -> *mut libc::c_void {
-        // SAFETY: a local of the thread that joins this one.
-        let (condvar, mutex) = unsafe { &*both.cast::<(Condvar, Mutex)>() };
-        mutex.lock();
-        // SAFETY: taken above; a wait ends with the mutex held.
-        unsafe {
-            condvar.wait(mutex);
-            mutex.unlock();
-        }
-        core::ptr::null_mut()
-    }
-    let both = (at(0), Mutex::default());
-    let condvar = &both.0;
-    condvar.sequence.store(REGISTERED | SPINNER, Relaxed);
-    // SAFETY: the child starts a thread of its own and ends without unwinding; C libraries allow
-    // that after a fork.
-    match unsafe { libc::fork() } {
-        0 => {
-            // SAFETY: no preconditions. If the child hangs, the signal's default action ends it.
-            unsafe { libc::alarm(300) };
-            let mut thread = core::mem::MaybeUninit::uninit();
-            let argument = (&raw const both).cast_mut().cast();
-            let attributes = core::ptr::null();
-            // SAFETY: `thread` is live, and so is the argument until the thread has been joined.
-            let started =
-                unsafe { libc::pthread_create(thread.as_mut_ptr(), attributes, sleeper, argument) };
-            if started != 0 {
-                // SAFETY: ends the process. A panic would go on with the parent's tests.
-                unsafe { libc::_exit(1) };
-            }
-            // It registers before it counts itself, and then leaves the word alone.
-            while condvar.place.waiting() == 0 || sleeping(condvar) == 0 {
-                std::thread::yield_now();
-            }
-            let notified = condvar.notify_one();
-            // SAFETY: it was started above, and is joined once.
-            unsafe { libc::pthread_join(thread.assume_init(), core::ptr::null_mut()) };
-            // SAFETY: ends the process, wherever its threads are.
-            unsafe { libc::_exit(i32::from(!notified)) };
-        }
-        child => {
-            let mut status = -1;
-            // SAFETY: `status` is live.
-            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-            assert_eq!(status, 0, "the waiter was not woken");
-        }
-    }
+fn a_spinner_that_does_not_exist_in_the_child_of_a_fork_takes_nothing() {
+    let condvar = at(0);
+    with_sleepers(&condvar, 1, |_| {
+        condvar.sequence.fetch_or(SPINNER, Relaxed);
+        assert!(in_a_child(|| condvar.notify_one()));
+    });
 }
 
 /// Starts `n` waiters without a condition, and runs `act` once they are asleep.

@@ -360,19 +360,6 @@ fn an_overdue_waiter_requests() {
     }
 }
 
-/// A waiter leaves a lock that is kept to its holders, however often it sees it free.
-#[test]
-fn a_kept_lock_is_not_taken_unless_it_is_idle() {
-    for marks in ["fk", "k"] {
-        for after in ["k", "fk"] {
-            let mut front = Front::new(QUANTUM, false);
-            let pause = length(front.next(look(0, marks)));
-            let step = front.next(look(pause, after));
-            assert!(!matches!(step, Take { .. }), "{marks} {after}: {step:?}");
-        }
-    }
-}
-
 fn head<'a>(kind: QueueKind, queue: &'a Osq<Native>) -> Headship<'a, Native> {
     let node = Native::waiters().take_node().expect("a slot is free");
     let mut patience = Patience::ENDLESS;

@@ -316,33 +316,6 @@ fn several_that_have_left_are_passed_over_at_once() {
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
-/// Real threads, most of which give up at once.
-#[test]
-fn leaving_and_handing_on_at_the_same_time() {
-    static QUEUE: Osq<Native> = Osq::new();
-    static HEADS: AtomicU32 = AtomicU32::new(0);
-    let rounds = if cfg!(miri) { 20 } else { 5_000 };
-    std::thread::scope(|s| {
-        for thread in 0..4 {
-            s.spawn(move || {
-                for round in 0..rounds {
-                    let waiter = Native::waiters().take_node().unwrap();
-                    let until = match (thread + round) % 3 {
-                        0 => NEVER,
-                        _ => Native::now() + 500 * (round % 7),
-                    };
-                    if QUEUE.join(&waiter, round % 2 == 0, until) {
-                        assert_eq!(HEADS.fetch_add(1, AcqRel), 0, "two heads");
-                        HEADS.fetch_sub(1, AcqRel);
-                        QUEUE.leave(&waiter);
-                    }
-                }
-            });
-        }
-    });
-    assert_eq!(QUEUE.last(), 0);
-}
-
 #[test]
 fn waiters_ahead_are_counted_up_to_a_limit() {
     let mut bench = Bench::full(12);

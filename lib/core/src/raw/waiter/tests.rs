@@ -1,17 +1,8 @@
-//! Slots and nodes: claiming, nesting, recycling, and locks that find none left.
+//! Slots and nodes: claiming, nesting, recycling.
 
 use super::*;
 use crate::Native;
-use crate::raw::LockConfig;
-use crate::raw::qspinlock::QueuedSpinLock;
-use core::sync::atomic::{AtomicBool, AtomicU32};
-
-/// Queues at once: a pending waiter would need no node.
-#[derive(Clone, Copy, Debug)]
-struct Queueing;
-impl LockConfig for Queueing {
-    const PENDING_BIT: bool = false;
-}
+use core::sync::atomic::AtomicU32;
 
 fn table(slots: usize) -> &'static Waiters<Native> {
     let slots = (0..slots).map(|_| Slot::new()).collect::<Vec<_>>().leak();
@@ -41,18 +32,19 @@ fn slots_are_dense_and_reused() {
 fn only_nodes_whose_owners_wait_count() {
     let table = table(40);
     let slots: Vec<_> = (0..35).map(|_| table.claim().unwrap()).collect();
-    assert_eq!(table.waiting(9, 0), 0, "idle threads");
+    let waiting = |most, but| table.waiting_in(0..2, &mut table.in_use(), most, but);
+    assert_eq!(waiting(9, 0), 0, "idle threads");
     let ids = [0, 1, 34].map(|n| table.claim_node(slots[n]).unwrap());
     let nested = table.claim_node(slots[1]).unwrap();
-    assert_eq!((table.waiting(9, 0), table.waiting(2, 0)), (3, 2));
-    assert_eq!(table.waiting(9, slots[34]), 2);
+    assert_eq!((waiting(9, 0), waiting(2, 0)), (3, 2));
+    assert_eq!(waiting(9, slots[34]), 2);
     table.node(ids[1]).state.store(ABANDONED, Relaxed);
-    assert_eq!(table.waiting(9, 0), 3, "it waits in a second node");
+    assert_eq!(waiting(9, 0), 3, "it waits in a second node");
     table.free(nested);
-    assert_eq!(table.waiting(9, 0), 2);
+    assert_eq!(waiting(9, 0), 2);
     // SAFETY: no lock uses this table.
-    unsafe { table.reset_in_child(slots[0]) };
-    assert_eq!((table.waiting(9, 0), table.in_use()), (0, 3));
+    unsafe { table.reset_in_child(|slot| slot == slots[0]) };
+    assert_eq!((waiting(9, 0), table.in_use()), (0, 3));
 }
 
 #[test]
@@ -131,7 +123,7 @@ fn a_forked_child_frees_slots_of_other_threads_unless_a_queue_may_name_them() {
     );
     let own = table.claim_node(40).unwrap();
     // SAFETY: no lock uses this table.
-    unsafe { table.reset_in_child(40) };
+    unsafe { table.reset_in_child(|slot| slot == 40) };
     assert_eq!(table.in_use(), 2);
     assert_ne!(
         table.claim_node(40),
@@ -153,7 +145,7 @@ fn in_a_forked_child_a_newcomer_behind_a_waiter_of_the_parent_is_head() {
         table.node(id).prepare(0, false);
     }
     // SAFETY: no lock uses this table.
-    unsafe { table.reset_in_child(0) };
+    unsafe { table.reset_in_child(|_| false) };
     assert_eq!(table.in_use(), 2);
     let newcomer = Link::new(left[1], false, 0);
     assert!(table.link(left[0], newcomer));
@@ -174,33 +166,4 @@ fn a_pinned_node_is_not_used_again() {
     assert_ne!(table.claim_node(slot), Some(id));
     table.unpin(id);
     assert_eq!(table.claim_node(slot), Some(id));
-}
-
-/// Nested four deep, a fifth acquisition has no node: it must still get the lock.
-#[test]
-fn a_lock_without_a_free_node_is_slower_not_wrong() {
-    let lock = QueuedSpinLock::<Native, Queueing>::new();
-    let waiting = AtomicBool::new(false);
-    lock.lock();
-    std::thread::scope(|s| {
-        s.spawn(|| {
-            let nested: Vec<_> = core::iter::from_fn(|| Native::waiters().take_node())
-                .take(NESTING)
-                .collect();
-            assert!(Native::kept_slot() == 0 || Native::waiters().take_node().is_none());
-            assert!(!lock.lock_until(Native::now() + 1_000_000), "it is held");
-            waiting.store(true, Release);
-            lock.lock();
-            // SAFETY: taken above.
-            unsafe { lock.unlock() };
-            drop(nested);
-        });
-        while !waiting.load(Acquire) {
-            std::thread::yield_now();
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        // SAFETY: taken above.
-        unsafe { lock.unlock() };
-    });
-    assert!(!lock.is_locked());
 }

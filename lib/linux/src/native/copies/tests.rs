@@ -79,15 +79,7 @@ fn a_copy_is_listed_once_and_the_last_is_refused() {
     extern "C" fn other(place: &mut Place) {
         place.slot = 7;
     }
-    static TABLES: Tables = Tables {
-        waiters: TABLE.waiters(),
-        announced: VisibleReaders::new(&ROWS, &ROWS_IN_USE),
-        queue: AtomicU8::new(0),
-        reset: AtomicU8::new(0),
-        copies: [const { AtomicUsize::new(0) }; COPIES],
-        is_used: AtomicBool::new(false),
-        here: &HERE,
-    };
+    static TABLES: Tables = Tables::new(TABLE.waiters());
     let listed = || {
         TABLES
             .copies
@@ -134,14 +126,7 @@ fn copies_with_other_meanings_are_of_another_kind() {
 
 #[test]
 fn serials_are_not_used_again() {
-    let page = Meeting {
-        magic: AtomicU64::new(MAGIC),
-        first: AtomicPtr::new(ptr::null_mut()),
-        forks: AtomicU8::new(0),
-        serials: AtomicU32::new(0),
-        key: AtomicU32::new(0),
-        threads: AtomicUsize::new(0),
-    };
+    let page = Meeting::NEW;
     // The serials of copies with a meeting page, and of copies without one.
     assert_eq!(page.next_serial(true), Some(1));
     assert_eq!(page.next_serial(false), Some((1 << 31) + 1));
@@ -154,14 +139,7 @@ fn serials_are_not_used_again() {
 
 #[test]
 fn a_thread_has_one_number_and_each_has_another() {
-    let page = Meeting {
-        magic: AtomicU64::new(MAGIC),
-        first: AtomicPtr::new(ptr::null_mut()),
-        forks: AtomicU8::new(0),
-        serials: AtomicU32::new(0),
-        key: AtomicU32::new(0),
-        threads: AtomicUsize::new(0),
-    };
+    let page = Meeting::NEW;
     let first = page.number_of_thread();
     assert_eq!((first, page.number_of_thread()), (1, 1));
     // One after the other, so that they may have the same memory.

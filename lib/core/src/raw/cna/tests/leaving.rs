@@ -11,7 +11,7 @@ fn abandoned_waiters_are_passed_over_wherever_they_stand() {
         }
         let mut order = vec![];
         let (mut waiter, mut state) = (0, GO);
-        while let Some((next, s)) = q.turn::<Sound>(waiter, state, 0, FULL) {
+        while let Some((next, s)) = q.turn(waiter, state, 0, FULL) {
             order.push(next);
             (waiter, state) = (next, s);
         }
@@ -24,10 +24,10 @@ fn abandoned_waiters_are_passed_over_wherever_they_stand() {
 #[test]
 fn an_abandoned_waiter_of_the_secondary_queue_is_passed_over() {
     let q = Queue::new(&[0, 1, 1, 0]);
-    let (_, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();
+    let (_, state) = q.turn(0, GO, 0, FULL).unwrap();
     q.table.node(q.ids[1]).state.store(ABANDONED, SeqCst);
-    assert_eq!(q.turn::<Sound>(3, state, 0, FULL), Some((2, GO)));
-    assert_eq!(q.turn::<Sound>(2, GO, 1, FULL), None);
+    assert_eq!(q.turn(3, state, 0, FULL), Some((2, GO)));
+    assert_eq!(q.turn(2, GO, 1, FULL), None);
 }
 
 #[test]
@@ -39,11 +39,11 @@ fn a_head_does_not_wait_for_a_newcomer_that_has_not_linked_itself() {
             q.table.node(q.ids[i]).state.store(ABANDONED, SeqCst);
         }
         let (before, link) = q.swap_tail(0).unwrap();
-        assert_eq!(q.turn::<Sound>(0, GO, 0, FULL), None);
+        assert_eq!(q.turn(0, GO, 0, FULL), None);
         assert_ne!(q.tail.load(SeqCst), 0);
         assert!(q.table.link(before, link), "the newcomer is head");
         let newcomer = q.ids.len() - 1;
-        assert_eq!(q.turn::<Sound>(newcomer, GO, 0, FULL), None);
+        assert_eq!(q.turn(newcomer, GO, 0, FULL), None);
         assert_eq!(q.tail.load(SeqCst), 0, "the queue ends empty");
     }
 }
@@ -52,18 +52,18 @@ fn a_head_does_not_wait_for_a_newcomer_that_has_not_linked_itself() {
 fn waiters_set_aside_do_not_wait_for_a_late_newcomer_either() {
     for links_itself_first in [true, false] {
         let mut q = Queue::new(&[0, 1, 1, 0]);
-        let (_, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();
+        let (_, state) = q.turn(0, GO, 0, FULL).unwrap();
         let (before, link) = q.swap_tail(0).unwrap();
-        assert_eq!(q.turn::<Sound>(3, state, 0, FULL), Some((1, GO)));
+        assert_eq!(q.turn(3, state, 0, FULL), Some((1, GO)));
         if links_itself_first {
             assert!(!q.table.link(before, link));
         }
-        assert_eq!(q.turn::<Sound>(1, GO, 1, FULL), Some((2, GO)));
+        assert_eq!(q.turn(1, GO, 1, FULL), Some((2, GO)));
         // It comes to the node of waiter 3.
-        let next = q.turn::<Sound>(2, GO, 1, FULL);
+        let next = q.turn(2, GO, 1, FULL);
         assert_eq!(next, links_itself_first.then_some((4, GO)));
         assert!(links_itself_first || q.table.link(before, link), "head");
-        assert_eq!(q.turn::<Sound>(4, GO, 0, FULL), None);
+        assert_eq!(q.turn(4, GO, 0, FULL), None);
         assert_eq!(q.tail.load(SeqCst), 0, "the queue ends empty");
     }
 }
@@ -71,12 +71,12 @@ fn waiters_set_aside_do_not_wait_for_a_late_newcomer_either() {
 #[test]
 fn a_head_comes_back_to_its_own_node_if_all_set_aside_have_left() {
     let mut q = Queue::new(&[0, 1, 0]);
-    let (_, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();
+    let (_, state) = q.turn(0, GO, 0, FULL).unwrap();
     q.table.node(q.ids[1]).state.store(ABANDONED, SeqCst);
     let (before, link) = q.swap_tail(0).unwrap();
-    assert_eq!(q.turn::<Sound>(2, state, 0, FULL), None);
+    assert_eq!(q.turn(2, state, 0, FULL), None);
     assert!(q.table.link(before, link), "the newcomer is head");
-    assert_eq!(q.turn::<Sound>(3, GO, 0, FULL), None);
+    assert_eq!(q.turn(3, GO, 0, FULL), None);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn only_sleeping_local_waiters_are_roused_ahead_and_only_if_the_next_one_sleeps(
             q.table.node(q.ids[i]).state.store(PARKED, SeqCst);
         }
         let woken = core::cell::RefCell::new(vec![]);
-        q.head::<Sound>(0, GO, 0, FULL)
+        q.head(0, GO, 0, FULL)
             .rouse_ahead(most, |node| woken.borrow_mut().push(q.position(node)));
         woken.into_inner()
     };
@@ -108,7 +108,7 @@ fn the_first_of_those_set_aside_is_roused_once_when_the_limit_is_near() {
     let roused = core::cell::RefCell::new(vec![]);
     // The first head sets waiters 1 and 2 aside.
     while waiter != 1 {
-        let mut head = q.head::<Sound>(waiter, state, 0, four);
+        let mut head = q.head(waiter, state, 0, four);
         head.pre_scan();
         head.rouse_ahead(0, |node| {
             roused.borrow_mut().push((waiter, q.position(node)))
@@ -125,7 +125,7 @@ fn an_heir_that_was_seen_drowsy_is_checked() {
         let q = Queue::new(&[0, 0, 0]);
         let heir = q.table.node(q.ids[2]);
         heir.drowsy.store(drowsy as u8, SeqCst);
-        let mut head = q.head::<Sound>(1, GO, 0, FULL);
+        let mut head = q.head(1, GO, 0, FULL);
         head.rouse_ahead(8, |_| unreachable!("it does not sleep"));
         let mut looked = None;
         let place = core::mem::ManuallyDrop::new(Waiter::new(q.table, head.place, false));
@@ -166,7 +166,7 @@ fn nobody_is_lost_or_served_twice_in_random_queues() {
         let (mut waiter, mut state) = (0, GO);
         loop {
             let domain = q.table.node(q.ids[waiter]).domain.load(Relaxed) % 3;
-            let mut head = q.head::<Sound>(waiter, state, domain, tuning);
+            let mut head = q.head(waiter, state, domain, tuning);
             head.pre_scan();
             if q.ids.len() < 24 && pick(3) == 0 {
                 q.arrive(domain_of(pick(10)));

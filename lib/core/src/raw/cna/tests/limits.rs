@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_scan_stops_at_a_priority_waiter() {
     let q = Queue::new(&[0, 1, PRIORITY, 0]);
-    let (heir, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();
+    let (heir, state) = q.turn(0, GO, 0, FULL).unwrap();
     assert_eq!((heir, q.secondary_of(state)), (2, vec![1]));
     assert_eq!(q.primary_from(2), [2, 3]);
 }
@@ -13,16 +13,16 @@ fn a_scan_stops_at_a_priority_waiter() {
 #[test]
 fn a_priority_waiter_that_is_next_gets_the_lock_from_another_domain() {
     let q = Queue::new(&[0, PRIORITY, 0]);
-    assert_eq!(q.turn::<Sound>(0, GO, 0, FULL), Some((1, GO)));
+    assert_eq!(q.turn(0, GO, 0, FULL), Some((1, GO)));
 }
 
 #[test]
 fn the_count_limit_flushes_the_secondary_queue() {
     let q = Queue::new(&[0, 1, 0, 0, 0]);
-    let (heir, state) = q.turn::<Sound>(0, GO, 0, ALWAYS_FLUSH).unwrap();
+    let (heir, state) = q.turn(0, GO, 0, ALWAYS_FLUSH).unwrap();
     assert_eq!((heir, q.secondary_of(state)), (2, vec![1]));
     // One local hand-off has been made: 2^0.
-    assert_eq!(q.turn::<Sound>(2, state, 0, ALWAYS_FLUSH), Some((1, GO)));
+    assert_eq!(q.turn(2, state, 0, ALWAYS_FLUSH), Some((1, GO)));
     assert_eq!(q.primary_from(1), [1, 3, 4]);
 }
 
@@ -35,7 +35,7 @@ fn the_count_limit_counts_hand_offs_since_the_first_was_set_aside() {
     let q = Queue::new(&[0, 1, 0, 0, 0, 0]);
     let mut order = vec![];
     let (mut waiter, mut state) = (0, GO);
-    while let Some((next, s)) = q.turn::<Sound>(waiter, state, 0, limit) {
+    while let Some((next, s)) = q.turn(waiter, state, 0, limit) {
         order.push(next);
         (waiter, state) = (next, s);
     }
@@ -51,11 +51,11 @@ fn the_time_limit_flushes_the_secondary_queue() {
     // A busy machine may let the limit pass within a turn.
     let first = |_| {
         let q = Queue::new(&[0, 1, 0, 0]);
-        let (heir, state) = q.turn::<Sound>(0, GO, 0, limit).unwrap();
+        let (heir, state) = q.turn(0, GO, 0, limit).unwrap();
         (heir == 2).then_some((q, state))
     };
     let (q, state) = (0..20).find_map(first).expect("a turn within the limit");
     assert_eq!(q.secondary_of(state), [1]);
     std::thread::sleep(std::time::Duration::from_millis(11));
-    assert_eq!(q.turn::<Sound>(2, state, 0, limit), Some((1, GO)));
+    assert_eq!(q.turn(2, state, 0, limit), Some((1, GO)));
 }

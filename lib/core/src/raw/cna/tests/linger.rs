@@ -6,10 +6,10 @@ use super::*;
 
 /// A head of domain 0 after its pre-scan, with waiters of domain 1 set aside, `handoffs` hand-offs
 /// ago.
-fn dry<P: Hardware>(q: &Queue, handoffs: u32, tuning: Tuning) -> Head<P> {
-    let (heir, state) = q.turn::<P>(0, GO, 0, FULL).unwrap();
+fn dry(q: &Queue, handoffs: u32, tuning: Tuning) -> Head<Native> {
+    let (heir, state) = q.turn(0, GO, 0, FULL).unwrap();
     q.table.node(q.ids[heir]).run.store(handoffs, Relaxed);
-    let mut head = q.head::<P>(heir, state, 0, tuning);
+    let mut head = q.head(heir, state, 0, tuning);
     head.pre_scan();
     head
 }
@@ -17,13 +17,13 @@ fn dry<P: Hardware>(q: &Queue, handoffs: u32, tuning: Tuning) -> Head<P> {
 #[test]
 fn a_holder_waits_for_local_waiters_only_where_there_were_some() {
     let domains = [0, 1, 0, 1];
-    let after = |handoffs| dry::<Sound>(&Queue::new(&domains), handoffs, FULL).wants_local();
+    let after = |handoffs| dry(&Queue::new(&domains), handoffs, FULL).wants_local();
     assert!(!after(LINGER_RUN - 1));
     assert!(after(LINGER_RUN));
     // The flag in `run` is no number of hand-offs.
     assert!(!after(ROUSED_BEFORE));
     assert!(after(ROUSED_BEFORE | LINGER_RUN));
-    let wants = |tuning| dry::<Sound>(&Queue::new(&domains), LINGER_RUN, tuning).wants_local();
+    let wants = |tuning| dry(&Queue::new(&domains), LINGER_RUN, tuning).wants_local();
     assert!(!wants(ALWAYS_FLUSH));
     // Less than a two-hundredth of the larger limit is used, and more of the smaller one.
     let limited = |log2| Tuning {
@@ -33,13 +33,13 @@ fn a_holder_waits_for_local_waiters_only_where_there_were_some() {
     assert!(wants(limited(10)) && !wants(limited(9)));
     // No waiter is set aside, so none would be next instead.
     let q = Queue::new(&[0, 1]);
-    assert!(!q.head::<Sound>(0, GO, 0, FULL).wants_local());
+    assert!(!q.head(0, GO, 0, FULL).wants_local());
 }
 
 #[test]
 fn local_waiters_that_a_holder_waits_for_come_first() {
     let mut q = Queue::new(&[0, 1, 0, 1]);
-    let mut head = dry::<Sound>(&q, LINGER_RUN, FULL);
+    let mut head = dry(&q, LINGER_RUN, FULL);
     let mut pauses = 0;
     head.scan_while(|| {
         pauses += 1;
@@ -54,7 +54,7 @@ fn local_waiters_that_a_holder_waits_for_come_first() {
 #[test]
 fn a_holder_that_waits_for_local_waiters_in_vain_goes_to_another_domain() {
     let q = Queue::new(&[0, 1, 0, 1]);
-    let mut head = dry::<Sound>(&q, LINGER_RUN, FULL);
+    let mut head = dry(&q, LINGER_RUN, FULL);
     head.wait_for_local();
     assert_eq!(q.pass(head), Some((1, GO)));
     assert_eq!(q.primary_from(1), [1, 3]);

@@ -5,21 +5,21 @@ use super::*;
 #[test]
 fn fifo_passes_to_the_next_whatever_its_domain() {
     let q = Queue::new(&[0, 1, 0, 1]);
-    assert_eq!(q.turn::<Sound>(0, GO, 0, FIFO), Some((1, GO)));
+    assert_eq!(q.turn(0, GO, 0, FIFO), Some((1, GO)));
     assert_eq!(q.primary_from(1), [1, 2, 3]);
 }
 
 #[test]
 fn the_last_waiter_empties_the_queue() {
     let q = Queue::new(&[0]);
-    assert_eq!(q.turn::<Sound>(0, GO, 0, FULL), None);
+    assert_eq!(q.turn(0, GO, 0, FULL), None);
     assert_eq!(q.tail.load(SeqCst), 0);
 }
 
 #[test]
 fn full_scan_sets_aside_all_before_the_first_local_waiter() {
     let q = Queue::new(&[0, 1, 2, 0, 1]);
-    let (heir, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();
+    let (heir, state) = q.turn(0, GO, 0, FULL).unwrap();
     assert_eq!(heir, 3);
     assert_eq!(q.primary_from(3), [3, 4]);
     assert_eq!(q.secondary_of(state), [1, 2]);
@@ -28,9 +28,9 @@ fn full_scan_sets_aside_all_before_the_first_local_waiter() {
 #[test]
 fn waiters_set_aside_later_join_the_end_of_the_secondary_queue() {
     let q = Queue::new(&[0, 1, 0, 2, 0, 1]);
-    let (heir, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();
+    let (heir, state) = q.turn(0, GO, 0, FULL).unwrap();
     assert_eq!((heir, q.secondary_of(state)), (2, vec![1]));
-    let (heir, state) = q.turn::<Sound>(2, state, 0, FULL).unwrap();
+    let (heir, state) = q.turn(2, state, 0, FULL).unwrap();
     assert_eq!((heir, q.secondary_of(state)), (4, vec![1, 3]));
     assert_eq!(q.primary_from(4), [4, 5]);
 }
@@ -38,9 +38,9 @@ fn waiters_set_aside_later_join_the_end_of_the_secondary_queue() {
 #[test]
 fn without_local_waiters_the_secondary_queue_goes_in_front() {
     let q = Queue::new(&[0, 1, 0, 2, 1]);
-    let (heir, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();
+    let (heir, state) = q.turn(0, GO, 0, FULL).unwrap();
     assert_eq!((heir, q.secondary_of(state)), (2, vec![1]));
-    let (heir, state) = q.turn::<Sound>(2, state, 0, FULL).unwrap();
+    let (heir, state) = q.turn(2, state, 0, FULL).unwrap();
     assert_eq!((heir, state), (1, GO));
     assert_eq!(q.primary_from(1), [1, 3, 4]);
 }
@@ -48,16 +48,16 @@ fn without_local_waiters_the_secondary_queue_goes_in_front() {
 #[test]
 fn no_local_waiters_and_no_secondary_queue_is_plain_mcs() {
     let q = Queue::new(&[0, 1, 2]);
-    assert_eq!(q.turn::<Sound>(0, GO, 0, FULL), Some((1, GO)));
+    assert_eq!(q.turn(0, GO, 0, FULL), Some((1, GO)));
     assert_eq!(q.primary_from(1), [1, 2]);
 }
 
 #[test]
 fn the_secondary_queue_becomes_the_primary_one_when_that_is_empty() {
     let mut q = Queue::new(&[0, 1, 1, 0]);
-    let (heir, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();
+    let (heir, state) = q.turn(0, GO, 0, FULL).unwrap();
     assert_eq!((heir, q.secondary_of(state)), (3, vec![1, 2]));
-    assert_eq!(q.turn::<Sound>(3, state, 0, FULL), Some((1, GO)));
+    assert_eq!(q.turn(3, state, 0, FULL), Some((1, GO)));
     assert_eq!(q.primary_from(1), [1, 2]);
     assert_eq!(q.tail.load(SeqCst), q.ids[2].encode());
     // Newcomers find an open end.
@@ -68,8 +68,8 @@ fn the_secondary_queue_becomes_the_primary_one_when_that_is_empty() {
 #[test]
 fn a_newcomer_while_the_queue_is_emptied_is_not_lost() {
     let mut q = Queue::new(&[0, 1, 1, 0]);
-    let (_, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();
-    let mut head = q.head::<Sound>(3, state, 0, FULL);
+    let (_, state) = q.turn(0, GO, 0, FULL).unwrap();
+    let mut head = q.head(3, state, 0, FULL);
     head.pre_scan();
     // The newcomer has swapped the tail, but not linked itself, when the head wants to make the
     // secondary queue the primary one.
@@ -89,7 +89,7 @@ fn a_newcomer_while_the_queue_is_emptied_is_not_lost() {
 #[test]
 fn the_post_scan_finds_local_waiters_that_came_after_the_pre_scan() {
     let mut q = Queue::new(&[0, 1, 2]);
-    let mut head = q.head::<Sound>(0, GO, 0, FULL);
+    let mut head = q.head(0, GO, 0, FULL);
     head.pre_scan();
     assert_eq!(
         head.search,

@@ -1,12 +1,14 @@
 //! For how long a waiter at the front sleeps.
 
+use super::timed::{HELD, Lock};
 use crate::Native;
 use crate::platform::{NEVER, Ordering::Relaxed, Platform};
 use crate::raw::contend::constants::ALONE_NS;
-use crate::raw::contend::{Headship, Next, QueueKind, Sight, Target, Wait, wait_at_front};
+use crate::raw::contend::{Headship, QueueKind, Wait, wait_at_front};
 use crate::raw::osq::Osq;
 use crate::raw::patience::Patience;
 use crate::tuning::Tuning;
+use std::cell::Cell;
 
 const WAIT: Wait = Wait {
     deadline: NEVER,
@@ -15,59 +17,19 @@ const WAIT: Wait = Wait {
     spin: 0,
 };
 
-/// A lock that is always held. It notes until when its waiter sleeps, and at what time that began.
-struct Held<const ALONE: bool> {
-    sleep: Option<(u64, u64)>,
-}
-
-impl<const ALONE: bool> Target<Native> for Held<ALONE> {
-    type Look = ();
-    type Taken = ();
-    const PARKS: bool = true;
-    const SLEEPS_ALONE: bool = ALONE;
-
-    fn look(&self) {}
-
-    fn sight(&self, (): ()) -> Sight {
-        Sight {
-            free: false,
-            no_unlock: false,
-            kept: false,
-            reserved: false,
-            unclaimed: false,
-            requested: false,
-        }
-    }
-
-    fn take(&mut self) -> Option<()> {
-        unreachable!("it is held")
-    }
-
-    fn wait_until_free(&self, _: u64) -> bool {
-        false
-    }
-
-    fn watch(&self) {}
-    fn keep(&self) {}
-    fn share(&self) {}
-
-    fn sleep(&mut self, _: &Wait, until: u64) -> Next<()> {
-        self.sleep = Some((until, Native::now()));
-        Next::End(None)
-    }
-
-    fn request(&mut self, _: &Wait, _: u64) -> Next<()> {
-        unreachable!("it sleeps first")
-    }
-}
-
 /// How long the first sleep is, in nanoseconds, at least and at most.
 fn first_sleep<const ALONE: bool>(place: &Headship<'_, Native>, deadline: u64) -> (u64, u64) {
     let wait = Wait { deadline, ..WAIT };
     let begun = Native::now();
-    let mut held = Held::<ALONE> { sleep: None };
+    let sleep = Cell::new(None);
+    let mut held = Lock::<true, ALONE> {
+        sight: &|| HELD,
+        is_taken: &|| unreachable!("it is held"),
+        wait_until_free: &|_| false,
+        sleep: &|until| sleep.set(Some((until, Native::now()))),
+    };
     wait_at_front(&mut held, &wait, place);
-    let (until, began) = held.sleep.expect("the lock is held");
+    let (until, began) = sleep.get().expect("the lock is held");
     (until - began.min(until), until - begun)
 }
 

@@ -1,73 +1,23 @@
 //! How long a newcomer tries to do without the queue, as a table.
 
-use super::timed::{NOW, Timed};
+use super::timed::{HELD, Lock, NOW, Timed};
 use crate::platform::NEVER;
 use crate::raw::contend::constants::{BARGE_NS as BARGE, SPIN_NS as SPIN};
-use crate::raw::contend::{Next, Sight, Target, Wait, barge};
+use crate::raw::contend::{Sight, Wait, barge};
 use crate::raw::osq::Osq;
 use crate::tuning::{Quantum, Tuning};
+use std::cell::Cell;
 
 /// When each newcomer comes. Not 0, as times are absolute.
 const BEGUN: u64 = 1_000_000;
 
-/// A thread that finds the lock taken, and what happens to the lock.
-struct Newcomer<const PARKS: bool> {
-    /// When it is free for a moment, in ascending order, and whether this thread is the fastest.
-    free: &'static [(u64, bool)],
-    /// From when on newcomers have to queue.
-    reserved: u64,
-}
-
-impl<const PARKS: bool> Target<Timed> for Newcomer<PARKS> {
-    type Look = ();
-    type Taken = ();
-    const PARKS: bool = PARKS;
-
-    fn look(&self) {}
-
-    fn sight(&self, (): ()) -> Sight {
-        Sight {
-            free: false,
-            no_unlock: false,
-            kept: false,
-            reserved: NOW.get() >= self.reserved,
-            unclaimed: false,
-            requested: false,
-        }
-    }
-
-    fn take(&mut self) -> Option<()> {
-        let (_, fastest) = self.free[0];
-        self.free = &self.free[1..];
-        fastest.then_some(())
-    }
-
-    fn wait_until_free(&self, nanos: u64) -> bool {
-        let until = NOW.get() + nanos;
-        let next = self.free.first().map(|&(at, _)| BEGUN + at);
-        let free = next.filter(|&at| at < until);
-        NOW.set(free.unwrap_or(until));
-        free.is_some()
-    }
-
-    fn watch(&self) {}
-    fn keep(&self) {}
-    fn share(&self) {}
-
-    fn sleep(&mut self, _: &Wait, _: u64) -> Next<()> {
-        unreachable!("it barges")
-    }
-
-    fn request(&mut self, _: &Wait, _: u64) -> Next<()> {
-        unreachable!("it barges")
-    }
-}
-
 struct Row {
     name: &'static str,
+    /// When it is free for a moment, in ascending order, and whether this thread is the fastest.
     free: &'static [(u64, bool)],
     /// After this time the wait is over, or the lock is requested.
     limit: u64,
+    /// From when on newcomers have to queue.
     reserved: u64,
     quantum: Quantum,
     trial: bool,
@@ -101,9 +51,26 @@ fn outcome<const PARKS: bool>(row: &Row) -> (bool, u64) {
         trial: row.trial,
         spin: row.spin,
     };
-    let mut newcomer = Newcomer::<PARKS> {
-        free: row.free,
-        reserved: BEGUN.saturating_add(row.reserved),
+    let free = Cell::new(row.free);
+    let reserved = BEGUN.saturating_add(row.reserved);
+    let mut newcomer = Lock::<PARKS> {
+        sight: &|| Sight {
+            reserved: NOW.get() >= reserved,
+            ..HELD
+        },
+        is_taken: &|| {
+            let (_, fastest) = free.get()[0];
+            free.set(&free.get()[1..]);
+            fastest
+        },
+        wait_until_free: &|nanos| {
+            let until = NOW.get() + nanos;
+            let next = free.get().first().map(|&(at, _)| BEGUN + at);
+            let free = next.filter(|&at| at < until);
+            NOW.set(free.unwrap_or(until));
+            free.is_some()
+        },
+        sleep: &|_| unreachable!("it barges"),
     };
     let taken = barge(&mut newcomer, &queue, &wait).is_some();
     (taken, NOW.get() - BEGUN)

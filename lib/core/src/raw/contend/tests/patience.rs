@@ -1,11 +1,11 @@
 //! When a waiter that sleeps in the queue looks whether anybody comes for the lock.
 
-use super::timed::{NOW, Timed};
+use super::timed::{HELD, Lock, NOW, Timed};
 use crate::platform::Platform;
 use crate::platform::{NEVER, PATIENCE_NS};
+use crate::raw::contend::Sight;
 use crate::raw::contend::constants::BARGE_NS;
 use crate::raw::contend::wait::is_stuck;
-use crate::raw::contend::{Next, Sight, Target, Wait};
 use crate::raw::patience::Patience;
 
 /// When each waiter comes.
@@ -76,62 +76,29 @@ fn patience_without_end_stays_so() {
     assert_eq!(patience.or(7), 7);
 }
 
-/// A lock that is free from `BEGUN` on until this time. After that it is taken, or was handed over
-/// to a waiter that has not come yet.
-struct Lock {
-    free_until: u64,
-    handed_over: bool,
-    requested: bool,
-}
-
-impl Target<Timed> for Lock {
-    type Look = ();
-    type Taken = ();
-    const PARKS: bool = true;
-
-    fn look(&self) {}
-
-    fn sight(&self, (): ()) -> Sight {
-        Sight {
-            free: NOW.get() < self.free_until,
-            no_unlock: false,
-            kept: false,
-            reserved: false,
-            unclaimed: NOW.get() < self.free_until || self.handed_over,
-            requested: self.requested,
-        }
-    }
-
-    fn take(&mut self) -> Option<()> {
-        unreachable!("it only looks")
-    }
-
-    fn wait_until_free(&self, _: u64) -> bool {
-        unreachable!("it only looks")
-    }
-
-    fn watch(&self) {}
-    fn keep(&self) {}
-    fn share(&self) {}
-
-    fn sleep(&mut self, _: &Wait, _: u64) -> Next<()> {
-        unreachable!("it only looks")
-    }
-
-    fn request(&mut self, _: &Wait, _: u64) -> Next<()> {
-        unreachable!("it only looks")
-    }
-}
-
-/// Whether a lock that is free for so long, and then handed over or taken, is stuck.
-fn stuck(looked: bool, nanos: u64, handed_over: bool) -> bool {
+/// Whether a waiter that sees this finds the lock stuck.
+fn is_stuck_as(looked: bool, sight: impl Fn() -> Sight) -> bool {
     NOW.set(BEGUN);
-    let lock = Lock {
-        free_until: BEGUN.saturating_add(nanos),
-        handed_over,
-        requested: false,
+    let lock: Lock<'_> = Lock {
+        sight: &sight,
+        is_taken: &|| unreachable!("it only looks"),
+        wait_until_free: &|_| unreachable!("it only looks"),
+        sleep: &|_| unreachable!("it only looks"),
     };
     is_stuck::<Timed, _>(&lock, looked)
+}
+
+/// Whether a lock is stuck that is free for so long, and is then taken, or handed over to a waiter
+/// that has not come yet.
+fn stuck(looked: bool, nanos: u64, handed_over: bool) -> bool {
+    is_stuck_as(looked, || {
+        let free = NOW.get() < BEGUN.saturating_add(nanos);
+        Sight {
+            free,
+            unclaimed: free || handed_over,
+            ..HELD
+        }
+    })
 }
 
 #[test]
@@ -152,11 +119,8 @@ fn a_later_look_wants_a_lock_that_no_waiter_has_asked_for_or_comes_for() {
             assert!(stuck(true, nanos, handed_over), "{nanos} {handed_over}");
         }
     }
-    NOW.set(BEGUN);
-    let asked = Lock {
-        free_until: 0,
-        handed_over: false,
+    assert!(!is_stuck_as(true, || Sight {
         requested: true,
-    };
-    assert!(!is_stuck::<Timed, _>(&asked, true));
+        ..HELD
+    }));
 }

@@ -1,7 +1,8 @@
-//! A platform with a clock that tests set.
+//! A platform with a clock that tests set, and a lock that does what they say.
 
 use crate::bare::Bare;
 use crate::platform::{Atomics, Clock, Platform, Spinning};
+use crate::raw::contend::{Next, Sight, Target, Wait};
 use crate::slots::{Table, Waiters};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -47,5 +48,58 @@ impl Platform for Timed {
 
     fn waiters() -> &'static Waiters<Self> {
         &WAITERS
+    }
+}
+
+/// What a waiter sees of a lock that is held, and that no other has asked for.
+pub(super) const HELD: Sight = Sight {
+    free: false,
+    no_unlock: false,
+    kept: false,
+    reserved: false,
+    unclaimed: false,
+    requested: false,
+};
+
+/// A lock of which a test says what a waiter sees and does. The first sleep ends the wait, and it
+/// is not requested.
+pub(super) struct Lock<'a, const PARKS: bool = true, const ALONE: bool = false> {
+    pub(super) sight: &'a dyn Fn() -> Sight,
+    pub(super) is_taken: &'a dyn Fn() -> bool,
+    pub(super) wait_until_free: &'a dyn Fn(u64) -> bool,
+    pub(super) sleep: &'a dyn Fn(u64),
+}
+
+impl<P: Platform, const PARKS: bool, const ALONE: bool> Target<P> for Lock<'_, PARKS, ALONE> {
+    type Look = ();
+    type Taken = ();
+    const PARKS: bool = PARKS;
+    const SLEEPS_ALONE: bool = ALONE;
+
+    fn look(&self) {}
+
+    fn sight(&self, (): ()) -> Sight {
+        (self.sight)()
+    }
+
+    fn take(&mut self) -> Option<()> {
+        (self.is_taken)().then_some(())
+    }
+
+    fn wait_until_free(&self, nanos: u64) -> bool {
+        (self.wait_until_free)(nanos)
+    }
+
+    fn watch(&self) {}
+    fn keep(&self) {}
+    fn share(&self) {}
+
+    fn sleep(&mut self, _: &Wait, until: u64) -> Next<()> {
+        (self.sleep)(until);
+        Next::End(None)
+    }
+
+    fn request(&mut self, _: &Wait, _: u64) -> Next<()> {
+        unreachable!("it only looks, barges or sleeps")
     }
 }

@@ -2,8 +2,7 @@
 //! apart.
 
 use super::scripted::{
-    Scripted, ScriptedLock, as_part, blind, end, in_a_sleep, lock, meets_a_stranger, seeing,
-    sleeps, word,
+    Scripted, ScriptedLock, as_part, blind, in_a_sleep, lock, meets_a_stranger, seeing, sleeps,
 };
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Several waiters at the front: how many of them an event wakes.
 
-use super::scripted::{Scripted, ScriptedLock, end, in_a_sleep, lock, sleeps, wakes, word};
+use super::scripted::{Scripted, ScriptedLock, in_a_sleep, lock, sleeps, wakes};
 use super::*;
 use crate::raw::contend::QueueKind;
 

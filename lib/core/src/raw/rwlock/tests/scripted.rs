@@ -232,16 +232,3 @@ pub(super) type ScriptedLock<C, P = Scripted> = QueuedRwLock<P, C>;
 pub(super) fn lock<C: LockConfig, P: Platform>() -> &'static ScriptedLock<C, P> {
     Box::leak(Box::default())
 }
-
-pub(super) fn word<C: LockConfig, P: Platform>(lock: &ScriptedLock<C, P>) -> u32 {
-    lock.state.load(Relaxed)
-}
-
-/// Releases what the caller's script says is held.
-pub(super) fn end<C: LockConfig, P: Platform>(
-    lock: &ScriptedLock<C, P>,
-    release: unsafe fn(&ScriptedLock<C, P>),
-) {
-    // SAFETY: every caller holds the lock in that way, or shows that nothing bad comes of it.
-    unsafe { release(lock) }
-}

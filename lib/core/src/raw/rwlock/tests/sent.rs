@@ -1,8 +1,6 @@
 //! Read locks that another thread releases, and releases of what nobody holds.
 
-use super::scripted::{
-    Scripted, ScriptedLock, as_part, at_a_look, end, forked, lock, looks, play, word,
-};
+use super::scripted::{Scripted, ScriptedLock, as_part, at_a_look, forked, lock, looks, play};
 use super::*;
 
 /// A reader that has registered with a writer, which has left. It has not run since then. Another

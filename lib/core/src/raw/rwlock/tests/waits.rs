@@ -1,6 +1,6 @@
 //! How long waits last, on a clock of the test's own.
 
-use super::scripted::{Scripted, ScriptedLock, end, in_a_sleep, lock, pass_time, sleeps, word};
+use super::scripted::{Scripted, ScriptedLock, in_a_sleep, lock, pass_time, sleeps};
 use super::*;
 
 /// The usual quantum.
