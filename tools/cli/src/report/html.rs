@@ -1,6 +1,7 @@
 //! A report as one page that a browser shows without anything else: no script, no font, no other
 //! file. Tables scroll in boxes of their own, so that the page is as wide as its window. Pictures
-//! are those of `--plot`, drawn by [`plot`] and shown in the page's colours.
+//! are those of `--plot`, drawn by [`plot`] for a white ground; on a dark one their brightness is
+//! inverted.
 //!
 //! All text goes through [`escaped`]: names of locks and functions and command lines come from
 //! programs, which may be hostile.
@@ -9,7 +10,6 @@ use std::fmt::{self, Display, Write as _};
 use std::io::Write;
 use std::ops::Range;
 
-use super::plot::elements::RGBColor;
 use super::plot::{self, Area, Drawn};
 use super::table::Table;
 use super::text::{NOT_SHOWN, is_shown};
@@ -204,11 +204,10 @@ impl Page {
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n\
              <meta name=\"generator\" content=\"kinlock {}\">\n\
-             <title>{title}</title>\n<style>\n{}{}</style>\n</head>\n<body>\n<main>\n\
+             <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n\
              <h1>{title}</h1>\n{before}{figures}{after}</main>\n</body>\n</html>\n",
             crate::VERSION,
             include_str!("html.css"),
-            colours_of_pictures(),
         )?;
         Ok(())
     }
@@ -285,28 +284,6 @@ fn figure(markup: &mut String, picture: &Picture, names: &mut usize) {
          {rest}</div></figure>",
         picture.width
     );
-}
-
-/// The colours of pictures in the page. What is drawn for a white ground has attributes for its
-/// colours, which these rules go before.
-fn colours_of_pictures() -> String {
-    let (light, dark) = (rules(plot::LIGHT), rules(plot::DARK));
-    format!("{light}@media screen and (prefers-color-scheme: dark) {{\n{dark}}}\n")
-}
-
-fn rules(colours: &[(plot::Painted, RGBColor, RGBColor)]) -> String {
-    let hex = |RGBColor(red, green, blue): &RGBColor| format!("#{red:02X}{green:02X}{blue:02X}");
-    let mut rules = String::new();
-    for (painted, from, to) in colours {
-        let (from, to) = (hex(from), hex(to));
-        for (element, property) in *painted {
-            let _ = writeln!(
-                rules,
-                "svg {element}[{property}=\"{from}\"] {{ {property}: {to} }}"
-            );
-        }
-    }
-    rules
 }
 
 #[cfg(test)]

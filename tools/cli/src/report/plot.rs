@@ -45,52 +45,12 @@ pub const COLOURS: &[RGBColor] = &[
     RGBColor(110, 0, 70),
 ];
 
-/// Texts, and texts that explain rather than tell.
+/// Texts, and texts that explain rather than tell: both easily read on a white ground.
 const INK: RGBColor = RGBColor(30, 30, 30);
-const QUIET: RGBColor = RGBColor(120, 120, 120);
+const QUIET: RGBColor = RGBColor(95, 99, 104);
 /// The lines of a chart's axes.
 const LIGHT_LINES: RGBColor = RGBColor(245, 245, 245);
 const BOLD_LINES: RGBColor = RGBColor(225, 225, 225);
-
-/// Kinds of elements, and what of them has the colour.
-pub type Painted = &'static [(&'static str, &'static str)];
-
-const TEXT: Painted = &[("text", "fill")];
-const LINES: Painted = &[("line", "stroke"), ("polyline", "stroke")];
-const SERIES: Painted = &[
-    ("line", "stroke"),
-    ("polyline", "stroke"),
-    ("circle", "fill"),
-    ("rect", "fill"),
-    ("polygon", "fill"),
-];
-
-/// What is drawn too pale to be read easily on a page, and what is shown for it there.
-pub const LIGHT: &[(Painted, RGBColor, RGBColor)] = &[(TEXT, QUIET, RGBColor(95, 99, 104))];
-
-/// What is drawn for a white ground, and with which colours it can be seen on a dark one. Black
-/// texts are not among these: they stand on a colour of their own, in heat maps.
-pub const DARK: &[(Painted, RGBColor, RGBColor)] = &[
-    // The ground is the first of a picture's elements.
-    (
-        &[(":is(title, desc) + rect", "fill")],
-        WHITE,
-        RGBColor(21, 23, 26),
-    ),
-    (TEXT, INK, RGBColor(228, 230, 233)),
-    (TEXT, QUIET, RGBColor(162, 168, 176)),
-    (LINES, QUIET, RGBColor(162, 168, 176)),
-    (LINES, LIGHT_LINES, RGBColor(32, 35, 39)),
-    (LINES, BOLD_LINES, RGBColor(58, 63, 70)),
-    (LINES, BLACK, RGBColor(228, 230, 233)),
-    // Around a line, so that it is visible on every colour; and under marks.
-    (LINES, WHITE, RGBColor(21, 23, 26)),
-    (&[("circle", "fill")], WHITE, RGBColor(21, 23, 26)),
-    (SERIES, COLOURS[0], RGBColor(77, 155, 240)),
-    (SERIES, COLOURS[1], RGBColor(240, 96, 80)),
-    (SERIES, COLOURS[3], RGBColor(190, 190, 190)),
-    (SERIES, COLOURS[11], RGBColor(200, 90, 150)),
-];
 
 /// Whether a picture can be written to a file of this name.
 ///
