@@ -2,7 +2,6 @@
 //! that was compared in it.
 
 use std::io::Write;
-use std::ops::Range;
 
 use comfy_table::Cell;
 use kinlock_measure::stats::{Fairness, Summary};
@@ -48,11 +47,6 @@ pub trait Cells: Serialize + Sized + 'static {
     /// What stands over the table of a cell.
     fn title(&self, entry: &Self::Entry) -> String {
         entry.usual().cell()
-    }
-
-    /// The columns that are aligned at the right on stdout, of that many.
-    fn right(columns: usize) -> Range<usize> {
-        1..columns
     }
 
     /// A text as a cell on stdout.
@@ -233,8 +227,7 @@ fn add_tables<R: Cells>(report: &R, page: &mut Page) {
             page.paragraph(&report.about(name).unwrap_or_default());
         }
         let table = table(report, cell);
-        let right = R::right(table.headings.len());
-        page.table(&report.title(&cell[0]), &table, right);
+        page.table(&report.title(&cell[0]), &table, 1..table.headings.len());
     }
 }
 
@@ -251,7 +244,7 @@ impl<R: Cells> Report for R {
                 writeln!(out, "{name}: {about}\n")?;
             }
             let table = table(self, cell);
-            let table = table.painted(R::right(table.headings.len()), R::paint);
+            let table = table.painted(1..table.headings.len(), R::paint);
             writeln!(out, "{}\n{table}\n", self.title(&cell[0]))?;
         }
         self.overview(out)?;
