@@ -1,7 +1,4 @@
 //! Which thread runs on which CPU.
-//!
-//! Invariant:
-//! 1. The mask passed to the kernel is a live buffer of the size passed with it.
 
 use kinlock_linux::topology::{self, Topology};
 
@@ -44,16 +41,6 @@ pub fn assign(pin: Pin, threads: usize) -> Vec<usize> {
     let order = order(pin, usable_cpus());
     order.into_iter().cycle().take(threads).collect()
 }
-
-/// Binds the calling thread to `cpu`. `false` if the kernel refuses.
-pub fn bind(cpu: usize) -> bool {
-    let mut mask = vec![0usize; cpu / BITS + 1];
-    mask[cpu / BITS] = 1 << (cpu % BITS);
-    // SAFETY: invariant 1.
-    unsafe { libc::sched_setaffinity(0, size_of_val(&*mask), mask.as_ptr().cast()) == 0 }
-}
-
-const BITS: usize = usize::BITS as usize;
 
 fn usable_cpus() -> Vec<Cpu> {
     let topology = Topology::current();

@@ -11,9 +11,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
+use kinlock_measure::cpus;
 
 use super::background::Background;
-use super::placement;
 
 /// What every member of a team does: called with the member's index.
 pub type Job = Arc<dyn Fn(usize) + Send + Sync>;
@@ -65,7 +65,7 @@ impl Team {
             let thread = std::thread::Builder::new()
                 .name(format!("bench-{index}"))
                 .spawn(move || {
-                    let refused = cpu.filter(|&cpu| !placement::bind(cpu));
+                    let refused = cpu.filter(|&cpu| !cpus::pin_to(cpu));
                     let _ = entered.send(refused);
                     drop(entered);
                     work(index, &todo, &finished);

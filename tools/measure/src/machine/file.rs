@@ -1,9 +1,11 @@
-//! Machine files: TOML, every number with its unit, its origin and its source.
+//! Machine files: TOML, every number with its unit, its origin and its source. They are read and
+//! written here.
 
-use super::text::Text;
 use super::{Costs, Machine, MachineError, Origin, Parameter, Shape};
 use serde::Deserialize;
+use std::fmt::{self, Write};
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -248,4 +250,133 @@ fn parameter(&(name, number): &(&'static str, &Number)) -> Parameter {
         origin: q.origin,
         source: q.source.clone(),
     }
+}
+
+/// The text of a machine file, for errors that name line and field.
+struct Text<'a> {
+    origin: &'a str,
+    text: &'a str,
+}
+
+impl Text<'_> {
+    fn error(&self, at: usize, what: impl fmt::Display) -> MachineError {
+        let line = self.before(at).matches('\n').count() + 1;
+        MachineError::new(self.origin, format!("line {line}: {what}"))
+    }
+
+    /// The parser's message, with the field that it often leaves out.
+    fn parse_error(&self, error: &toml::de::Error) -> MachineError {
+        let at = error.span().map_or(0, |span| span.start);
+        let field = match DeTable::parse(self.text) {
+            Ok(table) => field_at(table.get_ref(), at),
+            // The text is no TOML. The first word of the line is the best guess.
+            Err(_) => self.key_of_line(at),
+        };
+        match field {
+            Some(field) => self.error(at, format!("`{field}`: {}", error.message())),
+            None => self.error(at, error.message()),
+        }
+    }
+
+    /// A number from `low` to `high`.
+    fn whole(
+        &self,
+        name: &str,
+        value: &Spanned<i64>,
+        low: i64,
+        high: i64,
+    ) -> Result<usize, MachineError> {
+        let v = *value.get_ref();
+        if (low..=high).contains(&v) {
+            Ok(v as usize)
+        } else {
+            Err(self.error(
+                value.span().start,
+                format!("`{name}` has to be {low} to {high}, not {v}"),
+            ))
+        }
+    }
+
+    fn before(&self, at: usize) -> &str {
+        // If a position were within a character, the whole text would do.
+        self.text.get(..at).unwrap_or(self.text)
+    }
+
+    fn key_of_line(&self, at: usize) -> Option<String> {
+        let start = self.before(at).rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.text[start..].lines().next()?;
+        let key = line.split_once('=').map_or(line, |(key, _)| key).trim();
+        let bare = |c: char| c.is_ascii_alphanumeric() || "_-.[]".contains(c);
+        (!key.is_empty() && key.len() < 64 && key.chars().all(bare)).then(|| key.to_owned())
+    }
+}
+
+/// The innermost field, such as `latency.rmw.ns`, whose key or value is at a position.
+fn field_at(table: &DeTable<'_>, at: usize) -> Option<String> {
+    // The span of a table with a header covers only the header, not what the table holds.
+    table.iter().find_map(|(key, value)| {
+        let name = key.get_ref();
+        let within = match value.get_ref() {
+            DeValue::Table(inner) => field_at(inner, at).map(|rest| format!("{name}.{rest}")),
+            _ => None,
+        };
+        let here = key.span().contains(&at) || value.span().contains(&at);
+        within.or_else(|| here.then(|| name.to_string()))
+    })
+}
+
+/// A machine file with the parameters that `parameter` knows.
+pub(super) fn text(
+    name: &str,
+    about: &str,
+    clock_mhz: u64,
+    shape: &Shape,
+    parameter: impl Fn(&'static str) -> Option<Parameter>,
+) -> String {
+    let mut out = format!(
+        "name = {}\nabout = {}\nclock_mhz = {clock_mhz}\n\n",
+        quoted(name),
+        quoted(about)
+    );
+    write_shape(&mut out, shape);
+    let tables = [
+        ("latency", LatencyTable::NAMES),
+        ("hyperthreads", HyperthreadTable::NAMES),
+        ("system", SystemTable::NAMES),
+    ];
+    for (table, names) in tables {
+        write!(out, "\n[{table}]\n").unwrap();
+        for p in names.iter().filter_map(|name| parameter(name)) {
+            let (number, unit) = p.value.split_once(' ').expect("values have a unit");
+            let unit = if unit == "%" { "percent" } else { unit };
+            let (name, origin, source) = (p.name, p.origin, quoted(&p.source));
+            writeln!(
+                out,
+                "{name} = {{ {unit} = {number}, origin = \"{origin}\", source = {source} }}"
+            )
+            .unwrap();
+        }
+    }
+    out
+}
+
+fn write_shape(out: &mut String, shape: &Shape) {
+    writeln!(
+        out,
+        "[shape]\nsockets = {}\ncaches_per_socket = {}\ncores_per_cache = {}\n\
+         threads_per_core = {}",
+        shape.sockets, shape.caches_per_socket, shape.cores_per_cache, shape.threads_per_core
+    )
+    .unwrap();
+    if shape.hops.contains(&2) {
+        out.push_str("hops = [\n");
+        for row in shape.hops.chunks(shape.sockets) {
+            writeln!(out, "    {row:?},").unwrap();
+        }
+        out.push_str("]\n");
+    }
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
 }

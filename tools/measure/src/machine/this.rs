@@ -8,7 +8,8 @@ mod tests;
 use super::pingpong::{
     clock_ns, load_ns, locked_ns, median, next_line_ns, on_cpu, one_way_ns, pause_ns, wake_ns,
 };
-use super::{Distance, Machine, MachineError, Shape, file, write};
+use super::{Distance, Machine, MachineError, Shape, file};
+use crate::cpus;
 use kinlock_linux::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -29,10 +30,10 @@ pub(super) fn measure() -> Result<Machine, MachineError> {
     let clock_mhz = clock_mhz(cpus[0].cpu);
     let about = format!(
         "{}{}, measured; {note}",
-        processor(),
+        cpus::model(),
         ["", " (virtual)"][topology.is_virtual() as usize]
     );
-    let text = write::text(Machine::THIS, &about, clock_mhz, &shape, |name| {
+    let text = file::text(Machine::THIS, &about, clock_mhz, &shape, |name| {
         parameters::get(name, &latencies, &shape)
     });
     file::parse(Machine::THIS, &text)
@@ -332,21 +333,9 @@ fn clock_mhz(cpu: usize) -> u64 {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/cpuinfo_max_freq");
     let most = fs::read_to_string(path).ok();
     let most = most.and_then(|khz| Some(khz.trim().parse::<f64>().ok()? / 1000.0));
-    let now = || cpuinfo("cpu MHz").and_then(|mhz| mhz.parse().ok());
+    let now = || cpus::info("cpu MHz").and_then(|mhz| mhz.parse().ok());
     most.or_else(now)
         .unwrap_or(2500.0)
         .clamp(100.0, 10_000.0)
         .round() as u64
-}
-
-fn processor() -> String {
-    cpuinfo("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned())
-}
-
-fn cpuinfo(key: &str) -> Option<String> {
-    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
-    info.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        (name.trim() == key).then(|| value.trim().to_owned())
-    })
 }

@@ -106,7 +106,7 @@ fn any_measurement_makes_a_machine() {
             wake: (LEAST, LEAST),
             pairs: [0, 1, 1, 0],
         };
-        let text = write::text("this", &about, 2500, &shape, |name| {
+        let text = file::text("this", &about, 2500, &shape, |name| {
             parameters::get(name, &latencies, &shape)
         });
         let machine = file::parse("this", &text).unwrap();
