@@ -214,22 +214,15 @@ fn are_comparable(samples: &[(usize, Sample)], others: &[(usize, Sample)]) -> bo
 }
 
 /// What is compared, as people read it.
-#[derive(Clone, Copy)]
-pub struct Values {
-    is_time: bool,
-}
-
-impl Values {
-    pub fn show(self, value: f64) -> String {
-        match self.is_time {
-            true => time(1e9 * value),
-            false if value >= 1.0 => rate(value),
-            // Three digits of what may be seconds.
-            false => format!(
-                "{value:.*}",
-                (2.0 - value.log10().floor()).min(12.0) as usize
-            ),
-        }
+fn shown(is_time: bool, value: f64) -> String {
+    match is_time {
+        true => time(1e9 * value),
+        false if value >= 1.0 => rate(value),
+        // Three digits of what may be seconds.
+        false => format!(
+            "{value:.*}",
+            (2.0 - value.log10().floor()).min(12.0) as usize
+        ),
     }
 }
 
@@ -240,14 +233,12 @@ impl Entry {
     }
 
     fn show(&self, value: f64) -> String {
-        Values {
-            is_time: self.is_time,
-        }
-        .show(value)
+        shown(self.is_time, value)
     }
 
-    fn values(&self) -> Vec<f64> {
-        self.rounds.iter().map(|round| round.value).collect()
+    /// One of the processor's counters.
+    fn counter(&self, of: fn(&Counters) -> Option<u64>) -> Option<u64> {
+        self.counters.as_ref().and_then(of)
     }
 }
 
@@ -333,8 +324,13 @@ impl Report {
         format!("{what}, {done} round{plural}{in_all}{hogs}")
     }
 
+    /// What the others are compared with.
+    pub fn reference(&self) -> &str {
+        self.results.first().map_or("", |entry| &entry.ratio.to)
+    }
+
     fn table(&self) -> Table {
-        let to = self.results.first().map_or("", |entry| &entry.ratio.to);
+        let to = self.reference();
         let mut columns = self.columns_of_points();
         columns = columns
             .add("lock", |e: &Entry| e.lock.clone())
@@ -357,14 +353,14 @@ impl Report {
                 Some(peak) => format!("{} MiB", three_digits(peak.median / 1024.0)),
                 None => "small".to_owned(),
             });
-        let shown = |count: Option<u64>| count.map_or("-".to_owned(), |n| rate(n as f64));
         if self.results.iter().any(|entry| entry.counters.is_some()) {
+            let shown = |count: Option<u64>| count.map_or("-".to_owned(), |n| rate(n as f64));
             columns = columns
                 .add("instructions", move |e| {
-                    shown(e.counters.and_then(|counters| counters.instructions))
+                    shown(e.counter(|c| c.instructions))
                 })
                 .add("cache misses", move |e| {
-                    shown(e.counters.and_then(|counters| counters.cache_misses))
+                    shown(e.counter(|c| c.cache_misses))
                 });
         }
         columns.of(&self.results)
@@ -413,11 +409,9 @@ impl Report {
             let columns = Columns::<(usize, &Round)>::new()
                 .add("round", |(number, _)| *number)
                 .add("place in it", |(_, round)| round.place + 1);
-            let values = Values {
-                is_time: entry.is_time,
-            };
+            let is_time = entry.is_time;
             let columns = columns
-                .add("value", move |(_, round)| values.show(round.value))
+                .add("value", move |(_, round)| shown(is_time, round.value))
                 .add(format!("over {}", entry.ratio.to), |(_, round)| {
                     format!("{:.3}", round.ratio)
                 })
@@ -502,7 +496,7 @@ fn told_once(all: Vec<(&At, String)>, points: usize) -> Vec<String> {
 }
 
 /// The entries of each point.
-pub fn by_point(results: &[Entry]) -> impl Iterator<Item = &[Entry]> {
+fn by_point(results: &[Entry]) -> impl Iterator<Item = &[Entry]> {
     results.chunk_by(|a, b| a.at == b.at)
 }
 
@@ -551,7 +545,8 @@ fn drift(parameters: &Parameters, results: &[Entry]) -> Option<String> {
 }
 
 fn heavy_tail(parameters: &Parameters, entry: &Entry) -> Option<String> {
-    let far = far_values(&entry.values());
+    let values: Vec<_> = entry.rounds.iter().map(|round| round.value).collect();
+    let far = far_values(&values);
     let Summary { median, min, max } = entry.value;
     let worst = match parameters.lower_is_better {
         true => max / median,
@@ -636,6 +631,7 @@ impl report::Report for Report {
     }
 
     fn csv(&self) -> Table {
+        let written = |count: Option<u64>| count.map_or(String::new(), |n| n.to_string());
         let columns = self
             .columns_of_points()
             .add("lock", |e: &Entry| e.lock.clone())
@@ -653,13 +649,11 @@ impl report::Report for Report {
                 let peak = e.peak_kib.map(|peak| format!("{:.0}", peak.median));
                 peak.unwrap_or_default()
             })
-            .add("instructions", |e| {
-                let count = e.counters.and_then(|counters| counters.instructions);
-                count.map(|count| count.to_string()).unwrap_or_default()
+            .add("instructions", move |e| {
+                written(e.counter(|c| c.instructions))
             })
-            .add("cache_misses", |e| {
-                let count = e.counters.and_then(|counters| counters.cache_misses);
-                count.map(|count| count.to_string()).unwrap_or_default()
+            .add("cache_misses", move |e| {
+                written(e.counter(|c| c.cache_misses))
             });
         columns.of(&self.results)
     }
