@@ -120,7 +120,6 @@ fn any_measurement_makes_a_machine() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn this_host_is_a_machine_or_says_why_not() {
     let allowed = host_cpus(&Topology::current()).len();
     match Machine::measure() {
