@@ -131,12 +131,11 @@ fn a_measured_machine_is_written() {
     let written = std::fs::read_to_string(file).unwrap();
     assert!(written.starts_with("name = \"my-server\""), "{written}");
     // The file alone on standard output, and the machine in the report.
-    let output = topology(&["--measure", "--machine-file", "-"], &[]);
-    let text = String::from_utf8(output.stdout).unwrap();
+    let words = ["--measure", "--machine-file", "-", "--json", file];
+    let text = String::from_utf8(topology(&words, &[]).stdout).unwrap();
     assert!(text.starts_with("name = \"this\""), "{text}");
-    let output = topology(&["--measure", "--json", "-"], &[]);
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let machine = &report["machine"];
+    let report = std::fs::read_to_string(file).unwrap();
+    let machine = &serde_json::from_str::<Value>(&report).unwrap()["machine"];
     assert_eq!(machine["name"], "this");
     let measured = list(&machine["parameters"]).iter();
     let measured = measured.filter(|parameter| parameter["origin"] == "measured");

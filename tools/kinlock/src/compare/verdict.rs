@@ -271,23 +271,6 @@ mod tests {
         assert_eq!(rank(1, CONFIDENCE), (0, 0.0));
     }
 
-    /// The interval is what it claims to be, whatever the distribution.
-    #[test]
-    fn intervals_contain_the_median_as_often_as_they_say() {
-        let mut random = Random::new(7);
-        let mut missed = 0;
-        for _ in 0..2000 {
-            // Skewed, with median 1.
-            let ratios: Vec<f64> = (0..10)
-                .map(|_| (4.0 * (random.unit() - 0.5)).exp())
-                .collect();
-            let ratio = Ratio::of("x", &ratios, 1);
-            missed += usize::from(!(ratio.low..=ratio.high).contains(&1.0));
-        }
-        // 2.1 % of them.
-        assert!((15..80).contains(&missed), "{missed}");
-    }
-
     #[test]
     fn intervals_of_several_locks_hold_together() {
         // Ten rounds leave out one ratio at each end for one lock, and none for three.

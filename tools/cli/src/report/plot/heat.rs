@@ -118,22 +118,10 @@ mod tests {
 
     #[test]
     fn every_cell_has_its_place_on_the_map() {
-        let value = |cell: Cell| (cell, f64::from(cell.section_ns));
-        for (part, quick) in [(Part::Core, 12), (Part::Wide, 6)] {
-            let cells = Cell::chosen(&Part::ALL, true).into_iter();
-            let map = by_place(part, cells.clone().map(value));
-            let ratios = map.iter().flatten().flatten();
-            assert_eq!(ratios.filter(|ratio| ratio.is_some()).count(), quick);
-            for cell in cells.filter(|cell| cell.part() == part) {
-                let [section, private, lines] = cell.places();
-                let ratio = map[lines][section][private];
-                assert_eq!(ratio, Some(f64::from(cell.section_ns)));
-            }
-        }
-        let core = by_place(
-            Part::Core,
-            Cell::chosen(&Part::ALL, true).into_iter().map(value),
-        );
+        let cells = Cell::chosen(&Part::ALL, true).into_iter();
+        let core = by_place(Part::Core, cells.map(|cell| (cell, cell.section_ns.into())));
+        assert_eq!(core.iter().flatten().flatten().flatten().count(), 12);
+        // Two lines, no work under the lock; none, and 100 ns of private work.
         assert_eq!(core[0][0][..2], [None, Some(0.0)]);
     }
 
