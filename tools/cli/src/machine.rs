@@ -21,11 +21,8 @@ pub struct Machine {
     pub architecture: &'static str,
     /// CPUs online (hardware threads).
     pub cpus: usize,
-    /// CPUs that this process may use.
     pub usable_cpus: usize,
-    /// Sockets.
     pub sockets: usize,
-    /// NUMA nodes.
     pub nodes: usize,
     /// Locality domains as our locks see them.
     pub domains: usize,
@@ -38,13 +35,11 @@ pub struct Machine {
     pub kernel: String,
     /// C library and its version.
     pub libc: String,
-    /// Granularity of the clock, in ns.
     pub timer_resolution_ns: f64,
     /// What reading the clock takes, in ns.
     pub timer_cost_ns: f64,
     /// Runnable threads of the last minute, before the run.
     pub load_average: f64,
-    /// Version of the command.
     pub version: &'static str,
     /// Commit that it was built from, if it was built in a checkout.
     pub commit: Option<&'static str>,

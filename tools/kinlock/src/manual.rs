@@ -18,9 +18,6 @@ const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
 
 /// Writes the pages and the completions of `command` into `folder`, under the names that shells and
 /// `man` look for.
-///
-/// # Errors
-/// If a file cannot be written.
 pub fn write(command: &Command, folder: &Path) -> anyhow::Result<Outcome> {
     let written = write_files(command, folder);
     written.with_context(|| format!("cannot write the manual to {}", folder.display()))?;

@@ -23,20 +23,17 @@ use serde::{Deserialize, Serialize};
 /// A machine: its shape, and the costs on it in cycles of its clock.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The file's `name`.
     pub name: String,
     /// One line about the machine.
     pub about: String,
     /// Sockets, last-level caches, cores, hardware threads and the distances between them.
     pub shape: Shape,
-    /// What everything costs.
     pub costs: Costs,
     /// Every number of the file with its origin, in the order of the file.
     pub parameters: Vec<Parameter>,
 }
 
 impl Machine {
-    /// The name of the host.
     pub const THIS: &'static str = "this";
 
     /// The most bytes that a machine file may have.
@@ -155,7 +152,6 @@ impl fmt::Display for Origin {
 /// A machine as reports have it. Field names are a contract: add, don't rename.
 #[derive(Debug, Serialize)]
 pub struct MachineEntry {
-    /// What it is called.
     pub name: String,
     /// One line about it.
     pub about: String,
@@ -170,7 +166,6 @@ pub struct MachineEntry {
 }
 
 impl MachineEntry {
-    /// Of this machine.
     pub fn new(machine: &Machine) -> Self {
         let shape = &machine.shape;
         Self {

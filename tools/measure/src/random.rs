@@ -71,7 +71,6 @@ impl Random {
         Random::stream(self.next(), 0)
     }
 
-    /// Puts `items` into random order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::ops::Range;
 
-use kinlock_cli::report::html::Page;
+use kinlock_cli::report::html::{Page, Picture};
 use kinlock_cli::report::table::{Columns, Table};
 use kinlock_cli::report::units::three_digits;
 use kinlock_cli::report::{self, Flags};
@@ -64,9 +64,9 @@ impl report::Report for Report {
         Ok(())
     }
 
-    fn page(&self) -> anyhow::Result<Page> {
+    fn page(&self, pictures: &[Picture]) -> anyhow::Result<Page> {
         let mut page = Page::new("kinlock-lab reproduce");
-        page.pictures_here();
+        pictures.iter().for_each(|picture| page.picture(picture));
         for entry in &self.tables {
             page.heading(2, entry.table);
             page.paragraph(&format!(

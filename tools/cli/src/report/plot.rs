@@ -16,6 +16,7 @@ use plotters::chart::MeshStyle;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// What pictures are made of.
 pub mod elements {
@@ -24,7 +25,6 @@ pub mod elements {
     pub use plotters::style::Color;
 }
 
-/// A part of a picture.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// Whether something could be drawn.
 pub type Drawn = Result<(), Box<dyn std::error::Error>>;
@@ -53,9 +53,6 @@ const LIGHT_LINES: RGBColor = RGBColor(245, 245, 245);
 const BOLD_LINES: RGBColor = RGBColor(225, 225, 225);
 
 /// Whether a picture can be written to a file of this name.
-///
-/// # Errors
-/// If the name does not end in .svg.
 pub fn check_name(path: &Path) -> anyhow::Result<()> {
     if path.extension().is_some_and(|extension| extension == "svg") {
         return Ok(());
@@ -67,9 +64,6 @@ pub fn check_name(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Draws a picture of that width and height on white and writes it.
-///
-/// # Errors
-/// As the writer has them, or if the picture cannot be drawn.
 pub fn write(
     size: (u32, u32),
     out: &mut dyn Write,
@@ -80,9 +74,6 @@ pub fn write(
 }
 
 /// The same as text.
-///
-/// # Errors
-/// If the picture cannot be drawn.
 pub fn svg(size: (u32, u32), draw: impl FnOnce(&Area) -> Drawn) -> anyhow::Result<String> {
     let mut svg = String::new();
     {
@@ -96,7 +87,6 @@ pub fn svg(size: (u32, u32), draw: impl FnOnce(&Area) -> Drawn) -> anyhow::Resul
     Ok(svg)
 }
 
-/// Text of the given height.
 pub fn text(height: u32) -> TextStyle<'static> {
     ("sans-serif", height).into_font().color(&INK)
 }
@@ -114,4 +104,13 @@ pub fn styled<'a, 'b, 'c, X: Ranged, Y: Ranged>(
         .bold_line_style(BOLD_LINES)
         .label_style(text(13))
         .axis_desc_style(text(14))
+}
+
+/// A line down a picture at `x`, and below it what it stands for.
+fn tick(area: &Area, x: i32, [top, bottom]: [i32; 2], label: String) -> Drawn {
+    let line = vec![(x, top), (x, bottom)];
+    area.draw(&PathElement::new(line, BOLD_LINES.stroke_width(1)))?;
+    let style = quiet_text(13).pos(Pos::new(HPos::Center, VPos::Top));
+    area.draw(&Text::new(label, (x, bottom + 6), style))?;
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use kinlock_cli::machine::Machine;
-use kinlock_cli::report::html::Page;
+use kinlock_cli::report::html::{Page, Picture};
 use kinlock_cli::report::table::{Columns, Table, wrapped};
 use kinlock_cli::report::units::{grouped, rate, three_digits, time};
 use kinlock_cli::report::{self, Flags};
@@ -611,7 +611,7 @@ impl report::Report for Report {
         Ok(())
     }
 
-    fn page(&self) -> anyhow::Result<Page> {
+    fn page(&self, pictures: &[Picture]) -> anyhow::Result<Page> {
         let mut page = Page::new("kinlock compare");
         page.command(&self.parameters.program);
         let machine = self.machine.summary();
@@ -622,7 +622,7 @@ impl report::Report for Report {
                 .iter()
                 .map(|warning| format!("Note: {warning}")),
         );
-        page.pictures_here();
+        pictures.iter().for_each(|picture| page.picture(picture));
         let table = self.table();
         page.table("Each lock, the best first", &table, self.right());
         page.heading(2, "Rounds");

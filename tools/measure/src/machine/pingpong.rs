@@ -13,10 +13,6 @@ use std::time::{Duration, Instant};
 ///
 /// Each side takes the line with a compare-and-swap and waits with compare-and-swaps. So one way is
 /// one transfer of a modified line plus the extra cost of a locked operation.
-///
-/// # Errors
-///
-/// If a thread cannot be pinned.
 pub(super) fn one_way_ns(first: usize, second: usize, time: Duration) -> Result<f64, MachineError> {
     let line = Line(AtomicU32::new(SERVED));
     let serve = || serve(&line, time);
@@ -69,10 +65,6 @@ pub(super) fn pause_ns() -> f64 {
 
 /// What a thread on `first` pays to wake one that has slept on `second` for a short while, and how
 /// long after that the woken thread runs, in ns; the medians of at most `times` wake-ups.
-///
-/// # Errors
-///
-/// If a thread cannot be pinned.
 pub(super) fn wake_ns(
     first: usize,
     second: usize,
@@ -92,10 +84,6 @@ pub(super) fn wake_ns(
 
 /// How long a core takes per line to increment many lines that another one has modified, in ns; the
 /// median of at most `times` turns.
-///
-/// # Errors
-///
-/// If a thread cannot be pinned.
 pub(super) fn next_line_ns(first: usize, second: usize, times: usize) -> Result<f64, MachineError> {
     let lines = Lines::new();
     let one = || lines.increment_in_turn(SERVED, RETURNED, times);
@@ -248,10 +236,6 @@ impl Sleeper {
 }
 
 /// Runs `work` on a thread that is pinned to `cpu`.
-///
-/// # Errors
-///
-/// If it cannot be pinned.
 pub(super) fn on_cpu<T: Send>(
     cpu: usize,
     work: impl FnOnce() -> T + Send,

@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Measures the host.
 pub(super) fn measure() -> Result<Machine, MachineError> {
     let topology = Topology::current();
     let cpus = host_cpus(&topology);

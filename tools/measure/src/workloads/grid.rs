@@ -52,7 +52,6 @@ const WIDE: [(Length, u32, &[u32], Option<u32>); 9] = {
     ]
 };
 
-/// A part of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
@@ -63,10 +62,8 @@ pub enum Part {
 }
 
 impl Part {
-    /// Both.
     pub const ALL: [Part; 2] = [Part::Core, Part::Wide];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Core => "core",
@@ -132,7 +129,6 @@ pub struct Cell {
     pub lines: u32,
 }
 
-/// What is known of a cell.
 struct Known {
     cell: Cell,
     /// `grid:400ns/100ns/16`.
@@ -209,7 +205,6 @@ impl Cell {
         known.map(|known| known.cell).collect()
     }
 
-    /// The part that it belongs to.
     pub fn part(self) -> Part {
         self.known().part
     }
@@ -224,7 +219,6 @@ impl Cell {
         &self.known().name
     }
 
-    /// The cell called `name`.
     pub fn find(name: &str) -> Option<Self> {
         let known = all().iter().find(|known| known.name == name)?;
         Some(known.cell)

@@ -8,12 +8,10 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{Area, Drawn, styled, text};
 
-/// A curve.
 #[derive(Clone, Debug)]
 pub struct Curve {
     /// Its name in the legend.
     pub name: String,
-    /// What it looks like.
     pub look: Look,
     /// In the order of threads.
     pub points: Vec<Point>,
@@ -30,20 +28,16 @@ pub struct Look {
     pub thick: bool,
 }
 
-/// A point of a curve.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
     /// The number of threads, or what else the horizontal axis has.
     pub threads: usize,
     /// The value that the line goes through.
     pub median: f64,
-    /// The lower edge of the band.
     pub low: f64,
-    /// The upper edge of the band.
     pub high: f64,
 }
 
-/// The vertical axis.
 pub struct Vertical<'a, Y> {
     /// The values that it spans.
     pub range: Y,
@@ -184,7 +178,6 @@ fn threads_of(curves: &[Curve]) -> Vec<usize> {
 }
 
 impl Look {
-    /// The line of a curve.
     pub fn line(self) -> ShapeStyle {
         self.colour.stroke_width(if self.thick { 3 } else { 1 })
     }

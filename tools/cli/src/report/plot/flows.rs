@@ -45,7 +45,6 @@ struct Node {
 }
 
 impl Flows {
-    /// The width and the height of the picture.
     pub fn size(&self) -> (u32, u32) {
         let (columns, _) = self.nodes();
         let ends = columns.iter().flatten().map(|node| node.top + node.height);
@@ -86,7 +85,6 @@ impl Flows {
         (nodes, scale)
     }
 
-    /// Draws it.
     pub fn draw(&self, area: &Area) -> Drawn {
         let (mut nodes, scale) = self.nodes();
         for (step, flows) in [&self.first, &self.second].into_iter().enumerate() {
