@@ -30,20 +30,12 @@ impl Random {
     }
 
     /// A number below `n`, which is at most 2^32 if all numbers are to be equally likely.
-    ///
-    /// # Panics
-    ///
-    /// If `n` is 0.
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
     /// True once in `n` times.
-    ///
-    /// # Panics
-    ///
-    /// If `n` is 0.
     #[inline]
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0

@@ -6,8 +6,8 @@
 //!    which all zeros is a valid value.
 //! 2. Between fork and exec only mere system calls are made, with numbers.
 //!
-//! Only this module waits for the child, and only after the last signal to it: until then its number
-//! is its own.
+//! Only this module waits for the child, and only after the last signal to it: until then its
+//! number is its own.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};

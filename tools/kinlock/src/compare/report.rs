@@ -125,8 +125,6 @@ pub struct Entry {
     pub ratio: Ratio,
     pub verdict: Verdict,
     pub rounds: Vec<Round>,
-    #[serde(skip)]
-    is_time: bool,
 }
 
 #[derive(Serialize)]
@@ -194,7 +192,6 @@ pub fn results(parameters: &Parameters, at: &At, measured: &[Measured]) -> Vec<E
             },
             ratio,
             rounds,
-            is_time: parameters.is_time(),
         }
     };
     let mut results: Vec<_> = measured.iter().map(entry).collect();
@@ -230,10 +227,6 @@ impl Entry {
     /// Whether it has a ratio to another lock.
     pub fn is_compared(&self) -> bool {
         ![Verdict::Reference, Verdict::Failed].contains(&self.verdict)
-    }
-
-    fn show(&self, value: f64) -> String {
-        shown(self.is_time, value)
     }
 
     /// One of the processor's counters.
@@ -331,12 +324,14 @@ impl Report {
 
     fn table(&self) -> Table {
         let to = self.reference();
+        let is_time = self.parameters.is_time();
+        let show = move |value| shown(is_time, value);
         let mut columns = self.columns_of_points();
         columns = columns
             .add("lock", |e: &Entry| e.lock.clone())
-            .add("median", |e| e.show(e.value.median))
-            .add("range", |e| {
-                format!("{}..{}", e.show(e.value.min), e.show(e.value.max))
+            .add("median", move |e| show(e.value.median))
+            .add("range", move |e| {
+                format!("{}..{}", show(e.value.min), show(e.value.max))
             })
             .add(format!("over {to}"), |e| match e.verdict {
                 Verdict::Reference => "1".to_owned(),
@@ -405,12 +400,11 @@ impl Report {
 
     /// Adds a table of the runs under each lock to a page.
     fn add_rounds(&self, page: &mut Page) {
+        let is_time = self.parameters.is_time();
         for entry in &self.results {
             let columns = Columns::<(usize, &Round)>::new()
                 .add("round", |(number, _)| *number)
-                .add("place in it", |(_, round)| round.place + 1);
-            let is_time = entry.is_time;
-            let columns = columns
+                .add("place in it", |(_, round)| round.place + 1)
                 .add("value", move |(_, round)| shown(is_time, round.value))
                 .add(format!("over {}", entry.ratio.to), |(_, round)| {
                     format!("{:.3}", round.ratio)

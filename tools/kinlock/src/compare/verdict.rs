@@ -103,21 +103,7 @@ impl Ratio {
 
     /// No ratio, because what failed cannot be compared.
     pub fn none(to: &str) -> Self {
-        let none = f64::NAN;
-        Ratio {
-            to: to.to_owned(),
-            over_rounds: Summary {
-                median: none,
-                min: none,
-                max: none,
-            },
-            low: none,
-            high: none,
-            confidence: 0.0,
-            wins: 0,
-            losses: 0,
-            claims: false,
-        }
+        Self::of(to, &[f64::NAN], 1)
     }
 
     pub fn verdict(&self) -> Verdict {

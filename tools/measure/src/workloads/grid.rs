@@ -32,8 +32,8 @@ pub enum Length {
     Asleep,
 }
 
-/// The sections of the wide cells: how long they are, which of [`WIDE_PRIVATE`] they occur with, and
-/// the private work of the quick cell, if one of them is.
+/// The sections of the wide cells: how long they are, which of [`WIDE_PRIVATE`] they occur with,
+/// and the private work of the quick cell, if one of them is.
 const WIDE: [(Length, u32, &[u32], Option<u32>); 9] = {
     use Length::{Asleep, Constant, Exponential};
     const SOME: &[u32] = &[10_000, 100_000];
