@@ -168,24 +168,14 @@ fn draw_scan(report: &Report, scan: &Scan, title: &Area, mut rest: Area) -> Draw
     let curves = |entries: &[&Entry], of: &dyn Fn(&Entry) -> Option<[f64; 3]>| -> Vec<Curve> {
         let curve = |(index, lock): (usize, &&str)| {
             let own = entries.iter().filter(|entry| entry.lock == **lock);
-            let points = own.filter_map(|entry| {
-                let [median, low, high] = of(entry)?;
-                Some(curves::Point {
-                    threads: place(entry),
-                    median,
-                    low,
-                    high,
-                })
-            });
-            let mut points: Vec<_> = points.collect();
-            points.sort_by_key(|point| point.threads);
+            let points = own.filter_map(|entry| Some((place(entry), of(entry)?)));
             Curve {
                 name: (*lock).to_owned(),
                 look: Look {
                     colour: COLOURS[index % COLOURS.len()],
                     thick: true,
                 },
-                points,
+                points: points.collect(),
                 compared: Vec::new(),
             }
         };
