@@ -93,16 +93,12 @@ pub(super) fn parse(origin: &str, text: &str) -> Result<Machine, MachineError> {
     let file: File = toml::from_str(text).map_err(|e| source.parse_error(&e))?;
     let clock_mhz = source.whole("clock_mhz", &file.clock_mhz, 100, 10_000)? as u64;
     let shape = shape(&source, file.shape)?;
-    let reader = Reader {
-        file: &source,
-        clock_mhz,
-    };
     let latency = file.latency.get_ref().numbers();
     let numbers = latency
         .chain(file.hyperthreads.get_ref().numbers())
         .chain(file.system.get_ref().numbers());
     let numbers: Vec<_> = numbers.collect();
-    let costs = costs(&reader, &numbers)?;
+    let costs = costs(&source, clock_mhz, &numbers)?;
     if let Some(name) = missing(&shape, &numbers) {
         let problem = format!("`{name}` is missing: this machine's shape needs it");
         return Err(source.error(file.latency.span().start, problem));
@@ -169,57 +165,32 @@ fn hops(
     Ok(rows.concat().into_iter().map(|n| n as u8).collect())
 }
 
-struct Reader<'a> {
-    file: &'a Text<'a>,
-    clock_mhz: u64,
-}
-
-impl Reader<'_> {
-    /// Cycles, from either unit of time.
-    fn time(&self, name: &str, number: &Number) -> Result<u64, MachineError> {
-        let q = number.get_ref();
-        let cycles = match (q.ns, q.cycles, q.percent) {
-            (Some(ns), None, None) => ns * self.clock_mhz as f64 / 1000.0,
-            (None, Some(cycles), None) => cycles,
-            _ => return Err(self.error(name, number, "needs exactly one of `ns` and `cycles`")),
-        };
-        // A second is more than anything here takes.
-        if !(0.0..=1e9 * self.clock_mhz as f64 / 1000.0).contains(&cycles) {
-            return Err(self.error(name, number, "has to be between 0 and one second"));
-        }
-        Ok(cycles.round() as u64)
-    }
-
-    fn percent(&self, name: &str, number: &Number) -> Result<u64, MachineError> {
-        let q = number.get_ref();
-        match (q.ns, q.cycles, q.percent) {
-            (None, None, Some(p)) if (100.0..=1000.0).contains(&p) => Ok(p.round() as u64),
-            _ => Err(self.error(
-                name,
-                number,
-                "needs `percent`, from 100 to 1000, and no other unit",
-            )),
-        }
-    }
-
-    fn error(&self, name: &str, number: &Number, what: &str) -> MachineError {
-        self.file
-            .error(number.span().start, format!("`{name}` {what}"))
-    }
-}
-
 /// The costs that the numbers of a file set.
-fn costs(reader: &Reader<'_>, numbers: &[(&'static str, &Number)]) -> Result<Costs, MachineError> {
+fn costs(
+    file: &Text<'_>,
+    clock_mhz: u64,
+    numbers: &[(&'static str, &Number)],
+) -> Result<Costs, MachineError> {
     let mut costs = Costs {
-        clock_mhz: reader.clock_mhz,
+        clock_mhz,
         ..Costs::default()
     };
+    let cycles_of = |ns: f64| ns * clock_mhz as f64 / 1000.0;
     for &(name, number) in numbers {
-        let value = match Costs::is_percentage(name) {
-            true => reader.percent(name, number)?,
-            false => reader.time(name, number)?,
+        let q = number.get_ref();
+        let wrong = |what: &str| Err(file.error(number.span().start, format!("`{name}` {what}")));
+        let value = match (Costs::is_percentage(name), q.ns, q.cycles, q.percent) {
+            (true, None, None, Some(p)) if (100.0..=1000.0).contains(&p) => p,
+            (true, ..) => return wrong("needs `percent`, from 100 to 1000, and no other unit"),
+            (false, Some(ns), None, None) => cycles_of(ns),
+            (false, None, Some(cycles), None) => cycles,
+            (false, ..) => return wrong("needs exactly one of `ns` and `cycles`"),
         };
-        *costs.named(name).expect("every field is a cost") = value;
+        // A second is more than anything here takes.
+        if !(0.0..=cycles_of(1e9)).contains(&value) {
+            return wrong("has to be between 0 and one second");
+        }
+        *costs.named(name).expect("every field is a cost") = value.round() as u64;
     }
     costs.time_slice = costs.time_slice.max(1);
     Ok(costs)

@@ -67,14 +67,13 @@ fn host_cpus(topology: &Topology) -> Vec<HostCpu> {
 
 fn node_distances(topology: &Topology) -> BTreeMap<(usize, usize), usize> {
     let nodes = topology.nodes();
-    let row = |from: &kinlock_linux::topology::Node| {
-        let columns = nodes.iter().zip(from.distances.clone());
-        let from = from.number;
-        columns
-            .map(move |(to, distance)| ((from, to.number), distance))
-            .collect::<Vec<_>>()
-    };
-    nodes.iter().flat_map(row).collect()
+    let mut distances = BTreeMap::new();
+    for from in nodes {
+        for (to, &distance) in nodes.iter().zip(&from.distances) {
+            distances.insert((from.number, to.number), distance);
+        }
+    }
+    distances
 }
 
 /// The regular shape that holds these CPUs, and a remark on how well it fits.
@@ -116,15 +115,11 @@ fn shape(
     .filter(|(_, (least, most))| least != most)
     .map(|(what, (least, most))| format!("{least} to {most} {what}"))
     .collect();
-    let note = if uneven.is_empty() {
-        format!("the {} CPUs that the process may use", cpus.len())
-    } else {
+    let mut note = format!("the {} CPUs that the process may use", cpus.len());
+    if !uneven.is_empty() {
         let uneven = uneven.join(", ");
-        format!(
-            "the {} CPUs that the process may use have {uneven}: the most are assumed everywhere",
-            cpus.len()
-        )
-    };
+        note += &format!(" have {uneven}: the most are assumed everywhere");
+    }
     Ok((shape, note))
 }
 
@@ -148,32 +143,28 @@ fn hops(
         let here = cpus.iter().filter(|s| s.socket == socket);
         here.map(|s| s.node).collect()
     };
-    let between = |a: usize, b: usize| {
-        let (from, to) = (nodes_of(a), nodes_of(b));
-        let pairs = from
-            .iter()
-            .flat_map(|&x| to.iter().flat_map(move |&y| [(x, y), (y, x)]));
-        pairs.filter_map(|pair| distances.get(&pair)).max().copied()
-    };
-    let all = || {
-        sockets
-            .iter()
-            .flat_map(|&a| sockets.iter().map(move |&b| (a, b)))
-    };
-    let remote = || {
-        all()
-            .filter(|(a, b)| a != b)
-            .filter_map(|(a, b)| between(a, b))
-    };
-    let (near, far) = (remote().min().unwrap_or(0), remote().max().unwrap_or(0));
-    let wide = far * 5 >= near * 6;
-    all()
-        .map(|(a, b)| match between(a, b) {
-            _ if a == b => 0,
-            Some(distance) if wide && 2 * distance > near + far => 2,
-            _ => 1,
-        })
-        .collect()
+    let mut between = Vec::new();
+    for &a in sockets {
+        for &b in sockets {
+            let mut pairs = Vec::new();
+            for &x in &nodes_of(a) {
+                pairs.extend(nodes_of(b).iter().flat_map(|&y| [(x, y), (y, x)]));
+            }
+            let distances = pairs.iter().filter_map(|pair| distances.get(pair));
+            between.push((a == b, distances.max().copied()));
+        }
+    }
+    let remote = between.iter().filter(|(is_own, _)| !is_own);
+    let remote = remote.filter_map(|&(_, distance)| distance);
+    let (near, far) = (remote.clone().min(), remote.max());
+    let (near, far) = (near.unwrap_or(0), far.unwrap_or(0));
+    let is_wide = far * 5 >= near * 6;
+    let hops = between.into_iter().map(|between| match between {
+        (true, _) => 0,
+        (_, Some(distance)) if is_wide && 2 * distance > near + far => 2,
+        _ => 1,
+    });
+    hops.collect()
 }
 
 /// Measured latencies, in ns.
