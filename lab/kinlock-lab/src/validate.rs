@@ -430,11 +430,7 @@ impl report::Report for Report {
             self.machine.summary()
         ));
         page.paragraph(&self.sums());
-        page.list(
-            self.warnings()
-                .iter()
-                .map(|warning| format!("Note: {warning}")),
-        );
+        page.notes(&self.warnings());
         page.table("Measured beside simulated", &self.table(), 2..9);
         Ok(page)
     }

@@ -253,11 +253,7 @@ impl<R: Cells> Report for R {
         let mut page = Page::new(&self.page_title());
         page.paragraph(&self.markdown_heading());
         self.page_overview(&mut page)?;
-        page.list(
-            self.warnings()
-                .iter()
-                .map(|warning| format!("Note: {warning}")),
-        );
+        page.notes(self.warnings());
         pictures.iter().for_each(|picture| page.picture(picture));
         match self.cells().count() {
             cells if cells > MOST_TABLES => {

@@ -113,6 +113,11 @@ impl Page {
         }
     }
 
+    /// What to keep in mind, as a list.
+    pub fn notes(&mut self, warnings: &[String]) {
+        self.list(warnings.iter().map(|warning| format!("Note: {warning}")));
+    }
+
     /// Lines that are shown as they stand, unless there are none.
     pub fn lines(&mut self, text: &str) {
         if !text.trim().is_empty() {

@@ -611,11 +611,7 @@ impl report::Report for Report {
         let machine = self.machine.summary();
         page.paragraph(&format!("Compared: {}.\nOn {machine}.", self.about()));
         page.list(self.sentences());
-        page.list(
-            self.warnings
-                .iter()
-                .map(|warning| format!("Note: {warning}")),
-        );
+        page.notes(&self.warnings);
         pictures.iter().for_each(|picture| page.picture(picture));
         let table = self.table();
         page.table("Each lock, the best first", &table, self.right());
