@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, ensure};
 use kinlock_cli::machine::Machine;
 use kinlock_cli::outcome::Outcome;
-use kinlock_cli::report::html::Page;
+use kinlock_cli::report::html::{Page, Picture};
 use kinlock_cli::report::table::{Columns, Table};
 use kinlock_cli::report::units::three_digits;
 use kinlock_cli::report::{self, Destinations, Flags, Pictures, Plot};
@@ -423,18 +423,14 @@ impl report::Report for Report {
         self.table().markdown(2..9, out)
     }
 
-    fn page(&self) -> anyhow::Result<Page> {
+    fn page(&self, _: &[Picture]) -> anyhow::Result<Page> {
         let mut page = Page::new("kinlock-lab validate");
         page.paragraph(&format!(
             "Measured and simulated: {}.",
             self.machine.summary()
         ));
         page.paragraph(&self.sums());
-        page.list(
-            self.warnings()
-                .iter()
-                .map(|warning| format!("Note: {warning}")),
-        );
+        page.notes(&self.warnings());
         page.table("Measured beside simulated", &self.table(), 2..9);
         Ok(page)
     }

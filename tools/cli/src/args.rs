@@ -99,9 +99,6 @@ pub trait Available: Named {
 }
 
 /// Those of `asked`, or the usual ones that are there if none were, and `baseline`.
-///
-/// # Errors
-/// If one of them is not there.
 pub fn with_baseline<T: Available>(asked: &[T], baseline: T) -> anyhow::Result<Vec<T>> {
     let mut chosen = asked.to_vec();
     if chosen.is_empty() {
@@ -157,9 +154,6 @@ macro_rules! names {
     };
 }
 /// Parses the length of a measured slice.
-///
-/// # Errors
-/// If it is not a number of seconds from 0.001 to 3600.
 pub fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),

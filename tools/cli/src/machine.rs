@@ -6,11 +6,10 @@
 //! 2. `gnu_get_libc_version` returns a constant string.
 
 use std::fs;
-use std::hint::black_box;
 use std::path::Path;
-use std::time::Instant;
 
 use kinlock_linux::topology::{self, Topology};
+use kinlock_measure::cpus;
 use serde::Serialize;
 
 /// A description of the machine and of this build of the command.
@@ -22,11 +21,8 @@ pub struct Machine {
     pub architecture: &'static str,
     /// CPUs online (hardware threads).
     pub cpus: usize,
-    /// CPUs that this process may use.
     pub usable_cpus: usize,
-    /// Sockets.
     pub sockets: usize,
-    /// NUMA nodes.
     pub nodes: usize,
     /// Locality domains as our locks see them.
     pub domains: usize,
@@ -39,13 +35,11 @@ pub struct Machine {
     pub kernel: String,
     /// C library and its version.
     pub libc: String,
-    /// Granularity of the clock, in ns.
     pub timer_resolution_ns: f64,
     /// What reading the clock takes, in ns.
     pub timer_cost_ns: f64,
     /// Runnable threads of the last minute, before the run.
     pub load_average: f64,
-    /// Version of the command.
     pub version: &'static str,
     /// Commit that it was built from, if it was built in a checkout.
     pub commit: Option<&'static str>,
@@ -59,9 +53,9 @@ impl Machine {
         let mut sockets: Vec<_> = online().filter_map(|cpu| cpu.socket).collect();
         sockets.sort_unstable();
         sockets.dedup();
-        let usable = kinlock_measure::cpus::allowed_cpus();
+        let usable = cpus::allowed_cpus();
         Self {
-            cpu: cpu_model(),
+            cpu: cpus::model(),
             architecture: std::env::consts::ARCH,
             cpus: online().count(),
             usable_cpus: usable.len(),
@@ -73,7 +67,7 @@ impl Machine {
             kernel: kernel(),
             libc: libc_version(),
             timer_resolution_ns: timer_resolution_ns(),
-            timer_cost_ns: timer_cost_ns(),
+            timer_cost_ns: kinlock_measure::machine::clock_ns(),
             load_average: load_average(),
             version: env!("CARGO_PKG_VERSION"),
             commit: option_env!("KINLOCK_COMMIT"),
@@ -116,23 +110,6 @@ impl Machine {
     }
 }
 
-fn cpu_model() -> String {
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let value = |key: &str| {
-        info.lines().find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            (name.trim() == key).then(|| value.trim().to_owned())
-        })
-    };
-    // ARM kernels name the maker and the part, not the model.
-    let part = || {
-        let (maker, part) = (value("CPU implementer")?, value("CPU part")?);
-        Some(format!("implementer {maker} part {part}"))
-    };
-    let model = value("model name").or_else(part);
-    model.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
-}
-
 fn governor(cpu: usize) -> Option<String> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
     read_line(Path::new(&path))
@@ -166,20 +143,6 @@ fn timer_resolution_ns() -> f64 {
     // SAFETY: invariant 1.
     unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC, &mut resolution) };
     resolution.tv_sec as f64 * 1e9 + resolution.tv_nsec as f64
-}
-
-/// The fastest of several tries, which nothing interrupted.
-fn timer_cost_ns() -> f64 {
-    const READINGS: u32 = 1000;
-    (0..20)
-        .map(|_| {
-            let start = Instant::now();
-            for _ in 0..READINGS {
-                black_box(Instant::now());
-            }
-            start.elapsed().as_nanos() as f64 / f64::from(READINGS)
-        })
-        .fold(f64::INFINITY, f64::min)
 }
 
 fn load_average() -> f64 {

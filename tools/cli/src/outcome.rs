@@ -12,7 +12,6 @@ use crate::report::text::lines;
 pub enum Outcome {
     /// Everything asked for was done, and no check failed.
     Done,
-    /// A check failed.
     CheckFailed,
     /// A check passed that had to fail.
     Escaped,
@@ -23,7 +22,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What the process ends with.
     pub fn exit_status(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -38,7 +36,6 @@ impl Outcome {
 /// An error that has an exit status of its own; others have that of bad input.
 #[derive(Debug)]
 pub struct Failure {
-    /// The exit status.
     pub status: u8,
     /// What is wrong, in one line.
     pub what: String,

@@ -24,13 +24,11 @@ impl Parameters {
         changed
     }
 
-    /// The same without some flags.
     pub fn without(mut self, flags: &[&str]) -> Self {
         self.0.retain(|(flag, _)| !flags.contains(flag));
         self
     }
 
-    /// As arguments of the command.
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments = Vec::new();
         for (flag, value) in &self.0 {

@@ -15,14 +15,9 @@ use kinlock_cli::outcome::Outcome;
 
 const NAME: &str = "kinlock";
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
-/// Pages of section 7 that say what no verb's page does.
-const SEE_ALSO: [&str; 1] = ["kinlock(7)"];
 
 /// Writes the pages and the completions of `command` into `folder`, under the names that shells and
 /// `man` look for.
-///
-/// # Errors
-/// If a file cannot be written.
 pub fn write(command: &Command, folder: &Path) -> anyhow::Result<Outcome> {
     let written = write_files(command, folder);
     written.with_context(|| format!("cannot write the manual to {}", folder.display()))?;
@@ -151,20 +146,16 @@ fn inlines(line: &str) -> Vec<Inline> {
     parts.collect()
 }
 
+/// The page that lists this one, and that of section 7, which says what no verb's page does.
 fn see_also(command: &Command, above: &str) -> Roff {
     let own = command.get_display_name().unwrap_or(command.get_name());
-    let above = (own != above).then(|| format!("{above}(1)"));
-    let pages = above.into_iter().chain(SEE_ALSO.map(str::to_owned));
+    let mut line = Vec::new();
+    if own != above {
+        line.extend([bold(above), roman("(1), ")]);
+    }
+    line.extend([bold(NAME), roman("(7)")]);
     let mut roff = Roff::new();
     roff.control("SH", ["SEE ALSO"]);
-    let mut line = Vec::new();
-    for page in pages {
-        let (name, number) = page.split_once('(').unwrap_or((&page, ""));
-        if !line.is_empty() {
-            line.push(roman(", "));
-        }
-        line.extend([bold(name), roman(format!("({number}"))]);
-    }
     roff.text(line);
     roff
 }

@@ -255,11 +255,39 @@ impl Found {
     }
 
     fn features(&self) -> String {
+        let found = &self.features;
+        let size = found.rseq_feature_size;
+        let size = format!("the CPU number without a call; {size} bytes are live");
         let slices = match self.slices {
             Ok(()) => "more time for holders, with KINLOCK_SLICE_EXTENSION=on".to_owned(),
             Err(why) => why.to_string(),
         };
-        features(&self.features, (self.slices.is_ok(), &slices))
+        let membarrier = match found.membarrier_private_expedited {
+            true => "fences for all threads of the process",
+            false => "refused: a sleeping waiter looks up from time to time instead",
+        };
+        let restartable = restartable();
+        let (Ok(sequences) | Err(sequences)) = &restartable;
+        let node = "the NUMA node without a call";
+        let mut table = table(["feature", "found", "what for"]);
+        for (name, found, purpose) in [
+            ("rseq", found.rseq, &*size),
+            ("rseq node_id", found.node_id, node),
+            ("rseq mm_cid", found.mm_cid, "cache-local concurrency IDs"),
+            ("rseq sequences", restartable.is_ok(), sequences),
+            ("rseq slices", self.slices.is_ok(), &slices),
+            ("membarrier", found.membarrier_private_expedited, membarrier),
+            ("futex", found.futex, "parking of waiters"),
+            (
+                "futex_waitv",
+                found.futex_waitv,
+                "sleeping on several words",
+            ),
+            ("futex2", found.futex2, "the newer futex calls"),
+        ] {
+            table.add_row([name, if found { "yes" } else { "no" }, purpose]);
+        }
+        table.to_string()
     }
 }
 
@@ -282,39 +310,6 @@ fn restartable() -> Result<String, String> {
         }
         Ok(()) => Ok("IDs without leases; not tried, as none could be preempted".to_owned()),
     }
-}
-
-fn features(found: &Features, slices: (bool, &str)) -> String {
-    let size = found.rseq_feature_size;
-    let size = format!("the CPU number without a call; {size} bytes are live");
-    let membarrier = match found.membarrier_private_expedited {
-        true => "fences for all threads of the process",
-        false => "refused: a sleeping waiter looks up from time to time instead",
-    };
-    let mut table = table(["feature", "found", "what for"]);
-    let mut add = |name, found, purpose: &str| {
-        table.add_row([name, if found { "yes" } else { "no" }, purpose]);
-    };
-    add("rseq", found.rseq, &size);
-    add(
-        "rseq node_id",
-        found.node_id,
-        "the NUMA node without a call",
-    );
-    add("rseq mm_cid", found.mm_cid, "cache-local concurrency IDs");
-    let restartable = restartable();
-    let (Ok(why) | Err(why)) = &restartable;
-    add("rseq sequences", restartable.is_ok(), why);
-    add("rseq slices", slices.0, slices.1);
-    add("membarrier", found.membarrier_private_expedited, membarrier);
-    add("futex", found.futex, "parking of waiters");
-    add(
-        "futex_waitv",
-        found.futex_waitv,
-        "sleeping on several words",
-    );
-    add("futex2", found.futex2, "the newer futex calls");
-    table.to_string()
 }
 
 fn table<T: Into<Cell>>(header: impl IntoIterator<Item = T>) -> Table {

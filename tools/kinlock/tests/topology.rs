@@ -4,6 +4,7 @@ mod support;
 
 use std::process::{Command, Output};
 
+use kinlock_measure::machine::Machine;
 use serde_json::Value;
 use support::{kinlock, list, refused};
 
@@ -128,15 +129,22 @@ fn a_measured_machine_is_written() {
     for expected in ["own_cache", "last_level", "is assumed"] {
         assert!(text.contains(expected), "no {expected} in {text}");
     }
-    let written = std::fs::read_to_string(file).unwrap();
-    assert!(written.starts_with("name = \"my-server\""), "{written}");
+    let written = Machine::read(file, &[]).unwrap();
+    assert_eq!(written.name, "my-server");
+    assert!(written.shape.cpus() >= 2);
+    let costs = &written.costs;
+    assert!(
+        costs.own_cache > 0 && costs.rmw > 0 && costs.pause > 0,
+        "{costs:?}"
+    );
+    let least = costs.modified[0].min(costs.last_level);
+    assert!(least >= costs.own_cache, "{costs:?}");
     // The file alone on standard output, and the machine in the report.
-    let output = topology(&["--measure", "--machine-file", "-"], &[]);
-    let text = String::from_utf8(output.stdout).unwrap();
+    let words = ["--measure", "--machine-file", "-", "--json", file];
+    let text = String::from_utf8(topology(&words, &[]).stdout).unwrap();
     assert!(text.starts_with("name = \"this\""), "{text}");
-    let output = topology(&["--measure", "--json", "-"], &[]);
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let machine = &report["machine"];
+    let report = std::fs::read_to_string(file).unwrap();
+    let machine = &serde_json::from_str::<Value>(&report).unwrap()["machine"];
     assert_eq!(machine["name"], "this");
     let measured = list(&machine["parameters"]).iter();
     let measured = measured.filter(|parameter| parameter["origin"] == "measured");

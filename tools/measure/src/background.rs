@@ -17,9 +17,6 @@ use anyhow::{Context, bail};
 use crate::interrupt::Signal;
 
 /// Keeps a CPU busy until the process `parent`, which has started this one, ends.
-///
-/// # Errors
-/// If the kernel does not tell this process of the end of its parent.
 pub fn be_busy(parent: u32) -> anyhow::Result<()> {
     for signal in Signal::ALL {
         // SAFETY: invariant 1.
@@ -44,9 +41,6 @@ pub struct Hogs(Vec<Child>);
 
 impl Hogs {
     /// Starts `number` busy processes, from the thread that lives as long as the process.
-    ///
-    /// # Errors
-    /// If the system refuses.
     pub fn start(number: usize) -> anyhow::Result<Self> {
         let mut hogs = Self(Vec::with_capacity(number));
         for _ in 0..number {

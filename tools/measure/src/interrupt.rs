@@ -38,15 +38,12 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::HangUp, Self::Quit];
 
-    /// The number that the kernel knows it by.
     pub fn number(self) -> i32 {
         self as i32
     }
 
-    /// Its usual name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "SIGINT",

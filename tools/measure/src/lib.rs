@@ -12,6 +12,9 @@
 //! | [`machine`] | a machine as a text file, and this machine measured as one |
 //! | [`workloads`] | workloads that are both measured and simulated or tortured |
 
+// The commands alone use it: what a name says needs no sentence.
+#![allow(missing_docs)]
+
 pub mod background;
 pub mod cpus;
 pub mod interrupt;

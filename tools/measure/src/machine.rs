@@ -5,42 +5,35 @@
 //! host. The format is described in `docs/guide/machines.md`.
 
 mod costs;
-mod entry;
-mod error;
 mod file;
-mod parameter;
 mod pingpong;
 mod shape;
-mod text;
 mod this;
-mod write;
 
 pub use costs::{Costs, DISTANCES, Distance};
-pub use entry::{MachineEntry, ParameterEntry};
-pub use error::MachineError;
-pub use parameter::{Origin, Parameter};
+pub use pingpong::clock_ns;
 pub use shape::{CpuId, Shape};
 
+use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+
+use serde::{Deserialize, Serialize};
 
 /// A machine: its shape, and the costs on it in cycles of its clock.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The file's `name`.
     pub name: String,
     /// One line about the machine.
     pub about: String,
     /// Sockets, last-level caches, cores, hardware threads and the distances between them.
     pub shape: Shape,
-    /// What everything costs.
     pub costs: Costs,
     /// Every number of the file with its origin, in the order of the file.
     pub parameters: Vec<Parameter>,
 }
 
 impl Machine {
-    /// The name of the host.
     pub const THIS: &'static str = "this";
 
     /// The most bytes that a machine file may have.
@@ -75,12 +68,18 @@ impl Machine {
         file::parse(origin, text)
     }
 
-    /// The machine as a file that [`parse`](Self::parse) reads: for keeping, comparing and editing.
-    ///
-    /// Costs that the program has changed since the machine was loaded are written as they are now,
-    /// as assumed.
+    /// The machine as a file that [`parse`](Self::parse) reads, with the numbers that it was made
+    /// of.
     pub fn to_toml(&self) -> String {
-        write::machine(self)
+        let number = |name| self.parameters.iter().find(|p| p.name == name).cloned();
+        let Machine {
+            name,
+            about,
+            costs,
+            shape,
+            ..
+        } = self;
+        file::text(name, about, costs.clock_mhz, shape, number)
     }
 
     /// Makes the number that is called `name` in machine files `factor` times as large, if there is
@@ -112,10 +111,101 @@ impl Machine {
     }
 }
 
+/// A number of a machine file, or of a workload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Parameter {
+    /// Its name in the file.
+    pub name: &'static str,
+    /// Its value as the file has it, with the unit.
+    pub value: String,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The source, what it was fitted on, or why it is assumed.
+    pub source: String,
+}
+
+/// Where a number comes from, the firmest origin first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// Measured and published by others.
+    Published,
+    /// Measured on this very machine.
+    Measured,
+    /// Fitted: the source says on what.
+    Fitted,
+    /// Plausible, from machines of the same kind.
+    Assumed,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Origin::Published => "published",
+            Origin::Measured => "measured",
+            Origin::Fitted => "fitted",
+            Origin::Assumed => "assumed",
+        })
+    }
+}
+
+/// A machine as reports have it. Field names are a contract: add, don't rename.
+#[derive(Debug, Serialize)]
+pub struct MachineEntry {
+    pub name: String,
+    /// One line about it.
+    pub about: String,
+    clock_mhz: u64,
+    cpus: usize,
+    sockets: usize,
+    caches_per_socket: usize,
+    cores_per_cache: usize,
+    threads_per_core: usize,
+    /// Every number of the machine's file.
+    pub parameters: Vec<Parameter>,
+}
+
+impl MachineEntry {
+    pub fn new(machine: &Machine) -> Self {
+        let shape = &machine.shape;
+        Self {
+            name: machine.name.clone(),
+            about: machine.about.clone(),
+            clock_mhz: machine.costs.clock_mhz,
+            cpus: shape.cpus(),
+            sockets: shape.sockets,
+            caches_per_socket: shape.caches_per_socket,
+            cores_per_cache: shape.cores_per_cache,
+            threads_per_core: shape.threads_per_core,
+            parameters: machine.parameters.clone(),
+        }
+    }
+}
+
+/// A machine file is wrong, there is none, or the host cannot be measured. Its text is one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MachineError(String);
+
+impl MachineError {
+    /// `subject` is a file or the name of a machine. Control characters in either text become
+    /// blanks.
+    fn new(subject: &str, problem: impl fmt::Display) -> Self {
+        Self::one_line(&format!("{subject}: {problem}"))
+    }
+
+    fn one_line(text: &str) -> Self {
+        MachineError(text.replace(char::is_control, " "))
+    }
+}
+
 fn read(path: &str, known: &[&str]) -> Result<String, MachineError> {
     let wrong = |problem: String| MachineError::new(path, problem);
     let failed = |e: std::io::Error| match e.kind() {
-        ErrorKind::NotFound => MachineError::unknown(path, known),
+        ErrorKind::NotFound => MachineError::one_line(&format!(
+            "there is no machine `{path}`, nor such a file; known are {}",
+            known.join(", ")
+        )),
         ErrorKind::IsADirectory => wrong("a directory, not a machine file".into()),
         _ => wrong(e.to_string()),
     };

@@ -30,20 +30,12 @@ impl Random {
     }
 
     /// A number below `n`, which is at most 2^32 if all numbers are to be equally likely.
-    ///
-    /// # Panics
-    ///
-    /// If `n` is 0.
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
     /// True once in `n` times.
-    ///
-    /// # Panics
-    ///
-    /// If `n` is 0.
     #[inline]
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
@@ -71,7 +63,6 @@ impl Random {
         Random::stream(self.next(), 0)
     }
 
-    /// Puts `items` into random order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);

@@ -98,7 +98,6 @@ impl Rounds {
         Ok(samples)
     }
 
-    /// How far the run has come.
     pub fn extent(&self) -> Extent {
         Extent {
             rounds_asked: self.asked,

@@ -9,9 +9,7 @@ use serde::Serialize;
 pub struct Summary {
     /// The middle value, or the mean of the two in the middle.
     pub median: f64,
-    /// The least value.
     pub min: f64,
-    /// The largest value.
     pub max: f64,
 }
 

@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::ops::Range;
 
-use kinlock_cli::report::html::Page;
+use kinlock_cli::report::html::{Page, Picture};
 use kinlock_cli::report::table::{Columns, Table};
 use kinlock_cli::report::units::three_digits;
 use kinlock_cli::report::{self, Flags};
-use kinlock_measure::machine::ParameterEntry;
+use kinlock_measure::machine::Parameter;
 
 use super::results::{Report, RowEntry, TableEntry};
 
@@ -64,9 +64,9 @@ impl report::Report for Report {
         Ok(())
     }
 
-    fn page(&self) -> anyhow::Result<Page> {
+    fn page(&self, pictures: &[Picture]) -> anyhow::Result<Page> {
         let mut page = Page::new("kinlock-lab reproduce");
-        page.pictures_here();
+        pictures.iter().for_each(|picture| page.picture(picture));
         for entry in &self.tables {
             page.heading(2, entry.table);
             page.paragraph(&format!(
@@ -302,7 +302,7 @@ fn observed(row: &RowEntry) -> String {
 }
 
 /// The parameters of every machine and workload of the tables, each once.
-fn parameters(report: &Report) -> Vec<(String, &[ParameterEntry])> {
+fn parameters(report: &Report) -> Vec<(String, &[Parameter])> {
     let tables = report.tables.iter();
     let machines = tables.clone().map(|table| {
         let machine = &table.machine;
@@ -317,16 +317,12 @@ fn parameters(report: &Report) -> Vec<(String, &[ParameterEntry])> {
     all
 }
 
-/// The order in which parameters are shown: the firmest first. Others follow.
-const ORIGINS: [&str; 4] = ["published", "measured", "fitted", "assumed"];
-
-fn by_origin(parameters: &[ParameterEntry]) -> Table {
+fn by_origin(parameters: &[Parameter]) -> Table {
     let mut sorted: Vec<_> = parameters.iter().collect();
-    let rank = |origin: &str| ORIGINS.iter().position(|known| *known == origin);
-    sorted.sort_by_key(|parameter| rank(&parameter.origin).unwrap_or(ORIGINS.len()));
-    Columns::<ParameterEntry>::new()
-        .add("origin", |p| p.origin.clone())
-        .add("parameter", |p| p.name.clone())
+    sorted.sort_by_key(|parameter| parameter.origin);
+    Columns::<Parameter>::new()
+        .add("origin", |p| p.origin)
+        .add("parameter", |p| p.name)
         .add("value", |p| p.value.clone())
         .add("source, or what it was fitted on", |p| p.source.clone())
         .of(sorted)

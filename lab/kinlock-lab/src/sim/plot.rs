@@ -2,7 +2,7 @@
 //! the grid a map for each lock and number of threads.
 
 use kinlock_cli::report::cells::Cells;
-use kinlock_cli::report::plot::curves::{self, Curve, Look, Point};
+use kinlock_cli::report::plot::curves::{self, Curve, Look};
 use kinlock_cli::report::plot::elements::*;
 use kinlock_cli::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
 use kinlock_cli::report::{Pictures, Plot};
@@ -74,24 +74,18 @@ fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
 }
 
 fn curve(lock: &str, panel: &[Entry]) -> Curve {
-    let mut points: Vec<_> = panel
-        .iter()
-        .filter(|entry| entry.lock == lock)
-        .map(|entry| Point {
-            threads: entry.threads,
-            median: entry.ops_per_us.median,
-            low: entry.ops_per_us.low,
-            high: entry.ops_per_us.high,
-        })
-        .collect();
-    points.sort_by_key(|point| point.threads);
+    let own = panel.iter().filter(|entry| entry.lock == lock);
+    let points = own.map(|entry| {
+        let ops = entry.ops_per_us;
+        (entry.threads, [ops.median, ops.low, ops.high])
+    });
     Curve {
         name: lock.to_owned(),
         look: Look {
             colour: colour(lock),
             thick: true,
         },
-        points,
+        points: points.collect(),
         compared: Vec::new(),
     }
 }

@@ -28,7 +28,7 @@ pub fn factors(
     let machine = machine.parameters.iter();
     let machine = machine.filter(|number| number.origin == Origin::Assumed);
     let workload = workload.parameters.iter();
-    let workload = workload.filter(|constant| constant.origin == "assumed");
+    let workload = workload.filter(|constant| constant.origin == Origin::Assumed);
     let names = machine.map(|number| number.name);
     let names = names.chain(workload.map(|constant| constant.name));
     let mut random = Random::new(1);

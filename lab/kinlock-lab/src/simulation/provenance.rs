@@ -1,6 +1,6 @@
 //! What a simulation rests on: locks and workloads, with the origin of each number.
 
-use kinlock_measure::machine::ParameterEntry;
+use kinlock_measure::machine::Parameter;
 use kinlock_sim::{Placement, locks, workloads};
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ pub struct WorkloadEntry {
     pub about: String,
     /// Where its threads run.
     placement: String,
-    pub parameters: Vec<ParameterEntry>,
+    pub parameters: Vec<Parameter>,
     /// The locks of a recorded program; none for other workloads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub program_locks: Vec<String>,
@@ -28,10 +28,10 @@ pub struct LockEntry {
 impl WorkloadEntry {
     /// Of a workload whose threads run where `placement` says, else where it was measured.
     pub fn new(kind: &workloads::Kind, placement: Option<Placement>) -> Self {
-        let parameters = kind.parameters.iter().map(|constant| ParameterEntry {
-            name: constant.name.to_owned(),
+        let parameters = kind.parameters.iter().map(|constant| Parameter {
+            name: constant.name,
             value: format!("{} ns", constant.ns),
-            origin: constant.origin.to_owned(),
+            origin: constant.origin,
             source: constant.source.to_owned(),
         });
         Self {

@@ -22,6 +22,7 @@ pub use cid::MAX_CPUS as MAX_CPUS_FOR_IDS;
 pub use meter::{Bursts, Handoffs, Meter, Metered, SharedMeter, Waited};
 
 use crate::locks::Genre;
+use crate::machine::Origin;
 use crate::platform::compute;
 use crate::world::{Placement, with};
 use kinlock_ids::raw::Policy;
@@ -84,8 +85,8 @@ pub struct Constant {
     pub name: &'static str,
     /// Its value, in nanoseconds.
     pub ns: f64,
-    /// Published, fitted or assumed.
-    pub origin: &'static str,
+    /// Where it comes from.
+    pub origin: Origin,
     /// The source, what it was fitted on, or why it is assumed.
     pub source: &'static str,
 }
@@ -107,7 +108,7 @@ impl Constant {
         Constant {
             name,
             ns,
-            origin: "published",
+            origin: Origin::Published,
             source,
         }
     }
@@ -116,7 +117,7 @@ impl Constant {
         Constant {
             name,
             ns,
-            origin: "fitted",
+            origin: Origin::Fitted,
             source,
         }
     }
@@ -125,7 +126,7 @@ impl Constant {
         Constant {
             name,
             ns,
-            origin: "assumed",
+            origin: Origin::Assumed,
             source,
         }
     }

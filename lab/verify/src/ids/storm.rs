@@ -111,7 +111,7 @@ impl Storm {
                     match random.below(cpus.len() as u64 + 1) as usize {
                         all if all == cpus.len() => confine(thread, &cpus),
                         one => confine(thread, &cpus[one..=one]),
-                    }
+                    };
                 }
             }
             meanwhile();

@@ -1,7 +1,4 @@
 //! Which thread runs on which CPU.
-//!
-//! Invariant:
-//! 1. The mask passed to the kernel is a live buffer of the size passed with it.
 
 use kinlock_linux::topology::{self, Topology};
 
@@ -24,16 +21,6 @@ pub fn assign(threads: usize) -> Vec<usize> {
     }
     order
 }
-
-/// Binds the calling thread to `cpu`. `false` if the kernel refuses.
-pub fn bind(cpu: usize) -> bool {
-    let mut mask = vec![0usize; cpu / BITS + 1];
-    mask[cpu / BITS] = 1 << (cpu % BITS);
-    // SAFETY: invariant 1.
-    unsafe { libc::sched_setaffinity(0, size_of_val(&*mask), mask.as_ptr().cast()) == 0 }
-}
-
-const BITS: usize = usize::BITS as usize;
 
 fn usable_cpus() -> Vec<Cpu> {
     let topology = Topology::current();

@@ -4,7 +4,7 @@
 
 use kinlock_cli::report::cells::{Cells, Compared, best_first};
 use kinlock_cli::report::plot::bars::{self, Bar};
-use kinlock_cli::report::plot::curves::{self, Curve, Look, Point};
+use kinlock_cli::report::plot::curves::{self, Curve, Look};
 use kinlock_cli::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
 use kinlock_cli::report::{Pictures, Plot};
 use plotters::prelude::*;
@@ -136,21 +136,11 @@ pub fn curves<S: Pictured>(
 ) -> Vec<Curve> {
     let curve = |name: &str| {
         let own = panel.iter().filter(|entry| entry.lock == name);
-        let own = own.map(|entry| {
-            let [median, low, high] = value(entry);
-            Point {
-                threads: entry.threads,
-                median,
-                low,
-                high,
-            }
-        });
-        let mut points: Vec<_> = own.collect();
-        points.sort_by_key(|point| point.threads);
+        let own = own.map(|entry| (entry.threads, value(entry)));
         Curve {
             name: name.to_owned(),
             look: look(report, name),
-            points,
+            points: own.collect(),
             compared: Vec::new(),
         }
     };

@@ -1,7 +1,6 @@
 //! The report of a suite: an overview, and a table for each cell.
 
 use std::io::Write;
-use std::ops::Range;
 
 use comfy_table::Cell;
 use kinlock_cli::args::Named;
@@ -69,10 +68,6 @@ impl<S: Shown> Cells for Report<S> {
         let (cell, to) = (entry.usual().cell(), &entry.ratio.to);
         let fewer = if_fewer(entry.rounds.len(), self.parameters.plan.rounds);
         format!("{cell} (compared with {to}){fewer}")
-    }
-
-    fn right(columns: usize) -> Range<usize> {
-        1..columns
     }
 
     fn paint(heading: &str, text: &str) -> Cell {

@@ -7,9 +7,9 @@
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use anyhow::{Context, bail};
+use kinlock_measure::cpus::pin_to;
 
 use super::background::Background;
-use super::placement;
 
 /// How many threads there are, and where they run.
 pub struct Team {
@@ -35,7 +35,7 @@ impl Team {
         let background = background.filter(|background| background.is_thread());
         // Tried in threads of their own, which stay bound, or at a low priority.
         let [can_bind, can_lower] = std::thread::scope(|scope| {
-            let bind = scope.spawn(|| cpus.iter().all(|&cpu| placement::bind(cpu)));
+            let bind = scope.spawn(|| cpus.iter().all(|&cpu| pin_to(cpu)));
             let lower = scope.spawn(|| background.is_none_or(Background::lower));
             [bind, lower].map(|tried| tried.join().unwrap_or(false))
         });
@@ -76,7 +76,7 @@ impl Team {
     ) -> anyhow::Result<ScopedJoinHandle<'scope, ()>> {
         let cpu = self.cpu_of(index);
         let member = move || {
-            cpu.map(placement::bind);
+            cpu.map(pin_to);
             or_abort(work);
         };
         let thread = Builder::new().name(format!("bench-{index}"));

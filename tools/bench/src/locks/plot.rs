@@ -82,9 +82,9 @@ fn draw_curves(
     unit: &str,
     number: fn(&f64) -> String,
 ) -> Drawn {
-    let points = || all.iter().flat_map(|curve| &curve.points);
-    let lowest = points().map(|point| point.median);
-    let highest = points().map(|point| point.high).fold(0.0, f64::max);
+    let points = || all.iter().flat_map(|curve| curve.points.values());
+    let lowest = points().map(|&[median, ..]| median);
+    let highest = points().map(|&[.., high]| high).fold(0.0, f64::max);
     let least = lowest.fold(f64::INFINITY, f64::min).max(highest / most);
     let vertical = Vertical {
         range: (least * 0.7..highest * 1.25).log_scale(),

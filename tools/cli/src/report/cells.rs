@@ -2,22 +2,19 @@
 //! that was compared in it.
 
 use std::io::Write;
-use std::ops::Range;
 
 use comfy_table::Cell;
 use kinlock_measure::stats::{Fairness, Summary};
 use serde::Serialize;
 
-use super::html::Page;
+use super::html::{Page, Picture};
 use super::table::{Columns, Table, wrapped};
 use super::units::{rate, three_digits};
 use super::{Flags, Report};
 
 /// A report in cells. What such reports have in common is [`Report`] for it.
 pub trait Cells: Serialize + Sized + 'static {
-    /// An entry of a cell.
     type Entry: Compared;
-    /// What is said about its flags.
     const FLAGS: Flags;
     /// What stands over the names of what is compared.
     const NAMES: &'static str = "lock";
@@ -28,10 +25,8 @@ pub trait Cells: Serialize + Sized + 'static {
     /// The columns for people of a cell to which `entry` belongs, without the names.
     fn columns(&self, entry: &Self::Entry) -> Columns<Self::Entry>;
 
-    /// The columns for spreadsheets.
     fn csv_columns() -> Columns<Self::Entry>;
 
-    /// The title of the page.
     fn page_title(&self) -> String;
 
     /// What stands over all tables on stdout.
@@ -48,11 +43,6 @@ pub trait Cells: Serialize + Sized + 'static {
     /// What stands over the table of a cell.
     fn title(&self, entry: &Self::Entry) -> String {
         entry.usual().cell()
-    }
-
-    /// The columns that are aligned at the right on stdout, of that many.
-    fn right(columns: usize) -> Range<usize> {
-        1..columns
     }
 
     /// A text as a cell on stdout.
@@ -80,7 +70,6 @@ pub trait Cells: Serialize + Sized + 'static {
         &[]
     }
 
-    /// The entries by cell.
     fn cells(&self) -> impl Iterator<Item = &[Self::Entry]> {
         self.entries().chunk_by(|a, b| {
             let (a, b) = (a.usual(), b.usual());
@@ -88,7 +77,6 @@ pub trait Cells: Serialize + Sized + 'static {
         })
     }
 
-    /// The entries by workload.
     fn by_workload(&self) -> Vec<&[Self::Entry]> {
         let entries = self.entries();
         let workloads = entries.chunk_by(|a, b| a.usual().workload == b.usual().workload);
@@ -96,7 +84,6 @@ pub trait Cells: Serialize + Sized + 'static {
     }
 }
 
-/// An entry of a cell.
 pub trait Compared: 'static {
     /// What all kinds of entries have.
     fn usual(&self) -> Usual<'_>;
@@ -105,11 +92,8 @@ pub trait Compared: 'static {
 /// What all kinds of entries have.
 #[derive(Clone, Copy, Debug)]
 pub struct Usual<'a> {
-    /// The suite.
     pub suite: &'static str,
-    /// The workload.
     pub workload: &'a str,
-    /// The number of threads.
     pub threads: usize,
     /// What was measured or simulated.
     pub lock: &'a str,
@@ -117,13 +101,11 @@ pub struct Usual<'a> {
     pub ops: Summary,
     /// Nanoseconds from one operation to the next.
     pub ns_per_op: Summary,
-    /// What it is compared with.
     pub baseline: &'a str,
     /// Throughput over the baseline's.
     pub ratio: Summary,
     /// Whether the ratio means nothing.
     pub noisy: bool,
-    /// How evenly threads were served.
     pub fairness: Fairness,
 }
 
@@ -141,14 +123,13 @@ impl Usual<'_> {
     }
 }
 
+/// Columns for people; those that begin with `csv_` are for spreadsheets.
 impl<E: Compared> Columns<E> {
-    /// For people: throughput, and time per operation.
     pub fn speed(self) -> Self {
         self.add("ops/s", |e| rate(e.usual().ops.median))
             .add("ns/op", |e| three_digits(e.usual().ns_per_op.median))
     }
 
-    /// For people: the ratio under this heading.
     pub fn ratio(self, heading: impl Into<String>) -> Self {
         self.add(heading, |e| e.usual().shown_ratio())
     }
@@ -161,17 +142,14 @@ impl<E: Compared> Columns<E> {
         })
     }
 
-    /// For people: Jain's index.
     pub fn jain(self) -> Self {
         self.number("jain", 2, |e| e.usual().fairness.jain)
     }
 
-    /// For people: the slowest thread.
     pub fn min_over_mean(self) -> Self {
         self.number("min/mean", 2, |e| e.usual().fairness.min_over_mean)
     }
 
-    /// For spreadsheets: what was measured.
     pub fn csv_key(self) -> Self {
         self.add("suite", |e| e.usual().suite)
             .add("workload", |e| e.usual().workload.to_owned())
@@ -184,19 +162,16 @@ impl<E: Compared> Columns<E> {
         self.band(name, ends, decimals, |e| e.usual().ops.into())
     }
 
-    /// For spreadsheets: time per operation.
     pub fn csv_ns_per_op(self) -> Self {
         self.number("ns_per_op", 3, |e| e.usual().ns_per_op.median)
     }
 
-    /// For spreadsheets: throughput compared, and Jain's index.
     pub fn csv_ratio(self) -> Self {
         self.add("ratio_to", |e| e.usual().baseline.to_owned())
             .band("ratio", ["min", "max"], 6, |e| e.usual().ratio.into())
             .number("jain", 4, |e| e.usual().fairness.jain)
     }
 
-    /// For spreadsheets: the slowest thread.
     pub fn csv_min_over_mean(self) -> Self {
         self.number("min_over_mean", 4, |e| e.usual().fairness.min_over_mean)
     }
@@ -233,8 +208,7 @@ fn add_tables<R: Cells>(report: &R, page: &mut Page) {
             page.paragraph(&report.about(name).unwrap_or_default());
         }
         let table = table(report, cell);
-        let right = R::right(table.headings.len());
-        page.table(&report.title(&cell[0]), &table, right);
+        page.table(&report.title(&cell[0]), &table, 1..table.headings.len());
     }
 }
 
@@ -251,7 +225,7 @@ impl<R: Cells> Report for R {
                 writeln!(out, "{name}: {about}\n")?;
             }
             let table = table(self, cell);
-            let table = table.painted(R::right(table.headings.len()), R::paint);
+            let table = table.painted(1..table.headings.len(), R::paint);
             writeln!(out, "{}\n{table}\n", self.title(&cell[0]))?;
         }
         self.overview(out)?;
@@ -275,16 +249,12 @@ impl<R: Cells> Report for R {
         Ok(())
     }
 
-    fn page(&self) -> anyhow::Result<Page> {
+    fn page(&self, pictures: &[Picture]) -> anyhow::Result<Page> {
         let mut page = Page::new(&self.page_title());
         page.paragraph(&self.markdown_heading());
         self.page_overview(&mut page)?;
-        page.list(
-            self.warnings()
-                .iter()
-                .map(|warning| format!("Note: {warning}")),
-        );
-        page.pictures_here();
+        page.notes(self.warnings());
+        pictures.iter().for_each(|picture| page.picture(picture));
         match self.cells().count() {
             cells if cells > MOST_TABLES => {
                 page.folded(&format!("All {cells} tables"), |page| {

@@ -1,47 +1,39 @@
 //! A report as one page that a browser shows without anything else: no script, no font, no other
 //! file. Tables scroll in boxes of their own, so that the page is as wide as its window. Pictures
-//! are those of `--plot`, drawn by [`plot`] and shown in the page's colours.
+//! are those of `--plot`, drawn by [`plot`] for a white ground; on a dark one their brightness is
+//! inverted.
 //!
 //! All text goes through [`escaped`]: names of locks and functions and command lines come from
 //! programs, which may be hostile.
 
-use std::fmt::{self, Display, Write as _};
+use std::fmt::{self, Write as _};
 use std::io::Write;
 use std::ops::Range;
 
-use super::plot::elements::RGBColor;
 use super::plot::{self, Area, Drawn};
 use super::table::Table;
 use super::text::{NOT_SHOWN, is_shown};
 
 /// Text that is shown as it is, and is no markup: in an element, or in a quoted attribute.
-pub fn escaped(text: &str) -> impl Display {
-    Escaped(text)
-}
-
-struct Escaped<'a>(&'a str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        for c in self.0.chars() {
-            match c {
-                '&' => f.write_str("&amp;")?,
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '"' => f.write_str("&quot;")?,
-                '\'' => f.write_str("&#39;")?,
-                '\n' | '\t' => f.write_char(c)?,
-                c if is_shown(c) => f.write_char(c)?,
-                _ => f.write_char(NOT_SHOWN)?,
-            }
+pub fn escaped(text: &str) -> String {
+    let mut markup = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => markup += "&amp;",
+            '<' => markup += "&lt;",
+            '>' => markup += "&gt;",
+            '"' => markup += "&quot;",
+            '\'' => markup += "&#39;",
+            '\n' | '\t' => markup.push(c),
+            c if is_shown(c) => markup.push(c),
+            _ => markup.push(NOT_SHOWN),
         }
-        Ok(())
     }
+    markup
 }
 
 /// A picture with words for those who do not see it.
 pub struct Picture {
-    /// What it is.
     pub title: String,
     /// What it shows, and how to read it: its caption.
     pub about: String,
@@ -51,9 +43,6 @@ pub struct Picture {
 
 impl Picture {
     /// Draws a picture of that width and height.
-    ///
-    /// # Errors
-    /// If it cannot be drawn.
     pub fn draw(
         title: impl Into<String>,
         about: impl Into<String>,
@@ -73,8 +62,6 @@ impl Picture {
 pub struct Page {
     title: String,
     body: String,
-    /// Where the pictures of the report go.
-    place: Option<usize>,
     /// Elements that other elements name.
     names: usize,
 }
@@ -85,7 +72,6 @@ impl Page {
         Self {
             title: title.to_owned(),
             body: String::new(),
-            place: None,
             names: 0,
         }
     }
@@ -108,7 +94,6 @@ impl Page {
         }
     }
 
-    /// A command line.
     pub fn command(&mut self, words: &[String]) {
         let line = words.join(" ");
         self.add(format_args!(
@@ -126,6 +111,11 @@ impl Page {
         if !markup.is_empty() {
             self.add(format_args!("<ul>{markup}</ul>"));
         }
+    }
+
+    /// What to keep in mind, as a list.
+    pub fn notes(&mut self, warnings: &[String]) {
+        self.list(warnings.iter().map(|warning| format!("Note: {warning}")));
     }
 
     /// Lines that are shown as they stand, unless there are none.
@@ -162,16 +152,27 @@ impl Page {
         self.add(format_args!("{markup}</tbody></table></div>"));
     }
 
-    /// A picture with its caption.
+    /// A picture with its caption: what stands in its file, with a name, and as wide as there is
+    /// room.
     pub fn picture(&mut self, picture: &Picture) {
-        let mut markup = String::new();
-        figure(&mut markup, picture, &mut self.names);
-        self.add(format_args!("{markup}"));
-    }
-
-    /// The report's own pictures go here. Without a place they go to the end.
-    pub fn pictures_here(&mut self) {
-        self.place = Some(self.body.len());
+        self.names += 1;
+        let name = format!("picture-{}", self.names);
+        let svg = picture.svg.trim();
+        let begin = svg.find('>').map_or(0, |at| at + 1);
+        let (element, rest) = svg.split_at(begin);
+        let element = element.trim_end_matches('>');
+        let (title, about) = (escaped(&picture.title), escaped(&picture.about));
+        // Below this part of its width a picture cannot be read, and scrolls.
+        let least = picture.width * 7 / 10;
+        self.add(format_args!(
+            "<figure><figcaption id=\"{name}-about\"><b>{title}.</b> {about}</figcaption>\
+             <div class=\"box\" role=\"region\" tabindex=\"0\" aria-labelledby=\"{name}\">\
+             {element} role=\"img\" aria-labelledby=\"{name}\" aria-describedby=\"{name}-text\" \
+             style=\"min-width:{least}px;max-width:{}px\">\
+             <title id=\"{name}\">{title}</title><desc id=\"{name}-text\">{about}</desc>\
+             {rest}</div></figure>",
+            picture.width
+        ));
     }
 
     /// What `more` adds is shown when the reader asks for it.
@@ -184,16 +185,8 @@ impl Page {
         self.add(format_args!("</details>"));
     }
 
-    /// Writes the page, with the report's pictures in their place.
-    ///
-    /// # Errors
-    /// As the writer has them.
-    pub fn write(mut self, pictures: &[Picture], out: &mut dyn Write) -> anyhow::Result<()> {
-        let mut figures = String::new();
-        for picture in pictures {
-            figure(&mut figures, picture, &mut self.names);
-        }
-        let (before, after) = self.body.split_at(self.place.unwrap_or(self.body.len()));
+    /// Writes the page.
+    pub fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let title = escaped(&self.title);
         // The policy: even if a text got through as markup, nothing would run or be fetched.
         write!(
@@ -204,11 +197,11 @@ impl Page {
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n\
              <meta name=\"generator\" content=\"kinlock {}\">\n\
-             <title>{title}</title>\n<style>\n{}{}</style>\n</head>\n<body>\n<main>\n\
-             <h1>{title}</h1>\n{before}{figures}{after}</main>\n</body>\n</html>\n",
+             <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n\
+             <h1>{title}</h1>\n{}</main>\n</body>\n</html>\n",
             crate::VERSION,
             include_str!("html.css"),
-            colours_of_pictures(),
+            self.body,
         )?;
         Ok(())
     }
@@ -264,51 +257,6 @@ fn head(markup: &mut String, headings: &[String], right: &Range<usize>) {
     *markup += "</thead>\n";
 }
 
-/// A picture in the page: what stands in its file, with a name, and as wide as there is room.
-fn figure(markup: &mut String, picture: &Picture, names: &mut usize) {
-    *names += 1;
-    let name = format!("picture-{names}");
-    let svg = picture.svg.trim();
-    let begin = svg.find('>').map_or(0, |at| at + 1);
-    let (element, rest) = svg.split_at(begin);
-    let element = element.trim_end_matches('>');
-    let (title, about) = (escaped(&picture.title), escaped(&picture.about));
-    // Below this part of its width a picture cannot be read, and scrolls.
-    let least = picture.width * 7 / 10;
-    let _ = writeln!(
-        markup,
-        "<figure><figcaption id=\"{name}-about\"><b>{title}.</b> {about}</figcaption>\
-         <div class=\"box\" role=\"region\" tabindex=\"0\" aria-labelledby=\"{name}\">\
-         {element} role=\"img\" aria-labelledby=\"{name}\" aria-describedby=\"{name}-text\" \
-         style=\"min-width:{least}px;max-width:{}px\">\
-         <title id=\"{name}\">{title}</title><desc id=\"{name}-text\">{about}</desc>\
-         {rest}</div></figure>",
-        picture.width
-    );
-}
-
-/// The colours of pictures in the page. What is drawn for a white ground has attributes for its
-/// colours, which these rules go before.
-fn colours_of_pictures() -> String {
-    let (light, dark) = (rules(plot::LIGHT), rules(plot::DARK));
-    format!("{light}@media screen and (prefers-color-scheme: dark) {{\n{dark}}}\n")
-}
-
-fn rules(colours: &[(plot::Painted, RGBColor, RGBColor)]) -> String {
-    let hex = |RGBColor(red, green, blue): &RGBColor| format!("#{red:02X}{green:02X}{blue:02X}");
-    let mut rules = String::new();
-    for (painted, from, to) in colours {
-        let (from, to) = (hex(from), hex(to));
-        for (element, property) in *painted {
-            let _ = writeln!(
-                rules,
-                "svg {element}[{property}=\"{from}\"] {{ {property}: {to} }}"
-            );
-        }
-    }
-    rules
-}
-
 #[cfg(test)]
 mod tests {
     use super::plot::elements::Text;
@@ -318,15 +266,15 @@ mod tests {
     const HARMLESS: &str = "&lt;/td&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;&quot;\
                             \u{fffd}\u{fffd}[2J";
 
-    fn text(page: Page, pictures: &[Picture]) -> String {
+    fn text(page: &Page) -> String {
         let mut out = Vec::new();
-        page.write(pictures, &mut out).unwrap();
+        page.write(&mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn no_text_is_markup() {
-        assert_eq!(escaped(HOSTILE).to_string(), HARMLESS);
+        assert_eq!(escaped(HOSTILE), HARMLESS);
         let hostile = HOSTILE.to_owned();
         let mut page = Page::new(HOSTILE);
         page.heading(2, HOSTILE);
@@ -345,7 +293,8 @@ mod tests {
             area.draw(&Text::new(HOSTILE.to_owned(), (0, 0), style))?;
             Ok(())
         });
-        let text = text(page, &[picture.unwrap()]);
+        page.picture(&picture.unwrap());
+        let text = text(&page);
         assert!(!text.contains("<script"), "{text}");
         // Twice each: the title, and the picture's title and text.
         assert_eq!(text.matches(HARMLESS).count(), 2 + 5 + 5 + 2 + 4);
@@ -360,7 +309,7 @@ mod tests {
         };
         let mut page = Page::new("title");
         page.table("caption", &table, 1..4);
-        let text = text(page, &[]);
+        let text = text(&page);
         for expected in [
             "<th scope=\"col\" rowspan=\"2\">lock</th>",
             "<th scope=\"col\" rowspan=\"2\" class=\"n\">changed owner</th>",
@@ -370,17 +319,5 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
-    }
-
-    #[test]
-    fn pictures_go_where_the_report_has_a_place_for_them() {
-        let picture = || Picture::draw("picture", "", (20, 10), |_| Ok(())).unwrap();
-        let mut page = Page::new("title");
-        page.paragraph("before");
-        page.pictures_here();
-        page.paragraph("after");
-        let text = text(page, &[picture()]);
-        let at = |what: &str| text.find(what).unwrap();
-        assert!(at("<p>before") < at("<svg") && at("</svg>") < at("<p>after"));
     }
 }

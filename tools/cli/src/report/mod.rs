@@ -29,7 +29,6 @@ pub fn write_json(report: &impl Serialize, mut out: impl Write) -> anyhow::Resul
 
 /// What a verb found out; serialized, it is the report for programs.
 pub trait Report: Serialize + Sized + 'static {
-    /// What is said about its flags.
     const FLAGS: Flags;
     /// It contains the command line of the user's program.
     const IS_PRIVATE: bool = false;
@@ -40,8 +39,8 @@ pub trait Report: Serialize + Sized + 'static {
     /// Writes the tables in Markdown, for reports and issues.
     fn markdown(&self, out: &mut dyn Write) -> anyhow::Result<()>;
 
-    /// The page without the pictures, for browsers.
-    fn page(&self) -> anyhow::Result<Page>;
+    /// The page for browsers, with these pictures of [`Pictures`] in it.
+    fn page(&self, pictures: &[Picture]) -> anyhow::Result<Page>;
 
     /// One row per number or group of numbers, for spreadsheets.
     fn csv(&self) -> Table;
@@ -49,9 +48,7 @@ pub trait Report: Serialize + Sized + 'static {
 
 /// The help of the flags that are not the same for all reports.
 pub struct Flags {
-    /// The help of `--json`.
     pub json: &'static str,
-    /// The help of `--csv`.
     pub csv: &'static str,
 }
 
@@ -61,11 +58,8 @@ pub trait Pictures: Report {
     const PLOT: Option<Plot<Self>>;
 }
 
-/// Pictures of a report.
 pub struct Plot<R> {
-    /// The help of `--plot`.
     pub help: &'static str,
-    /// Width and height of a picture.
     pub size: fn(&R) -> (u32, u32),
     /// Draws the picture with that index.
     pub draw: fn(&R, usize, &Area) -> Drawn,
@@ -75,15 +69,10 @@ pub struct Plot<R> {
 
 /// The destinations of a report as given on the command line. `-` is stdout.
 pub struct Destinations<R> {
-    /// For the whole of it.
     pub json: Option<PathBuf>,
-    /// For its numbers.
     pub csv: Option<PathBuf>,
-    /// For its tables.
     pub markdown: Option<PathBuf>,
-    /// For its pictures.
     pub plot: Option<PathBuf>,
-    /// For all of it that people read, as a page.
     pub html: Option<PathBuf>,
     report: PhantomData<R>,
 }
@@ -91,18 +80,12 @@ pub struct Destinations<R> {
 impl<R: Pictures> Destinations<R> {
     /// Opens everything, before there is a report. Without a destination on stdout, the tables for
     /// people go there.
-    ///
-    /// # Errors
-    /// If a file cannot be written, or two destinations are the same.
     pub fn open(&self) -> anyhow::Result<Outputs<R>> {
         self.open_for(&["picture"])
     }
 
     /// The same for pictures of these names. Of several pictures, each one's name goes into the
     /// name of its file.
-    ///
-    /// # Errors
-    /// If a file cannot be written, or two destinations are the same.
     pub fn open_for(&self, names: &[&str]) -> anyhow::Result<Outputs<R>> {
         let mut outputs = match R::IS_PRIVATE {
             true => Outputs::private(),
@@ -147,7 +130,7 @@ fn write_page<R: Pictures>(report: &R, count: usize, out: &mut dyn Write) -> any
             pictures.push(picture?);
         }
     }
-    report.page()?.write(&pictures, out)
+    report.page(&pictures)?.write(out)
 }
 
 impl<R: Pictures> clap::Args for Destinations<R> {

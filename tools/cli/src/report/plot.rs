@@ -16,6 +16,7 @@ use plotters::chart::MeshStyle;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// What pictures are made of.
 pub mod elements {
@@ -24,7 +25,6 @@ pub mod elements {
     pub use plotters::style::Color;
 }
 
-/// A part of a picture.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// Whether something could be drawn.
 pub type Drawn = Result<(), Box<dyn std::error::Error>>;
@@ -45,57 +45,14 @@ pub const COLOURS: &[RGBColor] = &[
     RGBColor(110, 0, 70),
 ];
 
-/// Texts, and texts that explain rather than tell.
+/// Texts, and texts that explain rather than tell: both easily read on a white ground.
 const INK: RGBColor = RGBColor(30, 30, 30);
-const QUIET: RGBColor = RGBColor(120, 120, 120);
+const QUIET: RGBColor = RGBColor(95, 99, 104);
 /// The lines of a chart's axes.
 const LIGHT_LINES: RGBColor = RGBColor(245, 245, 245);
 const BOLD_LINES: RGBColor = RGBColor(225, 225, 225);
 
-/// Kinds of elements, and what of them has the colour.
-pub type Painted = &'static [(&'static str, &'static str)];
-
-const TEXT: Painted = &[("text", "fill")];
-const LINES: Painted = &[("line", "stroke"), ("polyline", "stroke")];
-const SERIES: Painted = &[
-    ("line", "stroke"),
-    ("polyline", "stroke"),
-    ("circle", "fill"),
-    ("rect", "fill"),
-    ("polygon", "fill"),
-];
-
-/// What is drawn too pale to be read easily on a page, and what is shown for it there.
-pub const LIGHT: &[(Painted, RGBColor, RGBColor)] = &[(TEXT, QUIET, RGBColor(95, 99, 104))];
-
-/// What is drawn for a white ground, and with which colours it can be seen on a dark one. Black
-/// texts are not among these: they stand on a colour of their own, in heat maps.
-pub const DARK: &[(Painted, RGBColor, RGBColor)] = &[
-    // The ground is the first of a picture's elements.
-    (
-        &[(":is(title, desc) + rect", "fill")],
-        WHITE,
-        RGBColor(21, 23, 26),
-    ),
-    (TEXT, INK, RGBColor(228, 230, 233)),
-    (TEXT, QUIET, RGBColor(162, 168, 176)),
-    (LINES, QUIET, RGBColor(162, 168, 176)),
-    (LINES, LIGHT_LINES, RGBColor(32, 35, 39)),
-    (LINES, BOLD_LINES, RGBColor(58, 63, 70)),
-    (LINES, BLACK, RGBColor(228, 230, 233)),
-    // Around a line, so that it is visible on every colour; and under marks.
-    (LINES, WHITE, RGBColor(21, 23, 26)),
-    (&[("circle", "fill")], WHITE, RGBColor(21, 23, 26)),
-    (SERIES, COLOURS[0], RGBColor(77, 155, 240)),
-    (SERIES, COLOURS[1], RGBColor(240, 96, 80)),
-    (SERIES, COLOURS[3], RGBColor(190, 190, 190)),
-    (SERIES, COLOURS[11], RGBColor(200, 90, 150)),
-];
-
 /// Whether a picture can be written to a file of this name.
-///
-/// # Errors
-/// If the name does not end in .svg.
 pub fn check_name(path: &Path) -> anyhow::Result<()> {
     if path.extension().is_some_and(|extension| extension == "svg") {
         return Ok(());
@@ -107,9 +64,6 @@ pub fn check_name(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Draws a picture of that width and height on white and writes it.
-///
-/// # Errors
-/// As the writer has them, or if the picture cannot be drawn.
 pub fn write(
     size: (u32, u32),
     out: &mut dyn Write,
@@ -120,9 +74,6 @@ pub fn write(
 }
 
 /// The same as text.
-///
-/// # Errors
-/// If the picture cannot be drawn.
 pub fn svg(size: (u32, u32), draw: impl FnOnce(&Area) -> Drawn) -> anyhow::Result<String> {
     let mut svg = String::new();
     {
@@ -136,7 +87,6 @@ pub fn svg(size: (u32, u32), draw: impl FnOnce(&Area) -> Drawn) -> anyhow::Resul
     Ok(svg)
 }
 
-/// Text of the given height.
 pub fn text(height: u32) -> TextStyle<'static> {
     ("sans-serif", height).into_font().color(&INK)
 }
@@ -154,4 +104,13 @@ pub fn styled<'a, 'b, 'c, X: Ranged, Y: Ranged>(
         .bold_line_style(BOLD_LINES)
         .label_style(text(13))
         .axis_desc_style(text(14))
+}
+
+/// A line down a picture at `x`, and below it what it stands for.
+fn tick(area: &Area, x: i32, [top, bottom]: [i32; 2], label: String) -> Drawn {
+    let line = vec![(x, top), (x, bottom)];
+    area.draw(&PathElement::new(line, BOLD_LINES.stroke_width(1)))?;
+    let style = quiet_text(13).pos(Pos::new(HPos::Center, VPos::Top));
+    area.draw(&Text::new(label, (x, bottom + 6), style))?;
+    Ok(())
 }

@@ -86,7 +86,6 @@ impl Table {
         Ok(())
     }
 
-    /// Writes it as CSV.
     pub fn csv(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         for row in [&self.headings].into_iter().chain(&self.rows) {
             let fields: Vec<_> = row.iter().map(|field| quoted(field)).collect();
@@ -136,12 +135,10 @@ impl<E> Default for Columns<E> {
 }
 
 impl<E> Columns<E> {
-    /// No columns yet.
     pub fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// One more column.
     pub fn add<D: Display>(
         mut self,
         heading: impl Into<String>,
@@ -177,7 +174,6 @@ impl<E> Columns<E> {
             .number(high, decimals, move |entry| value(entry)[2])
     }
 
-    /// A table of these entries.
     pub fn of<'a>(&self, entries: impl IntoIterator<Item = &'a E>) -> Table
     where
         E: 'a,

@@ -16,12 +16,12 @@ pub fn is_shown(c: char) -> bool {
 
 /// A name as text in one line. What is no UTF-8 or not [shown](is_shown) is replaced.
 pub fn name(bytes: &[u8]) -> String {
-    replaced(String::from_utf8_lossy(bytes), is_shown).into_owned()
+    replaced(&String::from_utf8_lossy(bytes), is_shown)
 }
 
 /// Several lines in which such names are.
-pub fn lines(text: &str) -> Cow<'_, str> {
-    replaced(text.into(), |c| is_shown(c) || c == '\n')
+pub fn lines(text: &str) -> String {
+    replaced(text, |c| is_shown(c) || c == '\n')
 }
 
 /// JSON of the same meaning. Such characters are in strings only, and may stand there as numbers.
@@ -39,14 +39,9 @@ pub fn json(text: &str) -> Cow<'_, str> {
     }
 }
 
-fn replaced(text: Cow<'_, str>, is_kept: impl Fn(char) -> bool) -> Cow<'_, str> {
-    match text.chars().all(&is_kept) {
-        true => text,
-        false => text
-            .chars()
-            .map(|c| if is_kept(c) { c } else { NOT_SHOWN })
-            .collect(),
-    }
+fn replaced(text: &str, is_kept: impl Fn(char) -> bool) -> String {
+    let shown = |c| if is_kept(c) { c } else { NOT_SHOWN };
+    text.chars().map(shown).collect()
 }
 
 #[cfg(test)]

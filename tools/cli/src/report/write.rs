@@ -52,7 +52,6 @@ impl<R> Default for Outputs<R> {
 }
 
 impl<R> Outputs<R> {
-    /// No destinations yet.
     pub fn new() -> Self {
         Self {
             outputs: Vec::new(),
@@ -70,9 +69,6 @@ impl<R> Outputs<R> {
     }
 
     /// Adds `path`, if there is one; `-` is stdout.
-    ///
-    /// # Errors
-    /// If the file cannot be written, or another output goes there.
     pub fn add(
         &mut self,
         path: Option<&Path>,
@@ -84,9 +80,6 @@ impl<R> Outputs<R> {
     }
 
     /// Adds `path`, if there is one, for what other users collect: all can read a new file.
-    ///
-    /// # Errors
-    /// As for [`add`](Self::add).
     pub fn add_for_all(
         &mut self,
         path: Option<&Path>,

@@ -2,11 +2,12 @@
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. Only this module waits for the child, and only after the last signal to it: until then its
-//!    number is its own.
-//! 2. The C library writes only through the pointers it is given, which point to live locals for
+//! 1. The C library writes only through the pointers it is given, which point to live locals for
 //!    which all zeros is a valid value.
-//! 3. Between fork and exec only mere system calls are made, with numbers.
+//! 2. Between fork and exec only mere system calls are made, with numbers.
+//!
+//! Only this module waits for the child, and only after the last signal to it: until then its
+//! number is its own.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -20,6 +21,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use kinlock_cli::outcome::Failure;
 use kinlock_measure::interrupt::{self, State};
+use rustix::io::retry_on_intr;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, set_parent_process_death_signal, waitid,
+};
 use serde::Serialize;
 
 use crate::inherited;
@@ -147,23 +152,19 @@ pub fn run(
         .stderr(output.try_clone()?);
     let end_with_parent = || {
         inherited::restore_signals();
-        // SAFETY: invariant 3.
-        match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
     };
-    // SAFETY: invariant 3.
+    // SAFETY: invariant 2.
     unsafe { command.pre_exec(end_with_parent) };
     let mut own = no_usage();
-    // SAFETY: invariant 2.
+    // SAFETY: invariant 1.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut own) };
     let begin = Instant::now();
     let child = command.spawn().map_err(|error| Failure {
         status: CANNOT_RUN,
         what: format!("{}: cannot be run: {error}", program.name()),
     })?;
-    let pid = child.id() as libc::pid_t;
+    let pid = Pid::from_child(&child);
     let (end, is_given_up, needs_terminal) = wait(pid);
     let (status, usage) = reap(pid).context("cannot wait for the program")?;
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
@@ -199,7 +200,7 @@ pub fn input(path: &Path) -> anyhow::Result<File> {
 /// When the child ended, whether that was because of a signal to this command, and whether it was
 /// because it would have waited for ever: it is not in the terminal's foreground. A thread waits,
 /// so that the end is seen at once, and signals are, too.
-fn wait(pid: libc::pid_t) -> (Instant, bool, bool) {
+fn wait(pid: Pid) -> (Instant, bool, bool) {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         loop {
@@ -218,20 +219,19 @@ fn wait(pid: libc::pid_t) -> (Instant, bool, bool) {
             Ok(Change::Ended(end)) => return (end, asked_at.is_some(), needs_terminal),
             Ok(Change::WantsTerminal) => {
                 needs_terminal = true;
-                // SAFETY: invariant 1.
-                unsafe { libc::kill(-pid, libc::SIGKILL) };
+                let _ = kill_process_group(pid, Signal::KILL);
             }
             Err(RecvTimeoutError::Disconnected) => return (Instant::now(), true, needs_terminal),
             Err(RecvTimeoutError::Timeout) => {}
         }
         let signal = match asked_at {
-            None if interrupt::state() == State::Over => libc::SIGTERM,
-            Some(at) if Instant::now() - at > MERCY => libc::SIGKILL,
+            None if interrupt::state() == State::Over => Signal::TERM,
+            Some(at) if Instant::now() - at > MERCY => Signal::KILL,
             _ => continue,
         };
         asked_at.get_or_insert_with(Instant::now);
-        // SAFETY: invariant 1.
-        unsafe { libc::kill(-pid, signal) };
+        // It may have ended meanwhile.
+        let _ = kill_process_group(pid, signal);
     }
 }
 
@@ -243,38 +243,31 @@ enum Change {
 }
 
 /// Waits for the next change. A child that has ended stays to be waited for.
-fn change(pid: libc::pid_t) -> Change {
-    let (kind, id) = (libc::P_PID, pid as libc::id_t);
+fn change(pid: Pid) -> Change {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
     loop {
-        // SAFETY: invariant 2.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT;
-        // SAFETY: invariants 1 and 2.
-        if unsafe { libc::waitid(kind, id, &mut info, flags) } != 0 {
-            match io::Error::last_os_error().kind() {
-                io::ErrorKind::Interrupted => continue,
-                _ => return Change::Ended(Instant::now()),
-            }
-        }
-        if info.si_code != libc::CLD_STOPPED {
-            return Change::Ended(Instant::now());
-        }
-        // SAFETY: invariants 1 and 2; the call takes notice of the stop alone. It has a status.
-        let signal = unsafe {
-            libc::waitid(kind, id, &mut info, libc::WSTOPPED | libc::WNOHANG);
-            info.si_status()
+        let status = retry_on_intr(|| waitid(WaitId::Pid(pid), options));
+        let signal = match status {
+            Ok(Some(status)) if status.stopped() => status.stopping_signal(),
+            _ => return Change::Ended(Instant::now()),
         };
-        if [libc::SIGTTIN, libc::SIGTTOU].contains(&signal) {
+        // It takes notice of the stop alone.
+        let _ = waitid(
+            WaitId::Pid(pid),
+            WaitIdOptions::STOPPED | WaitIdOptions::NOHANG,
+        );
+        if signal.is_some_and(|signal| [libc::SIGTTIN, libc::SIGTTOU].contains(&signal)) {
             return Change::WantsTerminal;
         }
     }
 }
 
 /// Its status, and what it and those that it waited for used.
-fn reap(pid: libc::pid_t) -> io::Result<(ExitStatus, libc::rusage)> {
+fn reap(pid: Pid) -> io::Result<(ExitStatus, libc::rusage)> {
     let (mut status, mut usage) = (0, no_usage());
+    let pid = pid.as_raw_pid();
     loop {
-        // SAFETY: invariants 1 and 2.
+        // SAFETY: invariant 1.
         if unsafe { libc::wait4(pid, &mut status, 0, &mut usage) } == pid {
             return Ok((ExitStatus::from_raw(status), usage));
         }
@@ -286,6 +279,6 @@ fn reap(pid: libc::pid_t) -> io::Result<(ExitStatus, libc::rusage)> {
 }
 
 fn no_usage() -> libc::rusage {
-    // SAFETY: invariant 2.
+    // SAFETY: invariant 1.
     unsafe { std::mem::zeroed() }
 }

@@ -62,9 +62,6 @@ impl Contender {
 }
 
 /// Those asked for, or the usual ones, and the reference, which is the last.
-///
-/// # Errors
-/// If there is no lock of such a name, or nothing to compare.
 pub fn chosen(
     asked: &[String],
     reference: &str,

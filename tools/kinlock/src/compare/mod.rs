@@ -240,8 +240,9 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
             break;
         }
         let counting = session.count(task, &counter)?;
-        let mut warm_up = Rounds::of(args.warmup);
-        session.warm_up(task, &mut warm_up, &mut order_rng)?;
+        let warm_up = |slot| session.sample(task, "warm-up round", slot);
+        let (subjects, rounds_before) = (session.contenders.len(), args.warmup);
+        Rounds::of(rounds_before).run(rounds_before, subjects, &mut order_rng, warm_up)?;
         let (measured, until) = session.measure(task, &parameters, &mut rounds, &mut order_rng)?;
         let mut own = report::results(&parameters, &task.at, &measured);
         if counters.is_ok() && !own.is_empty() {
@@ -437,17 +438,6 @@ impl Session<'_> {
             }
         }
         None
-    }
-
-    fn warm_up(
-        &self,
-        task: &Task,
-        rounds: &mut Rounds,
-        order_rng: &mut Random,
-    ) -> anyhow::Result<()> {
-        let sample = |slot| self.sample(task, "warm-up round", slot);
-        rounds.run(self.args.warmup, self.contenders.len(), order_rng, sample)?;
-        Ok(())
     }
 
     /// The samples of each contender, and how the rounds ended if that was left to them.

@@ -7,8 +7,8 @@ use kinlock_cli::report::plot::{Area, COLOURS, Drawn, quiet_text, styled, text};
 use kinlock_cli::report::{Pictures, Plot};
 use plotters::prelude::*;
 
-use super::report::{Entry, Report};
-use super::scan::Scan;
+use super::report::{Entry, Report, Round};
+use super::scan::{At, Scan};
 
 const WIDTH: u32 = 860;
 const TITLE: u32 = 62;
@@ -32,7 +32,7 @@ const SCAN_WIDTH: u32 = 1080;
 const PANEL: u32 = 340;
 
 fn about(report: &Report) -> [String; 2] {
-    let to = report.results.first().map_or("", |entry| &entry.ratio.to);
+    let to = report.reference();
     match report.parameters.scan.first() {
         None => [
             format!("Ratios over {to}"),
@@ -54,11 +54,7 @@ fn about(report: &Report) -> [String; 2] {
 fn rows(report: &Report) -> Vec<(String, Vec<&Entry>)> {
     let mut rows: Vec<(String, Vec<&Entry>)> = Vec::new();
     for entry in &report.results {
-        let others = entry.at.0.iter().skip(1);
-        let others: Vec<_> = others
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        let others = others.join(", ");
+        let others = At(entry.at.0[1..].to_vec()).words();
         match rows.iter_mut().find(|(known, _)| *known == others) {
             Some((_, entries)) => entries.push(entry),
             None => rows.push((others, vec![entry])),
@@ -87,7 +83,7 @@ fn draw(report: &Report, area: &Area) -> Drawn {
     if let Some(scan) = report.parameters.scan.first() {
         return draw_scan(report, scan, &title, rest);
     }
-    let to = report.results.first().map_or("", |entry| &entry.ratio.to);
+    let to = report.reference();
     let rounds = report.extent.rounds_done;
     let about = format!(
         "over {to}: {rounds} rounds (dots), their median and its interval; right is better"
@@ -117,7 +113,15 @@ fn draw(report: &Report, area: &Area) -> Drawn {
         rest.draw(&Text::new(entry.lock.clone(), (14, middle - 8), text(14)))?;
         if entry.is_compared() {
             let colour = COLOURS[index % COLOURS.len()];
-            row(&mut chart, entry, index as f64 + 0.5, colour)?;
+            let (ratio, y) = (&entry.ratio, index as f64 + 0.5);
+            let interval = [(ratio.low, y - 0.28), (ratio.high, y + 0.28)];
+            chart.draw_series([Rectangle::new(interval, colour.mix(0.25).filled())])?;
+            let median = ratio.over_rounds.median;
+            let line = [(median, y - 0.36), (median, y + 0.36)];
+            chart.draw_series([PathElement::new(line, colour.stroke_width(3))])?;
+            let dots = entry.rounds.iter();
+            let dot = |round: &Round| Circle::new((round.ratio, y), 3, colour.filled());
+            chart.draw_series(dots.map(dot))?;
         }
     }
     Ok(())
@@ -134,7 +138,7 @@ fn places(scan: &Scan) -> Vec<usize> {
 }
 
 fn draw_scan(report: &Report, scan: &Scan, title: &Area, mut rest: Area) -> Drawn {
-    let to = report.results.first().map_or("", |entry| &entry.ratio.to);
+    let to = report.reference();
     let better = match report.parameters.lower_is_better {
         true => "lower is better",
         false => "higher is better",
@@ -164,24 +168,14 @@ fn draw_scan(report: &Report, scan: &Scan, title: &Area, mut rest: Area) -> Draw
     let curves = |entries: &[&Entry], of: &dyn Fn(&Entry) -> Option<[f64; 3]>| -> Vec<Curve> {
         let curve = |(index, lock): (usize, &&str)| {
             let own = entries.iter().filter(|entry| entry.lock == **lock);
-            let points = own.filter_map(|entry| {
-                let [median, low, high] = of(entry)?;
-                Some(curves::Point {
-                    threads: place(entry),
-                    median,
-                    low,
-                    high,
-                })
-            });
-            let mut points: Vec<_> = points.collect();
-            points.sort_by_key(|point| point.threads);
+            let points = own.filter_map(|entry| Some((place(entry), of(entry)?)));
             Curve {
                 name: (*lock).to_owned(),
                 look: Look {
                     colour: COLOURS[index % COLOURS.len()],
                     thick: true,
                 },
-                points,
+                points: points.collect(),
                 compared: Vec::new(),
             }
         };
@@ -225,22 +219,4 @@ fn unit(is_time: bool, most: f64) -> (&'static str, f64) {
         false if most >= 2e3 => ("thousands", 1e-3),
         false => ("what the program prints", 1.0),
     }
-}
-
-type Chart<'a, 'b> = ChartContext<
-    'b,
-    SVGBackend<'a>,
-    Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>,
->;
-
-fn row(chart: &mut Chart, entry: &Entry, y: f64, colour: RGBColor) -> Drawn {
-    let ratio = &entry.ratio;
-    let interval = [(ratio.low, y - 0.28), (ratio.high, y + 0.28)];
-    chart.draw_series([Rectangle::new(interval, colour.mix(0.25).filled())])?;
-    let median = ratio.over_rounds.median;
-    let line = [(median, y - 0.36), (median, y + 0.36)];
-    chart.draw_series([PathElement::new(line, colour.stroke_width(3))])?;
-    let dots = entry.rounds.iter();
-    chart.draw_series(dots.map(|round| Circle::new((round.ratio, y), 3, colour.filled())))?;
-    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use kinlock_cli::machine::Machine;
-use kinlock_cli::report::html::Page;
+use kinlock_cli::report::html::{Page, Picture};
 use kinlock_cli::report::table::{Columns, Table, wrapped};
 use kinlock_cli::report::units::{grouped, rate, three_digits, time};
 use kinlock_cli::report::{self, Flags};
@@ -125,8 +125,6 @@ pub struct Entry {
     pub ratio: Ratio,
     pub verdict: Verdict,
     pub rounds: Vec<Round>,
-    #[serde(skip)]
-    is_time: bool,
 }
 
 #[derive(Serialize)]
@@ -194,7 +192,6 @@ pub fn results(parameters: &Parameters, at: &At, measured: &[Measured]) -> Vec<E
             },
             ratio,
             rounds,
-            is_time: parameters.is_time(),
         }
     };
     let mut results: Vec<_> = measured.iter().map(entry).collect();
@@ -214,22 +211,15 @@ fn are_comparable(samples: &[(usize, Sample)], others: &[(usize, Sample)]) -> bo
 }
 
 /// What is compared, as people read it.
-#[derive(Clone, Copy)]
-pub struct Values {
-    is_time: bool,
-}
-
-impl Values {
-    pub fn show(self, value: f64) -> String {
-        match self.is_time {
-            true => time(1e9 * value),
-            false if value >= 1.0 => rate(value),
-            // Three digits of what may be seconds.
-            false => format!(
-                "{value:.*}",
-                (2.0 - value.log10().floor()).min(12.0) as usize
-            ),
-        }
+fn shown(is_time: bool, value: f64) -> String {
+    match is_time {
+        true => time(1e9 * value),
+        false if value >= 1.0 => rate(value),
+        // Three digits of what may be seconds.
+        false => format!(
+            "{value:.*}",
+            (2.0 - value.log10().floor()).min(12.0) as usize
+        ),
     }
 }
 
@@ -239,15 +229,9 @@ impl Entry {
         ![Verdict::Reference, Verdict::Failed].contains(&self.verdict)
     }
 
-    fn show(&self, value: f64) -> String {
-        Values {
-            is_time: self.is_time,
-        }
-        .show(value)
-    }
-
-    fn values(&self) -> Vec<f64> {
-        self.rounds.iter().map(|round| round.value).collect()
+    /// One of the processor's counters.
+    fn counter(&self, of: fn(&Counters) -> Option<u64>) -> Option<u64> {
+        self.counters.as_ref().and_then(of)
     }
 }
 
@@ -333,14 +317,21 @@ impl Report {
         format!("{what}, {done} round{plural}{in_all}{hogs}")
     }
 
+    /// What the others are compared with.
+    pub fn reference(&self) -> &str {
+        self.results.first().map_or("", |entry| &entry.ratio.to)
+    }
+
     fn table(&self) -> Table {
-        let to = self.results.first().map_or("", |entry| &entry.ratio.to);
+        let to = self.reference();
+        let is_time = self.parameters.is_time();
+        let show = move |value| shown(is_time, value);
         let mut columns = self.columns_of_points();
         columns = columns
             .add("lock", |e: &Entry| e.lock.clone())
-            .add("median", |e| e.show(e.value.median))
-            .add("range", |e| {
-                format!("{}..{}", e.show(e.value.min), e.show(e.value.max))
+            .add("median", move |e| show(e.value.median))
+            .add("range", move |e| {
+                format!("{}..{}", show(e.value.min), show(e.value.max))
             })
             .add(format!("over {to}"), |e| match e.verdict {
                 Verdict::Reference => "1".to_owned(),
@@ -357,14 +348,14 @@ impl Report {
                 Some(peak) => format!("{} MiB", three_digits(peak.median / 1024.0)),
                 None => "small".to_owned(),
             });
-        let shown = |count: Option<u64>| count.map_or("-".to_owned(), |n| rate(n as f64));
         if self.results.iter().any(|entry| entry.counters.is_some()) {
+            let shown = |count: Option<u64>| count.map_or("-".to_owned(), |n| rate(n as f64));
             columns = columns
                 .add("instructions", move |e| {
-                    shown(e.counters.and_then(|counters| counters.instructions))
+                    shown(e.counter(|c| c.instructions))
                 })
                 .add("cache misses", move |e| {
-                    shown(e.counters.and_then(|counters| counters.cache_misses))
+                    shown(e.counter(|c| c.cache_misses))
                 });
         }
         columns.of(&self.results)
@@ -409,15 +400,12 @@ impl Report {
 
     /// Adds a table of the runs under each lock to a page.
     fn add_rounds(&self, page: &mut Page) {
+        let is_time = self.parameters.is_time();
         for entry in &self.results {
             let columns = Columns::<(usize, &Round)>::new()
                 .add("round", |(number, _)| *number)
-                .add("place in it", |(_, round)| round.place + 1);
-            let values = Values {
-                is_time: entry.is_time,
-            };
-            let columns = columns
-                .add("value", move |(_, round)| values.show(round.value))
+                .add("place in it", |(_, round)| round.place + 1)
+                .add("value", move |(_, round)| shown(is_time, round.value))
                 .add(format!("over {}", entry.ratio.to), |(_, round)| {
                     format!("{:.3}", round.ratio)
                 })
@@ -502,7 +490,7 @@ fn told_once(all: Vec<(&At, String)>, points: usize) -> Vec<String> {
 }
 
 /// The entries of each point.
-pub fn by_point(results: &[Entry]) -> impl Iterator<Item = &[Entry]> {
+fn by_point(results: &[Entry]) -> impl Iterator<Item = &[Entry]> {
     results.chunk_by(|a, b| a.at == b.at)
 }
 
@@ -551,7 +539,8 @@ fn drift(parameters: &Parameters, results: &[Entry]) -> Option<String> {
 }
 
 fn heavy_tail(parameters: &Parameters, entry: &Entry) -> Option<String> {
-    let far = far_values(&entry.values());
+    let values: Vec<_> = entry.rounds.iter().map(|round| round.value).collect();
+    let far = far_values(&values);
     let Summary { median, min, max } = entry.value;
     let worst = match parameters.lower_is_better {
         true => max / median,
@@ -616,18 +605,14 @@ impl report::Report for Report {
         Ok(())
     }
 
-    fn page(&self) -> anyhow::Result<Page> {
+    fn page(&self, pictures: &[Picture]) -> anyhow::Result<Page> {
         let mut page = Page::new("kinlock compare");
         page.command(&self.parameters.program);
         let machine = self.machine.summary();
         page.paragraph(&format!("Compared: {}.\nOn {machine}.", self.about()));
         page.list(self.sentences());
-        page.list(
-            self.warnings
-                .iter()
-                .map(|warning| format!("Note: {warning}")),
-        );
-        page.pictures_here();
+        page.notes(&self.warnings);
+        pictures.iter().for_each(|picture| page.picture(picture));
         let table = self.table();
         page.table("Each lock, the best first", &table, self.right());
         page.heading(2, "Rounds");
@@ -636,6 +621,7 @@ impl report::Report for Report {
     }
 
     fn csv(&self) -> Table {
+        let written = |count: Option<u64>| count.map_or(String::new(), |n| n.to_string());
         let columns = self
             .columns_of_points()
             .add("lock", |e: &Entry| e.lock.clone())
@@ -653,13 +639,11 @@ impl report::Report for Report {
                 let peak = e.peak_kib.map(|peak| format!("{:.0}", peak.median));
                 peak.unwrap_or_default()
             })
-            .add("instructions", |e| {
-                let count = e.counters.and_then(|counters| counters.instructions);
-                count.map(|count| count.to_string()).unwrap_or_default()
+            .add("instructions", move |e| {
+                written(e.counter(|c| c.instructions))
             })
-            .add("cache_misses", |e| {
-                let count = e.counters.and_then(|counters| counters.cache_misses);
-                count.map(|count| count.to_string()).unwrap_or_default()
+            .add("cache_misses", move |e| {
+                written(e.counter(|c| c.cache_misses))
             });
         columns.of(&self.results)
     }

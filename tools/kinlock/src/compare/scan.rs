@@ -48,12 +48,6 @@ impl FromStr for Scan {
     }
 }
 
-impl Scan {
-    fn placeholder(&self) -> String {
-        format!("{{{}}}", self.name)
-    }
-}
-
 /// The values of all parameters at a point; none without a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct At(pub Vec<(String, String)>);
@@ -133,7 +127,7 @@ pub fn points<'a>(
             scans[..index].iter().all(|other| other.name != *name),
             "two of --scan have the name {name}"
         );
-        let placeholder = scan.placeholder();
+        let placeholder = format!("{{{name}}}");
         let is_in = |word: &OsStr| {
             let mut places = word.as_bytes().windows(placeholder.len());
             places.any(|place| place == placeholder.as_bytes())

@@ -6,7 +6,6 @@
 /// two hops.
 pub type Distance = usize;
 
-/// The number of distances.
 pub const DISTANCES: usize = 4;
 
 /// Costs, in cycles.
@@ -39,7 +38,6 @@ pub struct Costs {
     pub next_line: u64,
     /// What a locked read-modify-write costs beyond the access.
     pub rmw: u64,
-    /// Reading the clock.
     pub clock: u64,
     /// One iteration of a spin loop.
     pub pause: u64,

@@ -1,9 +1,11 @@
-//! Machine files: TOML, every number with its unit, its origin and its source.
+//! Machine files: TOML, every number with its unit, its origin and its source. They are read and
+//! written here.
 
-use super::text::Text;
 use super::{Costs, Machine, MachineError, Origin, Parameter, Shape};
 use serde::Deserialize;
+use std::fmt::{self, Write};
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -91,16 +93,12 @@ pub(super) fn parse(origin: &str, text: &str) -> Result<Machine, MachineError> {
     let file: File = toml::from_str(text).map_err(|e| source.parse_error(&e))?;
     let clock_mhz = source.whole("clock_mhz", &file.clock_mhz, 100, 10_000)? as u64;
     let shape = shape(&source, file.shape)?;
-    let reader = Reader {
-        file: &source,
-        clock_mhz,
-    };
     let latency = file.latency.get_ref().numbers();
     let numbers = latency
         .chain(file.hyperthreads.get_ref().numbers())
         .chain(file.system.get_ref().numbers());
     let numbers: Vec<_> = numbers.collect();
-    let costs = costs(&reader, &numbers)?;
+    let costs = costs(&source, clock_mhz, &numbers)?;
     if let Some(name) = missing(&shape, &numbers) {
         let problem = format!("`{name}` is missing: this machine's shape needs it");
         return Err(source.error(file.latency.span().start, problem));
@@ -167,57 +165,32 @@ fn hops(
     Ok(rows.concat().into_iter().map(|n| n as u8).collect())
 }
 
-struct Reader<'a> {
-    file: &'a Text<'a>,
-    clock_mhz: u64,
-}
-
-impl Reader<'_> {
-    /// Cycles, from either unit of time.
-    fn time(&self, name: &str, number: &Number) -> Result<u64, MachineError> {
-        let q = number.get_ref();
-        let cycles = match (q.ns, q.cycles, q.percent) {
-            (Some(ns), None, None) => ns * self.clock_mhz as f64 / 1000.0,
-            (None, Some(cycles), None) => cycles,
-            _ => return Err(self.error(name, number, "needs exactly one of `ns` and `cycles`")),
-        };
-        // A second is more than anything here takes.
-        if !(0.0..=1e9 * self.clock_mhz as f64 / 1000.0).contains(&cycles) {
-            return Err(self.error(name, number, "has to be between 0 and one second"));
-        }
-        Ok(cycles.round() as u64)
-    }
-
-    fn percent(&self, name: &str, number: &Number) -> Result<u64, MachineError> {
-        let q = number.get_ref();
-        match (q.ns, q.cycles, q.percent) {
-            (None, None, Some(p)) if (100.0..=1000.0).contains(&p) => Ok(p.round() as u64),
-            _ => Err(self.error(
-                name,
-                number,
-                "needs `percent`, from 100 to 1000, and no other unit",
-            )),
-        }
-    }
-
-    fn error(&self, name: &str, number: &Number, what: &str) -> MachineError {
-        self.file
-            .error(number.span().start, format!("`{name}` {what}"))
-    }
-}
-
 /// The costs that the numbers of a file set.
-fn costs(reader: &Reader<'_>, numbers: &[(&'static str, &Number)]) -> Result<Costs, MachineError> {
+fn costs(
+    file: &Text<'_>,
+    clock_mhz: u64,
+    numbers: &[(&'static str, &Number)],
+) -> Result<Costs, MachineError> {
     let mut costs = Costs {
-        clock_mhz: reader.clock_mhz,
+        clock_mhz,
         ..Costs::default()
     };
+    let cycles_of = |ns: f64| ns * clock_mhz as f64 / 1000.0;
     for &(name, number) in numbers {
-        let value = match Costs::is_percentage(name) {
-            true => reader.percent(name, number)?,
-            false => reader.time(name, number)?,
+        let q = number.get_ref();
+        let wrong = |what: &str| Err(file.error(number.span().start, format!("`{name}` {what}")));
+        let value = match (Costs::is_percentage(name), q.ns, q.cycles, q.percent) {
+            (true, None, None, Some(p)) if (100.0..=1000.0).contains(&p) => p,
+            (true, ..) => return wrong("needs `percent`, from 100 to 1000, and no other unit"),
+            (false, Some(ns), None, None) => cycles_of(ns),
+            (false, None, Some(cycles), None) => cycles,
+            (false, ..) => return wrong("needs exactly one of `ns` and `cycles`"),
         };
-        *costs.named(name).expect("every field is a cost") = value;
+        // A second is more than anything here takes.
+        if !(0.0..=cycles_of(1e9)).contains(&value) {
+            return wrong("has to be between 0 and one second");
+        }
+        *costs.named(name).expect("every field is a cost") = value.round() as u64;
     }
     costs.time_slice = costs.time_slice.max(1);
     Ok(costs)
@@ -248,4 +221,133 @@ fn parameter(&(name, number): &(&'static str, &Number)) -> Parameter {
         origin: q.origin,
         source: q.source.clone(),
     }
+}
+
+/// The text of a machine file, for errors that name line and field.
+struct Text<'a> {
+    origin: &'a str,
+    text: &'a str,
+}
+
+impl Text<'_> {
+    fn error(&self, at: usize, what: impl fmt::Display) -> MachineError {
+        let line = self.before(at).matches('\n').count() + 1;
+        MachineError::new(self.origin, format!("line {line}: {what}"))
+    }
+
+    /// The parser's message, with the field that it often leaves out.
+    fn parse_error(&self, error: &toml::de::Error) -> MachineError {
+        let at = error.span().map_or(0, |span| span.start);
+        let field = match DeTable::parse(self.text) {
+            Ok(table) => field_at(table.get_ref(), at),
+            // The text is no TOML. The first word of the line is the best guess.
+            Err(_) => self.key_of_line(at),
+        };
+        match field {
+            Some(field) => self.error(at, format!("`{field}`: {}", error.message())),
+            None => self.error(at, error.message()),
+        }
+    }
+
+    /// A number from `low` to `high`.
+    fn whole(
+        &self,
+        name: &str,
+        value: &Spanned<i64>,
+        low: i64,
+        high: i64,
+    ) -> Result<usize, MachineError> {
+        let v = *value.get_ref();
+        if (low..=high).contains(&v) {
+            Ok(v as usize)
+        } else {
+            Err(self.error(
+                value.span().start,
+                format!("`{name}` has to be {low} to {high}, not {v}"),
+            ))
+        }
+    }
+
+    fn before(&self, at: usize) -> &str {
+        // If a position were within a character, the whole text would do.
+        self.text.get(..at).unwrap_or(self.text)
+    }
+
+    fn key_of_line(&self, at: usize) -> Option<String> {
+        let start = self.before(at).rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.text[start..].lines().next()?;
+        let key = line.split_once('=').map_or(line, |(key, _)| key).trim();
+        let bare = |c: char| c.is_ascii_alphanumeric() || "_-.[]".contains(c);
+        (!key.is_empty() && key.len() < 64 && key.chars().all(bare)).then(|| key.to_owned())
+    }
+}
+
+/// The innermost field, such as `latency.rmw.ns`, whose key or value is at a position.
+fn field_at(table: &DeTable<'_>, at: usize) -> Option<String> {
+    // The span of a table with a header covers only the header, not what the table holds.
+    table.iter().find_map(|(key, value)| {
+        let name = key.get_ref();
+        let within = match value.get_ref() {
+            DeValue::Table(inner) => field_at(inner, at).map(|rest| format!("{name}.{rest}")),
+            _ => None,
+        };
+        let here = key.span().contains(&at) || value.span().contains(&at);
+        within.or_else(|| here.then(|| name.to_string()))
+    })
+}
+
+/// A machine file with the parameters that `parameter` knows.
+pub(super) fn text(
+    name: &str,
+    about: &str,
+    clock_mhz: u64,
+    shape: &Shape,
+    parameter: impl Fn(&'static str) -> Option<Parameter>,
+) -> String {
+    let mut out = format!(
+        "name = {}\nabout = {}\nclock_mhz = {clock_mhz}\n\n",
+        quoted(name),
+        quoted(about)
+    );
+    write_shape(&mut out, shape);
+    let tables = [
+        ("latency", LatencyTable::NAMES),
+        ("hyperthreads", HyperthreadTable::NAMES),
+        ("system", SystemTable::NAMES),
+    ];
+    for (table, names) in tables {
+        write!(out, "\n[{table}]\n").unwrap();
+        for p in names.iter().filter_map(|name| parameter(name)) {
+            let (number, unit) = p.value.split_once(' ').expect("values have a unit");
+            let unit = if unit == "%" { "percent" } else { unit };
+            let (name, origin, source) = (p.name, p.origin, quoted(&p.source));
+            writeln!(
+                out,
+                "{name} = {{ {unit} = {number}, origin = \"{origin}\", source = {source} }}"
+            )
+            .unwrap();
+        }
+    }
+    out
+}
+
+fn write_shape(out: &mut String, shape: &Shape) {
+    writeln!(
+        out,
+        "[shape]\nsockets = {}\ncaches_per_socket = {}\ncores_per_cache = {}\n\
+         threads_per_core = {}",
+        shape.sockets, shape.caches_per_socket, shape.cores_per_cache, shape.threads_per_core
+    )
+    .unwrap();
+    if shape.hops.contains(&2) {
+        out.push_str("hops = [\n");
+        for row in shape.hops.chunks(shape.sockets) {
+            writeln!(out, "    {row:?},").unwrap();
+        }
+        out.push_str("]\n");
+    }
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
 }

@@ -1,11 +1,9 @@
 //! Measures what transfers between caches, wake-ups and the clock of the host take.
-//!
-//! # Invariants
-//!
-//! 1. The mask passed to the kernel is a live buffer of the size passed with it.
 
 use super::MachineError;
+use crate::cpus::pin_to;
 use crate::random::Random;
+use crate::stats::Summary;
 use kinlock_core::platform::{EVERY_SET, NEVER, Platform};
 use kinlock_linux::Native;
 use std::hint::{black_box, spin_loop};
@@ -16,38 +14,12 @@ use std::time::{Duration, Instant};
 ///
 /// Each side takes the line with a compare-and-swap and waits with compare-and-swaps. So one way is
 /// one transfer of a modified line plus the extra cost of a locked operation.
-///
-/// # Errors
-///
-/// If a thread cannot be pinned.
 pub(super) fn one_way_ns(first: usize, second: usize, time: Duration) -> Result<f64, MachineError> {
     let line = Line(AtomicU32::new(SERVED));
-    let series = std::thread::scope(|scope| {
-        let returner = scope.spawn(|| {
-            let pinned = pin_to(second);
-            if pinned {
-                while line.pass(RETURNED, SERVED) {}
-            }
-            line.0.store(OVER, Relaxed);
-            pinned
-        });
-        let server = scope.spawn(|| {
-            let series = if pin_to(first) {
-                serve(&line, time)
-            } else {
-                Vec::new()
-            };
-            line.0.store(OVER, Relaxed);
-            series
-        });
-        let (pinned, series) = (returner.join(), server.join());
-        // Neither thread panics.
-        if pinned.unwrap_or(false) {
-            series.unwrap_or_default()
-        } else {
-            Vec::new()
-        }
-    });
+    let serve = || serve(&line, time);
+    let give_back = || while line.pass(RETURNED, SERVED) {};
+    let end = || line.0.store(OVER, Relaxed);
+    let series = on_two_cpus([first, second], serve, give_back, end)?;
     median(series).ok_or_else(|| not_pinned(first, second))
 }
 
@@ -75,7 +47,7 @@ pub(super) fn locked_ns() -> f64 {
 }
 
 /// How long reading the clock takes, in ns.
-pub(super) fn clock_ns() -> f64 {
+pub fn clock_ns() -> f64 {
     best_ns(2_000, |times| {
         for _ in 0..times {
             black_box(Native::now());
@@ -94,60 +66,31 @@ pub(super) fn pause_ns() -> f64 {
 
 /// What a thread on `first` pays to wake one that has slept on `second` for a short while, and how
 /// long after that the woken thread runs, in ns; the medians of at most `times` wake-ups.
-///
-/// # Errors
-///
-/// If a thread cannot be pinned.
 pub(super) fn wake_ns(
     first: usize,
     second: usize,
     times: usize,
 ) -> Result<(f64, f64), MachineError> {
     let sleeper = Sleeper::default();
-    let (pays, later) = std::thread::scope(|scope| {
-        let woken = scope.spawn(|| {
-            let slept = on_this_cpu(second, || sleeper.sleep_and_wake());
-            sleeper.over.store(true, Release);
-            slept
-        });
-        let waker = scope.spawn(|| {
-            let turns = on_this_cpu(first, || sleeper.wake(times));
-            sleeper.over.store(true, Release);
-            sleeper.wake_up();
-            turns
-        });
-        // Neither thread panics.
-        let (woken, turns) = (woken.join().ok().flatten(), waker.join().ok().flatten());
-        woken.and(turns).unwrap_or_default().into_iter().unzip()
-    });
+    let end = || {
+        sleeper.over.store(true, Release);
+        sleeper.wake_up();
+    };
+    let (wake, sleep) = (|| sleeper.wake(times), || sleeper.sleep_and_wake());
+    let turns = on_two_cpus([first, second], wake, sleep, end)?;
+    let (pays, later) = turns.into_iter().unzip();
     let both = median(pays).zip(median(later));
     both.ok_or_else(|| not_pinned(first, second))
 }
 
 /// How long a core takes per line to increment many lines that another one has modified, in ns; the
 /// median of at most `times` turns.
-///
-/// # Errors
-///
-/// If a thread cannot be pinned.
 pub(super) fn next_line_ns(first: usize, second: usize, times: usize) -> Result<f64, MachineError> {
     let lines = Lines::new();
-    let turns = std::thread::scope(|scope| {
-        let sides = [(first, SERVED, RETURNED), (second, RETURNED, SERVED)];
-        let sides = sides.map(|(cpu, own, other)| {
-            let lines = &lines;
-            scope.spawn(move || {
-                let turns = on_this_cpu(cpu, || lines.increment_in_turn(own, other, times));
-                lines.turn.0.store(OVER, Relaxed);
-                turns
-            })
-        });
-        // Neither thread panics.
-        sides.map(|side| side.join().ok().flatten())
-    });
-    let [Some(turns), Some(_)] = turns else {
-        return Err(not_pinned(first, second));
-    };
+    let one = || lines.increment_in_turn(SERVED, RETURNED, times);
+    let other = || lines.increment_in_turn(RETURNED, SERVED, times);
+    let end = || lines.turn.0.store(OVER, Relaxed);
+    let turns = on_two_cpus([first, second], one, other, end)?;
     median(turns).ok_or_else(|| not_pinned(first, second))
 }
 
@@ -196,9 +139,32 @@ impl Lines {
     }
 }
 
-/// Runs `work` if the calling thread can be pinned to `cpu`.
-fn on_this_cpu<T>(cpu: usize, work: impl FnOnce() -> T) -> Option<T> {
-    pin_to(cpu).then(work)
+/// What `one` returns on the first CPU while `other` runs on the second. The side that ends first,
+/// or cannot be pinned, calls `end`, so that the other one ends, too.
+fn on_two_cpus<T: Send, U: Send>(
+    [first, second]: [usize; 2],
+    one: impl FnOnce() -> T + Send,
+    other: impl FnOnce() -> U + Send,
+    end: impl Fn() + Sync,
+) -> Result<T, MachineError> {
+    let done = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let done = pin_to(second).then(other);
+            end();
+            done
+        });
+        let one = scope.spawn(|| {
+            let done = pin_to(first).then(one);
+            end();
+            done
+        });
+        // Neither thread panics.
+        (one.join().ok().flatten(), other.join().ok().flatten())
+    });
+    match done {
+        (Some(result), Some(_)) => Ok(result),
+        _ => Err(not_pinned(first, second)),
+    }
 }
 
 fn not_pinned(first: usize, second: usize) -> MachineError {
@@ -271,10 +237,6 @@ impl Sleeper {
 }
 
 /// Runs `work` on a thread that is pinned to `cpu`.
-///
-/// # Errors
-///
-/// If it cannot be pinned.
 pub(super) fn on_cpu<T: Send>(
     cpu: usize,
     work: impl FnOnce() -> T + Send,
@@ -289,9 +251,8 @@ pub(super) fn on_cpu<T: Send>(
 }
 
 /// The median; `None` of nothing.
-pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
+pub(super) fn median(values: Vec<f64>) -> Option<f64> {
+    (!values.is_empty()).then(|| Summary::of(values).median)
 }
 
 const SERVED: u32 = 0;
@@ -373,22 +334,6 @@ fn shuffled_cycle(n: usize) -> Vec<Slot> {
 /// In bytes.
 const NEIGHBOURHOOD: usize = 64 << 10;
 
-/// Confines the calling thread to a CPU; false if the kernel refuses.
-#[cfg(target_os = "linux")]
-fn pin_to(cpu: usize) -> bool {
-    const BITS: usize = usize::BITS as usize;
-    let mut mask = vec![0usize; cpu / BITS + 1];
-    mask[cpu / BITS] = 1 << (cpu % BITS);
-    // SAFETY: invariant 1.
-    unsafe { libc::sched_setaffinity(0, size_of_val(&*mask), mask.as_ptr().cast()) == 0 }
-}
-
-/// Confines the calling thread to a CPU; not here.
-#[cfg(not(target_os = "linux"))]
-fn pin_to(_cpu: usize) -> bool {
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -408,25 +353,15 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_nothing_is_nothing() {
-        assert_eq!(median(Vec::new()), None);
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
-    }
-
-    #[test]
     fn two_threads_that_cannot_be_pinned_are_an_error() {
         for (first, second) in [(0, 8000), (8000, 0)] {
-            let wake = wake_ns(first, second, 3).unwrap_err();
-            let next_line = next_line_ns(first, second, 3).unwrap_err();
-            for error in [wake, next_line] {
+            for error in [
+                one_way_ns(first, second, Duration::from_millis(1)).unwrap_err(),
+                wake_ns(first, second, 3).unwrap_err(),
+                next_line_ns(first, second, 3).unwrap_err(),
+            ] {
                 assert!(error.to_string().contains("8000"), "{error}");
             }
         }
-    }
-
-    #[test]
-    fn a_cpu_that_is_not_there_is_an_error() {
-        let error = one_way_ns(0, 8000, Duration::from_millis(1)).unwrap_err();
-        assert!(error.to_string().contains("8000"), "{error}");
     }
 }

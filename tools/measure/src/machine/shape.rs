@@ -11,48 +11,37 @@ pub type CpuId = usize;
 pub struct Shape {
     /// Sockets; each is one NUMA node.
     pub sockets: usize,
-    /// Last-level caches per socket.
     pub caches_per_socket: usize,
-    /// Cores per last-level cache.
     pub cores_per_cache: usize,
-    /// Hardware threads per core.
     pub threads_per_core: usize,
     /// Hops between sockets, row by row: 0 on the diagonal, else 1 or 2.
     pub hops: Vec<u8>,
 }
 
 impl Shape {
-    /// The most cores a machine may have.
     pub const MAX_CORES: usize = 256;
-    /// The most last-level caches a machine may have.
     pub const MAX_CACHES: usize = 64;
 
-    /// Last-level caches.
     pub fn caches(&self) -> usize {
         self.sockets * self.caches_per_socket
     }
 
-    /// Cores.
     pub fn cores(&self) -> usize {
         self.caches() * self.cores_per_cache
     }
 
-    /// Hardware threads.
     pub fn cpus(&self) -> usize {
         self.cores() * self.threads_per_core
     }
 
-    /// The core of a CPU.
     pub fn core(&self, cpu: CpuId) -> usize {
         cpu / self.threads_per_core
     }
 
-    /// The last-level cache of a core.
     pub fn cache(&self, core: usize) -> usize {
         core / self.cores_per_cache
     }
 
-    /// The socket of a last-level cache.
     pub fn socket(&self, cache: usize) -> usize {
         cache / self.caches_per_socket
     }

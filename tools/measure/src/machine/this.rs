@@ -8,13 +8,13 @@ mod tests;
 use super::pingpong::{
     clock_ns, load_ns, locked_ns, median, next_line_ns, on_cpu, one_way_ns, pause_ns, wake_ns,
 };
-use super::{Distance, Machine, MachineError, Shape, file, write};
+use super::{Distance, Machine, MachineError, Shape, file};
+use crate::cpus;
 use kinlock_linux::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Measures the host.
 pub(super) fn measure() -> Result<Machine, MachineError> {
     let topology = Topology::current();
     let cpus = host_cpus(&topology);
@@ -29,10 +29,10 @@ pub(super) fn measure() -> Result<Machine, MachineError> {
     let clock_mhz = clock_mhz(cpus[0].cpu);
     let about = format!(
         "{}{}, measured; {note}",
-        processor(),
+        cpus::model(),
         ["", " (virtual)"][topology.is_virtual() as usize]
     );
-    let text = write::text(Machine::THIS, &about, clock_mhz, &shape, |name| {
+    let text = file::text(Machine::THIS, &about, clock_mhz, &shape, |name| {
         parameters::get(name, &latencies, &shape)
     });
     file::parse(Machine::THIS, &text)
@@ -67,14 +67,13 @@ fn host_cpus(topology: &Topology) -> Vec<HostCpu> {
 
 fn node_distances(topology: &Topology) -> BTreeMap<(usize, usize), usize> {
     let nodes = topology.nodes();
-    let row = |from: &kinlock_linux::topology::Node| {
-        let columns = nodes.iter().zip(from.distances.clone());
-        let from = from.number;
-        columns
-            .map(move |(to, distance)| ((from, to.number), distance))
-            .collect::<Vec<_>>()
-    };
-    nodes.iter().flat_map(row).collect()
+    let mut distances = BTreeMap::new();
+    for from in nodes {
+        for (to, &distance) in nodes.iter().zip(&from.distances) {
+            distances.insert((from.number, to.number), distance);
+        }
+    }
+    distances
 }
 
 /// The regular shape that holds these CPUs, and a remark on how well it fits.
@@ -116,15 +115,11 @@ fn shape(
     .filter(|(_, (least, most))| least != most)
     .map(|(what, (least, most))| format!("{least} to {most} {what}"))
     .collect();
-    let note = if uneven.is_empty() {
-        format!("the {} CPUs that the process may use", cpus.len())
-    } else {
+    let mut note = format!("the {} CPUs that the process may use", cpus.len());
+    if !uneven.is_empty() {
         let uneven = uneven.join(", ");
-        format!(
-            "the {} CPUs that the process may use have {uneven}: the most are assumed everywhere",
-            cpus.len()
-        )
-    };
+        note += &format!(" have {uneven}: the most are assumed everywhere");
+    }
     Ok((shape, note))
 }
 
@@ -148,32 +143,28 @@ fn hops(
         let here = cpus.iter().filter(|s| s.socket == socket);
         here.map(|s| s.node).collect()
     };
-    let between = |a: usize, b: usize| {
-        let (from, to) = (nodes_of(a), nodes_of(b));
-        let pairs = from
-            .iter()
-            .flat_map(|&x| to.iter().flat_map(move |&y| [(x, y), (y, x)]));
-        pairs.filter_map(|pair| distances.get(&pair)).max().copied()
-    };
-    let all = || {
-        sockets
-            .iter()
-            .flat_map(|&a| sockets.iter().map(move |&b| (a, b)))
-    };
-    let remote = || {
-        all()
-            .filter(|(a, b)| a != b)
-            .filter_map(|(a, b)| between(a, b))
-    };
-    let (near, far) = (remote().min().unwrap_or(0), remote().max().unwrap_or(0));
-    let wide = far * 5 >= near * 6;
-    all()
-        .map(|(a, b)| match between(a, b) {
-            _ if a == b => 0,
-            Some(distance) if wide && 2 * distance > near + far => 2,
-            _ => 1,
-        })
-        .collect()
+    let mut between = Vec::new();
+    for &a in sockets {
+        for &b in sockets {
+            let mut pairs = Vec::new();
+            for &x in &nodes_of(a) {
+                pairs.extend(nodes_of(b).iter().flat_map(|&y| [(x, y), (y, x)]));
+            }
+            let distances = pairs.iter().filter_map(|pair| distances.get(pair));
+            between.push((a == b, distances.max().copied()));
+        }
+    }
+    let remote = between.iter().filter(|(is_own, _)| !is_own);
+    let remote = remote.filter_map(|&(_, distance)| distance);
+    let (near, far) = (remote.clone().min(), remote.max());
+    let (near, far) = (near.unwrap_or(0), far.unwrap_or(0));
+    let is_wide = far * 5 >= near * 6;
+    let hops = between.into_iter().map(|between| match between {
+        (true, _) => 0,
+        (_, Some(distance)) if is_wide && 2 * distance > near + far => 2,
+        _ => 1,
+    });
+    hops.collect()
 }
 
 /// Measured latencies, in ns.
@@ -332,21 +323,9 @@ fn clock_mhz(cpu: usize) -> u64 {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/cpuinfo_max_freq");
     let most = fs::read_to_string(path).ok();
     let most = most.and_then(|khz| Some(khz.trim().parse::<f64>().ok()? / 1000.0));
-    let now = || cpuinfo("cpu MHz").and_then(|mhz| mhz.parse().ok());
+    let now = || cpus::info("cpu MHz").and_then(|mhz| mhz.parse().ok());
     most.or_else(now)
         .unwrap_or(2500.0)
         .clamp(100.0, 10_000.0)
         .round() as u64
-}
-
-fn processor() -> String {
-    cpuinfo("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned())
-}
-
-fn cpuinfo(key: &str) -> Option<String> {
-    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
-    info.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        (name.trim() == key).then(|| value.trim().to_owned())
-    })
 }

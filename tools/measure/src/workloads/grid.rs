@@ -9,13 +9,13 @@ use serde::Serialize;
 use std::sync::OnceLock;
 
 /// Work under the lock in the core, in nanoseconds, besides touching the lines.
-pub const SECTIONS: [u32; 5] = [0, 100, 400, 2_000, 20_000];
+const SECTIONS: [u32; 5] = [0, 100, 400, 2_000, 20_000];
 /// Work between two sections in the core, in nanoseconds.
-pub const PRIVATE: [u32; 4] = [0, 100, 1_000, 10_000];
+const PRIVATE: [u32; 4] = [0, 100, 1_000, 10_000];
 /// Cache lines that are read and written in a section of the core.
-pub const LINES: [u32; 3] = [2, 16, 128];
+const LINES: [u32; 3] = [2, 16, 128];
 /// Work between two sections in the wide cells, in nanoseconds.
-pub const WIDE_PRIVATE: [u32; 4] = [0, 10_000, 100_000, 1_000_000];
+const WIDE_PRIVATE: [u32; 4] = [0, 10_000, 100_000, 1_000_000];
 /// Cache lines that are read and written in a section of the wide cells.
 const WIDE_LINES: u32 = 2;
 
@@ -32,52 +32,26 @@ pub enum Length {
     Asleep,
 }
 
-/// Sections of one kind in the wide cells.
-struct Row {
-    length: Length,
-    section_ns: u32,
-    /// Which of [`WIDE_PRIVATE`] they occur with.
-    private: &'static [u32],
-    /// The private work of the quick cell, if one of them is.
-    quick: Option<u32>,
-}
-
-impl Row {
-    const fn new(
-        length: Length,
-        section_ns: u32,
-        private: &'static [u32],
-        quick: Option<u32>,
-    ) -> Self {
-        Row {
-            length,
-            section_ns,
-            private,
-            quick,
-        }
-    }
-}
-
-/// The wide cells.
-const WIDE: [Row; 9] = {
+/// The sections of the wide cells: how long they are, which of [`WIDE_PRIVATE`] they occur with,
+/// and the private work of the quick cell, if one of them is.
+const WIDE: [(Length, u32, &[u32], Option<u32>); 9] = {
     use Length::{Asleep, Constant, Exponential};
     const SOME: &[u32] = &[10_000, 100_000];
     const RARE: &[u32] = &[100_000, 1_000_000];
     const BUT_NONE: &[u32] = &[10_000, 100_000, 1_000_000];
     [
-        Row::new(Exponential, 2_000, SOME, Some(10_000)),
-        Row::new(Constant, 20_000, RARE, None),
-        Row::new(Exponential, 20_000, SOME, Some(100_000)),
-        Row::new(Constant, 50_000, &WIDE_PRIVATE, Some(100_000)),
-        Row::new(Exponential, 50_000, &WIDE_PRIVATE, None),
-        Row::new(Asleep, 50_000, BUT_NONE, Some(10_000)),
-        Row::new(Constant, 200_000, &WIDE_PRIVATE, Some(1_000_000)),
-        Row::new(Exponential, 200_000, &WIDE_PRIVATE, Some(0)),
-        Row::new(Asleep, 200_000, BUT_NONE, None),
+        (Exponential, 2_000, SOME, Some(10_000)),
+        (Constant, 20_000, RARE, None),
+        (Exponential, 20_000, SOME, Some(100_000)),
+        (Constant, 50_000, &WIDE_PRIVATE, Some(100_000)),
+        (Exponential, 50_000, &WIDE_PRIVATE, None),
+        (Asleep, 50_000, BUT_NONE, Some(10_000)),
+        (Constant, 200_000, &WIDE_PRIVATE, Some(1_000_000)),
+        (Exponential, 200_000, &WIDE_PRIVATE, Some(0)),
+        (Asleep, 200_000, BUT_NONE, None),
     ]
 };
 
-/// A part of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
@@ -88,10 +62,8 @@ pub enum Part {
 }
 
 impl Part {
-    /// Both.
     pub const ALL: [Part; 2] = [Part::Core, Part::Wide];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Core => "core",
@@ -112,10 +84,7 @@ impl Part {
     pub fn rows(self) -> Vec<String> {
         match self {
             Self::Core => SECTIONS.map(short).to_vec(),
-            Self::Wide => WIDE
-                .iter()
-                .map(|row| section(row.length, row.section_ns))
-                .collect(),
+            Self::Wide => WIDE.map(|(length, ns, ..)| section(length, ns)).to_vec(),
         }
     }
 
@@ -160,7 +129,6 @@ pub struct Cell {
     pub lines: u32,
 }
 
-/// What is known of a cell.
 struct Known {
     cell: Cell,
     /// `grid:400ns/100ns/16`.
@@ -173,58 +141,43 @@ struct Known {
 
 fn all() -> &'static [Known] {
     static ALL: OnceLock<Vec<Known>> = OnceLock::new();
-    ALL.get_or_init(|| core().chain(wide()).collect())
-}
-
-fn core() -> impl Iterator<Item = Known> {
-    let pairs = (0..SECTIONS.len()).flat_map(|s| (0..PRIVATE.len()).map(move |p| (s, p)));
-    let places = pairs.flat_map(|(s, p)| (0..LINES.len()).map(move |l| [s, p, l]));
-    places.map(|places| {
-        let [section, private, lines] = places;
-        let cell = Cell {
-            section_ns: SECTIONS[section],
-            length: Length::Constant,
-            private_ns: PRIVATE[private],
-            lines: LINES[lines],
-        };
-        // One section for each pair of private work and lines.
-        let is_quick = (section + private + 2 * lines) % SECTIONS.len() == 1;
-        Known::new(cell, Part::Core, places, is_quick)
-    })
-}
-
-fn wide() -> impl Iterator<Item = Known> {
-    let rows = WIDE.iter().enumerate();
-    rows.flat_map(|(place, row)| {
-        let columns = WIDE_PRIVATE.into_iter().enumerate();
-        let columns = columns.filter(|(_, private_ns)| row.private.contains(private_ns));
-        columns.map(move |(column, private_ns)| {
-            let cell = Cell {
-                section_ns: row.section_ns,
-                length: row.length,
-                private_ns,
-                lines: WIDE_LINES,
-            };
-            let is_quick = row.quick == Some(private_ns);
-            Known::new(cell, Part::Wide, [place, column, 0], is_quick)
-        })
-    })
-}
-
-impl Known {
-    fn new(cell: Cell, part: Part, places: [usize; 3], is_quick: bool) -> Self {
-        Known {
-            name: cell.written(),
-            cell,
-            part,
-            places,
-            is_quick,
+    ALL.get_or_init(|| {
+        let mut all = Vec::new();
+        for (s, section_ns) in SECTIONS.into_iter().enumerate() {
+            for (p, private_ns) in PRIVATE.into_iter().enumerate() {
+                for (l, lines) in LINES.into_iter().enumerate() {
+                    let cell = Cell {
+                        section_ns,
+                        length: Length::Constant,
+                        private_ns,
+                        lines,
+                    };
+                    // One section for each pair of private work and lines.
+                    let is_quick = (s + p + 2 * l) % SECTIONS.len() == 1;
+                    all.push(cell.known_as(Part::Core, [s, p, l], is_quick));
+                }
+            }
         }
-    }
+        for (s, (length, section_ns, private, quick)) in WIDE.into_iter().enumerate() {
+            for (p, private_ns) in WIDE_PRIVATE.into_iter().enumerate() {
+                let cell = Cell {
+                    section_ns,
+                    length,
+                    private_ns,
+                    lines: WIDE_LINES,
+                };
+                if private.contains(&private_ns) {
+                    let is_quick = quick == Some(private_ns);
+                    all.push(cell.known_as(Part::Wide, [s, p, 0], is_quick));
+                }
+            }
+        }
+        all
+    })
 }
 
 /// `0`, `400ns`, `20us`, `1ms`.
-pub fn short(ns: u32) -> String {
+fn short(ns: u32) -> String {
     match ns {
         0 => "0".to_owned(),
         ns if ns < 1_000 => format!("{ns}ns"),
@@ -252,7 +205,6 @@ impl Cell {
         known.map(|known| known.cell).collect()
     }
 
-    /// The part that it belongs to.
     pub fn part(self) -> Part {
         self.known().part
     }
@@ -267,7 +219,6 @@ impl Cell {
         &self.known().name
     }
 
-    /// The cell called `name`.
     pub fn find(name: &str) -> Option<Self> {
         let known = all().iter().find(|known| known.name == name)?;
         Some(known.cell)
@@ -279,9 +230,18 @@ impl Cell {
         known.expect("only cells of the grid are made")
     }
 
-    fn written(self) -> String {
-        let section = section(self.length, self.section_ns);
-        format!("grid:{section}/{}/{}", short(self.private_ns), self.lines)
+    fn known_as(self, part: Part, places: [usize; 3], is_quick: bool) -> Known {
+        let (section, private) = (
+            section(self.length, self.section_ns),
+            short(self.private_ns),
+        );
+        Known {
+            cell: self,
+            name: format!("grid:{section}/{private}/{}", self.lines),
+            part,
+            places,
+            is_quick,
+        }
     }
 }
 
@@ -347,32 +307,16 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_cells_of_the_core_are_well_spread() {
-        let quick = Cell::chosen(&[Part::Core], true);
-        let count = |of: &dyn Fn(&Cell) -> bool| quick.iter().filter(|cell| of(cell)).count();
-        for value in SECTIONS {
-            assert!(count(&|cell| cell.section_ns == value) >= 2, "{value}");
-        }
-        for value in PRIVATE {
-            assert_eq!(count(&|cell| cell.private_ns == value), 3);
-        }
-        for value in LINES {
-            assert_eq!(count(&|cell| cell.lines == value), 4);
-        }
-        // Short sections with some private work are where locks differ most.
-        assert!(quick.iter().any(|cell| cell.name() == "grid:0/100ns/2"));
-    }
-
-    #[test]
-    fn the_quick_wide_cells_have_a_bit_of_everything() {
-        let quick = Cell::chosen(&[Part::Wide], true);
-        for value in WIDE_PRIVATE {
-            assert!(quick.iter().any(|cell| cell.private_ns == value), "{value}");
-        }
-        for row in WIDE {
-            let has = |is: &dyn Fn(&Cell) -> bool| assert!(quick.iter().any(is));
-            has(&|cell| cell.section_ns == row.section_ns);
-            has(&|cell| cell.length == row.length);
+    fn the_quick_cells_of_a_part_have_a_bit_of_everything() {
+        for part in Part::ALL {
+            let quick = Cell::chosen(&[part], true);
+            for cell in Cell::chosen(&[part], false) {
+                let has = |same: fn(&Cell, &Cell) -> bool| quick.iter().any(|q| same(q, &cell));
+                assert!(has(|a, b| a.section_ns == b.section_ns), "{cell:?}");
+                assert!(has(|a, b| a.length == b.length), "{cell:?}");
+                assert!(has(|a, b| a.private_ns == b.private_ns), "{cell:?}");
+                assert!(has(|a, b| a.lines == b.lines), "{cell:?}");
+            }
         }
     }
 }

@@ -53,13 +53,9 @@ pub trait Protection: Send + Sync + 'static {
 }
 
 /// The library's domain as a protection.
-pub struct Ours(
-    /// The domain.
-    pub invalidation::Domain,
-);
+pub struct Ours(pub invalidation::Domain);
 
 impl Ours {
-    /// With this backend.
     pub fn new(backend: Backend) -> Self {
         Ours(invalidation::Domain::with_backend(backend))
     }
@@ -100,9 +96,7 @@ enum State {
     Used(u64),
 }
 
-/// The slots.
 pub struct Pool<P: Protection> {
-    /// The protection of the pages.
     pub protection: P,
     base: *mut u8,
     shards: Vec<Shard<P::Mark>>,
@@ -129,9 +123,7 @@ pub struct Worker {
     name: u64,
     stamps: u64,
     bad_moment: Option<BadMoment>,
-    /// Stamps that it has checked.
     pub verified: u64,
-    /// Pages that it has given back.
     pub given_back: u64,
 }
 
@@ -162,9 +154,6 @@ impl Worker {
 
 impl<P: Protection> Pool<P> {
     /// A pool of `shards` shards, all slots free and given back.
-    ///
-    /// # Errors
-    /// If the system has no address space left.
     pub fn new(protection: P, shards: usize) -> std::io::Result<Self> {
         let bytes = shards * SLOTS_PER_SHARD * PAGE;
         // SAFETY: a new mapping, to which there is no other pointer.

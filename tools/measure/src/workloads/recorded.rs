@@ -9,15 +9,12 @@ pub struct Recording {
     pub kind: String,
     /// Of the command that wrote it.
     pub version: String,
-    /// The program and its arguments.
     pub command: Vec<String>,
-    /// The processor that it ran on.
     pub cpu: String,
     /// How many CPUs it might use.
     pub cpus: usize,
     /// How long the process with these locks ran.
     pub seconds: f64,
-    /// The lock that it ran on.
     pub lock: String,
     /// What reading the clock took. Each time has one reading in it.
     pub clock_ns: f64,
@@ -35,10 +32,8 @@ pub struct Recording {
     pub left_out_locked: u64,
 }
 
-/// A lock of a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordedLock {
-    /// What it is called.
     pub name: String,
     /// How often it was taken.
     pub locked: u64,
@@ -63,7 +58,6 @@ pub struct RecordedLock {
 pub struct Distribution(pub Vec<(u64, u64, u64)>);
 
 impl Distribution {
-    /// How many times it has.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|class| class.2).sum()
     }

@@ -6,12 +6,10 @@ use plotters::prelude::*;
 use super::{Area, Drawn, text};
 use crate::report::units::time;
 
-/// A bar of a group.
 #[derive(Clone, Debug)]
 pub struct Bar {
     /// What stands at its left.
     pub name: String,
-    /// Its colour.
     pub colour: RGBColor,
     /// What it shows, in nanoseconds.
     pub nanos: Summary,

@@ -1,6 +1,8 @@
 //! Curves over the number of threads, each with a band and, where there are any, points of others
 //! to compare with.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
@@ -8,15 +10,14 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{Area, Drawn, styled, text};
 
-/// A curve.
 #[derive(Clone, Debug)]
 pub struct Curve {
     /// Its name in the legend.
     pub name: String,
-    /// What it looks like.
     pub look: Look,
-    /// In the order of threads.
-    pub points: Vec<Point>,
+    /// By the number of threads, or what else the horizontal axis has: the value that the line goes
+    /// through, and the edges of the band.
+    pub points: BTreeMap<usize, [f64; 3]>,
     /// Published values, by number of threads: drawn as rings.
     pub compared: Vec<(usize, f64)>,
 }
@@ -30,20 +31,6 @@ pub struct Look {
     pub thick: bool,
 }
 
-/// A point of a curve.
-#[derive(Clone, Copy, Debug)]
-pub struct Point {
-    /// The number of threads, or what else the horizontal axis has.
-    pub threads: usize,
-    /// The value that the line goes through.
-    pub median: f64,
-    /// The lower edge of the band.
-    pub low: f64,
-    /// The upper edge of the band.
-    pub high: f64,
-}
-
-/// The vertical axis.
 pub struct Vertical<'a, Y> {
     /// The values that it spans.
     pub range: Y,
@@ -79,7 +66,7 @@ pub fn draw_over(
     let (legend, area) = area.split_vertically(LEGEND_HEIGHT);
     draw_legend(&legend, curves)?;
     let values = curves.iter().flat_map(|curve| {
-        let own = curve.points.iter().map(|point| point.high);
+        let own = curve.points.values().map(|&[.., high]| high);
         own.chain(curve.compared.iter().map(|&(_, value)| value))
     });
     let top = values.fold(0.0, f64::max).max(f64::MIN_POSITIVE);
@@ -103,7 +90,8 @@ pub fn chart<Y: AsRangedCoord<Value = f64>>(
 where
     Y::CoordDescType: ValueFormatter<f64>,
 {
-    let threads = threads_of(curves);
+    let all = curves.iter().flat_map(|curve| curve.points.keys());
+    let threads: BTreeSet<usize> = all.copied().collect();
     let (Some(&first), Some(&last)) = (threads.first(), threads.last()) else {
         return Ok(());
     };
@@ -137,8 +125,8 @@ where
     // Bands first: no band hides another curve.
     for curve in curves {
         let points = curve.points.iter();
-        let upper = points.clone().map(|point| at(point.threads, point.high));
-        let lower = points.rev().map(|point| at(point.threads, point.low));
+        let upper = points.clone().map(|(&x, &[_, _, high])| at(x, high));
+        let lower = points.rev().map(|(&x, &[_, low, _])| at(x, low));
         let outline: Vec<_> = upper.chain(lower).collect();
         let fill = curve
             .look
@@ -153,7 +141,7 @@ where
         ..
     } in curves
     {
-        let medians = points.iter().map(|point| at(point.threads, point.median));
+        let medians = points.iter().map(|(&x, &[median, ..])| at(x, median));
         chart.draw_series(LineSeries::new(medians.clone(), look.line()))?;
         for point in medians {
             let (x, y) = chart.backend_coord(&point);
@@ -174,17 +162,7 @@ where
     Ok(())
 }
 
-/// All places of the horizontal axis, in order.
-fn threads_of(curves: &[Curve]) -> Vec<usize> {
-    let points = curves.iter().flat_map(|curve| &curve.points);
-    let mut threads: Vec<usize> = points.map(|point| point.threads).collect();
-    threads.sort_unstable();
-    threads.dedup();
-    threads
-}
-
 impl Look {
-    /// The line of a curve.
     pub fn line(self) -> ShapeStyle {
         self.colour.stroke_width(if self.thick { 3 } else { 1 })
     }

@@ -45,47 +45,33 @@ struct Node {
 }
 
 impl Flows {
-    /// The width and the height of the picture.
     pub fn size(&self) -> (u32, u32) {
-        let columns = self.nodes();
+        let (columns, _) = self.nodes();
         let ends = columns.iter().flatten().map(|node| node.top + node.height);
         let lowest = ends.fold(0.0, f64::max);
         (WIDTH as u32, (lowest as i32 + BELOW).max(HEADINGS) as u32)
     }
 
-    /// What goes through a node of a column.
-    fn sum(&self, column: usize, node: usize) -> f64 {
-        let first = self
-            .first
-            .iter()
-            .map(|&(from, to, much)| [from, to, usize::MAX].map(|n| (n, much)));
-        let second = self
-            .second
-            .iter()
-            .map(|&(from, to, much)| [usize::MAX, from, to].map(|n| (n, much)));
-        let sum = |flows: &mut dyn Iterator<Item = [(usize, f64); 3]>| -> f64 {
-            let own = flows.map(|flow| flow[column]).filter(|flow| flow.0 == node);
-            own.map(|flow| flow.1).sum()
-        };
-        let [first, second] = [sum(&mut first.into_iter()), sum(&mut second.into_iter())];
-        first.max(second)
-    }
-
-    fn scale(&self) -> f64 {
-        let column = |column: usize| -> f64 {
-            let nodes = 0..self.names[column].len();
-            nodes.map(|node| self.sum(column, node)).sum()
-        };
-        let most = (0..3).map(column).fold(f64::MIN_POSITIVE, f64::max);
-        FLOWS / most
-    }
-
-    fn nodes(&self) -> [Vec<Node>; 3] {
-        let scale = self.scale();
-        [0, 1, 2].map(|column| {
+    /// The nodes of the columns, and how high a flow of 1 is. What goes through a node is the more
+    /// of what flows to it and from it.
+    fn nodes(&self) -> ([Vec<Node>; 3], f64) {
+        let mut sums = self
+            .names
+            .each_ref()
+            .map(|names| vec![[0.0; 2]; names.len()]);
+        for (step, flows) in [&self.first, &self.second].into_iter().enumerate() {
+            for &(from, to, much) in flows {
+                sums[step][from][1] += much;
+                sums[step + 1][to][0] += much;
+            }
+        }
+        let through = sums.map(|column| column.into_iter().map(|[to, from]| to.max(from)));
+        let of_columns = through.clone().map(|column| column.sum());
+        let scale = FLOWS / of_columns.into_iter().fold(f64::MIN_POSITIVE, f64::max);
+        let nodes = through.map(|column| {
             let mut top = f64::from(HEADINGS) + 6.0;
-            let nodes = (0..self.names[column].len()).map(|node| {
-                let height = (scale * self.sum(column, node)).max(THINNEST);
+            let nodes = column.map(|much| {
+                let height = (scale * much).max(THINNEST);
                 let own = Node {
                     top,
                     height,
@@ -95,13 +81,12 @@ impl Flows {
                 own
             });
             nodes.collect()
-        })
+        });
+        (nodes, scale)
     }
 
-    /// Draws it.
     pub fn draw(&self, area: &Area) -> Drawn {
-        let mut nodes = self.nodes();
-        let scale = self.scale();
+        let (mut nodes, scale) = self.nodes();
         for (step, flows) in [&self.first, &self.second].into_iter().enumerate() {
             for &(from, to, much) in flows {
                 let height = scale * much;
@@ -185,7 +170,7 @@ mod tests {
             second: vec![(0, 0, 2.0)],
             ..Flows::default()
         };
-        let heights = flows.nodes().map(|column| {
+        let heights = flows.nodes().0.map(|column| {
             let heights = column.iter().map(|node| node.height.round());
             heights.collect::<Vec<_>>()
         });

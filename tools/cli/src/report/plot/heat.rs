@@ -9,17 +9,6 @@ use super::{Area, COLOURS, Drawn, quiet_text, text};
 /// Ratios by block, row and column. Blocks stand side by side.
 type Ratios = Vec<Vec<Vec<Option<f64>>>>;
 
-struct Heat<'a> {
-    heading: &'a str,
-    /// Names of blocks, rows and columns.
-    blocks: &'a [String],
-    rows: &'a [String],
-    columns: &'a [String],
-    ratios: Ratios,
-    /// Whether more than 1 is good.
-    more_is_better: bool,
-}
-
 const CELL: (i32, i32) = (44, 32);
 const ROW_NAMES: i32 = 86;
 const ABOVE: i32 = 66;
@@ -27,14 +16,9 @@ const GAP: i32 = 12;
 /// This ratio, and its inverse, have the full colour.
 const FULL: f64 = 2.0;
 
-/// The height of a map with `rows` rows.
-fn height(rows: usize) -> u32 {
-    (ABOVE + CELL.1 * rows as i32 + GAP) as u32
-}
-
 /// The height of a map of a part of the grid.
 pub fn grid_height(part: Part) -> u32 {
-    height(part.rows().len())
+    (ABOVE + CELL.1 * part.rows().len() as i32 + GAP) as u32
 }
 
 /// Draws a value of each cell of a part of the grid, by lines, sections, private work, and leaves
@@ -46,16 +30,37 @@ pub fn draw_grid(
     more_is_better: bool,
     values: impl Iterator<Item = (Cell, f64)>,
 ) -> Drawn {
-    let block = |lines: &u32| format!("{lines} cache lines; private work");
-    let map = Heat {
-        heading,
-        blocks: &part.lines().iter().map(block).collect::<Vec<_>>(),
-        rows: &part.rows(),
-        columns: &part.columns(),
-        ratios: by_place(part, values),
-        more_is_better,
+    let columns = part.columns();
+    let centred = Pos::new(HPos::Center, VPos::Center);
+    let write = |text: &str, at, style: TextStyle<'static>| {
+        area.draw(&Text::new(text.to_owned(), at, style.pos(centred)))
     };
-    draw(area, &map)
+    area.draw(&Text::new(heading.to_owned(), (14, 4), text(14)))?;
+    let middle = |row: usize| ABOVE + CELL.1 * row as i32 + CELL.1 / 2;
+    for (row, name) in part.rows().iter().enumerate() {
+        write(name, (ROW_NAMES / 2, middle(row)), quiet_text(13))?;
+    }
+    for (block, rows) in by_place(part, values).iter().enumerate() {
+        let width = CELL.0 * columns.len() as i32;
+        let left = ROW_NAMES + (width + GAP) * block as i32;
+        let about = format!("{} cache lines; private work", part.lines()[block]);
+        write(&about, (left + width / 2, 34), text(13))?;
+        for (column, name) in columns.iter().enumerate() {
+            let x = left + CELL.0 * column as i32 + CELL.0 / 2;
+            write(name, (x, 54), quiet_text(13))?;
+            for (row, ratios) in rows.iter().enumerate() {
+                let y = middle(row);
+                let half = (CELL.0 / 2 - 1, CELL.1 / 2 - 1);
+                let corners = [(x - half.0, y - half.1), (x + half.0, y + half.1)];
+                let (fill, ink) = colours(ratios[column], more_is_better);
+                area.draw(&Rectangle::new(corners, fill.filled()))?;
+                if let Some(ratio) = ratios[column] {
+                    write(&format!("{ratio:.2}"), (x, y), text(13).color(ink))?;
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 fn by_place(part: Part, values: impl Iterator<Item = (Cell, f64)>) -> Ratios {
@@ -66,38 +71,6 @@ fn by_place(part: Part, values: impl Iterator<Item = (Cell, f64)>) -> Ratios {
         all[lines][section][private] = Some(value);
     }
     all
-}
-
-fn draw(area: &Area, heat: &Heat) -> Drawn {
-    let centred = Pos::new(HPos::Center, VPos::Center);
-    let write = |text: &str, at, style: TextStyle<'static>| {
-        area.draw(&Text::new(text.to_owned(), at, style.pos(centred)))
-    };
-    area.draw(&Text::new(heat.heading.to_owned(), (14, 4), text(14)))?;
-    let middle = |row: usize| ABOVE + CELL.1 * row as i32 + CELL.1 / 2;
-    for (row, name) in heat.rows.iter().enumerate() {
-        write(name, (ROW_NAMES / 2, middle(row)), quiet_text(13))?;
-    }
-    for (block, rows) in heat.ratios.iter().enumerate() {
-        let width = CELL.0 * heat.columns.len() as i32;
-        let left = ROW_NAMES + (width + GAP) * block as i32;
-        write(&heat.blocks[block], (left + width / 2, 34), text(13))?;
-        for (column, name) in heat.columns.iter().enumerate() {
-            let x = left + CELL.0 * column as i32 + CELL.0 / 2;
-            write(name, (x, 54), quiet_text(13))?;
-            for (row, columns) in rows.iter().enumerate() {
-                let y = middle(row);
-                let half = (CELL.0 / 2 - 1, CELL.1 / 2 - 1);
-                let corners = [(x - half.0, y - half.1), (x + half.0, y + half.1)];
-                let (fill, ink) = colours(columns[column], heat.more_is_better);
-                area.draw(&Rectangle::new(corners, fill.filled()))?;
-                if let Some(ratio) = columns[column] {
-                    write(&format!("{ratio:.2}"), (x, y), text(13).color(ink))?;
-                }
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The colours of a place and of its number.
@@ -118,22 +91,10 @@ mod tests {
 
     #[test]
     fn every_cell_has_its_place_on_the_map() {
-        let value = |cell: Cell| (cell, f64::from(cell.section_ns));
-        for (part, quick) in [(Part::Core, 12), (Part::Wide, 6)] {
-            let cells = Cell::chosen(&Part::ALL, true).into_iter();
-            let map = by_place(part, cells.clone().map(value));
-            let ratios = map.iter().flatten().flatten();
-            assert_eq!(ratios.filter(|ratio| ratio.is_some()).count(), quick);
-            for cell in cells.filter(|cell| cell.part() == part) {
-                let [section, private, lines] = cell.places();
-                let ratio = map[lines][section][private];
-                assert_eq!(ratio, Some(f64::from(cell.section_ns)));
-            }
-        }
-        let core = by_place(
-            Part::Core,
-            Cell::chosen(&Part::ALL, true).into_iter().map(value),
-        );
+        let cells = Cell::chosen(&Part::ALL, true).into_iter();
+        let core = by_place(Part::Core, cells.map(|cell| (cell, cell.section_ns.into())));
+        assert_eq!(core.iter().flatten().flatten().flatten().count(), 12);
+        // Two lines, no work under the lock; none, and 100 ns of private work.
         assert_eq!(core[0][0][..2], [None, Some(0.0)]);
     }
 

@@ -1,15 +1,13 @@
 //! Histograms of times, one above the other over one logarithmic axis.
 
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Area, BOLD_LINES, COLOURS, Drawn, quiet_text, text};
+use super::{Area, COLOURS, Drawn, text, tick};
 use crate::report::units::{percent, time};
 
 /// How often times were of each class.
 #[derive(Clone, Debug)]
 pub struct Histogram<'a> {
-    /// What it is of.
     pub heading: String,
     /// `[from, to, count]`: from how many nanoseconds on, up to which, and how often. In order.
     pub classes: &'a [[u64; 3]],
@@ -28,7 +26,6 @@ pub fn size(histograms: usize) -> (u32, u32) {
     (WIDTH, (histograms as i32 * (HEADING + BARS) + AXIS) as u32)
 }
 
-/// Draws them.
 pub fn draw(area: &Area, histograms: &[Histogram]) -> Drawn {
     let classes = histograms.iter().flat_map(|one| one.classes);
     let ends = classes.clone().map(|&[_, to, _]| to as f64);
@@ -52,11 +49,8 @@ pub fn draw(area: &Area, histograms: &[Histogram]) -> Drawn {
         .filter(|&ns| ns >= first)
     {
         let x = place(decade);
-        let line = vec![(x, HEADING), (x, bottom)];
-        area.draw(&PathElement::new(line, BOLD_LINES.stroke_width(1)))?;
-        let style = quiet_text(13).pos(Pos::new(HPos::Center, VPos::Top));
         let label = time(decade).replace(".00 ", " ").replace(".0 ", " ");
-        area.draw(&Text::new(label, (x, bottom + 6), style))?;
+        tick(area, x, [HEADING, bottom], label)?;
     }
     for (index, histogram) in histograms.iter().enumerate() {
         let base = (index as i32 + 1) * (HEADING + BARS);

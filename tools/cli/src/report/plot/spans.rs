@@ -2,12 +2,10 @@
 //! it is of a kind.
 
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Area, BOLD_LINES, COLOURS, Drawn, quiet_text, text};
+use super::{Area, COLOURS, Drawn, quiet_text, text, tick};
 use crate::report::units::{percent, time};
 
-/// A bar.
 #[derive(Clone, Debug)]
 pub struct Span {
     /// What stands before it.
@@ -38,15 +36,12 @@ pub fn draw(area: &Area, spans: &[Span], seconds: f64) -> Drawn {
     let bottom = spans.len() as i32 * ROW + 4;
     for part in 0..=PARTS {
         let at = seconds * f64::from(part) / f64::from(PARTS);
-        let line = vec![(place(at), 0), (place(at), bottom)];
-        area.draw(&PathElement::new(line, BOLD_LINES.stroke_width(1)))?;
-        let style = quiet_text(13).pos(Pos::new(HPos::Center, VPos::Top));
         let label = if part == 0 {
             "0".to_owned()
         } else {
             time(1e9 * at)
         };
-        area.draw(&Text::new(label, (place(at), bottom + 6), style))?;
+        tick(area, place(at), [0, bottom], label)?;
     }
     for (index, span) in spans.iter().enumerate() {
         let y = index as i32 * ROW + 4;

@@ -62,7 +62,7 @@ pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> anyhow:
         add_process(report, process, options, &mut page)?;
     }
     add_lines(&mut page, |out| view::write_rest(report, out))?;
-    page.write(&[], out)
+    page.write(out)
 }
 
 fn add_process(

@@ -6,37 +6,24 @@ use crate::machine::{Origin, Parameter, Shape};
 /// The parameter called `name`; `None` if a machine of this shape does not need it.
 pub(super) fn get(name: &'static str, l: &Latencies, shape: &Shape) -> Option<Parameter> {
     let value = latency(name, l, shape).or_else(|| constant(name))?;
+    let (number, unit, origin, source) = value;
     Some(Parameter {
         name,
-        value: format!("{} {}", (value.number * 10.0).round() / 10.0, value.unit),
-        origin: value.origin,
-        source: value.source,
+        value: format!("{} {unit}", (number * 10.0).round() / 10.0),
+        origin,
+        source,
     })
 }
 
-struct Value {
-    number: f64,
-    unit: &'static str,
-    origin: Origin,
-    source: String,
-}
+/// A number, its unit, and where it comes from.
+type Value = (f64, &'static str, Origin, String);
 
 fn measured(ns: f64, how: impl Into<String>) -> Option<Value> {
-    Some(Value {
-        number: ns,
-        unit: "ns",
-        origin: Origin::Measured,
-        source: how.into(),
-    })
+    Some((ns, "ns", Origin::Measured, how.into()))
 }
 
 fn assumed(number: f64, unit: &'static str, why: &str) -> Option<Value> {
-    Some(Value {
-        number,
-        unit,
-        origin: Origin::Assumed,
-        source: why.to_owned(),
-    })
+    Some((number, unit, Origin::Assumed, why.to_owned()))
 }
 
 fn latency(name: &str, l: &Latencies, shape: &Shape) -> Option<Value> {
