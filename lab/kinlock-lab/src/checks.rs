@@ -51,6 +51,12 @@ pub fn chosen<S: Named>(names: &[&str]) -> Vec<S> {
     chosen
 }
 
+/// The flag that names these.
+pub fn named<S: Named>(flag: &'static str, subjects: &[S]) -> Parameters {
+    let names: Vec<_> = subjects.iter().map(S::name).collect();
+    Parameters::default().add(flag, names)
+}
+
 /// Where the JSON report goes, if anywhere. It is opened before the work: a path that cannot be
 /// written must not cost minutes to find out.
 pub fn outputs(json: Option<&Path>) -> anyhow::Result<Outputs<Value>> {
