@@ -147,11 +147,9 @@ fn wait_until_others_sleep() {
     }
 }
 
-/// Runs `body`, the body of the test `name`, in a process of its own. An alarm ends it if it hangs.
+/// As the support's, and the process ends at once.
 fn on_its_own(name: &str, body: impl FnOnce()) {
-    support::in_child(name, "", || {
-        // SAFETY: `alarm` has no preconditions.
-        unsafe { libc::alarm(300) };
+    support::on_its_own(name, || {
         body();
         // The test's own thread would be joined in a way that may be refused.
         // SAFETY: it has no preconditions.
@@ -284,8 +282,7 @@ fn use_all_locks() {
 /// once its threads run.
 fn with_futex_alone(name: &str) {
     if std::env::var_os(INNER).is_some() {
-        // SAFETY: `alarm` has no preconditions.
-        unsafe { libc::alarm(300) };
+        support::end_in_time();
         for _ in 0..THREADS {
             spawn(use_all_locks);
         }
