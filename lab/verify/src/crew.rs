@@ -59,11 +59,16 @@ impl Outcome {
         self.acquisitions.iter().sum()
     }
 
-    /// The crew's verdicts, and the oracle's on `state`. The oracle expects `extra` critical
-    /// sections beyond the crew's own.
-    pub(crate) fn findings(self, state: &SharedState, extra: u64) -> Findings {
+    /// The crew's verdicts, and the oracle's on `state`: each acquisition was a critical section.
+    pub(crate) fn findings(self, state: &SharedState) -> Findings {
+        let sections = self.total();
+        self.findings_after(sections, state)
+    }
+
+    /// As [`findings`](Self::findings), after another number of critical sections.
+    pub(crate) fn findings_after(self, sections: u64, state: &SharedState) -> Findings {
         let exclusion = match self.completed {
-            true => state.verdict(self.total() + extra),
+            true => state.verdict(sections),
             false => state
                 .no_violation()
                 .map(|()| "no violation before the hang".into()),

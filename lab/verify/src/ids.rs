@@ -82,11 +82,9 @@ impl Tortured for Specimen {
             label: scenario.name.to_owned(),
             weight: scenario.weight,
             threads: settings.threads[0],
-            what: scenario.run,
+            run: scenario.run,
         };
         let steps: Vec<_> = chosen.map(step).collect();
-        plan::run(self, settings, &steps, progress, |run, context| {
-            run(context)
-        })
+        plan::run(self, settings, &steps, progress)
     }
 }

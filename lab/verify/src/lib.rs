@@ -33,7 +33,7 @@
 //! | `injector`, [`oracle`] | delays at bad moments, the state behind a lock |
 //! | `pretend`, `configs`, [`test_lock`], `monitors`, [`locks`] | locks and condition variables |
 //! | `play` | what threads do with a lock, and what is demanded |
-//! | `crew`, [`plan`] | threads with a watchdog, runs of many steps |
+//! | `crew`, `nudges`, [`plan`] | threads with a watchdog, signals to them, runs of many steps |
 //! | [`scenarios`] | torture of locks |
 //! | [`ids`] | torture of concurrency IDs |
 //! | [`invalidation`] | torture of delayed invalidation |
@@ -49,6 +49,7 @@ mod injector;
 pub mod invalidation;
 pub mod locks;
 mod monitors;
+mod nudges;
 pub mod oracle;
 pub mod plan;
 mod play;

@@ -2,6 +2,7 @@
 
 use crate::configs::{self, Eager, Strict, Tuned};
 use crate::monitors::{Pair, UserMonitor};
+use crate::play::Plays;
 use crate::pretend::Pretend;
 use crate::report::Property;
 use crate::specimen::named;
@@ -20,28 +21,18 @@ pub struct Specimen {
     pub name: &'static str,
     /// Makes one.
     pub new: fn() -> AnyTarget,
-    /// Makes one that believes in as many locality domains as threads name.
+    /// Makes one that believes in as many locality domains as threads name, and can be held up
+    /// inside.
     pub new_pretended: fn() -> AnyTarget,
     /// Whether it is sure to reorder its queue, as things are configured.
     pub reorders: fn() -> bool,
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
-    /// Makes one that can be held up inside, if it is a reader-writer lock.
-    pub(crate) reads: Option<fn() -> AnyTarget>,
-    /// What runs functions once, if that is what is tortured, beside a sound lock.
-    pub(crate) runs: Option<fn() -> AnyTarget>,
-    /// How to make it with condition variables, if it has any. If the specimen is broken on
-    /// purpose, the defect is in them.
-    pub meets: Option<Meets>,
-}
-
-/// How to make a lock with its condition variables.
-#[derive(Clone, Copy, Debug)]
-pub struct Meets {
-    /// Makes one.
-    pub new: fn() -> AnyTarget,
-    /// Makes one that can be held up inside.
-    pub new_pretended: fn() -> AnyTarget,
+    /// What else can be done with it, or is all that is done with it.
+    pub(crate) plays: Plays,
+    /// Makes one with condition variables, if it has any: as users have them, and one that can be
+    /// held up inside.
+    pub(crate) condvar: Option<[fn() -> AnyTarget; 2]>,
 }
 
 /// The library's locks.
@@ -67,21 +58,18 @@ pub static ALL: &[Specimen] = &[
     },
     Specimen {
         new: || Box::new(RawMutex::new()),
-        meets: Some(Meets {
-            new: || Box::new(UserMonitor::default()),
-            new_pretended: pair::<Pretend>,
-        }),
+        condvar: Some([|| Box::new(UserMonitor::default()), pair::<Pretend>]),
         ..lock("kinlock-mutex", mutex::<Pretend>)
     },
     lock("kinlock-mutex-joined", joined_mutex),
     Specimen {
         new: || Box::new(QueuedRwLock::<Native, AsConfigured>::new()),
-        reads: Some(readwrite::<Pretend>),
+        plays: Plays::Readers,
         ..lock("kinlock-rwlock", rwlock::<Pretend>)
     },
     Specimen {
-        runs: Some(set::<Pretend>),
-        ..lock("kinlock-once", mutex::<Pretend>)
+        plays: Plays::Functions,
+        ..lock("kinlock-once", set::<Pretend>)
     },
 ];
 
@@ -94,9 +82,8 @@ const fn lock(name: &'static str, new_pretended: fn() -> AnyTarget) -> Specimen 
         new_pretended,
         reorders: || false,
         defect: None,
-        reads: None,
-        runs: None,
-        meets: None,
+        plays: Plays::Lock,
+        condvar: None,
     }
 }
 
@@ -104,12 +91,7 @@ fn mutex<P: Platform>() -> AnyTarget {
     Box::new(QueuedMutex::<P, Eager>::new())
 }
 
-/// Taken for writing.
 fn rwlock<P: Platform>() -> AnyTarget {
-    Box::new(QueuedRwLock::<P, Eager>::new())
-}
-
-fn readwrite<P: Platform>() -> AnyTarget {
     Box::new(QueuedRwLock::<P, Eager>::new())
 }
 

@@ -40,13 +40,13 @@ pub trait Tortured: Named {
 }
 
 /// A scenario with its parameters.
-pub(crate) struct Step<T> {
+pub(crate) struct Step<S> {
     /// Unique among the steps.
     pub label: String,
     /// Its share of the time, relative to the shares of the other steps.
     pub weight: u32,
     pub threads: usize,
-    pub what: T,
+    pub run: fn(&Context<S>) -> Findings,
 }
 
 /// What a step works with.
@@ -58,12 +58,11 @@ pub(crate) struct Context<S> {
 }
 
 /// Plays all steps, as [`Tortured::torture`] says.
-pub(crate) fn run<S: Named, T>(
+pub(crate) fn run<S: Named>(
     specimen: S,
     settings: &Settings,
-    steps: &[Step<T>],
+    steps: &[Step<S>],
     progress: &mut dyn FnMut(&str),
-    play: impl Fn(&T, &Context<S>) -> Findings,
 ) -> Report {
     let mut report = Report::new();
     let weights: u32 = steps.iter().map(|step| step.weight).sum();
@@ -81,12 +80,11 @@ pub(crate) fn run<S: Named, T>(
                 pinned: false,
                 seed,
             };
-            let context = Context {
+            let findings = (step.run)(&Context {
                 specimen,
                 orders,
                 preemption: settings.preemption,
-            };
-            let findings = play(&step.what, &context);
+            });
             seed = seed.wrapping_add(1);
             let stuck = findings.left_threads;
             report.merge(findings.report(&name));

@@ -12,7 +12,7 @@ use kinlock_core::raw::mutex::{Layout, QueuedMutex};
 use kinlock_core::raw::once::RunOnce;
 use kinlock_core::raw::{LockConfig, QueuedRwLock, QueuedSpinLock};
 use kinlock_linux::Native;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// A lock on any platform and in any configuration. Scenarios use it through a trait object: the
 /// slower call hides no defect.
@@ -267,26 +267,17 @@ impl<P: Platform, C: LockConfig> Target for QueuedRwLock<P, C> {
 
 /// A condition variable with its lock.
 pub trait Meeting {
-    /// Releases the lock, waits for a notification, and takes the lock again. `false`: the time was
-    /// up, and no notification was taken.
+    /// Releases the lock, waits for a notification up to this moment of its clock, and takes the
+    /// lock again. `false`: the time was up, and no notification was taken.
     ///
     /// # Safety
     ///
     /// The caller must hold the lock.
-    unsafe fn wait(&self, limit: Limit) -> bool;
+    unsafe fn wait(&self, until: u64) -> bool;
     /// Wakes one waiter.
     fn notify_one(&self);
     /// Wakes all waiters.
     fn notify_all(&self);
-}
-
-/// Up to when to wait.
-#[derive(Clone, Copy, Debug)]
-pub enum Limit {
-    /// A moment of the lock's clock, or never.
-    Until(u64),
-    /// A moment of the time of day.
-    System(SystemTime),
 }
 
 /// Runs functions once, each with a number.

@@ -62,11 +62,12 @@ impl Crew {
         }
     }
 
-    /// The kernel's name of a thread; `None` if it has not started or has ended.
-    pub fn tid(&self, member: usize) -> Option<i32> {
-        let member = &self.members[member];
+    /// Sends a signal to one of the threads, drawn by lot. Returns whether that worked: it has
+    /// started, and has not ended.
+    pub fn interrupt(&self, random: &mut Random, number: i32) -> bool {
+        let member = &self.members[random.below(self.members.len() as u64) as usize];
         let tid = member.tid.load(Relaxed);
-        (tid != 0 && member.phase() != Phase::Finished).then_some(tid)
+        tid != 0 && member.phase() != Phase::Finished && signal::send(tid, number)
     }
 
     /// Whether the threads have been told to stop.

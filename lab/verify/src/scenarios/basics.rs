@@ -30,7 +30,7 @@ pub(super) fn run(context: &Context) -> Findings {
         None => Ok("every call did what it promises".into()),
         Some(promise) => Err(format!("it does not hold {promise}")),
     };
-    let findings = outcome.findings(&stage.state, 0);
+    let findings = outcome.findings(&stage.state);
     findings.with(Property::Contract, contract)
 }
 

@@ -68,7 +68,7 @@ fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Fi
         Event::FlushByLimit,
     ]);
     outcome
-        .findings(&stage.state, 0)
+        .findings(&stage.state)
         .with_reach(reached(), format!("{domains} domains, {detail}"))
 }
 

@@ -46,7 +46,7 @@ pub(super) fn run(context: &Context) -> Findings {
         Some(failure) => Err(failure),
     };
     outcome
-        .findings(&stage.state, 0)
+        .findings(&stage.state)
         .with(Property::Contract, contract)
         .with_reach(children > 0, format!("{children} children"))
 }

@@ -50,7 +50,7 @@ pub(super) fn run(context: &Context) -> Findings {
         }),
         n => Err(format!("leaked locks were taken {n} times")),
     };
-    let findings = outcome.findings(&shared.stage.state, 0);
+    let findings = outcome.findings(&shared.stage.state);
     let mut findings = findings.with(Property::Contract, contract);
     // Prisoners do nothing but wait.
     findings.operations.drain(..prisoners);

@@ -1,20 +1,14 @@
 //! Ways to ill-treat a lock, one file each.
 
-mod barging;
 mod basics;
 mod churn;
-mod condvar_relay;
 mod domains;
 mod fairness;
 mod fork;
 mod leak;
-mod nudges;
 mod overtaken;
-mod partner;
-mod patience;
 mod played;
 mod preemption;
-mod readers;
 mod relay;
 mod signals;
 mod stopped;
@@ -24,6 +18,7 @@ use crate::injector::Injector;
 use crate::locks::Specimen;
 use crate::oracle::SharedState;
 use crate::plan::{self, Settings, Step, Tortured};
+use crate::play::Plays;
 use crate::report::{Findings, Property, Report};
 use crate::test_lock::{Algorithm, AnyTarget};
 use kinlock_core::events::Event;
@@ -34,90 +29,73 @@ use std::sync::Arc;
 pub struct Scenario {
     /// Its name on the command line and in reports.
     pub name: &'static str,
-    /// One line of description.
-    pub about: &'static str,
     /// Its share of the time, relative to the shares of the other scenarios.
-    pub(crate) weight: u32,
-    /// Whether it is for locks that have a condition variable.
-    pub needs_condvar: bool,
-    /// Whether it is for reader-writer locks.
-    pub needs_readers: bool,
-    /// Whether it is for what runs functions once.
-    pub needs_runs: bool,
-    pub(crate) run: fn(&Context) -> Findings,
+    weight: u32,
+    /// What a lock must have for it.
+    needs: Plays,
+    run: fn(&Context) -> Findings,
 }
 
-/// What a lock must have for a scenario.
-enum Needs {
-    Nothing,
-    Condvar,
-    Readers,
-    Runs,
-}
-
-/// Rows of name, weight, needs, function and description.
+/// Rows of name, weight, needs and function.
 macro_rules! scenarios {
-    ($($name:literal $weight:literal $needs:ident $run:path: $about:literal;)*) => {
+    ($($name:literal $weight:literal $needs:ident $run:path;)*) => {
         /// All scenarios, in the order in which they run: those that find most come first.
         pub const ALL: &[Scenario] = &[$(Scenario {
             name: $name,
-            about: $about,
             weight: $weight,
-            needs_condvar: matches!(Needs::$needs, Needs::Condvar),
-            needs_readers: matches!(Needs::$needs, Needs::Readers),
-            needs_runs: matches!(Needs::$needs, Needs::Runs),
+            needs: Plays::$needs,
             run: $run,
         },)*];
     };
 }
 
 scenarios! {
-    "basics" 1 Nothing basics::run:
-        "one thread checks what each call promises";
-    "fairness" 4 Nothing fairness::run:
-        "threads of two pretended domains fight without pause; nobody waits for long";
-    "domains" 3 Nothing domains::pretended:
-        "threads of 2, 4 or 8 pretended locality domains, while knobs are turned";
-    "preemption" 4 Nothing preemption::run:
-        "threads, also more than CPUs, yield and sleep inside and outside of sections";
-    "barging" 4 Nothing barging::run:
-        "threads that believe different things of the machine meet at one lock after the other";
-    "timed" 4 Nothing played::timed:
-        "lock, try_lock and try_lock_for with tiny limits, mixed: waiters abandon the queue";
-    "relay" 4 Nothing relay::run:
-        "a holder releases just when its only waiter falls asleep or gives up";
-    "condvar-relay" 4 Condvar condvar_relay::run:
-        "a notification comes just when its only waiter falls asleep or gives up";
-    "condvar-delays" 4 Condvar played::condvar_delays:
-        "as condvar, and threads are held up within waits and notifications";
-    "condvar" 4 Condvar played::condvar:
-        "waiters, notifications and time limits around tokens, while signals interrupt";
-    "signals" 5 Nothing signals::run:
-        "a storm of real-time signals, whose nested handlers take further locks";
-    "stopped" 4 Nothing stopped::run:
-        "waiters are stopped for longer than others have patience; one runs when nobody else does";
-    "readers" 4 Readers played::readers:
-        "reading, writing, upgrading and downgrading in every way, while threads are held up";
-    "reader-flood" 2 Readers readers::reader_flood:
-        "one writer, which may give up, among readers that leave no gap";
-    "writer-flood" 2 Readers readers::writer_flood:
-        "one reader among writers that leave no gap";
-    "readers-sent" 4 Readers played::readers_sent:
-        "as readers, and what one thread has taken another one releases; in a forked child, too";
-    "readers-overtaken" 3 Readers overtaken::overtaken:
-        "a guard is released elsewhere while a reader that a writer has let in has not run yet";
-    "once" 4 Runs played::once:
-        "threads that each want a function to have run, one after the other";
-    "churn" 5 Nothing churn::run:
-        "threads come and go, and take the lock in destructors of thread-locals and pthread keys";
-    "fork" 3 Nothing fork::run:
-        "children forked amid contention use locks of their own, at rest, and inherited";
-    "leak" 2 Nothing leak::run:
-        "threads that leaked guards, and some that wait for a leaked one, harm no other lock";
-    "sent" 3 Nothing played::sent:
-        "what one thread has taken another one releases";
-    "topology" 3 Nothing domains::real:
-        "threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned";
+    // One thread checks what each call promises.
+    "basics" 1 Lock basics::run;
+    // Threads of two pretended domains fight without pause; nobody waits for long.
+    "fairness" 4 Lock fairness::run;
+    // Threads of 2, 4 or 8 pretended locality domains, while knobs are turned.
+    "domains" 3 Lock domains::pretended;
+    // Threads, also more than CPUs, yield and sleep inside and outside of sections.
+    "preemption" 4 Lock preemption::run;
+    // Threads that believe different things of the machine meet at one lock after the other.
+    "barging" 4 Lock played::barging;
+    // Lock, try_lock and try_lock_for with tiny limits, mixed: waiters abandon the queue.
+    "timed" 4 Lock played::timed;
+    // A holder releases just when its only waiter falls asleep or gives up.
+    "relay" 4 Lock relay::of_lock;
+    // A notification comes just when its only waiter falls asleep or gives up.
+    "condvar-relay" 4 Tokens relay::of_condvar;
+    // As condvar, and threads are held up within waits and notifications.
+    "condvar-delays" 4 Tokens played::condvar_delays;
+    // Waiters, notifications and time limits around tokens, while signals interrupt.
+    "condvar" 4 Tokens played::condvar;
+    // A storm of real-time signals, whose nested handlers take further locks.
+    "signals" 5 Lock signals::run;
+    // Waiters are stopped for longer than others have patience; one runs when nobody else does.
+    "stopped" 4 Lock stopped::run;
+    // Reading, writing, upgrading and downgrading in every way, while threads are held up.
+    "readers" 4 Readers played::readers;
+    // One writer, which may give up, among readers that leave no gap.
+    "reader-flood" 2 Readers played::reader_flood;
+    // One reader among writers that leave no gap.
+    "writer-flood" 2 Readers played::writer_flood;
+    // As readers, and what one thread has taken another one releases; in a forked child, too.
+    "readers-sent" 4 Readers played::readers_sent;
+    // A guard is released elsewhere while a reader that a writer has let in has not run yet.
+    "readers-overtaken" 3 Readers overtaken::overtaken;
+    // Threads that each want a function to have run, one after the other.
+    "once" 4 Functions played::once;
+    // Threads come and go, and take the lock in destructors of thread-locals and pthread keys.
+    "churn" 5 Lock churn::run;
+    // Children forked amid contention use locks of their own, at rest, and inherited.
+    "fork" 3 Lock fork::run;
+    // Threads that leaked guards, and some that wait for a leaked one, harm no other lock.
+    "leak" 2 Lock leak::run;
+    // What one thread has taken another one releases.
+    "sent" 3 Lock played::sent;
+    // Threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned.
+    "topology" 3 Lock domains::real;
 }
 
 /// Runs once for each thread count.
@@ -137,32 +115,21 @@ impl Scenario {
     /// Whether it applies to `lock`. A broken condition variable comes with a sound lock, and so
     /// does all that runs functions once.
     pub fn suits(&self, lock: &Specimen) -> bool {
-        if self.needs_runs || lock.runs.is_some() {
-            return self.needs_runs && lock.runs.is_some();
-        }
-        let broken = lock.defect.is_some();
-        let has = [lock.meets.is_some(), lock.reads.is_some()];
-        match (self.needs_condvar, self.needs_readers) {
-            (true, _) => has[0],
-            (_, true) => has[1],
-            _ => !(broken && (has[0] || has[1])),
+        match self.needs {
+            Plays::Lock if lock.plays == Plays::Readers => lock.defect.is_none(),
+            Plays::Tokens => lock.condvar.is_some(),
+            needs => lock.plays == needs,
         }
     }
 }
 
 impl Tortured for Specimen {
     fn torture(self, settings: &Settings, progress: &mut dyn FnMut(&str)) -> Report {
-        let steps = steps(&self, settings);
-        plan::run(self, settings, &steps, progress, |run, context| {
-            run(context)
-        })
+        plan::run(self, settings, &steps(&self, settings), progress)
     }
 }
 
-/// Runs a scenario.
-type Runner = fn(&Context) -> Findings;
-
-fn steps(specimen: &Specimen, settings: &Settings) -> Vec<Step<Runner>> {
+fn steps(specimen: &Specimen, settings: &Settings) -> Vec<Step<Specimen>> {
     let few = settings.threads[0];
     let chosen = ALL
         .iter()
@@ -177,7 +144,7 @@ fn steps(specimen: &Specimen, settings: &Settings) -> Vec<Step<Runner>> {
                 label,
                 weight,
                 threads,
-                what: run,
+                run,
             });
         };
         let with = |number: usize| format!("{name}-{number}");

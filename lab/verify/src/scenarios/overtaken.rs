@@ -15,7 +15,7 @@ use crate::crew::{self, Worker};
 use crate::injector::{Injector, Preemption};
 use crate::oracle::SharedState;
 use crate::pretend::{self, Gate};
-use crate::report::{Findings, Property};
+use crate::report::Findings;
 use crate::test_lock::{AnyTarget, ReadWrite};
 use kinlock_core::events::Event;
 use kinlock_core::platform::NEVER;
@@ -47,10 +47,9 @@ const HELD_UP: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_millis(20);
 
 pub(super) fn overtaken(context: &Context) -> Findings {
-    let new = context.specimen.reads.expect("the scenario is for these");
     let events = Events::start();
     let shared = Arc::new(Shared {
-        target: new(),
+        target: (context.specimen.new_pretended)(),
         state: SharedState::new(),
         gate: Box::leak(Box::default()),
         mail: Mutex::new(Mail::Empty),
@@ -80,15 +79,11 @@ pub(super) fn overtaken(context: &Context) -> Findings {
     let reached = || counts().iter().all(|&count| count > 0);
     let outcome = crew::run(&orders, body, |_| reached());
     let [writes, reads, released] = counts();
-    let exclusion = match outcome.completed {
-        true => shared.state.verdict(writes),
-        false => (shared.state.no_violation()).map(|()| "no violation before the hang".into()),
-    };
     let events = events.list(&[Event::Park, Event::Timeout, Event::Revoke]);
     let detail = format!("{reads} reads, {writes} writes, {released} released by others, {events}");
-    let mut findings = outcome.own_findings();
-    (findings.verdicts).insert(0, (Property::Exclusion, exclusion));
-    findings.with_reach(reached(), detail)
+    outcome
+        .findings_after(writes, &shared.state)
+        .with_reach(reached(), detail)
 }
 
 impl Shared {

@@ -21,6 +21,6 @@ pub(super) fn run(context: &Context) -> Findings {
         Event::Pickup,
     ]);
     outcome
-        .findings(&stage.state, 0)
+        .findings(&stage.state)
         .with_reach(contended(), detail)
 }

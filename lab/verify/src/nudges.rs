@@ -1,4 +1,5 @@
-//! Signals that do nothing but interrupt: a sleep in the kernel ends for no reason.
+//! Signals that do nothing but interrupt: a thread is held up anywhere, and a sleep in the kernel
+//! ends for no reason.
 //!
 //! # Invariants
 //!
@@ -6,58 +7,46 @@
 
 use crate::crew::Crew;
 use crate::injector;
-use crate::signal::{self, Previous};
+use crate::signal;
 use kinlock_measure::random::Random;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How many signals are sent at a time.
 const BURST: usize = 8;
-/// For how long a handler spins.
-const LINGER: u64 = 100;
 
 static HANDLED: AtomicU64 = AtomicU64::new(0);
+/// For how long a handler spins.
+static LINGER: AtomicU64 = AtomicU64::new(0);
 
 /// The signals of one run.
-pub(super) struct Nudges {
+pub(crate) struct Nudges {
     random: Random,
-    previous: Previous,
     handled_before: u64,
-    sent: u64,
+    pub(crate) sent: u64,
 }
 
 impl Nudges {
     /// Installs the handler, without `SA_RESTART`: sleeps are to end.
-    pub fn start(seed: u64) -> Self {
+    pub(crate) fn start(seed: u64, linger: u64) -> Self {
+        LINGER.store(linger, Relaxed);
+        // SAFETY: invariant 1.
+        unsafe { signal::install(number(), handle, 0, []) };
         Nudges {
             random: Random::stream(seed, u64::MAX),
-            // SAFETY: invariant 1.
-            previous: unsafe { signal::install(number(), handle, 0, []) },
             handled_before: HANDLED.load(Relaxed),
             sent: 0,
         }
     }
 
     /// Sends some to threads at random.
-    pub fn send(&mut self, crew: &Crew, threads: usize) {
+    pub(crate) fn send(&mut self, crew: &Crew) {
         for _ in 0..BURST {
-            let thread = self.random.below(threads as u64) as usize;
-            if let Some(tid) = crew.tid(thread) {
-                self.sent += u64::from(signal::send(tid, number()));
-            }
+            self.sent += u64::from(crew.interrupt(&mut self.random, number()));
         }
     }
 
-    pub fn sent(&self) -> u64 {
-        self.sent
-    }
-
-    pub fn handled(&self) -> u64 {
+    pub(crate) fn handled(&self) -> u64 {
         HANDLED.load(Relaxed) - self.handled_before
-    }
-
-    /// Removes the handler. No thread that may still get a signal may be left.
-    pub fn stop(self) {
-        self.previous.restore();
     }
 }
 
@@ -67,5 +56,5 @@ fn number() -> i32 {
 
 extern "C" fn handle(_: i32) {
     HANDLED.fetch_add(1, Relaxed);
-    injector::spin(LINGER);
+    injector::spin(LINGER.load(Relaxed));
 }
