@@ -31,7 +31,7 @@
 //! | `affinity`, [`signal`], [`child`], [`sandbox`] | system calls |
 //! | [`report`], `specimen` | checks, names |
 //! | `injector`, [`oracle`] | delays at bad moments, the state behind a lock |
-//! | `pretend`, `configs`, [`test_lock`], `monitors`, [`locks`] | locks and condition variables |
+//! | `pretend`, `test_lock`, `monitors`, [`locks`] | locks and condition variables |
 //! | `play` | what threads do with a lock, and what is demanded |
 //! | `crew`, `nudges`, [`plan`] | threads with a watchdog, signals to them, runs of many steps |
 //! | [`scenarios`] | torture of locks |
@@ -41,7 +41,6 @@
 
 mod affinity;
 pub mod child;
-mod configs;
 mod crew;
 pub mod explore;
 pub mod ids;
@@ -59,7 +58,7 @@ pub mod sandbox;
 pub mod scenarios;
 pub mod signal;
 mod specimen;
-pub mod test_lock;
+mod test_lock;
 
 pub use injector::{LEVELS, Preemption};
 pub use specimen::{BUSTED, Named, by_name};

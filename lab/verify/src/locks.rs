@@ -1,6 +1,5 @@
 //! The locks that can be tortured, by name.
 
-use crate::configs::{self, Eager, Strict, Tuned};
 use crate::monitors::{Pair, UserMonitor};
 use crate::play::Plays;
 use crate::pretend::Pretend;
@@ -8,24 +7,53 @@ use crate::report::Property;
 use crate::specimen::named;
 use crate::test_lock::{AnyTarget, Set};
 use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawMutex, RawSpinLock};
+use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use kinlock_core::raw::{LockConfig, QueuedRwLock, QueuedSpinLock};
 use kinlock_linux::Native;
-use kinlock_linux::config::AsConfigured;
+use kinlock_linux::config::{self, AsConfigured, Fifo, NumaAware};
+
+/// A NUMA-aware spinlock without stealing.
+#[derive(Clone, Copy, Debug)]
+struct Strict;
+
+impl LockConfig for Strict {
+    fn tuning() -> Tuning {
+        let mut tuning = NumaAware::tuning();
+        tuning.stealing = false;
+        tuning
+    }
+}
+
+/// Of the mutex and the reader-writer lock. Many trials, since few waits follow each other at one
+/// lock. Many hand-off requests, too, which are made and withdrawn at once.
+#[derive(Clone, Copy, Debug)]
+struct Eager;
+
+impl LockConfig for Eager {
+    const TRIALS: u32 = 4;
+
+    fn tuning() -> Tuning {
+        let mut tuning = config::tuning();
+        if Native::random() % 2 == 0 {
+            tuning.quantum = Quantum::FAIR;
+        }
+        tuning
+    }
+}
 
 /// A kind of lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Specimen {
     /// Its name on the command line and in reports.
     pub name: &'static str,
-    /// Makes one.
-    pub new: fn() -> AnyTarget,
+    pub(crate) new: fn() -> AnyTarget,
     /// Makes one that believes in as many locality domains as threads name, and can be held up
     /// inside.
-    pub new_pretended: fn() -> AnyTarget,
+    pub(crate) new_pretended: fn() -> AnyTarget,
     /// Whether it is sure to reorder its queue, as things are configured.
-    pub reorders: fn() -> bool,
+    pub(crate) reorders: fn() -> bool,
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
     /// What else can be done with it, or is all that is done with it.
@@ -40,16 +68,16 @@ pub static ALL: &[Specimen] = &[
     Specimen {
         new: || Box::new(RawSpinLock::new()),
         reorders: || <AsConfigured as LockConfig>::tuning().reorder,
-        ..lock("kinlock-spin", spinlock::<Pretend, Tuned>)
+        ..lock("kinlock-spin", spinlock::<Pretend, AsConfigured>)
     },
     Specimen {
         new: || Box::new(RawFifoSpinLock::new()),
-        ..lock("kinlock-spin-fifo", spinlock::<Pretend, configs::Fifo>)
+        ..lock("kinlock-spin-fifo", spinlock::<Pretend, Fifo>)
     },
     Specimen {
         new: || Box::new(RawCnaSpinLock::new()),
         reorders: || true,
-        ..lock("kinlock-spin-cna", spinlock::<Pretend, configs::Cna>)
+        ..lock("kinlock-spin-cna", spinlock::<Pretend, NumaAware>)
     },
     Specimen {
         new: spinlock::<Native, Strict>,
