@@ -1,23 +1,7 @@
 //! What kinlock's checks share: scenarios that stress a lock, oracles, and seeded defects.
 //!
 //! A **scenario** is a way to stress a lock: preempted holders, signal handlers, dying threads,
-//! forks. Each yields **checks** of a few properties:
-//!
-//! | property | holds if |
-//! | --- | --- |
-//! | [exclusion] | two threads never touched the state behind the lock at a time |
-//! | [completion] | every thread ended once it was told to stop: no waiter was lost |
-//! | [progress] | no thread waited for longer than the limit while others went on |
-//! | [contract] | the calls did what their documentation says |
-//! | [reach] | the scenario reached the situations it is for, so the other checks mean something |
-//! | [catch] | a lock with a seeded defect failed the check meant for it |
-//!
-//! [exclusion]: report::Property::Exclusion
-//! [completion]: report::Property::Completion
-//! [progress]: report::Property::Progress
-//! [contract]: report::Property::Contract
-//! [reach]: report::Property::Reach
-//! [catch]: report::Property::Catch
+//! forks. Each yields **checks** of a few [properties](report::Property).
 //!
 //! Three parts use real threads: [`scenarios`] for locks, [`ids`], [`invalidation`].
 //! Each runs within a given time. One seed decides what each thread does, not how threads
@@ -31,8 +15,8 @@
 //! | `affinity`, [`signal`], [`child`], [`sandbox`] | system calls |
 //! | [`report`], `specimen` | checks, names |
 //! | `injector`, [`oracle`] | delays at bad moments, the state behind a lock |
-//! | `pretend`, `test_lock`, `monitors`, [`locks`] | locks and condition variables |
-//! | `play` | what threads do with a lock, and what is demanded |
+//! | `pretend`, `test_lock`, `monitors` | locks and condition variables |
+//! | `play`, [`locks`] | what threads do with a lock, and what is demanded; the locks by name |
 //! | `crew`, `nudges`, [`plan`] | threads with a watchdog, signals to them, runs of many steps |
 //! | [`scenarios`] | torture of locks |
 //! | [`ids`] | torture of concurrency IDs |

@@ -23,7 +23,6 @@ pub(super) enum Phase {
     Finished,
 }
 
-/// The threads that run together.
 #[derive(Debug)]
 pub struct Crew {
     stop: AtomicBool,
@@ -70,7 +69,6 @@ impl Crew {
         tid != 0 && member.phase() != Phase::Finished && signal::send(tid, number)
     }
 
-    /// Whether the threads have been told to stop.
     pub fn stopping(&self) -> bool {
         self.stop.load(Relaxed)
     }
@@ -158,12 +156,10 @@ impl fmt::Display for Member {
     }
 }
 
-/// A thread of a crew as it sees itself.
 #[derive(Debug)]
 pub struct Worker {
     crew: Arc<Crew>,
     index: usize,
-    /// The thread's own randomness.
     pub random: Random,
 }
 
@@ -177,7 +173,6 @@ impl Worker {
         }
     }
 
-    /// The thread's number within the crew.
     pub fn index(&self) -> usize {
         self.index
     }
@@ -187,7 +182,6 @@ impl Worker {
         self.index as u32 + 1
     }
 
-    /// Whether to go on.
     pub fn running(&self) -> bool {
         !self.crew.stopping()
     }

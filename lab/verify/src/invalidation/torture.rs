@@ -10,15 +10,14 @@
 //! begun before. In both no operation may take long (progress), every thread has to come to an end
 //! (completion), and the threads together have to get something done (reach).
 
-use super::defects::{TornTicket, WakeLost};
-use super::{Broken, Kind, NoWait, Specimen, slots};
+use super::{Context, Specimen};
 use crate::crew::{self, Worker};
 use crate::injector::Injector;
 use crate::nudges::Nudges;
-use crate::plan::{self, Context, Settings, Step, Tortured};
+use crate::plan::{self, Settings, Step, Tortured};
 use crate::report::{Findings, Property, Report};
 use kinlock_measure::random::Random;
-use kinlock_measure::workloads::pages::{self, Ours, Pool, Protection};
+use kinlock_measure::workloads::pages::{self, Pool, Protection};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
@@ -29,7 +28,7 @@ const LINGER: u64 = 2_000;
 
 impl Tortured for Specimen {
     fn torture(self, settings: &Settings, progress: &mut dyn FnMut(&str)) -> Report {
-        let step = |name: &str, threads: usize, run| Step {
+        let step = |name: &str, threads, run: fn(&Context) -> Findings| Step {
             label: format!("{name}-{threads}"),
             weight: 1,
             threads,
@@ -37,21 +36,15 @@ impl Tortured for Specimen {
         };
         let steps = settings.threads.iter().flat_map(|&threads| {
             [
-                step("generations", threads, |context| torture(context, false)),
-                step("pages", threads, |context| torture(context, true)),
+                step("generations", threads, |context| {
+                    (context.specimen.torture)(context, false)
+                }),
+                step("pages", threads, |context| {
+                    (context.specimen.torture)(context, true)
+                }),
             ]
         });
         plan::run(self, settings, &steps.collect::<Vec<_>>(), progress)
-    }
-}
-
-fn torture(context: &Context<Specimen>, pages: bool) -> Findings {
-    let threads = context.orders.threads;
-    match context.specimen.kind {
-        Kind::Sound(backend) => play(Ours::new(backend), pages, context),
-        Kind::NoWait => play(NoWait, pages, context),
-        Kind::Ticket => play(Broken::new(TornTicket(slots()), threads), pages, context),
-        Kind::Wake => play(Broken::new(WakeLost(slots()), threads), pages, context),
     }
 }
 
@@ -65,7 +58,7 @@ struct Shared<P: Protection> {
     late: AtomicU64,
 }
 
-fn play<P: Protection>(protection: P, pages: bool, context: &Context<Specimen>) -> Findings {
+pub(super) fn torture<P: Protection>(protection: P, pages: bool, context: &Context) -> Findings {
     let mut nudges = Nudges::start(context.orders.seed, LINGER);
     let shared = Arc::new(Shared {
         pool: Pool::new(protection, SHARDS).expect("address space is left"),
@@ -89,11 +82,11 @@ fn play<P: Protection>(protection: P, pages: bool, context: &Context<Specimen>) 
             });
         }
     };
-    let outcome = crew::run(orders, body, |crew| {
+    let findings = crew::run(orders, body, |crew| {
         nudges.send(crew);
         true
     });
-    judge(outcome.own_findings(), &shared, pages, nudges.sent)
+    judge(findings, &shared, pages, nudges.sent)
 }
 
 impl<P: Protection> Shared<P> {

@@ -6,14 +6,13 @@ mod domains;
 mod fairness;
 mod fork;
 mod leak;
-mod overtaken;
 mod played;
 mod preemption;
 mod relay;
 mod signals;
 mod stopped;
 
-use crate::crew::{self, Crew, Outcome, Worker};
+use crate::crew::{self, Crew, Worker};
 use crate::injector::Injector;
 use crate::locks::Specimen;
 use crate::oracle::SharedState;
@@ -83,7 +82,7 @@ scenarios! {
     // As readers, and what one thread has taken another one releases; in a forked child, too.
     "readers-sent" 4 Readers played::readers_sent;
     // A guard is released elsewhere while a reader that a writer has let in has not run yet.
-    "readers-overtaken" 3 Readers overtaken::overtaken;
+    "readers-overtaken" 3 Readers played::readers_overtaken;
     // Threads that each want a function to have run, one after the other.
     "once" 4 Functions played::once;
     // Threads come and go, and take the lock in destructors of thread-locals and pthread keys.
@@ -175,7 +174,7 @@ impl Context {
         stage: &Arc<Stage>,
         begin: fn(&Worker),
         meanwhile: impl FnMut(&Crew) -> bool,
-    ) -> Outcome {
+    ) -> Findings {
         let (stage, context) = (Arc::clone(stage), self.clone());
         let body = move |worker: &mut Worker| {
             begin(worker);

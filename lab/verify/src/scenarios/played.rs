@@ -9,7 +9,7 @@ use super::{Context, Events};
 use crate::affinity::allowed_cpus;
 use crate::child::{self, FINE};
 use crate::crew::{self, Worker};
-use crate::injector::{self, Injector};
+use crate::injector::{self, Injector, Preemption};
 use crate::nudges::Nudges;
 use crate::oracle::SharedState;
 use crate::play::{Count, Flood, Play, World};
@@ -36,8 +36,8 @@ struct Script {
     longest: u32,
     /// All rounds of a play that has begun are played: threads wait for each other.
     complete: bool,
-    /// Whether threads are held up inside algorithms, on the pretended machine.
-    held_up: bool,
+    /// How often threads are held up inside algorithms, on the pretended machine.
+    held_up: Preemption,
     /// Whether threads believe at times that there are more of them than CPUs.
     believes: bool,
     /// One thread in `short_lived` lives for one play; 0 = none.
@@ -58,7 +58,7 @@ impl Script {
             rounds: 20,
             longest: 0,
             complete: false,
-            held_up: true,
+            held_up: context.preemption,
             believes: false,
             short_lived: 0,
             enough: 0,
@@ -71,7 +71,7 @@ impl Script {
 pub(super) fn timed(context: &Context) -> Findings {
     let new = context.specimen.new;
     let script = Script {
-        held_up: false,
+        held_up: Preemption::Off,
         reach: (&[Count::Timely, Count::Timeout], &[]),
         ..Script::new(context, new)
     };
@@ -141,6 +141,18 @@ fn flood(context: &Context, flood: Flood) -> Script {
     }
 }
 
+/// Three threads, which are held up nearly always: a reader that a writer has let in does not run for
+/// a while, and neither does the thread that releases another one's guard.
+pub(super) fn readers_overtaken(context: &Context) -> Findings {
+    let script = Script {
+        threads: 3,
+        held_up: Preemption::Heavy,
+        reach: (&[Count::Section, Count::Look, Count::Received], &[]),
+        ..reading(context, true)
+    };
+    run(context, script)
+}
+
 /// Sends guards in a child, for a part of the time.
 fn in_a_child(context: &Context) -> Verdict {
     let mut context = context.clone();
@@ -189,7 +201,7 @@ pub(super) fn condvar(context: &Context) -> Findings {
     let many = context.orders.threads.max(MANY);
     let script = Script {
         threads: many.max(allowed_cpus().len() + 1),
-        held_up: false,
+        held_up: Preemption::Off,
         reach: (&[Count::Timely, Count::Timeout], &[Event::Notified]),
         ..meeting(context, new)
     };
@@ -277,9 +289,7 @@ fn run_while(
     let body = move |worker: &mut Worker| {
         let mut random = worker.random.branch();
         let hold_up = |random: &mut Random| {
-            if of_crew.script.held_up {
-                pretend::hold_up(Injector::inside(level, random.branch()));
-            }
+            pretend::hold_up(Injector::inside(of_crew.script.held_up, random.branch()));
         };
         hold_up(&mut random);
         while !of_crew.over.load(Relaxed) {
@@ -306,11 +316,11 @@ fn run_while(
             of_crew.barrier.wait();
         }
     };
-    let outcome = crew::run(&orders, body, |crew| {
+    let mut findings = crew::run(&orders, body, |crew| {
         let enough = stage.plays.load(Relaxed) >= script.enough;
         meanwhile(crew) && reached() && enough
     });
-    if !outcome.completed {
+    if findings.left_threads {
         stage.judge_hang();
     }
     let counts = [
@@ -338,7 +348,6 @@ fn run_while(
             Event::Revoke,
         ]),
     );
-    let mut findings = outcome.own_findings();
     for property in [Property::Exclusion, Property::Contract] {
         let verdict = match stage.broken.get() {
             Some((violated, what)) if *violated == property => Err(what.clone()),

@@ -110,7 +110,7 @@ fn run(context: &Context, kind: Kind) -> Findings {
     let reached = || (kind.reached)(&relay, &events);
     // On a busy machine the two seldom run at the same time: few rounds fit into the time.
     let enough = |_: &_| reached() && relay.rounds.load(Relaxed) >= kind.enough;
-    let outcome = crew::run(&orders, body, enough);
+    let findings = crew::run(&orders, body, enough);
     let counts = [&relay.rounds, &relay.timeouts, &relay.hasty];
     let [rounds, timeouts, hasty] = counts.map(|count| count.load(Relaxed));
     let listed = [
@@ -123,8 +123,8 @@ fn run(context: &Context, kind: Kind) -> Findings {
         Event::NotifiedSpinning,
     ];
     let detail = format!("{rounds} rounds, {}", events.list(&listed));
-    outcome
-        .findings(&relay.stage.state)
+    findings
+        .on(&relay.stage.state)
         .with(Property::Contract, nobody_hasty(hasty, timeouts))
         .with_reach(reached(), detail)
 }

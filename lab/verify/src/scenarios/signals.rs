@@ -72,7 +72,7 @@ pub(super) fn run(context: &Context) -> Findings {
         sent: 0,
     };
     let begin = |worker: &Worker| ME.with(|me| me.0.set(worker.name()));
-    let outcome = context.contend(&stage, begin, |crew| {
+    let findings = context.contend(&stage, begin, |crew| {
         sender.burst(crew, context.orders.threads, storm);
         storm.handled() > 0
     });
@@ -83,10 +83,8 @@ pub(super) fn run(context: &Context) -> Findings {
         storm.deepest.load(Relaxed),
         events.list(&[Event::Queued, Event::SlotFallback]),
     );
-    let nested = storm.verdict(outcome.completed);
-    let mut findings = outcome
-        .findings(&stage.state)
-        .with_reach(handled > 0, detail);
+    let nested = storm.verdict(!findings.left_threads);
+    let mut findings = findings.on(&stage.state).with_reach(handled > 0, detail);
     // The first verdict is that on exclusion.
     let exclusion = &mut findings.verdicts[0].1;
     if exclusion.is_ok() && nested.is_err() {

@@ -61,7 +61,7 @@ pub(super) fn run(context: &Context) -> Findings {
         longest_wait: context.orders.longest_wait.max(GENEROUS),
         ..context.orders.clone()
     };
-    let outcome = crew::run(&orders, body, |crew| {
+    let findings = crew::run(&orders, body, |crew| {
         crew.interrupt(&mut random, signal::real_time(SIGNAL));
         std::thread::sleep(Duration::from_millis(1 + random.below(4)));
         STOPPED.load(Relaxed) > 0 || context.orders.threads == 1
@@ -75,7 +75,7 @@ pub(super) fn run(context: &Context) -> Findings {
     ];
     let detail = format!("{stopped} waiters stopped, {}", events.list(&listed));
     let reached = stopped > 0 || context.orders.threads == 1;
-    outcome.findings(&stage.state).with_reach(reached, detail)
+    findings.on(&stage.state).with_reach(reached, detail)
 }
 
 /// Stops a thread that waits for the lock. Perhaps it has just got it: then the others wait, too.
