@@ -36,8 +36,13 @@ pub fn one_of(
 ) -> Result<&'static str, String> {
     let known: Vec<_> = known.into_iter().collect();
     let found = known.iter().find(|&&name| name == text);
-    let unknown = || format!("no such {kind}; known: {}", known.join(", "));
-    found.copied().ok_or_else(unknown)
+    found.copied().ok_or_else(|| unknown(kind, known))
+}
+
+/// What is said of a name that is not one of those.
+pub fn unknown<'a>(kind: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let known: Vec<_> = known.into_iter().collect();
+    format!("no such {kind}; known: {}", known.join(", "))
 }
 
 /// Those with these names, each once; without names all that are meant to work.

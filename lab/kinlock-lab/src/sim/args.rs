@@ -12,6 +12,7 @@ use kinlock_sim::{Placement, locks, workloads};
 
 use super::recording;
 use super::results::Report;
+use crate::checks::unknown;
 use crate::simulation::sampling::{Sampling, seconds};
 
 /// Simulate a workload on a large machine
@@ -143,9 +144,4 @@ fn placement(name: &str) -> Result<Placement, String> {
     let found = all.find(|(known, _)| *known == name);
     let found = found.map(|&(_, placement)| placement);
     found.ok_or_else(|| unknown("placement", known))
-}
-
-fn unknown<'a>(what: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let known: Vec<_> = known.collect();
-    format!("no such {what}; known: {}", known.join(", "))
 }

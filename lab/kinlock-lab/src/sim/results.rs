@@ -226,29 +226,27 @@ pub fn is_cell(workload: &str) -> bool {
 
 /// How all locks but the baseline stand, by number of threads.
 fn standings(results: &[Entry]) -> Vec<Standings> {
-    let of_grid = |e: &&Entry| is_cell(&e.workload) && e.lock != e.ratio.to;
-    let mut entries: Vec<_> = results.iter().filter(of_grid).collect();
+    let mut groups: Vec<Vec<(&Entry, &Entry)>> = Vec::new();
+    for own in results
+        .iter()
+        .filter(|e| is_cell(&e.workload) && e.lock != e.ratio.to)
+    {
+        let is_base = |e: &&Entry| {
+            (&e.workload, e.threads, &e.lock) == (&own.workload, own.threads, &own.ratio.to)
+        };
+        let base = results.iter().find(is_base);
+        let pair = (own, base.expect("each cell has the baseline"));
+        let is_of = |group: &&mut Vec<(&Entry, &Entry)>| {
+            (group[0].0.threads, &group[0].0.lock) == (own.threads, &own.lock)
+        };
+        match groups.iter_mut().find(is_of) {
+            Some(group) => group.push(pair),
+            None => groups.push(vec![pair]),
+        }
+    }
     // Stable: locks stay in their order.
-    entries.sort_by_key(|e| e.threads);
-    let mut keys: Vec<_> = entries.iter().map(|e| (e.threads, &e.lock)).collect();
-    let mut seen = Vec::new();
-    keys.retain(|key| {
-        let is_new = !seen.contains(key);
-        seen.push(*key);
-        is_new
-    });
-    let of = |key: &(usize, &String)| {
-        let own = entries.iter().filter(|e| (e.threads, &e.lock) == *key);
-        let pairs = own.map(|&own| {
-            let is_base = |e: &&Entry| {
-                (&e.workload, e.threads, &e.lock) == (&own.workload, own.threads, &own.ratio.to)
-            };
-            let base = results.iter().find(is_base);
-            (own, base.expect("each cell has the baseline"))
-        });
-        Standings::of(&pairs.collect::<Vec<_>>())
-    };
-    keys.iter().map(of).collect()
+    groups.sort_by_key(|group| group[0].0.threads);
+    groups.iter().map(|group| Standings::of(group)).collect()
 }
 
 impl Standings {

@@ -64,7 +64,7 @@ pub fn run(plan: &Plan, file: &Path) -> anyhow::Result<Outcome> {
         version: kinlock_cli::VERSION,
         commit: kinlock_cli::COMMIT,
         command: plan.traced_command(),
-        machine: MachineEntry::new(plan.machine()),
+        machine: MachineEntry::new(&plan.machine),
         workload: first.workload.name,
         threads: first.threads,
         seed: first.seed,
