@@ -21,7 +21,7 @@ mod scenarios;
 mod source;
 mod storm;
 
-use crate::plan::{self, Settings, Step, Tortured};
+use crate::plan::{self, Scenario, Settings, Step, Tortured};
 use crate::report::{Property, Report};
 use crate::specimen::named;
 use kinlock_ids::Backend;
@@ -78,7 +78,7 @@ impl Tortured for Specimen {
         let chosen = SCENARIOS.iter().filter(|scenario| {
             (scenario.fits)(&self) && settings.scenarios.contains(&scenario.name)
         });
-        let step = |scenario: &'static scenarios::Scenario| Step {
+        let step = |scenario: &Scenario<Specimen>| Step {
             label: scenario.name.to_owned(),
             weight: scenario.weight,
             threads: settings.threads[0],

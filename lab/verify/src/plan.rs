@@ -39,6 +39,32 @@ pub trait Tortured: Named {
     fn torture(self, settings: &Settings, progress: &mut dyn FnMut(&str)) -> Report;
 }
 
+/// A way to ill-treat what is tortured.
+#[derive(Debug)]
+pub struct Scenario<S: 'static> {
+    /// Its name on the command line and in reports.
+    pub name: &'static str,
+    /// Its share of the time, relative to the shares of the other scenarios.
+    pub(crate) weight: u32,
+    /// Whether it says anything about a specimen.
+    pub fits: fn(&S) -> bool,
+    pub(crate) run: fn(&Context<S>) -> Findings,
+}
+
+pub(crate) const fn scenario<S>(
+    name: &'static str,
+    weight: u32,
+    fits: fn(&S) -> bool,
+    run: fn(&Context<S>) -> Findings,
+) -> Scenario<S> {
+    Scenario {
+        name,
+        weight,
+        fits,
+        run,
+    }
+}
+
 /// A scenario with its parameters.
 pub(crate) struct Step<S> {
     /// Unique among the steps.
@@ -49,7 +75,7 @@ pub(crate) struct Step<S> {
     pub run: fn(&Context<S>) -> Findings,
 }
 
-/// What a step works with.
+/// What a scenario works with.
 #[derive(Clone, Debug)]
 pub(crate) struct Context<S> {
     pub specimen: S,

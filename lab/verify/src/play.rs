@@ -86,8 +86,13 @@ pub(crate) enum Count {
 }
 
 impl Count {
-    /// How many there are.
-    pub(crate) const ALL: usize = 5;
+    pub(crate) const ALL: [Self; 5] = [
+        Count::Section,
+        Count::Look,
+        Count::Timely,
+        Count::Timeout,
+        Count::Received,
+    ];
 }
 
 /// The kinds of guards that are sent.

@@ -130,7 +130,7 @@ impl Args {
 /// Whether the scenario with this name says anything about `lock`.
 fn suits(lock: &Specimen, scenario: &str) -> bool {
     let mut all = scenarios::ALL.iter();
-    all.any(|known| known.name == scenario && known.suits(lock))
+    all.any(|known| known.name == scenario && (known.fits)(lock))
 }
 
 /// The CPUs dealt out to `domains` domains, as `KINLOCK_TOPOLOGY` wants them.

@@ -16,85 +16,83 @@ use crate::crew::{self, Crew, Worker};
 use crate::injector::Injector;
 use crate::locks::Specimen;
 use crate::oracle::SharedState;
-use crate::plan::{self, Settings, Step, Tortured};
+use crate::plan::{self, Scenario, Settings, Step, Tortured, scenario};
 use crate::play::Plays;
 use crate::report::{Findings, Property, Report};
 use crate::test_lock::{Algorithm, AnyTarget};
 use kinlock_core::events::Event;
 use std::sync::Arc;
 
-/// A way to ill-treat a lock.
-#[derive(Clone, Copy, Debug)]
-pub struct Scenario {
-    /// Its name on the command line and in reports.
-    pub name: &'static str,
-    /// Its share of the time, relative to the shares of the other scenarios.
-    weight: u32,
-    /// What a lock must have for it.
-    needs: Plays,
-    run: fn(&Context) -> Findings,
-}
-
-/// Rows of name, weight, needs and function.
-macro_rules! scenarios {
-    ($($name:literal $weight:literal $needs:ident $run:path;)*) => {
-        /// All scenarios, in the order in which they run: those that find most come first.
-        pub const ALL: &[Scenario] = &[$(Scenario {
-            name: $name,
-            weight: $weight,
-            needs: Plays::$needs,
-            run: $run,
-        },)*];
-    };
-}
-
-scenarios! {
+/// All scenarios, in the order in which they run: those that find most come first.
+pub const ALL: &[Scenario<Specimen>] = &[
     // One thread checks what each call promises.
-    "basics" 1 Lock basics::run;
+    scenario("basics", 1, any_lock, basics::run),
     // Threads of two pretended domains fight without pause; nobody waits for long.
-    "fairness" 4 Lock fairness::run;
+    scenario("fairness", 4, any_lock, fairness::run),
     // Threads of 2, 4 or 8 pretended locality domains, while knobs are turned.
-    "domains" 3 Lock domains::pretended;
+    scenario("domains", 3, any_lock, domains::pretended),
     // Threads, also more than CPUs, yield and sleep inside and outside of sections.
-    "preemption" 4 Lock preemption::run;
+    scenario("preemption", 4, any_lock, preemption::run),
     // Threads that believe different things of the machine meet at one lock after the other.
-    "barging" 4 Lock played::barging;
+    scenario("barging", 4, any_lock, played::barging),
     // Lock, try_lock and try_lock_for with tiny limits, mixed: waiters abandon the queue.
-    "timed" 4 Lock played::timed;
+    scenario("timed", 4, any_lock, played::timed),
     // A holder releases just when its only waiter falls asleep or gives up.
-    "relay" 4 Lock relay::of_lock;
+    scenario("relay", 4, any_lock, relay::of_lock),
     // A notification comes just when its only waiter falls asleep or gives up.
-    "condvar-relay" 4 Tokens relay::of_condvar;
+    scenario("condvar-relay", 4, tokens, relay::of_condvar),
     // As condvar, and threads are held up within waits and notifications.
-    "condvar-delays" 4 Tokens played::condvar_delays;
+    scenario("condvar-delays", 4, tokens, played::condvar_delays),
     // Waiters, notifications and time limits around tokens, while signals interrupt.
-    "condvar" 4 Tokens played::condvar;
+    scenario("condvar", 4, tokens, played::condvar),
     // A storm of real-time signals, whose nested handlers take further locks.
-    "signals" 5 Lock signals::run;
+    scenario("signals", 5, any_lock, signals::run),
     // Waiters are stopped for longer than others have patience; one runs when nobody else does.
-    "stopped" 4 Lock stopped::run;
+    scenario("stopped", 4, any_lock, stopped::run),
     // Reading, writing, upgrading and downgrading in every way, while threads are held up.
-    "readers" 4 Readers played::readers;
+    scenario("readers", 4, readers, played::readers),
     // One writer, which may give up, among readers that leave no gap.
-    "reader-flood" 2 Readers played::reader_flood;
+    scenario("reader-flood", 2, readers, played::reader_flood),
     // One reader among writers that leave no gap.
-    "writer-flood" 2 Readers played::writer_flood;
+    scenario("writer-flood", 2, readers, played::writer_flood),
     // As readers, and what one thread has taken another one releases; in a forked child, too.
-    "readers-sent" 4 Readers played::readers_sent;
+    scenario("readers-sent", 4, readers, played::readers_sent),
     // A guard is released elsewhere while a reader that a writer has let in has not run yet.
-    "readers-overtaken" 3 Readers played::readers_overtaken;
+    scenario("readers-overtaken", 3, readers, played::readers_overtaken),
     // Threads that each want a function to have run, one after the other.
-    "once" 4 Functions played::once;
+    scenario("once", 4, functions, played::once),
     // Threads come and go, and take the lock in destructors of thread-locals and pthread keys.
-    "churn" 5 Lock churn::run;
+    scenario("churn", 5, any_lock, churn::run),
     // Children forked amid contention use locks of their own, at rest, and inherited.
-    "fork" 3 Lock fork::run;
+    scenario("fork", 3, any_lock, fork::run),
     // Threads that leaked guards, and some that wait for a leaked one, harm no other lock.
-    "leak" 2 Lock leak::run;
+    scenario("leak", 2, any_lock, leak::run),
     // What one thread has taken another one releases.
-    "sent" 3 Lock played::sent;
+    scenario("sent", 3, any_lock, played::sent),
     // Threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned.
-    "topology" 3 Lock domains::real;
+    scenario("topology", 3, any_lock, domains::real),
+];
+
+fn any_lock(lock: &Specimen) -> bool {
+    match lock.plays {
+        Plays::Lock => true,
+        Plays::Readers => lock.defect.is_none(),
+        // A broken condition variable comes with a sound lock, and so does all that runs functions
+        // once.
+        Plays::Tokens | Plays::Functions => false,
+    }
+}
+
+fn readers(lock: &Specimen) -> bool {
+    lock.plays == Plays::Readers
+}
+
+fn tokens(lock: &Specimen) -> bool {
+    lock.condvar.is_some()
+}
+
+fn functions(lock: &Specimen) -> bool {
+    lock.plays == Plays::Functions
 }
 
 /// Runs once for each thread count.
@@ -110,18 +108,6 @@ pub fn by_default() -> Vec<&'static str> {
     named.filter(|&name| name != TOPOLOGY).collect()
 }
 
-impl Scenario {
-    /// Whether it applies to `lock`. A broken condition variable comes with a sound lock, and so
-    /// does all that runs functions once.
-    pub fn suits(&self, lock: &Specimen) -> bool {
-        match self.needs {
-            Plays::Lock if lock.plays == Plays::Readers => lock.defect.is_none(),
-            Plays::Tokens => lock.condvar.is_some(),
-            needs => lock.plays == needs,
-        }
-    }
-}
-
 impl Tortured for Specimen {
     fn torture(self, settings: &Settings, progress: &mut dyn FnMut(&str)) -> Report {
         plan::run(self, settings, &steps(&self, settings), progress)
@@ -132,7 +118,7 @@ fn steps(specimen: &Specimen, settings: &Settings) -> Vec<Step<Specimen>> {
     let few = settings.threads[0];
     let chosen = ALL
         .iter()
-        .filter(|known| settings.scenarios.contains(&known.name) && known.suits(specimen));
+        .filter(|known| settings.scenarios.contains(&known.name) && (known.fits)(specimen));
     let mut steps = Vec::new();
     for &Scenario {
         name, weight, run, ..

@@ -323,14 +323,7 @@ fn run_while(
     if findings.left_threads {
         stage.judge_hang();
     }
-    let counts = [
-        Count::Section,
-        Count::Look,
-        Count::Timely,
-        Count::Timeout,
-        Count::Received,
-    ];
-    let counts = counts.map(|what| format!("{} {what:?}", count(what)).to_lowercase());
+    let counts = Count::ALL.map(|what| format!("{} {what:?}", count(what)).to_lowercase());
     let detail = format!(
         "{} plays, {}, {}",
         stage.plays.load(Relaxed),
@@ -367,7 +360,7 @@ struct Stage {
     plays: AtomicU64,
     /// Sections in plays that have ended.
     sections: AtomicU64,
-    counts: [AtomicU64; Count::ALL],
+    counts: [AtomicU64; Count::ALL.len()],
     /// The first violation.
     broken: OnceLock<(Property, String)>,
 }
