@@ -1,7 +1,7 @@
 //! A picture of a table: its columns over threads or rows, and the speed-up; published numbers are
 //! rings.
 
-use kinlock_cli::report::plot::curves::{self, Curve, Look, Point};
+use kinlock_cli::report::plot::curves::{self, Curve, Look};
 use kinlock_cli::report::plot::elements::*;
 use kinlock_cli::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
 use kinlock_cli::report::{Pictures, Plot};
@@ -93,19 +93,15 @@ fn curve(table: &TableEntry, index: usize, name: String) -> Curve {
             (if by_place { place } else { entry.key }, entry)
         })
     };
-    let point = |(threads, entry): (usize, &super::results::RowEntry)| Point {
-        threads,
-        median: entry.simulated.median,
-        low: entry.simulated.low,
-        high: entry.simulated.high,
-    };
     Curve {
         name,
         look: Look {
             colour: COLOURS[index],
             thick: true,
         },
-        points: rows().map(point).collect(),
+        points: rows()
+            .map(|(place, entry)| entry.simulated.at(place))
+            .collect(),
         compared: rows()
             .filter_map(|(place, entry)| Some((place, entry.published?)))
             .collect(),

@@ -14,7 +14,7 @@ use kinlock_sim::workloads::grid::{self, Cell};
 use kinlock_sim::{Machine, Run, machine, workloads};
 
 use super::args::{Args, Asked};
-use super::setup::{Parameters, Setup};
+use super::results::{Parameters, Setup};
 use crate::simulation::check;
 use crate::simulation::pool::Job;
 use crate::simulation::provenance::{LockEntry, WorkloadEntry};

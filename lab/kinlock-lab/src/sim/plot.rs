@@ -2,7 +2,7 @@
 //! the grid a map for each lock and number of threads.
 
 use kinlock_cli::report::cells::Cells;
-use kinlock_cli::report::plot::curves::{self, Curve, Look, Point};
+use kinlock_cli::report::plot::curves::{self, Curve, Look};
 use kinlock_cli::report::plot::elements::*;
 use kinlock_cli::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
 use kinlock_cli::report::{Pictures, Plot};
@@ -77,12 +77,7 @@ fn curve(lock: &str, panel: &[Entry]) -> Curve {
     let mut points: Vec<_> = panel
         .iter()
         .filter(|entry| entry.lock == lock)
-        .map(|entry| Point {
-            threads: entry.threads,
-            median: entry.ops_per_us.median,
-            low: entry.ops_per_us.low,
-            high: entry.ops_per_us.high,
-        })
+        .map(|entry| entry.ops_per_us.at(entry.threads))
         .collect();
     points.sort_by_key(|point| point.threads);
     Curve {

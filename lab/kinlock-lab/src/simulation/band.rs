@@ -1,5 +1,6 @@
 //! A value over several simulations.
 
+use kinlock_cli::report::plot::curves::Point;
 use kinlock_measure::stats::Summary;
 use serde::Serialize;
 
@@ -36,6 +37,16 @@ impl Band {
             median: self.median * factor,
             low: self.low * factor,
             high: self.high * factor,
+        }
+    }
+
+    /// As a point of a curve.
+    pub fn at(self, threads: usize) -> Point {
+        Point {
+            threads,
+            median: self.median,
+            low: self.low,
+            high: self.high,
         }
     }
 }
