@@ -16,7 +16,7 @@
 use super::{Context, Events, Stage, blocking, nobody_hasty};
 use crate::affinity::allowed_cpus;
 use crate::crew::{self, Orders, Worker};
-use crate::injector::Injector;
+use crate::injector::{Injector, Preemption};
 use crate::pretend;
 use crate::report::{Findings, Property};
 use crate::test_lock::{Algorithm, AnyTarget, Meeting};
@@ -34,12 +34,15 @@ const LATE: u64 = 6_000;
 const PATIENT_LOOKS: u32 = 2_000;
 
 /// What sets the two scenarios apart.
+#[derive(Clone, Copy)]
 struct Kind {
     new: fn() -> AnyTarget,
     /// When waiters change their way of waiting, in nanoseconds; time limits are among these.
     moments: &'static [u64],
     /// Rounds after which a defect has shown that shows in one of some hundred rounds.
     enough: u64,
+    /// How often the threads are held up inside algorithms, on the pretended machine.
+    held_up: Preemption,
     lead: fn(&Relay, &mut Worker, Round),
     wait: fn(&Relay, &mut Worker, u64),
     reached: fn(&Relay, &Events) -> bool,
@@ -52,6 +55,7 @@ pub(super) fn of_lock(context: &Context) -> Findings {
         new: context.specimen.new,
         moments: &[2_000, 20_000, 50_000, 1_000_000, 4_000_000],
         enough: 4_000,
+        held_up: Preemption::Off,
         lead: Relay::hold,
         wait: Relay::take_lock,
         reached: |_, events| events.get(Event::Park) > 0 && events.get(Event::Timeout) > 0,
@@ -67,6 +71,7 @@ pub(super) fn of_condvar(context: &Context) -> Findings {
         new,
         moments: &[2_000, 10_000, 10_000, 50_000, 50_000, 55_000, 1_000_000],
         enough: 2_000,
+        held_up: context.preemption,
         lead: Relay::give,
         wait: Relay::take_token,
         reached: |relay, events| {
@@ -97,14 +102,12 @@ fn run(context: &Context, kind: Kind) -> Findings {
         pinned: true,
         ..context.orders.clone()
     };
-    let Kind { lead, wait, .. } = kind;
-    let (both, level) = (Arc::clone(&relay), context.preemption);
+    let both = Arc::clone(&relay);
     let body = move |worker: &mut Worker| {
-        // On the pretended machine only.
-        pretend::hold_up(Injector::inside(level, worker.random.branch()));
+        pretend::hold_up(Injector::inside(kind.held_up, worker.random.branch()));
         match worker.index() {
-            0 => both.lead(worker, kind.moments, lead),
-            _ => both.follow(worker, wait),
+            0 => both.lead(worker, kind.moments, kind.lead),
+            _ => both.follow(worker, kind.wait),
         }
     };
     let reached = || (kind.reached)(&relay, &events);
