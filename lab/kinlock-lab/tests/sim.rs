@@ -136,6 +136,16 @@ fn knobs_reach_the_lock() {
     }
 }
 
+#[test]
+fn invalidation_is_put_to_all_backends() {
+    let report = json(
+        "sim --workload invalidation --machine ivybridge-2s --threads 1,8 --seconds 0.001 --seeds 1",
+    );
+    let results = list(&report["results"]);
+    assert_eq!(results.len(), 10);
+    assert_eq!(results[0]["ratio"]["to"], "invalidation-locked");
+}
+
 /// A traced run that takes a moment.
 const TRACED: &str = "sim --seconds 0.0005 --locks tas,cna --threads 20 --trace-handoffs";
 
@@ -248,6 +258,18 @@ fn bad_input_is_one_line() {
         ("--markdown /nonexistent/x", "cannot write"),
         ("--plot /nonexistent/x.svg", "cannot write"),
         ("--json - --csv -", "stdout"),
+        (
+            "--workload invalidation --locks tas",
+            "takes backends of delayed invalidation",
+        ),
+        (
+            "--workload lock2 --locks invalidation-slots",
+            "invalidation-slots",
+        ),
+        (
+            "--workload invalidation --locks invalidation-packed",
+            "invalidation-slots",
+        ),
     ] {
         refused(&format!("sim {arguments}"), expected);
     }

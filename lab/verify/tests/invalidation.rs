@@ -17,25 +17,11 @@ fn sound_domains_pass() {
 mod deep {
     use super::*;
 
-    fn is_caught(name: &str) {
-        judge::<Specimen>(name, &settings(8_000, &[4, 16], vec![]));
-    }
-
     #[test]
     #[ignore = "deep: runs until the defect shows"]
-    fn a_missing_wait_is_caught() {
-        is_caught("busted-wait");
-    }
-
-    #[test]
-    #[ignore = "deep: runs until the defect shows"]
-    fn a_generation_that_is_given_twice_is_caught() {
-        is_caught("busted-ticket");
-    }
-
-    #[test]
-    #[ignore = "deep: runs until the defect shows"]
-    fn a_lost_wake_up_is_caught() {
-        is_caught("busted-wakeup");
+    fn broken_domains_are_caught() {
+        for broken in ALL.iter().filter(|one| one.defect().is_some()) {
+            judge::<Specimen>(broken.name, &settings(8_000, &[4, 16], vec![]));
+        }
     }
 }
