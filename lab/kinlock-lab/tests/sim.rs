@@ -138,9 +138,8 @@ fn knobs_reach_the_lock() {
 
 #[test]
 fn invalidation_is_put_to_all_backends() {
-    let report = json(
-        "sim --workload invalidation --machine ivybridge-2s --threads 1,8 --seconds 0.001 --seeds 1",
-    );
+    let line = "sim --workload invalidation --machine ivybridge-2s --seconds 0.001 --seeds 1";
+    let report = json(&format!("{line} --threads 1,8"));
     let results = list(&report["results"]);
     assert_eq!(results.len(), 10);
     assert_eq!(results[0]["ratio"]["to"], "invalidation-locked");

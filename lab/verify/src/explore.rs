@@ -30,6 +30,8 @@ pub mod ids;
 pub mod invalidation;
 pub mod locks;
 mod oracle;
+mod parameters;
+mod playing;
 mod replay;
 mod scenarios;
 pub mod shrink;

@@ -1,5 +1,5 @@
 //! Signals that do nothing but interrupt: a thread is held up anywhere, and a sleep in the kernel
-//! ends for no reason.
+//! may end for no reason.
 //!
 //! # Invariants
 //!
@@ -26,11 +26,11 @@ pub(crate) struct Nudges {
 }
 
 impl Nudges {
-    /// Installs the handler, without `SA_RESTART`: sleeps are to end.
-    pub(crate) fn start(seed: u64, linger: u64) -> Self {
+    /// Installs the handler. Without `SA_RESTART` sleeps end, which mends a lost wake-up.
+    pub(crate) fn start(seed: u64, linger: u64, flags: i32) -> Self {
         LINGER.store(linger, Relaxed);
         // SAFETY: invariant 1.
-        unsafe { signal::install(number(), handle, 0, []) };
+        unsafe { signal::install(number(), handle, flags, []) };
         Nudges {
             random: Random::stream(seed, u64::MAX),
             handled_before: HANDLED.load(Relaxed),

@@ -1,9 +1,9 @@
 //! The real machine, but with as many locality domains as a test wants, however few CPUs there are.
 //!
 //! Everything is [`Native`]'s but the domain, the tables of waiters and of readers, and two things
-//! that a thread can ask for. It can be held up inside algorithms: where they call the kernel, spin,
-//! count an event or look at the table of readers, because there they rely on what they have just
-//! read. It can be told whether the machine is oversubscribed.
+//! that a thread can ask for. It can be held up inside algorithms: where they call the kernel,
+//! spin, count an event or look at the table of readers, because there they rely on what they have
+//! just read. It can be told whether the machine is oversubscribed.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!

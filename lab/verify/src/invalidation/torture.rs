@@ -59,7 +59,7 @@ struct Shared<P: Protection> {
 }
 
 pub(super) fn torture<P: Protection>(protection: P, pages: bool, context: &Context) -> Findings {
-    let mut nudges = Nudges::start(context.orders.seed, LINGER);
+    let mut nudges = Nudges::start(context.orders.seed, LINGER, libc::SA_RESTART);
     let shared = Arc::new(Shared {
         pool: Pool::new(protection, SHARDS).expect("address space is left"),
         marks: (0..8).map(|_| P::Mark::default()).collect(),

@@ -141,8 +141,8 @@ fn flood(context: &Context, flood: Flood) -> Script {
     }
 }
 
-/// Three threads, which are held up nearly always: a reader that a writer has let in does not run for
-/// a while, and neither does the thread that releases another one's guard.
+/// Three threads, which are held up nearly always: a reader that a writer has let in does not run
+/// for a while, and neither does the thread that releases another one's guard.
 pub(super) fn readers_overtaken(context: &Context) -> Findings {
     let script = Script {
         threads: 3,
@@ -241,7 +241,7 @@ const LINGER: u64 = 100;
 /// Signals interrupt sleeps at first. A signal makes a sleeper look again, which mends a lost
 /// wake-up. So later there are none.
 fn run_nudged(context: &Context, script: Script) -> Findings {
-    let mut nudges = Nudges::start(context.orders.seed, LINGER);
+    let mut nudges = Nudges::start(context.orders.seed, LINGER, 0);
     let quiet_from = Instant::now() + context.orders.duration / INTERRUPTED;
     let findings = run_while(context, script, |crew| {
         if nudges.handled() == 0 || Instant::now() < quiet_from {

@@ -48,8 +48,8 @@ struct Kind {
     reached: fn(&Relay, &Events) -> bool,
 }
 
-/// The release of a lock. Spinners fall asleep, time limits and quanta end, and so does the sleep of
-/// a waiter that is alone.
+/// The release of a lock. Spinners fall asleep, time limits and quanta end, and so does the sleep
+/// of a waiter that is alone.
 pub(super) fn of_lock(context: &Context) -> Findings {
     let kind = Kind {
         new: context.specimen.new,
@@ -63,8 +63,8 @@ pub(super) fn of_lock(context: &Context) -> Findings {
     run(context, kind)
 }
 
-/// A notification. Waiters spin for 50 us. Most moments are early: on a busy machine the two threads
-/// do not run at the same time for long, and only what they do together counts.
+/// A notification. Waiters spin for 50 us. Most moments are early: on a busy machine the two
+/// threads do not run at the same time for long, and only what they do together counts.
 pub(super) fn of_condvar(context: &Context) -> Findings {
     let [new, _] = context.specimen.condvar.expect("it is for these");
     let kind = Kind {
