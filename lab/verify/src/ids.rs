@@ -15,7 +15,7 @@
 //! addition is lost, and no element is had twice or never. After `churn` no ended thread is a
 //! member. In the child of a fork only the IDs of the forking thread are taken.
 //!
-//! Meanwhile a [`storm`] sends signals and moves threads between CPUs.
+//! Meanwhile a `storm` sends signals and moves threads between CPUs.
 
 mod scenarios;
 mod source;

@@ -7,7 +7,7 @@
 const PATIENCE: usize = 800;
 
 /// A sublist of `items` for which `fails` still holds, as it has to for all of them. Within
-/// [`PATIENCE`] no single item can be left out of the result.
+/// `PATIENCE` no single item can be left out of the result.
 pub fn shrink<T: Clone>(mut items: Vec<T>, mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     if items.is_empty() || fails(&[]) {
         return Vec::new();
