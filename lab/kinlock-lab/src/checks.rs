@@ -36,8 +36,13 @@ pub fn one_of(
 ) -> Result<&'static str, String> {
     let known: Vec<_> = known.into_iter().collect();
     let found = known.iter().find(|&&name| name == text);
-    let unknown = || format!("no such {kind}; known: {}", known.join(", "));
-    found.copied().ok_or_else(unknown)
+    found.copied().ok_or_else(|| unknown(kind, known))
+}
+
+/// What is said of a name that is not one of those.
+pub fn unknown<'a>(kind: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let known: Vec<_> = known.into_iter().collect();
+    format!("no such {kind}; known: {}", known.join(", "))
 }
 
 /// Those with these names, each once; without names all that are meant to work.
@@ -49,6 +54,12 @@ pub fn chosen<S: Named>(names: &[&str]) -> Vec<S> {
     };
     keep_first(&mut chosen, S::name);
     chosen
+}
+
+/// The flag that names these.
+pub fn named<S: Named>(flag: &'static str, subjects: &[S]) -> Parameters {
+    let names: Vec<_> = subjects.iter().map(S::name).collect();
+    Parameters::default().add(flag, names)
 }
 
 /// Where the JSON report goes, if anywhere. It is opened before the work: a path that cannot be

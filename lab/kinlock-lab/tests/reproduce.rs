@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 
-use support::{done, ends, json, refused, without_host};
+use support::{done, json, refused, without_host};
 use tempfile::TempDir;
 
 /// Two rows of each table in a moment.
@@ -144,13 +144,6 @@ fn bad_input_is_one_line() {
     ] {
         refused(&format!("reproduce {arguments}"), expected);
     }
-}
-
-#[test]
-fn help_has_an_example_and_all_tables() {
-    let help = ends(0, "reproduce --help");
-    assert!(help.contains("kinlock-lab reproduce cna-lock2"), "{help}");
-    assert!(help.contains("cna-locktorture"), "{help}");
 }
 
 #[test]

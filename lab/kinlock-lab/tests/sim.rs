@@ -92,12 +92,6 @@ fn results_depend_on_neither_host_threads_nor_time() {
 }
 
 #[test]
-fn another_seed_gives_other_results() {
-    let ops = |more: &str| json(&short(more))["results"][5]["runs"][0]["ops"].clone();
-    assert_ne!(ops("--seeds 1"), ops("--seeds 1 --seed 2"));
-}
-
-#[test]
 fn the_command_in_the_report_repeats_it() {
     let report = json(&short(
         "--local-limit 2^10 --placement spread --band 0 --bands 2",
@@ -140,6 +134,15 @@ fn knobs_reach_the_lock() {
         let ops = |result: &Value| result["runs"][0]["ops"].clone();
         assert_ne!(ops(&auto), ops(&with(knob)), "{knob}");
     }
+}
+
+#[test]
+fn invalidation_is_put_to_all_backends() {
+    let line = "sim --workload invalidation --machine ivybridge-2s --seconds 0.001 --seeds 1";
+    let report = json(&format!("{line} --threads 1,8"));
+    let results = list(&report["results"]);
+    assert_eq!(results.len(), 10);
+    assert_eq!(results[0]["ratio"]["to"], "invalidation-locked");
 }
 
 /// A traced run that takes a moment.
@@ -254,6 +257,18 @@ fn bad_input_is_one_line() {
         ("--markdown /nonexistent/x", "cannot write"),
         ("--plot /nonexistent/x.svg", "cannot write"),
         ("--json - --csv -", "stdout"),
+        (
+            "--workload invalidation --locks tas",
+            "takes backends of delayed invalidation",
+        ),
+        (
+            "--workload lock2 --locks invalidation-slots",
+            "invalidation-slots",
+        ),
+        (
+            "--workload invalidation --locks invalidation-packed",
+            "invalidation-slots",
+        ),
     ] {
         refused(&format!("sim {arguments}"), expected);
     }
@@ -275,8 +290,10 @@ fn a_broken_machine_file_is_named() {
 
 #[test]
 fn help_has_an_example() {
-    let help = ends(0, "sim --help");
-    assert!(help.contains("kinlock-lab sim --"), "{help}");
+    for verb in ["explore", "reproduce", "sim", "torture", "validate"] {
+        let help = ends(0, &format!("{verb} --help"));
+        assert!(help.contains(&format!("kinlock-lab {verb} ")), "{help}");
+    }
 }
 
 #[test]

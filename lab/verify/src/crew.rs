@@ -1,7 +1,7 @@
 //! Threads that use a lock, and a watchdog over them.
 //!
 //! ```text
-//!   start -> all run until the time is up, or a wait lasts too long -> stop -> drain -> Outcome
+//!   start -> all run until the time is up, or a wait lasts too long -> stop -> drain -> Findings
 //! ```
 //!
 //! A thread that waits for a lock cannot be told to stop waiting. So the watchdog joins the threads
@@ -14,7 +14,7 @@ pub use member::{Crew, Worker};
 
 use crate::affinity::{allowed_cpus, pin_to};
 use crate::oracle::SharedState;
-use crate::report::{Findings, PerThread, Property, Verdict};
+use crate::report::{Findings, PerThread, Property};
 use kinlock_measure::random::Random;
 use member::Phase;
 use std::sync::Arc;
@@ -26,12 +26,9 @@ const TICK: Duration = Duration::from_millis(5);
 /// A report describes at most this many of the threads that hang.
 const MOST_DESCRIBED: usize = 8;
 
-/// The parameters of a crew.
 #[derive(Clone, Debug)]
 pub struct Orders {
-    /// How many threads.
     pub threads: usize,
-    /// For how long they run.
     pub duration: Duration,
     /// A wait that lasts longer than this counts as endless.
     pub hang: Duration,
@@ -40,46 +37,31 @@ pub struct Orders {
     /// Whether each thread is pinned to a CPU. The CPUs that the process may use are dealt out in
     /// turn.
     pub pinned: bool,
-    /// Determines what each thread does.
     pub seed: u64,
 }
 
-/// The outcome of a crew.
-#[derive(Debug)]
-pub struct Outcome {
-    acquisitions: Vec<u64>,
-    /// Whether all threads ended. If not, threads are left behind and what they share must stay.
-    pub completed: bool,
-    verdicts: [(Property, Verdict); 2],
-}
-
-impl Outcome {
-    /// Acquisitions of all threads together.
-    pub fn total(&self) -> u64 {
-        self.acquisitions.iter().sum()
+impl Findings {
+    /// How often all threads together acquired the lock.
+    pub(crate) fn total(&self) -> u64 {
+        self.operations.iter().sum()
     }
 
-    /// The crew's verdicts, and the oracle's on `state`. The oracle expects `extra` critical
-    /// sections beyond the crew's own.
-    pub(crate) fn findings(self, state: &SharedState, extra: u64) -> Findings {
-        let exclusion = match self.completed {
-            true => state.verdict(self.total() + extra),
-            false => state
+    /// Adds the oracle's verdict on `state`: each acquisition was a critical section.
+    pub(crate) fn on(self, state: &SharedState) -> Self {
+        let sections = self.total();
+        self.after(sections, state)
+    }
+
+    /// As [`on`](Self::on), after another number of critical sections.
+    pub(crate) fn after(mut self, sections: u64, state: &SharedState) -> Self {
+        let exclusion = match self.left_threads {
+            false => state.verdict(sections),
+            true => state
                 .no_violation()
                 .map(|()| "no violation before the hang".into()),
         };
-        let mut findings = self.own_findings();
-        (findings.verdicts).insert(0, (Property::Exclusion, exclusion));
-        findings
-    }
-
-    /// The crew's verdicts.
-    pub(crate) fn own_findings(self) -> Findings {
-        Findings {
-            verdicts: self.verdicts.into(),
-            operations: self.acquisitions,
-            left_threads: !self.completed,
-        }
+        (self.verdicts).insert(0, (Property::Exclusion, exclusion));
+        self
     }
 }
 
@@ -93,7 +75,7 @@ pub fn run(
     orders: &Orders,
     body: impl Fn(&mut Worker) + Send + Sync + 'static,
     mut meanwhile: impl FnMut(&Crew) -> bool,
-) -> Outcome {
+) -> Findings {
     let crew = Arc::new(Crew::new(orders.threads));
     let threads = start(orders, &crew, Arc::new(body));
     let end = Instant::now() + orders.duration;
@@ -121,11 +103,24 @@ pub fn run(
             thread.join().expect("no worker panics");
         }
     }
-    let acquisitions = crew.acquisitions();
-    Outcome {
-        verdicts: verdicts(orders, &crew, completed, &acquisitions),
-        completed,
-        acquisitions,
+    let operations = crew.acquisitions();
+    let completion = match completed {
+        true => Ok(format!("all {} threads got out", orders.threads)),
+        false => Err(describe_stuck(&crew)),
+    };
+    let (wait, limit) = (crew.longest_wait(), orders.longest_wait);
+    let detail = format!("{}, longest wait {wait:.1?}", PerThread::of(&operations));
+    let progress = match wait <= limit {
+        true => Ok(detail),
+        false => Err(format!("{detail}, limit {limit:.1?}")),
+    };
+    Findings {
+        verdicts: vec![
+            (Property::Completion, completion),
+            (Property::Progress, progress),
+        ],
+        operations,
+        left_threads: !completed,
     }
 }
 
@@ -157,28 +152,6 @@ fn start(
         thread.spawn(run).expect("a thread can be started")
     };
     (0..orders.threads).map(start_one).collect()
-}
-
-fn verdicts(
-    orders: &Orders,
-    crew: &Crew,
-    completed: bool,
-    acquisitions: &[u64],
-) -> [(Property, Verdict); 2] {
-    let completion = match completed {
-        true => Ok(format!("all {} threads got out", orders.threads)),
-        false => Err(describe_stuck(crew)),
-    };
-    let (wait, limit) = (crew.longest_wait(), orders.longest_wait);
-    let detail = format!("{}, longest wait {wait:.1?}", PerThread::of(acquisitions));
-    let progress = match wait <= limit {
-        true => Ok(detail),
-        false => Err(format!("{detail}, limit {limit:.1?}")),
-    };
-    [
-        (Property::Completion, completion),
-        (Property::Progress, progress),
-    ]
 }
 
 fn describe_stuck(crew: &Crew) -> String {

@@ -33,7 +33,7 @@ mod oracle;
 mod parameters;
 mod playing;
 mod replay;
-pub mod scenarios;
+mod scenarios;
 pub mod shrink;
 mod trace;
 mod violation;
@@ -252,7 +252,7 @@ fn shrink_failure<S: Subject>(subject: &S, settings: &Settings, number: u64) -> 
         let failure = play(&with(only), false).failure;
         failure.is_some_and(|(p, _)| p == property)
     };
-    let (mut few, _) = shrink::shrink(all.clone(), fails);
+    let mut few = shrink::shrink(all.clone(), fails);
     few.sort_unstable();
     let mut shrunk = with(&few);
     match play(&shrunk, false).failure {

@@ -15,13 +15,13 @@
 //! addition is lost, and no element is had twice or never. After `churn` no ended thread is a
 //! member. In the child of a fork only the IDs of the forking thread are taken.
 //!
-//! Meanwhile a [`storm`] sends signals and moves threads between CPUs.
+//! Meanwhile a `storm` sends signals and moves threads between CPUs.
 
 mod scenarios;
 mod source;
 mod storm;
 
-use crate::plan::{self, Settings, Step, Tortured};
+use crate::plan::{self, Scenario, Settings, Step, Tortured};
 use crate::report::{Property, Report};
 use crate::specimen::named;
 use kinlock_ids::Backend;
@@ -78,15 +78,13 @@ impl Tortured for Specimen {
         let chosen = SCENARIOS.iter().filter(|scenario| {
             (scenario.fits)(&self) && settings.scenarios.contains(&scenario.name)
         });
-        let step = |scenario: &'static scenarios::Scenario| Step {
+        let step = |scenario: &Scenario<Specimen>| Step {
             label: scenario.name.to_owned(),
             weight: scenario.weight,
             threads: settings.threads[0],
-            what: scenario.run,
+            run: scenario.run,
         };
         let steps: Vec<_> = chosen.map(step).collect();
-        plan::run(self, settings, &steps, progress, |run, context| {
-            run(context)
-        })
+        plan::run(self, settings, &steps, progress)
     }
 }

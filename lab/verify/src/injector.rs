@@ -56,14 +56,6 @@ impl Injector {
         }
     }
 
-    /// One as busy, for another thread.
-    pub fn branch(&mut self) -> Self {
-        Injector {
-            random: self.random.branch(),
-            ..*self
-        }
-    }
-
     /// A point at which the thread may be interrupted.
     pub fn point(&mut self) {
         if self.rarity == 0 || !self.random.one_in(self.rarity) {

@@ -3,23 +3,24 @@
 
 /// Defects, as the library's own tests have them.
 #[path = "../../../lib/invalidation/tests/defects/mod.rs"]
-pub mod defects;
-pub mod torture;
+pub(crate) mod defects;
+mod torture;
 
-use crate::report::Property;
+use self::defects::{TornTicket, WakeLost};
+use crate::report::{Findings, Property};
 use crate::specimen::named;
 use kinlock_core::platform::{Atomic, Atomics, NEVER};
 use kinlock_invalidation::Backend;
 use kinlock_invalidation::raw::{Backend as RawBackend, Config, Domain, Place, Slots};
 use kinlock_linux::Native;
-use kinlock_measure::workloads::pages::Protection;
+use kinlock_measure::workloads::pages::{Ours, Protection};
 use std::sync::Mutex;
 use std::thread::ThreadId;
+use torture::torture;
 
 /// No thread waits: the defect that the oracle of [`pages`](kinlock_measure::workloads::pages) is
 /// there to catch.
-#[derive(Debug, Default)]
-pub struct NoWait;
+struct NoWait;
 
 impl Protection for NoWait {
     type Mark = ();
@@ -33,12 +34,12 @@ impl Protection for NoWait {
 
 /// The configuration of the library's domains.
 #[derive(Clone, Copy, Debug)]
-pub struct Configured;
+struct Configured;
 
 impl Config for Configured {}
 
 /// The sound backend that broken ones are made from.
-pub fn slots() -> Slots<Native> {
+fn slots() -> Slots<Native> {
     Slots::new(0)
 }
 
@@ -46,15 +47,14 @@ type Slot = <Native as Atomics>::AtomicU64;
 type Places = Box<[Place<Native, Slot>]>;
 
 /// A broken domain: a [defect](defects) around the sound one.
-pub struct Broken<B: RawBackend<Native, Link = Slot>> {
+struct Broken<B: RawBackend<Native, Link = Slot>> {
     domain: Domain<Native, Configured, B, Places>,
     /// The thread that has each place.
     places: Mutex<Vec<ThreadId>>,
 }
 
 impl<B: RawBackend<Native, Link = Slot>> Broken<B> {
-    /// A broken domain for `threads` threads.
-    pub fn new(backend: B, threads: usize) -> Self {
+    fn new(backend: B, threads: usize) -> Self {
         let place = |_| Place::new(Atomic::new(0));
         Broken {
             domain: Domain::new(backend, (0..threads).map(place).collect()),
@@ -103,40 +103,59 @@ impl<B: RawBackend<Native, Link = Slot>> Protection for Broken<B> {
 }
 
 /// A domain that is tortured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Specimen {
     /// Its name on the command line and in reports.
     pub name: &'static str,
-    /// Its protection.
-    pub kind: Kind,
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
-}
-
-/// The protection of a [`Specimen`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// The library's domain.
-    Sound(Backend),
-    /// [`NoWait`].
-    NoWait,
-    /// [`Broken`], with `TornTicket`.
-    Ticket,
-    /// [`Broken`], with `WakeLost`.
-    Wake,
+    /// Tortures it, by [`pages`](kinlock_measure::workloads::pages) or by generations.
+    torture: fn(&Context, pages: bool) -> Findings,
 }
 
 /// All of them.
 pub static ALL: &[Specimen] = &[
-    specimen("locked", Kind::Sound(Backend::Locked), None),
-    specimen("slots", Kind::Sound(Backend::Slots), None),
-    specimen("busted-wait", Kind::NoWait, Some(Property::Exclusion)),
-    specimen("busted-ticket", Kind::Ticket, Some(Property::Contract)),
-    specimen("busted-wakeup", Kind::Wake, Some(Property::Completion)),
+    specimen("locked", None, |context, pages| {
+        torture(Ours::new(Backend::Locked), pages, context)
+    }),
+    specimen("slots", None, |context, pages| {
+        torture(Ours::new(Backend::Slots), pages, context)
+    }),
+    specimen(
+        "busted-wait",
+        Some(Property::Exclusion),
+        |context, pages| torture(NoWait, pages, context),
+    ),
+    specimen(
+        "busted-ticket",
+        Some(Property::Contract),
+        |context, pages| {
+            let domain = Broken::new(TornTicket(slots()), context.orders.threads);
+            torture(domain, pages, context)
+        },
+    ),
+    specimen(
+        "busted-wakeup",
+        Some(Property::Completion),
+        |context, pages| {
+            let domain = Broken::new(WakeLost(slots()), context.orders.threads);
+            torture(domain, pages, context)
+        },
+    ),
 ];
 
 named!(Specimen, "backend", ALL);
 
-const fn specimen(name: &'static str, kind: Kind, defect: Option<Property>) -> Specimen {
-    Specimen { name, kind, defect }
+type Context = crate::plan::Context<Specimen>;
+
+const fn specimen(
+    name: &'static str,
+    defect: Option<Property>,
+    torture: fn(&Context, bool) -> Findings,
+) -> Specimen {
+    Specimen {
+        name,
+        defect,
+        torture,
+    }
 }

@@ -1,23 +1,7 @@
 //! What kinlock's checks share: scenarios that stress a lock, oracles, and seeded defects.
 //!
 //! A **scenario** is a way to stress a lock: preempted holders, signal handlers, dying threads,
-//! forks. Each yields **checks** of a few properties:
-//!
-//! | property | holds if |
-//! | --- | --- |
-//! | [exclusion] | two threads never touched the state behind the lock at a time |
-//! | [completion] | every thread ended once it was told to stop: no waiter was lost |
-//! | [progress] | no thread waited for longer than the limit while others went on |
-//! | [contract] | the calls did what their documentation says |
-//! | [reach] | the scenario reached the situations it is for, so the other checks mean something |
-//! | [catch] | a lock with a seeded defect failed the check meant for it |
-//!
-//! [exclusion]: report::Property::Exclusion
-//! [completion]: report::Property::Completion
-//! [progress]: report::Property::Progress
-//! [contract]: report::Property::Contract
-//! [reach]: report::Property::Reach
-//! [catch]: report::Property::Catch
+//! forks. Each yields **checks** of a few [properties](report::Property).
 //!
 //! Three parts use real threads: [`scenarios`] for locks, [`ids`], [`invalidation`].
 //! Each runs within a given time. One seed decides what each thread does, not how threads
@@ -31,9 +15,9 @@
 //! | `affinity`, [`signal`], [`child`], [`sandbox`] | system calls |
 //! | [`report`], `specimen` | checks, names |
 //! | `injector`, [`oracle`] | delays at bad moments, the state behind a lock |
-//! | `pretend`, `configs`, [`test_lock`], `monitors`, [`locks`] | locks and condition variables |
-//! | `play` | what threads do with a lock, and what is demanded |
-//! | `crew`, [`plan`] | threads with a watchdog, runs of many steps |
+//! | `pretend`, `test_lock`, `monitors` | locks and condition variables |
+//! | `play`, [`locks`] | what threads do with a lock, and what is demanded; the locks by name |
+//! | `crew`, `nudges`, [`plan`] | threads with a watchdog, signals to them, runs of many steps |
 //! | [`scenarios`] | torture of locks |
 //! | [`ids`] | torture of concurrency IDs |
 //! | [`invalidation`] | torture of delayed invalidation |
@@ -41,7 +25,6 @@
 
 mod affinity;
 pub mod child;
-mod configs;
 mod crew;
 pub mod explore;
 pub mod ids;
@@ -49,6 +32,7 @@ mod injector;
 pub mod invalidation;
 pub mod locks;
 mod monitors;
+mod nudges;
 pub mod oracle;
 pub mod plan;
 mod play;
@@ -58,7 +42,7 @@ pub mod sandbox;
 pub mod scenarios;
 pub mod signal;
 mod specimen;
-pub mod test_lock;
+mod test_lock;
 
 pub use injector::{LEVELS, Preemption};
 pub use specimen::{BUSTED, Named, by_name};

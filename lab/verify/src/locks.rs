@@ -1,47 +1,69 @@
 //! The locks that can be tortured, by name.
 
-use crate::configs::{self, Eager, Strict, Tuned};
 use crate::monitors::{Pair, UserMonitor};
+use crate::play::Plays;
 use crate::pretend::Pretend;
 use crate::report::Property;
 use crate::specimen::named;
 use crate::test_lock::{AnyTarget, Set};
 use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawMutex, RawSpinLock};
+use kinlock_core::config::{self as knobs, Quantum, Tuning};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use kinlock_core::raw::{LockConfig, QueuedRwLock, QueuedSpinLock};
 use kinlock_linux::Native;
-use kinlock_linux::config::AsConfigured;
+use kinlock_linux::config::{self, AsConfigured};
+
+type Fifo = knobs::Fifo<Native>;
+type NumaAware = knobs::NumaAware<Native>;
+
+/// A NUMA-aware spinlock without stealing.
+#[derive(Clone, Copy, Debug)]
+struct Strict;
+
+impl LockConfig for Strict {
+    fn tuning() -> Tuning {
+        let mut tuning = NumaAware::tuning();
+        tuning.stealing = false;
+        tuning
+    }
+}
+
+/// Of the mutex and the reader-writer lock. Many trials, since few waits follow each other at one
+/// lock. Many hand-off requests, too, which are made and withdrawn at once.
+#[derive(Clone, Copy, Debug)]
+struct Eager;
+
+impl LockConfig for Eager {
+    const TRIALS: u32 = 4;
+
+    fn tuning() -> Tuning {
+        let mut tuning = config::tuning();
+        if Native::random() % 2 == 0 {
+            tuning.quantum = Quantum::FAIR;
+        }
+        tuning
+    }
+}
 
 /// A kind of lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Specimen {
     /// Its name on the command line and in reports.
     pub name: &'static str,
-    /// Makes one.
-    pub new: fn() -> AnyTarget,
-    /// Makes one that believes in as many locality domains as threads name.
-    pub new_pretended: fn() -> AnyTarget,
+    pub(crate) new: fn() -> AnyTarget,
+    /// Makes one that believes in as many locality domains as threads name, and can be held up
+    /// inside.
+    pub(crate) new_pretended: fn() -> AnyTarget,
     /// Whether it is sure to reorder its queue, as things are configured.
-    pub reorders: fn() -> bool,
+    pub(crate) reorders: fn() -> bool,
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
-    /// Makes one that can be held up inside, if it is a reader-writer lock.
-    pub(crate) reads: Option<fn() -> AnyTarget>,
-    /// What runs functions once, if that is what is tortured, beside a sound lock.
-    pub(crate) runs: Option<fn() -> AnyTarget>,
-    /// How to make it with condition variables, if it has any. If the specimen is broken on
-    /// purpose, the defect is in them.
-    pub meets: Option<Meets>,
-}
-
-/// How to make a lock with its condition variables.
-#[derive(Clone, Copy, Debug)]
-pub struct Meets {
-    /// Makes one.
-    pub new: fn() -> AnyTarget,
-    /// Makes one that can be held up inside.
-    pub new_pretended: fn() -> AnyTarget,
+    /// What else can be done with it, or is all that is done with it.
+    pub(crate) plays: Plays,
+    /// Makes one with condition variables, if it has any: as users have them, and one that can be
+    /// held up inside.
+    pub(crate) condvar: Option<[fn() -> AnyTarget; 2]>,
 }
 
 /// The library's locks.
@@ -49,16 +71,16 @@ pub static ALL: &[Specimen] = &[
     Specimen {
         new: || Box::new(RawSpinLock::new()),
         reorders: || <AsConfigured as LockConfig>::tuning().reorder,
-        ..lock("kinlock-spin", spinlock::<Pretend, Tuned>)
+        ..lock("kinlock-spin", spinlock::<Pretend, AsConfigured>)
     },
     Specimen {
         new: || Box::new(RawFifoSpinLock::new()),
-        ..lock("kinlock-spin-fifo", spinlock::<Pretend, configs::Fifo>)
+        ..lock("kinlock-spin-fifo", spinlock::<Pretend, Fifo>)
     },
     Specimen {
         new: || Box::new(RawCnaSpinLock::new()),
         reorders: || true,
-        ..lock("kinlock-spin-cna", spinlock::<Pretend, configs::Cna>)
+        ..lock("kinlock-spin-cna", spinlock::<Pretend, NumaAware>)
     },
     Specimen {
         new: spinlock::<Native, Strict>,
@@ -67,21 +89,18 @@ pub static ALL: &[Specimen] = &[
     },
     Specimen {
         new: || Box::new(RawMutex::new()),
-        meets: Some(Meets {
-            new: || Box::new(UserMonitor::default()),
-            new_pretended: pair::<Pretend>,
-        }),
+        condvar: Some([|| Box::new(UserMonitor::default()), pair::<Pretend>]),
         ..lock("kinlock-mutex", mutex::<Pretend>)
     },
     lock("kinlock-mutex-joined", joined_mutex),
     Specimen {
         new: || Box::new(QueuedRwLock::<Native, AsConfigured>::new()),
-        reads: Some(readwrite::<Pretend>),
+        plays: Plays::Readers,
         ..lock("kinlock-rwlock", rwlock::<Pretend>)
     },
     Specimen {
-        runs: Some(set::<Pretend>),
-        ..lock("kinlock-once", mutex::<Pretend>)
+        plays: Plays::Functions,
+        ..lock("kinlock-once", set::<Pretend>)
     },
 ];
 
@@ -94,9 +113,8 @@ const fn lock(name: &'static str, new_pretended: fn() -> AnyTarget) -> Specimen 
         new_pretended,
         reorders: || false,
         defect: None,
-        reads: None,
-        runs: None,
-        meets: None,
+        plays: Plays::Lock,
+        condvar: None,
     }
 }
 
@@ -104,12 +122,7 @@ fn mutex<P: Platform>() -> AnyTarget {
     Box::new(QueuedMutex::<P, Eager>::new())
 }
 
-/// Taken for writing.
 fn rwlock<P: Platform>() -> AnyTarget {
-    Box::new(QueuedRwLock::<P, Eager>::new())
-}
-
-fn readwrite<P: Platform>() -> AnyTarget {
     Box::new(QueuedRwLock::<P, Eager>::new())
 }
 

@@ -8,7 +8,7 @@
 //!    holds the lock, and is forgotten: it never releases the lock. All else goes through the raw
 //!    lock.
 
-use crate::test_lock::{Algorithm, Limit, Meeting, Target};
+use crate::test_lock::{Algorithm, Meeting, Target};
 use kinlock::{Condvar, Mutex};
 use kinlock_core::platform::{NEVER, Platform};
 use kinlock_core::raw::{LockConfig, QueuedCondvar, QueuedMutex};
@@ -34,26 +34,30 @@ impl Target for UserMonitor {
 }
 
 impl Meeting for UserMonitor {
-    unsafe fn wait(&self, limit: Limit) -> bool {
+    unsafe fn wait(&self, until: u64) -> bool {
         // SAFETY: invariants 1 and 2.
         let mut guard = unsafe { self.mutex.make_guard_unchecked() };
         let condvar = &self.condvar;
-        let result = match limit {
-            Limit::Until(NEVER) => {
+        let span = Duration::from_nanos(until.saturating_sub(Native::now()));
+        let timed_out = match Native::random() % 3 {
+            _ if until == NEVER => {
                 condvar.wait(&mut guard);
-                None
+                false
             }
-            Limit::Until(moment) => {
-                let span = Duration::from_nanos(moment.saturating_sub(Native::now()));
-                Some(match Native::random() % 2 {
-                    0 => condvar.wait_for(&mut guard, span),
-                    _ => condvar.wait_until(&mut guard, Instant::now() + span),
-                })
+            0 => condvar.wait_for(&mut guard, span).timed_out(),
+            1 => condvar
+                .wait_until(&mut guard, Instant::now() + span)
+                .timed_out(),
+            _ => {
+                let moment = SystemTime::now() + span;
+                let result = condvar.wait_until_system(&mut guard, moment);
+                // The time of day may have been set forward: then this wait ended for no reason.
+                let is_early = SystemTime::now() < moment;
+                result.timed_out() && (is_early || Native::now() >= until)
             }
-            Limit::System(moment) => Some(condvar.wait_until_system(&mut guard, moment)),
         };
         std::mem::forget(guard);
-        result.is_none_or(|result| !result.timed_out())
+        !timed_out
     }
 
     fn notify_one(&self) {
@@ -100,14 +104,9 @@ impl<P: Platform, M: LockConfig> Target for Pair<P, M> {
 }
 
 impl<P: Platform, M: LockConfig> Meeting for Pair<P, M> {
-    unsafe fn wait(&self, limit: Limit) -> bool {
+    unsafe fn wait(&self, until: u64) -> bool {
         // SAFETY: invariant 1.
-        unsafe {
-            match limit {
-                Limit::Until(moment) => self.condvar.wait_until(&self.mutex, moment),
-                Limit::System(moment) => self.condvar.wait_by(&self.mutex, until::<P>(moment)),
-            }
-        }
+        unsafe { self.condvar.wait_until(&self.mutex, until) }
     }
 
     fn notify_one(&self) {
@@ -116,17 +115,5 @@ impl<P: Platform, M: LockConfig> Meeting for Pair<P, M> {
 
     fn notify_all(&self) {
         self.condvar.notify_all();
-    }
-}
-
-/// The longest wait between two looks at a clock that may jump.
-const SLICE: Duration = Duration::from_millis(100);
-
-/// Up to when to wait before asking again; `None` when the time is up.
-fn until<P: Platform>(deadline: SystemTime) -> impl FnMut() -> Option<u64> {
-    move || {
-        let left = deadline.duration_since(SystemTime::now());
-        let left = left.unwrap_or_default().min(SLICE);
-        (!left.is_zero()).then(|| P::now() + left.as_nanos() as u64)
     }
 }

@@ -39,17 +39,43 @@ pub trait Tortured: Named {
     fn torture(self, settings: &Settings, progress: &mut dyn FnMut(&str)) -> Report;
 }
 
+/// A way to ill-treat what is tortured.
+#[derive(Debug)]
+pub struct Scenario<S: 'static> {
+    /// Its name on the command line and in reports.
+    pub name: &'static str,
+    /// Its share of the time, relative to the shares of the other scenarios.
+    pub(crate) weight: u32,
+    /// Whether it says anything about a specimen.
+    pub fits: fn(&S) -> bool,
+    pub(crate) run: fn(&Context<S>) -> Findings,
+}
+
+pub(crate) const fn scenario<S>(
+    name: &'static str,
+    weight: u32,
+    fits: fn(&S) -> bool,
+    run: fn(&Context<S>) -> Findings,
+) -> Scenario<S> {
+    Scenario {
+        name,
+        weight,
+        fits,
+        run,
+    }
+}
+
 /// A scenario with its parameters.
-pub(crate) struct Step<T> {
+pub(crate) struct Step<S> {
     /// Unique among the steps.
     pub label: String,
     /// Its share of the time, relative to the shares of the other steps.
     pub weight: u32,
     pub threads: usize,
-    pub what: T,
+    pub run: fn(&Context<S>) -> Findings,
 }
 
-/// What a step works with.
+/// What a scenario works with.
 #[derive(Clone, Debug)]
 pub(crate) struct Context<S> {
     pub specimen: S,
@@ -58,12 +84,11 @@ pub(crate) struct Context<S> {
 }
 
 /// Plays all steps, as [`Tortured::torture`] says.
-pub(crate) fn run<S: Named, T>(
+pub(crate) fn run<S: Named>(
     specimen: S,
     settings: &Settings,
-    steps: &[Step<T>],
+    steps: &[Step<S>],
     progress: &mut dyn FnMut(&str),
-    play: impl Fn(&T, &Context<S>) -> Findings,
 ) -> Report {
     let mut report = Report::new();
     let weights: u32 = steps.iter().map(|step| step.weight).sum();
@@ -81,12 +106,11 @@ pub(crate) fn run<S: Named, T>(
                 pinned: false,
                 seed,
             };
-            let context = Context {
+            let findings = (step.run)(&Context {
                 specimen,
                 orders,
                 preemption: settings.preemption,
-            };
-            let findings = play(&step.what, &context);
+            });
             seed = seed.wrapping_add(1);
             let stuck = findings.left_threads;
             report.merge(findings.report(&name));

@@ -18,9 +18,22 @@
 //! 2. [`Meeting::wait`] is called by a thread that holds the lock only, as it demands.
 
 use crate::report::Property;
-use crate::test_lock::{Algorithm, Limit, Meeting, ReadWrite, Runs, Target};
+use crate::test_lock::{Algorithm, Meeting, ReadWrite, Runs, Target};
 use kinlock_core::platform::NEVER;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+
+/// What is played with a target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Plays {
+    /// Any lock.
+    Lock,
+    /// Also reading.
+    Readers,
+    /// Tokens around a condition variable.
+    Tokens,
+    /// Functions that run once.
+    Functions,
+}
 
 /// Where one thread plays.
 pub(crate) trait World {
@@ -73,8 +86,13 @@ pub(crate) enum Count {
 }
 
 impl Count {
-    /// How many there are.
-    pub(crate) const ALL: usize = 5;
+    pub(crate) const ALL: [Self; 5] = [
+        Count::Section,
+        Count::Look,
+        Count::Timely,
+        Count::Timeout,
+        Count::Received,
+    ];
 }
 
 /// The kinds of guards that are sent.
@@ -82,12 +100,22 @@ const SENT_READ: usize = 0;
 const SENT_UPGRADABLE: usize = 1;
 const SENT_WRITE: usize = 2;
 
+/// Whether a single thread has the whole time another use of a reader-writer lock than all others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flood {
+    /// One writes, the others read.
+    OfReaders,
+    /// One reads, the others write.
+    OfWriters,
+}
+
 /// What the threads of one play share.
 #[derive(Debug, Default)]
 pub(crate) struct Play {
     threads: usize,
     timed: bool,
     sends: bool,
+    flood: Option<Flood>,
     /// Given and not yet taken. With the lock.
     tokens: AtomicUsize,
     /// How many read guards, upgradable ones and write guards have been sent and not yet received.
@@ -99,11 +127,12 @@ pub(crate) struct Play {
 impl Play {
     /// `timed`: threads do not only wait for as long as it takes. `sends`: threads release what
     /// other threads have taken.
-    pub(crate) fn new(threads: usize, timed: bool, sends: bool) -> Self {
+    pub(crate) fn new(threads: usize, timed: bool, sends: bool, flood: Option<Flood>) -> Self {
         Play {
             threads,
             timed,
             sends,
+            flood,
             ..Play::default()
         }
     }
@@ -273,7 +302,12 @@ impl<W: World> Part<'_, W> {
             _ => NEVER,
         };
         let held = |taken: bool| self.in_time(taken, deadline);
-        match self.world.random() % 16 {
+        let lot = match (self.play.flood, self.world.me()) {
+            (None, _) => self.world.random() % 16,
+            (Some(Flood::OfReaders), 0) | (Some(Flood::OfWriters), 1..) => 9,
+            _ => 1,
+        };
+        match lot {
             0 => lock.set_biased(),
             1..=6 if held(lock.read_until(deadline, false)) => self.end_read(lock),
             7 if lock.try_read(false) => self.end_read(lock),
@@ -385,7 +419,7 @@ impl<W: World> Part<'_, W> {
             // It does not look again when the time is up: if it has swallowed a notification,
             // another thread misses that.
             // SAFETY: invariant 2.
-            taken = self.in_time(unsafe { meeting.wait(Limit::Until(deadline)) }, deadline);
+            taken = self.in_time(unsafe { meeting.wait(deadline) }, deadline);
         }
         if taken {
             self.world.say("takes a token");

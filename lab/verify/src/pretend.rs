@@ -1,10 +1,9 @@
 //! The real machine, but with as many locality domains as a test wants, however few CPUs there are.
 //!
-//! Everything is [`Native`]'s but the domain, the tables of waiters and of readers, and three
-//! things that a thread can ask for. It can be held up inside algorithms: where they call the
-//! kernel, spin, count an event or look at the table of readers, because there they rely on what
-//! they have just read. It can be held up by a [`Gate`] when it has slept. It can be told whether
-//! the machine is oversubscribed.
+//! Everything is [`Native`]'s but the domain, the tables of waiters and of readers, and two things
+//! that a thread can ask for. It can be held up inside algorithms: where they call the kernel,
+//! spin, count an event or look at the table of readers, because there they rely on what they have
+//! just read. It can be told whether the machine is oversubscribed.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
@@ -20,13 +19,11 @@ use kinlock_core::raw::waiter::{Slot, Waiters};
 use kinlock_core::visible_readers::{Row, VisibleReaders};
 use kinlock_linux::Native;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Threads that can wait at a time; one more takes the path for threads without a slot.
 const SLOTS: usize = 1024;
 
-/// Hardware with pretended domains.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pretend;
 
@@ -34,7 +31,6 @@ thread_local! {
     static DOMAIN: Cell<u16> = const { Cell::new(0) };
     static OVERSUBSCRIBED: Cell<Option<bool>> = const { Cell::new(None) };
     static INJECTOR: Cell<Option<Injector>> = const { Cell::new(None) };
-    static GATE: Cell<Option<&'static Gate>> = const { Cell::new(None) };
     static ROW: Cell<Option<&'static Row<Pretend>>> = const { Cell::new(None) };
     static SLOT: KeptSlot = const { KeptSlot(Cell::new(0)) };
 }
@@ -52,45 +48,6 @@ pub(crate) fn set_oversubscribed(oversubscribed: bool) {
 /// Has the calling thread held up inside algorithms from now on.
 pub(crate) fn hold_up(injector: Injector) {
     INJECTOR.set(Some(injector));
-}
-
-/// Where a thread that has slept waits, as one that gets no CPU.
-#[derive(Debug, Default)]
-pub(crate) struct Gate {
-    asleep: AtomicBool,
-    /// A moment of [`Platform::now`].
-    shut_until: AtomicU64,
-}
-
-impl Gate {
-    /// Whether the thread sleeps, or is about to.
-    pub(crate) fn is_asleep(&self) -> bool {
-        self.asleep.load(Relaxed)
-    }
-
-    /// Keeps the thread, when it has slept, from running for this time.
-    pub(crate) fn shut(&self, time: Duration) {
-        let until = Native::now() + time.as_nanos() as u64;
-        self.shut_until.store(until, Relaxed);
-    }
-
-    fn pass(&self) {
-        while Native::now() < self.shut_until.load(Relaxed) {
-            std::thread::sleep(Duration::from_micros(100));
-        }
-    }
-}
-
-/// Has the calling thread pass this gate whenever it has slept. Destructors of thread-locals take
-/// locks, too, so the gate is not owned by one.
-pub(crate) fn pass(gate: &'static Gate) {
-    GATE.set(Some(gate));
-}
-
-fn gate(f: impl FnOnce(&Gate)) {
-    if let Some(gate) = GATE.get() {
-        f(gate);
-    }
 }
 
 /// A point inside an algorithm. A signal handler that interrupts it is not held up.
@@ -198,10 +155,7 @@ impl Parking for Pretend {
         current: impl Fn() -> u32,
     ) -> Parked {
         point();
-        gate(|gate| gate.asleep.store(true, Relaxed));
         let parked = <Native as Parking>::park_in(key, expected, until, sets, current);
-        gate(|gate| gate.asleep.store(false, Relaxed));
-        gate(Gate::pass);
         point();
         parked
     }

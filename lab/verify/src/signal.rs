@@ -3,8 +3,8 @@
 //! | numbers | used by |
 //! | --- | --- |
 //! | 0 to 3 | the scenario `signals`, one per level of nesting |
-//! | 6 | the torture of IDs and of delayed invalidation |
-//! | 8 | the scenarios of condition variables |
+//! | 6 | the torture of IDs |
+//! | 8 | `nudges`: the scenarios of condition variables, and delayed invalidation |
 //! | 9 | the scenario `stopped` |
 //!
 //! # Invariants
@@ -14,7 +14,6 @@
 //!    harmless error.
 //! 3. A thread's own `errno` is always there.
 
-use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
 /// The signal with this number, counted from the first real-time signal.
@@ -22,10 +21,7 @@ pub fn real_time(number: i32) -> i32 {
     libc::SIGRTMIN() + number
 }
 
-/// The handler that was installed before.
-pub struct Previous(i32, libc::sigaction);
-
-/// Installs `handler` for `signal`; the signals in `masked` are blocked while it runs.
+/// Installs `handler` for `signal`, for good; the signals in `masked` are blocked while it runs.
 ///
 /// # Panics
 ///
@@ -33,37 +29,25 @@ pub struct Previous(i32, libc::sigaction);
 ///
 /// # Safety
 ///
-/// The handler must be async-signal-safe for as long as it is installed.
+/// The handler must be async-signal-safe.
 pub unsafe fn install(
     signal: i32,
     handler: extern "C" fn(i32),
     flags: i32,
     masked: impl IntoIterator<Item = i32>,
-) -> Previous {
-    let mut previous = MaybeUninit::uninit();
-    // SAFETY: invariant 1; `previous` is written on success, which is asserted.
-    let previous = unsafe {
-        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+) {
+    // SAFETY: invariant 1.
+    let result = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as usize;
         action.sa_flags = flags;
         libc::sigemptyset(&mut action.sa_mask);
         for other in masked {
             libc::sigaddset(&mut action.sa_mask, other);
         }
-        let result = libc::sigaction(signal, &action, previous.as_mut_ptr());
-        assert_eq!(result, 0, "a real-time signal can have a handler");
-        previous.assume_init()
+        libc::sigaction(signal, &action, null_mut())
     };
-    Previous(signal, previous)
-}
-
-impl Previous {
-    /// Installs the previous handler again. No thread may be left that the handler in force is
-    /// still to serve.
-    pub fn restore(&self) {
-        // SAFETY: invariant 1.
-        unsafe { libc::sigaction(self.0, &self.1, null_mut()) };
-    }
+    assert_eq!(result, 0, "a real-time signal can have a handler");
 }
 
 /// The kernel's name of the calling thread.

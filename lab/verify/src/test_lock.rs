@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! 1. All `unlock` functions here demand the same of their callers, which is what the lock inside
-//!    demands: the lock is held, and the right to release it is the caller's.
+//! 1. The unsafe functions of a lock demand of their callers what the lock inside demands: it is
+//!    held as the function says, and the right to release it is the caller's.
 
 use kinlock::lock_api::{self, RawMutexTimed};
 use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawMutex, RawSpinLock};
@@ -12,29 +12,21 @@ use kinlock_core::raw::mutex::{Layout, QueuedMutex};
 use kinlock_core::raw::once::RunOnce;
 use kinlock_core::raw::{LockConfig, QueuedRwLock, QueuedSpinLock};
 use kinlock_linux::Native;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// A lock on any platform and in any configuration. Scenarios use it through a trait object: the
 /// slower call hides no defect.
 pub trait Algorithm {
-    /// Takes the lock.
     fn lock(&self);
-    /// Takes the lock if it is free.
     fn try_lock(&self) -> bool;
-    /// Takes the lock or gives up at this moment of [`now`](Self::now).
+    /// Gives up at this moment of [`now`](Self::now).
     fn lock_until(&self, deadline: u64) -> bool;
-    /// Releases the lock.
-    ///
-    /// # Safety
-    ///
-    /// The lock must be held, and the right to release it must be the caller's.
     unsafe fn unlock(&self);
     /// Whether a thread waits for it, where that can be asked.
     fn is_contended(&self) -> bool;
     /// The platform's clock, in nanoseconds.
     fn now(&self) -> u64;
 
-    /// Takes the lock or gives up after `timeout`.
     fn try_lock_for(&self, timeout: Duration) -> bool {
         self.lock_until(self.now() + timeout.as_nanos() as u64)
     }
@@ -42,7 +34,6 @@ pub trait Algorithm {
 
 /// What a scenario is played with: a lock, and what is beside it.
 pub trait Target {
-    /// The lock.
     fn lock(&self) -> &dyn Algorithm;
 
     /// The condition variable beside it.
@@ -158,35 +149,15 @@ algorithm!(QueuedMutex<P, C, L>, LockConfig, Layout<P>);
 pub trait ReadWrite: Algorithm {
     /// Lets readers announce themselves from now on, if nobody holds the lock.
     fn set_biased(&self);
-    /// Takes it for reading. `passing`: also when a writer waits.
+    /// `passing`: also when a writer waits.
     fn read_until(&self, deadline: u64, passing: bool) -> bool;
-    /// Takes it for reading if that is possible at once.
     fn try_read(&self, passing: bool) -> bool;
-    /// Ends reading.
-    ///
-    /// # Safety
-    ///
-    /// The lock must be held for reading, and the right to release it must be the caller's.
     unsafe fn unlock_read(&self);
-    /// Takes it for upgradable reading.
     fn upgradable_until(&self, deadline: u64) -> bool;
     /// From upgradable reading to writing, unless the time is up.
-    ///
-    /// # Safety
-    ///
-    /// The lock must be held for upgradable reading by the caller.
     unsafe fn upgrade_until(&self, deadline: u64) -> bool;
-    /// Ends upgradable reading.
-    ///
-    /// # Safety
-    ///
-    /// The lock must be held for upgradable reading by the caller.
     unsafe fn unlock_upgradable(&self);
     /// From writing to reading.
-    ///
-    /// # Safety
-    ///
-    /// The lock must be held for writing by the caller.
     unsafe fn downgrade(&self);
 }
 
@@ -231,7 +202,7 @@ impl<P: Platform, C: LockConfig> ReadWrite for QueuedRwLock<P, C> {
     }
 
     unsafe fn unlock_read(&self) {
-        // SAFETY: as this function demands.
+        // SAFETY: invariant 1.
         unsafe { self.unlock_read() }
     }
 
@@ -240,17 +211,17 @@ impl<P: Platform, C: LockConfig> ReadWrite for QueuedRwLock<P, C> {
     }
 
     unsafe fn upgrade_until(&self, deadline: u64) -> bool {
-        // SAFETY: as this function demands.
+        // SAFETY: invariant 1.
         unsafe { self.upgrade_until(deadline) }
     }
 
     unsafe fn unlock_upgradable(&self) {
-        // SAFETY: as this function demands.
+        // SAFETY: invariant 1.
         unsafe { self.unlock_upgradable() }
     }
 
     unsafe fn downgrade(&self) {
-        // SAFETY: as this function demands.
+        // SAFETY: invariant 1.
         unsafe { self.downgrade() }
     }
 }
@@ -267,26 +238,12 @@ impl<P: Platform, C: LockConfig> Target for QueuedRwLock<P, C> {
 
 /// A condition variable with its lock.
 pub trait Meeting {
-    /// Releases the lock, waits for a notification, and takes the lock again. `false`: the time was
-    /// up, and no notification was taken.
-    ///
-    /// # Safety
-    ///
-    /// The caller must hold the lock.
-    unsafe fn wait(&self, limit: Limit) -> bool;
-    /// Wakes one waiter.
+    /// Releases the lock, waits for a notification up to this moment of its clock, and takes the
+    /// lock again. The caller has to hold it. `false`: the time was up, and no notification was
+    /// taken.
+    unsafe fn wait(&self, until: u64) -> bool;
     fn notify_one(&self);
-    /// Wakes all waiters.
     fn notify_all(&self);
-}
-
-/// Up to when to wait.
-#[derive(Clone, Copy, Debug)]
-pub enum Limit {
-    /// A moment of the lock's clock, or never.
-    Until(u64),
-    /// A moment of the time of day.
-    System(SystemTime),
 }
 
 /// Runs functions once, each with a number.

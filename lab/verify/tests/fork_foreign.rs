@@ -12,37 +12,12 @@ mod support;
 
 use kinlock_ids::{Backend, Counter, Domain, Lease, Pool, Stack};
 use kinlock_invalidation::Tag;
-use kinlock_verify::child::{self, FINE};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::{Mutex, OnceLock};
 use std::thread::{JoinHandle, sleep, yield_now};
-use std::time::Duration;
-
-/// A process that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(300);
-/// Between two looks at a child.
-const PAUSE: Duration = Duration::from_micros(100);
-
-/// Runs `body`, the body of the test `name`, in a process of its own. An alarm ends it if it hangs.
-fn on_its_own(name: &str, body: impl FnOnce()) {
-    support::in_child(name, "", || {
-        // SAFETY: `alarm` has no preconditions.
-        unsafe { libc::alarm(PATIENCE.as_secs() as u32) };
-        body();
-    });
-}
-
-fn is_fine_in_a_child(work: impl FnOnce() -> bool) -> bool {
-    let child = child::fork(|| {
-        // SAFETY: `alarm` has no preconditions. A child inherits none.
-        unsafe { libc::alarm(PATIENCE.as_secs() as u32) };
-        if work() { FINE } else { 1 }
-    });
-    let child = child.expect("a child can be forked");
-    child.wait(PATIENCE, |_| sleep(PAUSE)) == Ok(FINE)
-}
+use support::{PAUSE, holds_in_a_fork, on_its_own};
 
 /// Makes one of everything, uses it, and drops it.
 fn use_all() -> bool {
@@ -163,7 +138,7 @@ fn an_allocator_is_locked_across_a_fork() {
             while !STOPPED.load(Relaxed) && !other.is_finished() {
                 yield_now();
             }
-            let fine = is_fine_in_a_child(use_all);
+            let fine = holds_in_a_fork(use_all);
             // For a thread that has come there just now.
             FORKING.store(true, Release);
             let (other, calls) = other.join().expect("the other thread goes on");
@@ -194,7 +169,7 @@ fn an_allocator_uses_the_structures_that_allocate() {
     on_its_own("an_allocator_uses_the_structures_that_allocate", || {
         for backend in [Backend::Lease, Domain::auto().backend()] {
             // `OnceLock` is for one domain; a child has it empty.
-            assert!(is_fine_in_a_child(|| {
+            assert!(holds_in_a_fork(|| {
                 let domain = match backend {
                     Backend::Lease => {
                         let leases = Domain::builder().backend(backend).max_ids(32);
@@ -298,7 +273,7 @@ fn a_handler_waits_for_threads_that_end() {
         for round in 1..=20 {
             start_workers();
             assert_eq!(domain.members(), Some(THREADS));
-            let fine = is_fine_in_a_child(|| {
+            let fine = holds_in_a_fork(|| {
                 counter.add(1);
                 let sum = counter.sum() == u64::from(round * THREADS + 1);
                 sum && domain.members() == Some(1) && use_all()

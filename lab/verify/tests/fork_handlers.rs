@@ -12,11 +12,11 @@ mod support;
 use kinlock::lock_api::RawMutex as _;
 use kinlock::{Condvar, Mutex, RawMutex, RawSpinLock};
 use kinlock_invalidation::Domain;
-use kinlock_verify::child::{self, FINE};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Barrier, OnceLock};
 use std::thread::{sleep, yield_now};
 use std::time::Duration;
+use support::{PAUSE, fork, has_held, holds_in_a_fork, on_its_own};
 
 /// A spinlock, or a mutex if the test says so.
 struct Program {
@@ -57,12 +57,6 @@ impl Program {
 type Handler = unsafe extern "C" fn();
 
 const FORKS: u32 = 200;
-/// A process that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(300);
-
-/// Between two looks at a child.
-const PAUSE: Duration = Duration::from_micros(100);
-
 /// The program's lock: taken before a fork, and by threads that make domains under it.
 static PROGRAM: Program = Program {
     spin: RawSpinLock::INIT,
@@ -123,32 +117,13 @@ fn fork_amid(work: impl Fn() + Sync) {
         });
         open.wait();
         for _ in 0..FORKS {
-            let child = child::fork(|| if TIDY.load(Relaxed) { FINE } else { 1 });
-            let child = child.expect("a child can be forked");
-            let status = child.wait(PATIENCE, |_| sleep(PAUSE));
-            assert_eq!(
-                status,
-                Ok(FINE),
+            assert!(
+                holds_in_a_fork(|| TIDY.load(Relaxed)),
                 "the program's handler has found the child untidy"
             );
         }
         done.store(true, Relaxed);
     });
-}
-
-/// Runs `body`, the body of the test `name`, in a process of its own: handlers stay forever, and
-/// it may hang. Then an alarm ends it.
-fn on_its_own(name: &str, body: impl FnOnce()) {
-    support::in_child(name, "", || {
-        end_in_time();
-        body();
-    });
-}
-
-/// Ends this process by an alarm if it hangs. Its children need one of their own.
-fn end_in_time() {
-    // SAFETY: `alarm` has no preconditions.
-    unsafe { libc::alarm(PATIENCE.as_secs() as u32) };
 }
 
 /// Has these handlers called at every fork.
@@ -181,11 +156,9 @@ fn the_programs_handler_finds_the_child_tidied_up() {
     });
 }
 
-/// The exit status of a child in which the lock is free but cannot be taken.
-const NOT_FREE: i32 = 1;
-
-/// Threads use the program's lock while this one forks. The child does the same, and so on.
-fn generations(left: u32, threads: usize) -> i32 {
+/// Threads use the program's lock while this one forks. The child does the same, and so on. Whether
+/// each could take the lock, which is free.
+fn generations(left: u32, threads: usize) -> bool {
     static INSIDE: AtomicBool = AtomicBool::new(false);
     let done = AtomicBool::new(false);
     let started = AtomicUsize::new(0);
@@ -206,21 +179,18 @@ fn generations(left: u32, threads: usize) -> i32 {
         while started.load(Relaxed) < threads {
             yield_now();
         }
-        let child = child::fork(|| {
-            end_in_time();
+        let child = fork(|| {
             if !PROGRAM.try_lock() {
-                return NOT_FREE;
+                return false;
             }
             // SAFETY: locked above.
             unsafe { PROGRAM.unlock() };
             left.checked_sub(1)
-                .map_or(FINE, |left| generations(left, threads))
+                .is_none_or(|left| generations(left, threads))
         });
         // They have waited when it was forked. From now on they would only keep the CPUs from it.
         done.store(true, Relaxed);
-        let child = child.expect("a child can be forked");
-        let status = child.wait(PATIENCE, |_| sleep(PAUSE));
-        status.expect("a child ends")
+        has_held(child)
     })
 }
 
@@ -232,8 +202,10 @@ fn a_child_uses_a_lock_for_which_threads_of_the_parent_waited() {
         for (is_mutex, threads) in [(false, 1), (false, 4), (true, 1), (true, 4)] {
             PROGRAM.is_mutex.store(is_mutex, Relaxed);
             for _ in 0..10 {
-                let status = generations(8, threads);
-                assert_eq!(status, FINE, "mutex: {is_mutex}, {threads} threads");
+                assert!(
+                    generations(8, threads),
+                    "mutex: {is_mutex}, {threads} threads"
+                );
             }
         }
     });
@@ -259,7 +231,7 @@ fn with_waiters(n: u32, pause: Duration, then: impl FnOnce()) {
 }
 
 /// The child's only thread starts others. They wait, and each is reached.
-fn waits_in_child() -> i32 {
+fn waits_in_child() -> bool {
     // What the parent's waiters have left behind.
     GO.notify_all();
     let mut nobody = ARRIVED.lock();
@@ -274,7 +246,7 @@ fn waits_in_child() -> i32 {
         *ARRIVED.lock() = 0;
         GO.notify_all();
     });
-    if nobody_waits { FINE } else { 1 }
+    nobody_waits
 }
 
 #[test]
@@ -286,9 +258,10 @@ fn a_condition_variable_is_used_in_a_child_whose_parent_has_waiters() {
             // Without a pause one of them spins.
             for pause in [Duration::ZERO, 100 * PAUSE] {
                 with_waiters(waiters, pause, || {
-                    let child = child::fork(waits_in_child).expect("a child can be forked");
-                    let status = child.wait(PATIENCE, |_| std::thread::sleep(PAUSE));
-                    assert_eq!(status, Ok(FINE), "waiters were not reached in the child");
+                    assert!(
+                        holds_in_a_fork(waits_in_child),
+                        "waiters were not reached in the child"
+                    );
                     let mut arrived = ARRIVED.lock();
                     *arrived = 0;
                     // One that is just about to fall asleep may count twice.

@@ -12,21 +12,13 @@ use kinlock::Mutex;
 use kinlock_core::platform::Platform;
 use kinlock_ids::{Counter, Domain};
 use kinlock_linux::Native;
-use kinlock_verify::{child, signal};
+use kinlock_verify::signal;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Barrier, OnceLock};
 use std::time::Duration;
-
-/// Runs `body` in a child, for at most ten seconds. Returns what it returned.
-fn in_a_child(body: impl FnOnce() -> bool) -> bool {
-    let child = child::fork(|| if body() { child::FINE } else { 1 });
-    let pause = |_: &_| std::thread::sleep(Duration::from_micros(100));
-    let child = child.expect("a child can be forked");
-    child.wait(Duration::from_secs(300), pause) == Ok(child::FINE)
-}
 
 /// What handlers of [`struck`] use.
 struct Used {
@@ -118,7 +110,7 @@ fn struck() {
             // A thread without a slot.
             let forker = scope.spawn(|| {
                 drop(used.domain.enter());
-                in_a_child(|| {
+                support::holds_in_a_fork(|| {
                     while STRIKES.load(Relaxed) == 0 {}
                     let all: Vec<_> = std::iter::from_fn(|| used.domain.enter().ok()).collect();
                     Native::waiters().is_consistent(Native::kept_slot())

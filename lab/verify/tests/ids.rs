@@ -5,7 +5,7 @@ mod support;
 
 use kinlock_ids::{Backend, BuildError, Counter, Domain, Stack, Unavailable};
 use kinlock_verify::{by_name, ids, sandbox};
-use support::{in_child, judge, settings, test_name};
+use support::{in_child, judge, settings};
 
 const NO_RSEQ: &str = "glibc.pthread.rseq=0";
 
@@ -129,28 +129,23 @@ fn torture(test: &str, name: &str, millis: u64) {
     }
 }
 
-macro_rules! tortured {
-    ($($(#[$ignored:meta])? $test:ident: $name:literal, $millis:literal;)*) => {
-        $(
-            #[test]
-            $(#[$ignored])?
-            fn $test() {
-                torture(&test_name(module_path!(), stringify!($test)), $name, $millis);
-            }
-        )*
-    };
+#[test]
+fn sequences_survive() {
+    torture("sequences_survive", "rseq", 1_000);
 }
 
-tortured! {
-    sequences_survive: "rseq", 1_000;
-    leases_survive: "lease", 700;
+#[test]
+fn leases_survive() {
+    torture("leases_survive", "lease", 700);
 }
 
 mod deep {
     use super::*;
 
-    tortured! {
-        #[ignore = "deep: runs until the defect shows"]
-        a_sequence_that_does_not_restart_is_caught: "busted-restart", 4_000;
+    #[test]
+    #[ignore = "deep: runs until the defect shows"]
+    fn a_sequence_that_does_not_restart_is_caught() {
+        let test = "deep::a_sequence_that_does_not_restart_is_caught";
+        torture(test, "busted-restart", 4_000);
     }
 }

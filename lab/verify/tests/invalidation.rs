@@ -3,8 +3,8 @@
 
 mod support;
 
-use kinlock_verify::Named;
 use kinlock_verify::invalidation::{ALL, Specimen};
+use kinlock_verify::{BUSTED, Named, by_name};
 use support::{judge, settings};
 
 #[test]
@@ -17,25 +17,13 @@ fn sound_domains_pass() {
 mod deep {
     use super::*;
 
-    fn is_caught(name: &str) {
-        judge::<Specimen>(name, &settings(8_000, &[4, 16], vec![]));
-    }
-
     #[test]
     #[ignore = "deep: runs until the defect shows"]
-    fn a_missing_wait_is_caught() {
-        is_caught("busted-wait");
-    }
-
-    #[test]
-    #[ignore = "deep: runs until the defect shows"]
-    fn a_generation_that_is_given_twice_is_caught() {
-        is_caught("busted-ticket");
-    }
-
-    #[test]
-    #[ignore = "deep: runs until the defect shows"]
-    fn a_lost_wake_up_is_caught() {
-        is_caught("busted-wakeup");
+    fn broken_domains_are_caught() {
+        let broken = by_name::<Specimen>(BUSTED);
+        assert_eq!(broken.len(), 3);
+        for one in broken {
+            judge::<Specimen>(one.name, &settings(8_000, &[4, 16], vec![]));
+        }
     }
 }

@@ -80,48 +80,31 @@ fn count_refusals() {
     }
 }
 
-/// Threads that begin their work when they are told to, and never end: std's and the C library's
-/// ways to begin, to end and to join a thread make calls that may be refused, and repeat them.
-struct Crew {
-    threads: u32,
-    told: &'static AtomicBool,
-    done: &'static AtomicU32,
+static TOLD: AtomicBool = AtomicBool::new(false);
+static DONE: AtomicU32 = AtomicU32::new(0);
+
+/// Starts threads that begin their work when they are told to, and never end: std's and the C
+/// library's ways to begin, to end and to join a thread make calls that may be refused, and repeat
+/// them.
+fn start<const N: usize>(work: [fn(); N]) {
+    for work in work {
+        spawn(move || {
+            while !TOLD.load(Acquire) {
+                sleep(MOMENT);
+            }
+            work();
+            DONE.fetch_add(1, Release);
+            loop {
+                sleep(1000 * MOMENT);
+            }
+        });
+    }
+    wait_until_others_sleep();
 }
 
-impl Crew {
-    fn of<const N: usize>(work: [fn(); N]) -> Self {
-        static TOLD: AtomicBool = AtomicBool::new(false);
-        static DONE: AtomicU32 = AtomicU32::new(0);
-
-        for work in work {
-            spawn(move || {
-                while !TOLD.load(Acquire) {
-                    sleep(MOMENT);
-                }
-                work();
-                DONE.fetch_add(1, Release);
-                loop {
-                    sleep(1000 * MOMENT);
-                }
-            });
-        }
-        let crew = Crew {
-            threads: N as u32,
-            told: &TOLD,
-            done: &DONE,
-        };
-        wait_until_others_sleep();
-        crew
-    }
-
-    fn begin(&self) {
-        self.told.store(true, Release);
-    }
-
-    fn wait(&self) {
-        while self.done.load(Acquire) < self.threads {
-            sleep(MOMENT);
-        }
+fn wait_until_done(threads: u32) {
+    while DONE.load(Acquire) < threads {
+        sleep(MOMENT);
     }
 }
 
@@ -147,11 +130,9 @@ fn wait_until_others_sleep() {
     }
 }
 
-/// Runs `body`, the body of the test `name`, in a process of its own. An alarm ends it if it hangs.
+/// As the support's, and the process ends at once.
 fn on_its_own(name: &str, body: impl FnOnce()) {
-    support::in_child(name, "", || {
-        // SAFETY: `alarm` has no preconditions.
-        unsafe { libc::alarm(300) };
+    support::on_its_own(name, || {
         body();
         // The test's own thread would be joined in a way that may be refused.
         // SAFETY: it has no preconditions.
@@ -180,7 +161,7 @@ fn sleep_once() {
 fn waits_that_are_refused_late_are_no_busy_loops() {
     on_its_own("waits_that_are_refused_late_are_no_busy_loops", || {
         sleep_once();
-        let crew = Crew::of([
+        start([
             || {
                 ONCE.call_once(|| {
                     while REFUSALS.load(Relaxed) == 0 {
@@ -200,14 +181,14 @@ fn waits_that_are_refused_late_are_no_busy_loops() {
         on_operation(libc::FUTEX_WAIT_BITSET, libc::SECCOMP_RET_TRAP);
         // The program has slept before, and looks at locks of any kind.
         let held = (MUTEX.lock(), RWLOCK.write(), SPINLOCK.lock(), FAIR.lock());
-        crew.begin();
+        TOLD.store(true, Release);
         while REFUSALS.load(Relaxed) == 0 {
             sleep(MOMENT);
         }
         // Busy loops would be at their thousandth call.
         sleep(100 * MOMENT);
         drop(held);
-        crew.wait();
+        wait_until_done(7);
         let mut n = MUTEX.lock();
         assert!(CONDVAR.wait_for(&mut n, 5 * MOMENT).timed_out());
         assert_eq!(
@@ -225,8 +206,8 @@ fn sleepers_are_woken_where_one_way_to_wake_is_refused_late() {
     on_its_own(name, || {
         sleep_once();
         let held = MUTEX.lock();
-        let crew = Crew::of([|| *MUTEX.lock() += 1; 3]);
-        crew.begin();
+        start([|| *MUTEX.lock() += 1; 3]);
+        TOLD.store(true, Release);
         // They fall asleep. It does not matter if they do not.
         sleep(50 * MOMENT);
         on_operation(
@@ -234,7 +215,7 @@ fn sleepers_are_woken_where_one_way_to_wake_is_refused_late() {
             libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
         );
         drop(held);
-        crew.wait();
+        wait_until_done(3);
         assert_eq!(*MUTEX.lock(), 3);
     });
 }
@@ -245,7 +226,7 @@ const THREADS: u32 = 4;
 const ROUNDS: u32 = 300;
 
 static GO: Mutex<bool> = Mutex::new(false);
-static DONE: Mutex<u32> = Mutex::new(0);
+static ENDED: Mutex<u32> = Mutex::new(0);
 static ARRIVED: AtomicU32 = AtomicU32::new(0);
 static CHANGED: Condvar = Condvar::new();
 
@@ -271,7 +252,7 @@ fn use_all_locks() {
         }
         CONDVAR.notify_all();
     }
-    let mut done = DONE.lock();
+    let mut done = ENDED.lock();
     *done += 1;
     CHANGED.notify_all();
     // A thread that ends makes other calls.
@@ -284,8 +265,7 @@ fn use_all_locks() {
 /// once its threads run.
 fn with_futex_alone(name: &str) {
     if std::env::var_os(INNER).is_some() {
-        // SAFETY: `alarm` has no preconditions.
-        unsafe { libc::alarm(300) };
+        support::end_in_time();
         for _ in 0..THREADS {
             spawn(use_all_locks);
         }
@@ -304,7 +284,7 @@ fn with_futex_alone(name: &str) {
         *go = true;
         drop(go);
         CHANGED.notify_all();
-        CHANGED.wait_while(&mut DONE.lock(), |done| *done < THREADS);
+        CHANGED.wait_while(&mut ENDED.lock(), |done| *done < THREADS);
         let right = *RWLOCK.read() == THREADS * ROUNDS && *FAIR.lock() == THREADS * ROUNDS;
         // SAFETY: it has no preconditions.
         unsafe { libc::_exit(i32::from(!right)) };

@@ -2,36 +2,6 @@
 //! library because that would be compiled a second time for them, and it takes longer than any
 //! other crate.
 
-mod tortured {
-    use kinlock_verify::locks::{ALL, Specimen};
-    use kinlock_verify::{BUSTED, by_name, ids};
-
-    #[test]
-    fn names_are_found() {
-        assert_eq!(by_name::<Specimen>("kinlock-spin").len(), 1);
-        assert_eq!(ALL.len(), 8);
-        assert!(by_name::<Specimen>("kinlock").is_empty());
-        let busted = by_name::<ids::Specimen>(BUSTED);
-        assert!(busted.iter().all(|ids| ids.name.starts_with("busted-")));
-        assert!(!busted.is_empty());
-    }
-}
-
-mod explored {
-    use kinlock_verify::by_name;
-    use kinlock_verify::explore::locks::{ALL, Specimen};
-
-    #[test]
-    fn names_are_found() {
-        assert_eq!(by_name::<Specimen>("cna").len(), 1);
-        assert!(by_name::<Specimen>("none").is_empty());
-        let mut names: Vec<_> = ALL.iter().map(|lock| lock.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), ALL.len());
-    }
-}
-
 mod report {
     use kinlock_verify::report::PerThread;
 
@@ -84,7 +54,7 @@ mod shrink {
 
     #[test]
     fn finds_the_items_that_matter() {
-        let (left, _) = shrink((0..1000).collect(), |items| {
+        let left = shrink((0..1000).collect(), |items| {
             items.contains(&17) && items.contains(&880)
         });
         assert_eq!(left, [17, 880]);
@@ -92,12 +62,12 @@ mod shrink {
 
     #[test]
     fn finds_that_nothing_matters() {
-        assert_eq!(shrink((0..10).collect(), |_| true), (Vec::<i32>::new(), 1));
+        assert!(shrink((0..10).collect::<Vec<i32>>(), |_| true).is_empty());
     }
 
     #[test]
     fn keeps_what_it_cannot_do_without() {
-        let (left, _) = shrink((0..5).collect(), |items| items.len() == 5);
+        let left = shrink((0..5).collect(), |items| items.len() == 5);
         assert_eq!(left, [0, 1, 2, 3, 4]);
     }
 }

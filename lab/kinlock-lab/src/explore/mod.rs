@@ -4,7 +4,6 @@ mod args;
 
 use anyhow::anyhow;
 use kinlock_cli::outcome::Outcome;
-use kinlock_cli::parameters::Parameters;
 use kinlock_cli::report::write::Outputs;
 use kinlock_measure::progress;
 use kinlock_verify::explore::{self, Explored, Failure, Replay, Subject};
@@ -87,9 +86,7 @@ fn explore_all<S: Subject>(
     outputs: Outputs<Value>,
 ) -> anyhow::Result<Outcome> {
     let settings = common.settings();
-    let names: Vec<_> = subjects.iter().map(S::name).collect();
-    let parameters = Parameters::default()
-        .add(flag, names)
+    let parameters = checks::named(flag, subjects)
         .add("schedules", settings.schedules)
         .add("seed", settings.seed)
         .add("threads", settings.threads)

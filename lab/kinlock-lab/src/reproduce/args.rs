@@ -5,6 +5,7 @@ use kinlock_cli::report::Destinations;
 use kinlock_sim::published::{TABLES, Table, by_name};
 
 use super::results::Report;
+use crate::checks::unknown;
 use crate::simulation::sampling::{Sampling, seconds};
 
 /// Show published tables beside simulated ones
@@ -25,7 +26,7 @@ pub struct Args {
     #[arg(
         value_name = "TABLE",
         value_parser = table,
-        help = format!("Which tables: {} [default: all]", known_tables()),
+        help = format!("Which tables: {} [default: all]", names().collect::<Vec<_>>().join(", ")),
     )]
     pub tables: Vec<Table>,
     /// Only rows with these numbers of threads, as 1,72,142
@@ -49,10 +50,9 @@ pub struct Args {
 }
 
 fn table(name: &str) -> Result<Table, String> {
-    by_name(name).ok_or_else(|| format!("no such table; known: {}", known_tables()))
+    by_name(name).ok_or_else(|| unknown("table", names()))
 }
 
-fn known_tables() -> String {
-    let names: Vec<_> = TABLES.iter().map(|table| table.name).collect();
-    names.join(", ")
+fn names() -> impl Iterator<Item = &'static str> {
+    TABLES.iter().map(|table| table.name)
 }

@@ -93,17 +93,15 @@ fn curve(table: &TableEntry, index: usize, name: String) -> Curve {
             (if by_place { place } else { entry.key }, entry)
         })
     };
-    let point = |(threads, entry): (usize, &super::results::RowEntry)| {
-        let simulated = &entry.simulated;
-        (threads, [simulated.median, simulated.low, simulated.high])
-    };
     Curve {
         name,
         look: Look {
             colour: COLOURS[index],
             thick: true,
         },
-        points: rows().map(point).collect(),
+        points: rows()
+            .map(|(place, entry)| (place, entry.simulated.whole()))
+            .collect(),
         compared: rows()
             .filter_map(|(place, entry)| Some((place, entry.published?)))
             .collect(),

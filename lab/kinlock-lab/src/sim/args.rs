@@ -1,17 +1,20 @@
 //! The arguments of `kinlock-lab sim`.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::builder::RangedU64ValueParser;
 use kinlock_cli::args::ThreadCounts;
 use kinlock_cli::report::Destinations;
 use kinlock_core::config::{LocalLimit, Numa};
 use kinlock_linux::topology::DomainKind;
 use kinlock_sim::workloads::grid::{self, Part};
+use kinlock_sim::workloads::recorded::{Recording, Replay};
 use kinlock_sim::{Placement, locks, workloads};
 
-use super::recording;
 use super::results::Report;
+use crate::checks::unknown;
 use crate::simulation::sampling::{Sampling, seconds};
 
 /// Simulate a workload on a large machine
@@ -124,12 +127,21 @@ fn workload(name: &str) -> Result<Asked, String> {
     let known = workloads::ALL.iter().chain(workloads::IDS);
     let known = known.map(|kind| kind.name).chain(GRIDS);
     if Path::new(name).is_file() {
-        return recording::load(name)
+        return recorded(name)
             .map(Asked::Kind)
             .map_err(|error| format!("{error:#}"));
     }
     let found = workloads::by_name(name).map(Asked::Kind);
     found.ok_or_else(|| unknown("workload", known))
+}
+
+/// Reads a file of `kinlock record`.
+fn recorded(path: &str) -> anyhow::Result<workloads::Kind> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let recording: Recording = serde_json::from_str(&text)
+        .with_context(|| format!("{path} is no recording of `kinlock record`"))?;
+    let replay = Replay::new(&recording).with_context(|| path.to_owned())?;
+    Ok(replay.workload(path))
 }
 
 fn lock(name: &str) -> Result<locks::Kind, String> {
@@ -143,9 +155,4 @@ fn placement(name: &str) -> Result<Placement, String> {
     let found = all.find(|(known, _)| *known == name);
     let found = found.map(|&(_, placement)| placement);
     found.ok_or_else(|| unknown("placement", known))
-}
-
-fn unknown<'a>(what: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let known: Vec<_> = known.collect();
-    format!("no such {what}; known: {}", known.join(", "))
 }

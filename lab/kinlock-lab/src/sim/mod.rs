@@ -1,18 +1,16 @@
 //! `kinlock-lab sim`: a workload on a simulated machine.
 //!
-//! What runs: [`args`], [`recording`] for recorded programs, and [`plan`]. What came out: [`setup`]
-//! and [`results`], shown by [`report`] and [`plot`]; [`grid`] shows how locks stand in its cells,
-//! [`replay`] what a recorded program would wait, and [`trace`] what hand-offs waited for.
+//! What runs: [`args`] and [`plan`]. What came out: [`results`], shown by [`report`] and [`plot`];
+//! [`grid`] shows how locks stand in its cells, [`replay`] what a recorded program would wait, and
+//! [`trace`] what hand-offs waited for.
 
 mod args;
 mod grid;
 mod plan;
 mod plot;
-mod recording;
 mod replay;
 mod report;
 mod results;
-mod setup;
 mod trace;
 
 use kinlock_cli::outcome::Outcome;

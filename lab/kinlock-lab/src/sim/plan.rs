@@ -14,7 +14,7 @@ use kinlock_sim::workloads::grid::{self, Cell};
 use kinlock_sim::{Machine, Run, machine, workloads};
 
 use super::args::{Args, Asked};
-use super::setup::{Parameters, Setup};
+use super::results::{Parameters, Setup};
 use crate::simulation::check;
 use crate::simulation::pool::Job;
 use crate::simulation::provenance::{LockEntry, WorkloadEntry};
@@ -23,7 +23,7 @@ use crate::simulation::sampling::Variant;
 /// The arguments, and what they come to.
 pub struct Plan<'a> {
     args: &'a Args,
-    machine: Machine,
+    pub machine: Machine,
     workloads: Vec<workloads::Kind>,
     /// The baseline is among them.
     locks: Vec<locks::Kind>,
@@ -107,11 +107,6 @@ impl<'a> Plan<'a> {
         Ok(self.locks.iter().filter(asked).map(run).collect())
     }
 
-    /// The machine that is simulated.
-    pub fn machine(&self) -> &Machine {
-        &self.machine
-    }
-
     /// A command that gives this trace, with nothing left to defaults.
     pub fn traced_command(&self) -> Vec<String> {
         let args = self.args;
@@ -123,20 +118,18 @@ impl<'a> Plan<'a> {
             flags = flags.with("locks", asked);
         }
         let flags = flags.add("trace-handoffs", &args.trace_handoffs);
-        let command = ["kinlock-lab", "sim"].map(str::to_owned).into_iter();
-        command.chain(flags.arguments()).collect()
+        command(&flags)
     }
 
     /// What a report says about this.
     pub fn setup(&self) -> Setup {
         let args = self.args;
         let workloads = self.workloads.iter();
-        let command = ["kinlock-lab".to_owned(), "sim".to_owned()].into_iter();
         Setup {
             kind: "simulated".to_owned(),
             version: kinlock_cli::VERSION.to_owned(),
             commit: kinlock_cli::COMMIT.map(str::to_owned),
-            command: command.chain(self.flags().arguments()).collect(),
+            command: command(&self.flags()),
             machine: MachineEntry::new(&self.machine),
             parameters: Parameters {
                 seconds: args.seconds,
@@ -213,6 +206,12 @@ impl<'a> Plan<'a> {
             .add("domain", args.domain.to_string())
             .add("baseline", self.baseline.name)
     }
+}
+
+/// The command with these flags.
+fn command(flags: &Flags) -> Vec<String> {
+    let words = ["kinlock-lab", "sim"].map(str::to_owned).into_iter();
+    words.chain(flags.arguments()).collect()
 }
 
 /// What was asked for, with the grid's cells in its place.

@@ -75,10 +75,7 @@ fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
 
 fn curve(lock: &str, panel: &[Entry]) -> Curve {
     let own = panel.iter().filter(|entry| entry.lock == lock);
-    let points = own.map(|entry| {
-        let ops = entry.ops_per_us;
-        (entry.threads, [ops.median, ops.low, ops.high])
-    });
+    let points = own.map(|entry| (entry.threads, entry.ops_per_us.whole()));
     Curve {
         name: lock.to_owned(),
         look: Look {

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use kinlock_measure::machine::MachineEntry;
 use kinlock_measure::stats::{Fairness, Summary, geometric_mean};
 use kinlock_measure::workloads::grid::Cell;
 use kinlock_sim::Handoffs;
 use serde::Serialize;
 
-use super::setup::Setup;
 use crate::simulation::band::{Band, median, over};
+use crate::simulation::provenance::{LockEntry, WorkloadEntry};
 use crate::simulation::sample::{Acquire, IdUse, Longest, SERVICES, Sample};
+use crate::simulation::sampling::Variant;
 
 /// One run of the command. All but the fields with `host` in their names are the same on every
 /// machine.
@@ -25,6 +27,61 @@ pub struct Report {
     /// One entry per lock and number of threads, over the cells of the grid.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub grid: Vec<Standings>,
+}
+
+/// All that a report says about what ran. It is the same with other host threads.
+#[derive(Debug, Serialize)]
+pub struct Setup {
+    /// `simulated`.
+    pub kind: String,
+    pub version: String,
+    /// Commit that it was built from, if it was built in a checkout.
+    pub commit: Option<String>,
+    /// A command that gives these results, with nothing left to defaults.
+    pub command: Vec<String>,
+    pub machine: MachineEntry,
+    pub parameters: Parameters,
+    pub seeds: Vec<u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Parameters {
+    /// Simulated seconds per run, after the warm-up.
+    pub seconds: f64,
+    pub variants: Vec<Variant>,
+    /// The lock that the others are compared with.
+    pub baseline: String,
+    pub threads: Vec<usize>,
+    /// How many of the machine's CPUs may be used, if not all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<usize>,
+    pub numa: String,
+    /// What `numa` came to on this machine.
+    pub reorder: bool,
+    pub local_limit: String,
+    pub domain: String,
+    /// Locality domains of the machine.
+    pub domains: usize,
+    pub locks: Vec<LockEntry>,
+    /// The workloads and their constants.
+    pub workloads: Vec<WorkloadEntry>,
+}
+
+impl Setup {
+    /// How many simulations there are.
+    pub fn simulations(&self) -> usize {
+        self.cells().count() * self.parameters.locks.len() * self.parameters.variants.len()
+    }
+
+    /// Workloads and numbers of threads, in order.
+    pub fn cells(&self) -> impl Iterator<Item = (&str, usize)> {
+        let parameters = &self.parameters;
+        let workloads = parameters.workloads.iter();
+        workloads.flat_map(|workload| {
+            let name = workload.name.as_str();
+            parameters.threads.iter().map(move |&n| (name, n))
+        })
+    }
 }
 
 /// One lock with one workload and number of threads.
@@ -226,29 +283,27 @@ pub fn is_cell(workload: &str) -> bool {
 
 /// How all locks but the baseline stand, by number of threads.
 fn standings(results: &[Entry]) -> Vec<Standings> {
-    let of_grid = |e: &&Entry| is_cell(&e.workload) && e.lock != e.ratio.to;
-    let mut entries: Vec<_> = results.iter().filter(of_grid).collect();
+    let mut groups: Vec<Vec<(&Entry, &Entry)>> = Vec::new();
+    for own in results
+        .iter()
+        .filter(|e| is_cell(&e.workload) && e.lock != e.ratio.to)
+    {
+        let is_base = |e: &&Entry| {
+            (&e.workload, e.threads, &e.lock) == (&own.workload, own.threads, &own.ratio.to)
+        };
+        let base = results.iter().find(is_base);
+        let pair = (own, base.expect("each cell has the baseline"));
+        let is_of = |group: &&mut Vec<(&Entry, &Entry)>| {
+            (group[0].0.threads, &group[0].0.lock) == (own.threads, &own.lock)
+        };
+        match groups.iter_mut().find(is_of) {
+            Some(group) => group.push(pair),
+            None => groups.push(vec![pair]),
+        }
+    }
     // Stable: locks stay in their order.
-    entries.sort_by_key(|e| e.threads);
-    let mut keys: Vec<_> = entries.iter().map(|e| (e.threads, &e.lock)).collect();
-    let mut seen = Vec::new();
-    keys.retain(|key| {
-        let is_new = !seen.contains(key);
-        seen.push(*key);
-        is_new
-    });
-    let of = |key: &(usize, &String)| {
-        let own = entries.iter().filter(|e| (e.threads, &e.lock) == *key);
-        let pairs = own.map(|&own| {
-            let is_base = |e: &&Entry| {
-                (&e.workload, e.threads, &e.lock) == (&own.workload, own.threads, &own.ratio.to)
-            };
-            let base = results.iter().find(is_base);
-            (own, base.expect("each cell has the baseline"))
-        });
-        Standings::of(&pairs.collect::<Vec<_>>())
-    };
-    keys.iter().map(of).collect()
+    groups.sort_by_key(|group| group[0].0.threads);
+    groups.iter().map(|group| Standings::of(group)).collect()
 }
 
 impl Standings {

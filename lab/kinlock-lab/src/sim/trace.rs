@@ -64,7 +64,7 @@ pub fn run(plan: &Plan, file: &Path) -> anyhow::Result<Outcome> {
         version: kinlock_cli::VERSION,
         commit: kinlock_cli::COMMIT,
         command: plan.traced_command(),
-        machine: MachineEntry::new(plan.machine()),
+        machine: MachineEntry::new(&plan.machine),
         workload: first.workload.name,
         threads: first.threads,
         seed: first.seed,
@@ -94,7 +94,7 @@ fn open(file: &Path) -> anyhow::Result<Outputs<Report>> {
 }
 
 /// A row of a table: what it says, then a text for each lock.
-struct Row(String, Vec<String>);
+type Row = Vec<String>;
 
 impl Report {
     fn text(&self, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -115,10 +115,7 @@ impl Report {
             let locks = self.locks.iter().map(|traced| traced.lock.to_owned());
             let table = Table {
                 headings: [String::new()].into_iter().chain(locks).collect(),
-                rows: rows
-                    .into_iter()
-                    .map(|Row(name, cells)| [name].into_iter().chain(cells).collect())
-                    .collect(),
+                rows,
             };
             let text = table.text(1..table.headings.len());
             writeln!(out, "{heading}\n{}\n", table.fitted(text))?;
@@ -132,7 +129,10 @@ impl Report {
         let shown = |value: &f64| format!("{value:.decimals$}");
         let least = 0.5 * 0.1_f64.powi(decimals as i32);
         let matters = values.iter().any(|value| *value >= least);
-        matters.then(|| Row(name.to_owned(), values.iter().map(shown).collect()))
+        let cells = [name.to_owned()]
+            .into_iter()
+            .chain(values.iter().map(shown));
+        matters.then(|| cells.collect())
     }
 
     /// The stages, and under each what it waited for.
@@ -173,10 +173,13 @@ impl Report {
         };
         let row = |distance: Distance| {
             let cells = self.locks.iter().map(|traced| of(&traced.trace, distance));
-            Row(distance.name().to_owned(), cells.collect())
+            [distance.name().to_owned()]
+                .into_iter()
+                .chain(cells)
+                .collect()
         };
         let rows = Distance::ALL.into_iter().map(row);
-        rows.filter(|Row(_, cells)| cells.iter().any(|cell| cell != "-"))
+        rows.filter(|row: &Row| row[1..].iter().any(|cell| cell != "-"))
             .collect()
     }
 

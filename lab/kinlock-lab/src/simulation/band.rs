@@ -38,6 +38,11 @@ impl Band {
             high: self.high * factor,
         }
     }
+
+    /// The median and the edges, as curves have them.
+    pub fn whole(self) -> [f64; 3] {
+        [self.median, self.low, self.high]
+    }
 }
 
 impl From<Band> for Summary {

@@ -2,15 +2,14 @@
 
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
-use kinlock_cli::outcome::tell;
-use kinlock_cli::parameters::Parameters;
+use kinlock_cli::outcome::{Outcome, tell};
 use kinlock_ids::Backend;
 use kinlock_verify::ids::{SCENARIOS, Specimen};
 use kinlock_verify::plan::Settings;
 
 use super::Torture;
 use super::args::{Common, or_all};
-use crate::checks::{HELP, chosen, name, one_of};
+use crate::checks::{HELP, chosen, name, named, one_of};
 
 /// Test that concurrency IDs are correct under stress
 ///
@@ -55,19 +54,33 @@ pub struct Args {
     common: Common,
 }
 
-impl Torture for Args {
-    type Specimen = Specimen;
-    const PRIMITIVE: &'static str = "ids";
-    const FLAG: &'static str = "ids";
-
-    fn common(&self) -> &Common {
-        &self.common
+impl Args {
+    pub fn run(&self) -> anyhow::Result<Outcome> {
+        let specimens = self.specimens()?;
+        let scenarios = or_all(&self.scenarios, names());
+        let parameters = named("ids", &specimens).add("threads", self.threads);
+        let parameters = self.common.parameters(parameters);
+        let torture = Torture {
+            primitive: "ids",
+            flag: "ids",
+            specimens,
+            common: &self.common,
+            waiting: None,
+            settings: Settings {
+                threads: vec![self.threads],
+                scenarios: scenarios.clone(),
+                ..self.common.settings(None)
+            },
+            parameters: parameters.add("scenarios", scenarios),
+        };
+        torture.run(|_, whole| vec![whole])
     }
 
+    /// All that this machine has of what was asked for.
     fn specimens(&self) -> anyhow::Result<Vec<Specimen>> {
-        let mut chosen = chosen(&self.ids);
+        let mut chosen: Vec<Specimen> = chosen(&self.ids);
         // Names come without a backend, and so all of them stay.
-        chosen.retain(|specimen| self.takes(specimen));
+        chosen.retain(|one| self.backend == "auto" || self.backend == one.backend.name());
         if let Err(why) = Backend::Restartable.available() {
             if self.backend == "rseq" || self.ids.contains(&"rseq") {
                 bail!("{why}");
@@ -79,30 +92,6 @@ impl Torture for Args {
             }
         }
         Ok(chosen)
-    }
-
-    fn parameters(&self, names: Parameters) -> Parameters {
-        let parameters = self.common.parameters(names.add("threads", self.threads));
-        parameters.add("scenarios", self.scenarios())
-    }
-
-    fn settings(&self) -> Settings {
-        Settings {
-            threads: vec![self.threads],
-            scenarios: self.scenarios(),
-            ..self.common.settings(None)
-        }
-    }
-}
-
-impl Args {
-    /// Whether the backend asked for includes this.
-    fn takes(&self, specimen: &Specimen) -> bool {
-        self.backend == "auto" || self.backend == specimen.backend.name()
-    }
-
-    fn scenarios(&self) -> Vec<&'static str> {
-        or_all(&self.scenarios, names())
     }
 }
 

@@ -1,11 +1,11 @@
 //! `kinlock-lab torture invalidation`: delayed invalidation.
 
-use kinlock_cli::parameters::Parameters;
+use kinlock_cli::outcome::Outcome;
 use kinlock_verify::invalidation::Specimen;
 
 use super::Torture;
 use super::args::{Common, Waiting};
-use crate::checks::{HELP, chosen, name};
+use crate::checks::{HELP, chosen, name, named};
 
 /// Test that delayed invalidation is correct under stress
 ///
@@ -34,24 +34,19 @@ pub struct Args {
     common: Common,
 }
 
-impl Torture for Args {
-    type Specimen = Specimen;
-    const PRIMITIVE: &'static str = "invalidation";
-    const FLAG: &'static str = "backends";
-
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
-    fn specimens(&self) -> anyhow::Result<Vec<Specimen>> {
-        Ok(chosen(&self.backends))
-    }
-
-    fn parameters(&self, names: Parameters) -> Parameters {
-        self.common.parameters(self.waiting.parameters(names))
-    }
-
-    fn waiting(&self) -> Option<&Waiting> {
-        Some(&self.waiting)
+impl Args {
+    pub fn run(&self) -> anyhow::Result<Outcome> {
+        let specimens = chosen::<Specimen>(&self.backends);
+        let parameters = self.waiting.parameters(named("backends", &specimens));
+        let torture = Torture {
+            primitive: "invalidation",
+            flag: "backends",
+            specimens,
+            common: &self.common,
+            waiting: Some(&self.waiting),
+            settings: self.common.settings(Some(&self.waiting)),
+            parameters: self.common.parameters(parameters),
+        };
+        torture.run(|_, whole| vec![whole])
     }
 }

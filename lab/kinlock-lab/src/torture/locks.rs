@@ -4,7 +4,7 @@
 //! of the machine's CPUs into domains is a child process, too.
 
 use anyhow::ensure;
-use kinlock_cli::parameters::Parameters;
+use kinlock_cli::outcome::Outcome;
 use kinlock_measure::cpus::allowed_cpus;
 use kinlock_verify::locks::Specimen;
 use kinlock_verify::plan::Settings;
@@ -13,7 +13,7 @@ use kinlock_verify::{by_name, scenarios};
 use super::Torture;
 use super::args::{Common, Waiting, or_all};
 use super::child::Task;
-use crate::checks::{HELP, chosen, name, one_of};
+use crate::checks::{HELP, chosen, name, named, one_of};
 
 /// As many as the largest machines have; each gets threads of its own.
 const MOST_DOMAINS: usize = 64;
@@ -52,13 +52,26 @@ pub struct Args {
     common: Common,
 }
 
-impl Torture for Args {
-    type Specimen = Specimen;
-    const PRIMITIVE: &'static str = "locks";
-    const FLAG: &'static str = "locks";
-
-    fn common(&self) -> &Common {
-        &self.common
+impl Args {
+    pub fn run(&self) -> anyhow::Result<Outcome> {
+        let specimens = self.specimens()?;
+        let parameters = self.waiting.parameters(named("locks", &specimens));
+        let parameters = self.common.parameters(parameters);
+        let parameters = parameters.add("topology", &self.topology);
+        let torture = Torture {
+            primitive: "locks",
+            flag: "locks",
+            specimens,
+            common: &self.common,
+            waiting: Some(&self.waiting),
+            settings: Settings {
+                domains: self.topology.clone(),
+                scenarios: self.scenarios(),
+                ..self.common.settings(Some(&self.waiting))
+            },
+            parameters: parameters.add("scenarios", self.scenarios()),
+        };
+        torture.run(|lock, whole| self.tasks(lock, whole))
     }
 
     /// Without those that none of the scenarios is for.
@@ -76,24 +89,6 @@ impl Torture for Args {
         let mut chosen = chosen(&self.locks);
         chosen.retain(suited);
         Ok(chosen)
-    }
-
-    fn parameters(&self, names: Parameters) -> Parameters {
-        let parameters = self.common.parameters(self.waiting.parameters(names));
-        let parameters = parameters.add("topology", &self.topology);
-        parameters.add("scenarios", self.scenarios())
-    }
-
-    fn waiting(&self) -> Option<&Waiting> {
-        Some(&self.waiting)
-    }
-
-    fn settings(&self) -> Settings {
-        Settings {
-            domains: self.topology.clone(),
-            scenarios: self.scenarios(),
-            ..self.common.settings(Some(&self.waiting))
-        }
     }
 
     /// All scenarios as the machine is, and one more with each division into locality domains.
@@ -126,9 +121,7 @@ impl Torture for Args {
         }
         tasks
     }
-}
 
-impl Args {
     fn scenarios(&self) -> Vec<&'static str> {
         or_all(&self.scenarios, names())
     }
@@ -137,7 +130,7 @@ impl Args {
 /// Whether the scenario with this name says anything about `lock`.
 fn suits(lock: &Specimen, scenario: &str) -> bool {
     let mut all = scenarios::ALL.iter();
-    all.any(|known| known.name == scenario && known.suits(lock))
+    all.any(|known| known.name == scenario && (known.fits)(lock))
 }
 
 /// The CPUs dealt out to `domains` domains, as `KINLOCK_TOPOLOGY` wants them.

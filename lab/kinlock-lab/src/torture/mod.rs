@@ -15,7 +15,7 @@ use kinlock_cli::outcome::Outcome;
 use kinlock_cli::parameters::Parameters;
 use kinlock_verify::plan::{Settings, Tortured};
 use kinlock_verify::report::Report;
-use kinlock_verify::{Named, sandbox};
+use kinlock_verify::sandbox;
 
 use self::args::{Common, Waiting};
 use self::child::Task;
@@ -47,104 +47,78 @@ enum What {
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     match &args.what {
-        None => torture(&args.locks),
-        Some(What::Invalidation(args)) => torture(args),
-        Some(What::Locks(args)) => torture(args),
-        Some(What::Ids(args)) => torture(args),
+        None => args.locks.run(),
+        Some(What::Invalidation(args)) => args.run(),
+        Some(What::Locks(args)) => args.run(),
+        Some(What::Ids(args)) => args.run(),
     }
 }
 
 /// The torture of one primitive, as its arguments describe it.
-trait Torture {
-    type Specimen: Tortured;
+struct Torture<'a, S> {
     /// The subcommand.
-    const PRIMITIVE: &'static str;
+    primitive: &'static str,
     /// The flag that names specimens.
-    const FLAG: &'static str;
-
-    /// The flags that all primitives have.
-    fn common(&self) -> &Common;
-
-    /// What to torture, each once.
-    fn specimens(&self) -> anyhow::Result<Vec<Self::Specimen>>;
-
-    /// The flags and their values, without names.
-    fn parameters(&self, names: Parameters) -> Parameters;
-
+    flag: &'static str,
+    specimens: Vec<S>,
+    common: &'a Common,
     /// The flags of primitives whose threads wait for each other.
-    fn waiting(&self) -> Option<&Waiting> {
-        None
-    }
-
-    /// What each torture is to do.
-    fn settings(&self) -> Settings {
-        self.common().settings(self.waiting())
-    }
-
-    /// What child processes do for a specimen; `whole` is one task with all of it.
-    fn tasks(&self, _specimen: Self::Specimen, whole: Task) -> Vec<Task> {
-        vec![whole]
-    }
+    waiting: Option<&'a Waiting>,
+    settings: Settings,
+    /// All flags that decide the run.
+    parameters: Parameters,
 }
 
-fn torture<T: Torture>(args: &T) -> anyhow::Result<Outcome> {
-    let common = args.common();
-    let specimens = args.specimens()?;
-    let names: Vec<_> = specimens.iter().map(Named::name).collect();
-    let parameters = args.parameters(Parameters::default().add(T::FLAG, names));
-    let is_refused = args
-        .waiting()
-        .is_some_and(|waiting| waiting.without_membarrier);
-    if is_refused && common.in_process {
-        // Before there are threads: later ones inherit it.
-        sandbox::refuse_membarrier().map_err(anyhow::Error::msg)?;
+impl<S: Tortured> Torture<'_, S> {
+    /// `tasks` divides a task, all that is to be done for a specimen, among child processes.
+    fn run(self, tasks: impl Fn(S, Task) -> Vec<Task>) -> anyhow::Result<Outcome> {
+        let (common, parameters) = (self.common, &self.parameters);
+        let is_refused = self.waiting.is_some_and(|it| it.without_membarrier);
+        if is_refused && common.in_process {
+            // Before there are threads: later ones inherit it.
+            sandbox::refuse_membarrier().map_err(anyhow::Error::msg)?;
+        }
+        let outputs = checks::outputs(common.json.as_deref())?;
+        let verb = format!("torture {}", self.primitive);
+        let mut run = checks::Run::start(&outputs, &verb, parameters)?;
+        for &specimen in &self.specimens {
+            let report = if common.in_process {
+                let bar = spinner(common.quiet);
+                let report = specimen.torture(&self.settings, &mut |step| {
+                    bar.set_message(step.to_owned());
+                    bar.tick();
+                });
+                bar.finish_and_clear();
+                report
+            } else {
+                let mut report = Report::new();
+                for task in tasks(specimen, self.task(specimen)) {
+                    report.merge(task.run()?);
+                }
+                report
+            };
+            run.add(&specimen, report, "")?;
+        }
+        let mut document = serde_json::to_value(&run.total)?;
+        document["parameters"] = serde_json::to_value(parameters)?;
+        let per_thread = format!("Per thread: {}", run.total.per_thread);
+        let outcome = run.end(&per_thread)?;
+        outputs.write(&document)?;
+        Ok(outcome)
     }
-    let outputs = checks::outputs(common.json.as_deref())?;
-    let verb = format!("torture {}", T::PRIMITIVE);
-    let mut run = checks::Run::start(&outputs, &verb, &parameters)?;
-    for specimen in specimens {
-        let report = if common.in_process {
-            let bar = spinner(common.quiet);
-            let report = specimen.torture(&args.settings(), &mut |step| {
-                bar.set_message(step.to_owned());
-                bar.tick();
-            });
-            bar.finish_and_clear();
-            report
-        } else {
-            in_children(args, specimen, &parameters)?
-        };
-        run.add(&specimen, report, "")?;
-    }
-    let mut document = serde_json::to_value(&run.total)?;
-    document["parameters"] = serde_json::to_value(&parameters)?;
-    let per_thread = format!("Per thread: {}", run.total.per_thread);
-    let outcome = run.end(&per_thread)?;
-    outputs.write(&document)?;
-    Ok(outcome)
-}
 
-fn in_children<T: Torture>(
-    args: &T,
-    specimen: T::Specimen,
-    parameters: &Parameters,
-) -> anyhow::Result<Report> {
-    let common = args.common();
-    let whole = Task {
-        primitive: T::PRIMITIVE,
-        specimen: specimen.name(),
-        is_broken: specimen.defect().is_some(),
-        parameters: parameters.with(T::FLAG, [specimen.name()]),
-        seconds: common.seconds,
-        hang: args.waiting().map_or(0.0, |waiting| waiting.hang),
-        topology: None,
-        quiet: common.quiet,
-    };
-    let mut report = Report::new();
-    for task in args.tasks(specimen, whole) {
-        report.merge(task.run()?);
+    fn task(&self, specimen: S) -> Task {
+        Task {
+            primitive: self.primitive,
+            specimen: specimen.name(),
+            is_broken: specimen.defect().is_some(),
+            parameters: self.parameters.with(self.flag, [specimen.name()]),
+            seconds: self.common.seconds,
+            hang: self.waiting.map_or(0.0, |waiting| waiting.hang),
+            topology: None,
+            quiet: self.common.quiet,
+        }
     }
-    Ok(report)
 }
 
 /// Shows on stderr what is going on.

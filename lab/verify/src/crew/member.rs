@@ -23,7 +23,6 @@ pub(super) enum Phase {
     Finished,
 }
 
-/// The threads that run together.
 #[derive(Debug)]
 pub struct Crew {
     stop: AtomicBool,
@@ -62,14 +61,14 @@ impl Crew {
         }
     }
 
-    /// The kernel's name of a thread; `None` if it has not started or has ended.
-    pub fn tid(&self, member: usize) -> Option<i32> {
-        let member = &self.members[member];
+    /// Sends a signal to one of the threads, drawn by lot. Returns whether that worked: it has
+    /// started, and has not ended.
+    pub fn interrupt(&self, random: &mut Random, number: i32) -> bool {
+        let member = &self.members[random.below(self.members.len() as u64) as usize];
         let tid = member.tid.load(Relaxed);
-        (tid != 0 && member.phase() != Phase::Finished).then_some(tid)
+        tid != 0 && member.phase() != Phase::Finished && signal::send(tid, number)
     }
 
-    /// Whether the threads have been told to stop.
     pub fn stopping(&self) -> bool {
         self.stop.load(Relaxed)
     }
@@ -157,12 +156,10 @@ impl fmt::Display for Member {
     }
 }
 
-/// A thread of a crew as it sees itself.
 #[derive(Debug)]
 pub struct Worker {
     crew: Arc<Crew>,
     index: usize,
-    /// The thread's own randomness.
     pub random: Random,
 }
 
@@ -176,7 +173,6 @@ impl Worker {
         }
     }
 
-    /// The thread's number within the crew.
     pub fn index(&self) -> usize {
         self.index
     }
@@ -186,7 +182,6 @@ impl Worker {
         self.index as u32 + 1
     }
 
-    /// Whether to go on.
     pub fn running(&self) -> bool {
         !self.crew.stopping()
     }

@@ -73,13 +73,14 @@ struct Shared<P: Platform> {
     cpus: u32,
     /// Whether threads say when they go on without their IDs.
     marks: bool,
+    random: RefCell<Random>,
     watch: RefCell<Watch>,
     violation: Violation,
 }
 
 /// The knowledge of an observer that sees everything at once.
+#[derive(Default)]
 struct Watch {
-    random: Random,
     holders: Vec<bool>,
     /// IDs that active threads hold, take or give back: now, and at most so far.
     now: u32,
@@ -144,21 +145,12 @@ impl<P: Platform> Shared<P> {
             cpus,
             // Seldom: an ID that is marked at once is handed on at once, and other paths are rare.
             marks: seed / 20 % 16 == 0,
+            random: RefCell::new(Random::stream(seed, 4)),
             watch: RefCell::new(Watch {
-                random: Random::stream(seed, 4),
                 holders: vec![false; count * BLOCK as usize],
-                now: 0,
-                most: 0,
                 limit: ids.limit(),
                 members,
-                joining: 0,
-                leaving: 0,
-                moved: 0,
-                began: Vec::new(),
-                meanwhile: 0,
-                taken: 0,
-                beyond: 0,
-                left: 0,
+                ..Watch::default()
             }),
             violation: Violation::default(),
             ids,
@@ -348,6 +340,6 @@ impl<P: Platform> Shared<P> {
     }
 
     fn below(&self, n: u64) -> u64 {
-        self.watch.borrow_mut().random.below(n)
+        self.random.borrow_mut().below(n)
     }
 }

@@ -144,7 +144,18 @@ fn play<B: Backend<Sim>>(
             let backend = backend();
             let places = kinlock_sim::place_slice(threads, |_| Place::new(link()));
             let domain = kinlock_sim::place(Domain::new(backend, places));
-            Shared::new(domain, end, rounds, work)
+            Shared {
+                domain,
+                end,
+                rounds,
+                work,
+                open: RefCell::default(),
+                begun: Cell::new(0),
+                passed: Cell::new(0),
+                count: Cell::new(0),
+                tag: Cell::new(0),
+                violation: Violation::default(),
+            }
         },
         [Shared::body, |_, _| ()],
         Shared::judge,
@@ -173,26 +184,6 @@ struct Shared<B: Backend<Sim> + 'static> {
 }
 
 impl<B: Backend<Sim>> Shared<B> {
-    fn new(
-        domain: &'static Explored<B>,
-        end: fn(&Explored<B>, u16),
-        rounds: u32,
-        work: u64,
-    ) -> Self {
-        Shared {
-            domain,
-            end,
-            rounds,
-            work,
-            open: RefCell::default(),
-            begun: Cell::new(0),
-            passed: Cell::new(0),
-            count: Cell::new(0),
-            tag: Cell::new(0),
-            violation: Violation::default(),
-        }
-    }
-
     fn body(&self, me: usize) {
         let place = me as u16 + 1;
         for _ in 0..self.rounds {

@@ -5,6 +5,7 @@ mod mutex;
 mod rwlock;
 
 use crate::monitors::Pair;
+use crate::play::Plays;
 use crate::report::Property;
 use crate::specimen::named;
 use crate::test_lock::{Set, Target};
@@ -32,12 +33,8 @@ pub struct Specimen {
     pub(super) reach: &'static [Event],
     /// Whether its waiters are served in an order that can be judged by counting.
     pub(super) in_order: bool,
-    /// Whether it has a condition variable, which is then what is explored.
-    pub(super) meets: bool,
-    /// Whether it is a reader-writer lock.
-    pub(super) reads: bool,
-    /// Whether it runs functions once, which is then what is explored.
-    pub(super) runs: bool,
+    /// What is explored.
+    pub(super) plays: Plays,
     /// The number of accesses after which a schedule counts as endless.
     pub(super) max_accesses: u64,
 }
@@ -119,9 +116,7 @@ const fn sound(
         tuning,
         reach: REORDERED,
         in_order: true,
-        meets: false,
-        reads: false,
-        runs: false,
+        plays: Plays::Lock,
         max_accesses: MAX_ACCESSES,
     }
 }
@@ -213,7 +208,7 @@ const CONDVAR: Specimen = Specimen {
     name: "condvar",
     place: place_condvar::<Sim>,
     reach: &[Event::Park, Event::Wake, Event::HandoffRequest],
-    meets: true,
+    plays: Plays::Tokens,
     ..mutex::SOUND
 };
 
@@ -229,7 +224,7 @@ const ONCE: Specimen = Specimen {
     name: "once",
     place: place_once::<Sim>,
     reach: &[Event::Park, Event::Wake],
-    runs: true,
+    plays: Plays::Functions,
     max_accesses: MAX_ACCESSES,
     ..mutex::SOUND
 };

@@ -4,7 +4,7 @@ use super::locks::Specimen;
 use super::oracle::Oracle;
 use super::parameters::Plan;
 use super::violation::Failure;
-use crate::play::{Play, World};
+use crate::play::{Play, Plays, World};
 use crate::report::Property;
 use crate::test_lock::{Algorithm, Target};
 use kinlock_core::platform::Platform;
@@ -13,33 +13,25 @@ use kinlock_sim::{Sim, Stuck};
 
 /// A way to use a lock.
 #[derive(Clone, Copy, Debug)]
-pub struct Scenario {
-    /// Its name in reports and replays.
-    pub name: &'static str,
-    /// One line of description.
-    pub about: &'static str,
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
     pub(super) ordered: bool,
-    pub(super) timed: bool,
+    timed: bool,
     pub(super) changes_knobs: bool,
     pub(super) interrupts: bool,
     pub(super) oversubscribed: bool,
-    /// Threads wait for each other through a condition variable.
-    pub(super) meets: bool,
-    /// Threads also take the lock for reading.
-    pub(super) reads: bool,
     /// Threads release what other threads have taken for reading or writing.
-    pub(super) sends: bool,
-    /// Threads run functions once.
-    pub(super) runs: bool,
+    sends: bool,
+    pub(super) plays: Plays,
 }
 
-/// Rows of name, what sets it apart from `plain`, and description.
+/// Rows of name, what is played, and what sets it apart from `plain`.
 macro_rules! scenarios {
-    ($($name:literal [$($trait:ident)*]: $about:literal;)*) => {
+    ($($name:literal $plays:ident [$($trait:ident)*];)*) => {
         /// All scenarios, in the order in which schedules go through them.
-        pub const ALL: &[Scenario] = &[$(Scenario {
+        pub(super) const ALL: &[Scenario] = &[$(Scenario {
             name: $name,
-            about: $about,
+            plays: Plays::$plays,
             $($trait: true,)*
             ..PLAIN
         },)*];
@@ -47,41 +39,47 @@ macro_rules! scenarios {
 }
 
 scenarios! {
-    "plain" []: "every thread takes and releases the lock";
-    "timed" [timed]:
-        "lock, try_lock and lock_until, mixed: waiters give up anywhere in the queue";
-    "knobs" [timed changes_knobs]: "timed, and every wait finds other knobs";
-    "nested" [timed interrupts]: "timed, and handlers that interrupt anything take another lock";
-    "oversubscribed" [timed oversubscribed]:
-        "timed, with more threads than CPUs: time slices, and waiters that park";
-    "order" [ordered]: "plain, without stealing: waiters are served in order";
-    "tokens" [timed meets]:
-        "threads that give tokens and notify, that wait for tokens, and that give up waiting";
-    "readers" [timed reads]:
-        "reading, writing, upgrading, in every way to wait, with and without bias";
-    "readers-knobs" [timed changes_knobs reads]: "readers, and every wait finds other knobs";
-    "readers-oversubscribed" [timed oversubscribed reads]: "readers, with more threads than CPUs";
-    "readers-sent" [timed reads sends]:
-        "readers, and what one thread has taken another one releases";
-    "readers-sent-oversubscribed" [timed oversubscribed reads sends]:
-        "readers-sent, with more threads than CPUs";
-    "once" [runs]: "threads that each want a function to have run, one after the other";
-    "once-oversubscribed" [oversubscribed runs]: "once, with more threads than CPUs";
-    "tokens-oversubscribed" [timed oversubscribed meets]: "tokens, with more threads than CPUs";
+    // Every thread takes and releases the lock.
+    "plain" Lock [];
+    // Lock, try_lock and lock_until, mixed: waiters give up anywhere in the queue.
+    "timed" Lock [timed];
+    // Timed, and every wait finds other knobs.
+    "knobs" Lock [timed changes_knobs];
+    // Timed, and handlers that interrupt anything take another lock.
+    "nested" Lock [timed interrupts];
+    // Timed, with more threads than CPUs: time slices, and waiters that park.
+    "oversubscribed" Lock [timed oversubscribed];
+    // Plain, without stealing: waiters are served in order.
+    "order" Lock [ordered];
+    // Threads that give tokens and notify, that wait for tokens, and that give up waiting.
+    "tokens" Tokens [timed];
+    // Reading, writing, upgrading, in every way to wait, with and without bias.
+    "readers" Readers [timed];
+    // Readers, and every wait finds other knobs.
+    "readers-knobs" Readers [timed changes_knobs];
+    // Readers, with more threads than CPUs.
+    "readers-oversubscribed" Readers [timed oversubscribed];
+    // Readers, and what one thread has taken another one releases.
+    "readers-sent" Readers [timed sends];
+    // Readers-sent, with more threads than CPUs.
+    "readers-sent-oversubscribed" Readers [timed oversubscribed sends];
+    // Threads that each want a function to have run, one after the other.
+    "once" Functions [];
+    // Once, with more threads than CPUs.
+    "once-oversubscribed" Functions [oversubscribed];
+    // Tokens, with more threads than CPUs.
+    "tokens-oversubscribed" Tokens [timed oversubscribed];
 }
 
 const PLAIN: Scenario = Scenario {
     name: "",
-    about: "",
     ordered: false,
     timed: false,
     changes_knobs: false,
     interrupts: false,
     oversubscribed: false,
-    meets: false,
-    reads: false,
     sends: false,
-    runs: false,
+    plays: Plays::Lock,
 };
 
 /// What the threads of a schedule share.
@@ -98,7 +96,7 @@ impl Shared {
     pub(super) fn new(lock: &Specimen, scenario: &Scenario, plan: &Plan) -> Self {
         Shared {
             targets: [(lock.place)(plan.park), (lock.place)(plan.park)],
-            play: Play::new(plan.schedule.threads, scenario.timed, scenario.sends),
+            play: Play::new(plan.schedule.threads, scenario.timed, scenario.sends, None),
             oracle: Oracle::new(plan),
             rounds: plan.rounds,
             work: plan.work,

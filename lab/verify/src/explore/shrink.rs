@@ -6,14 +6,13 @@
 /// The most schedules that shrinking may take.
 const PATIENCE: usize = 800;
 
-/// A sublist of `items` for which `fails` still holds, and how often `fails` was asked.
-/// `fails(items)` has to hold. Within [`PATIENCE`] no single item can be left out of the result.
-pub fn shrink<T: Clone>(mut items: Vec<T>, mut fails: impl FnMut(&[T]) -> bool) -> (Vec<T>, usize) {
-    let mut asked = 1;
+/// A sublist of `items` for which `fails` still holds, as it has to for all of them. Within
+/// `PATIENCE` no single item can be left out of the result.
+pub fn shrink<T: Clone>(mut items: Vec<T>, mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     if items.is_empty() || fails(&[]) {
-        return (Vec::new(), asked);
+        return Vec::new();
     }
-    let mut parts = 2;
+    let (mut asked, mut parts) = (1, 2);
     while items.len() > 1 && asked < PATIENCE {
         let size = items.len().div_ceil(parts);
         // Leave out one part at a time. With two parts, the rest is the other part.
@@ -32,5 +31,5 @@ pub fn shrink<T: Clone>(mut items: Vec<T>, mut fails: impl FnMut(&[T]) -> bool) 
             None => parts = (parts * 2).min(items.len()),
         }
     }
-    (items, asked)
+    items
 }

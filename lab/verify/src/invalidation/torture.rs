@@ -9,48 +9,42 @@
 //! Generations increase if a section's generation is above the generations of all sections that had
 //! begun before. In both no operation may take long (progress), every thread has to come to an end
 //! (completion), and the threads together have to get something done (reach).
-//!
-//! # Invariants
-//!
-//! 1. The signal's handler is async-signal-safe: it spins and does nothing else. It stays
-//!    installed.
 
-use super::defects::{TornTicket, WakeLost};
-use super::{Broken, Kind, NoWait, Specimen, slots};
+use super::{Context, Specimen};
 use crate::crew::{self, Worker};
-use crate::injector::{self, Injector};
-use crate::plan::{self, Context, Settings, Step, Tortured};
+use crate::injector::Injector;
+use crate::nudges::Nudges;
+use crate::plan::{self, Settings, Step, Tortured};
 use crate::report::{Findings, Property, Report};
-use crate::signal;
 use kinlock_measure::random::Random;
-use kinlock_measure::workloads::pages::{self, Ours, Pool, Protection};
+use kinlock_measure::workloads::pages::{self, Pool, Protection};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Shards of the demonstration's pool: few, so that threads meet.
 const SHARDS: usize = 2;
+/// For how long a signal holds a thread up.
+const LINGER: u64 = 2_000;
 
 impl Tortured for Specimen {
     fn torture(self, settings: &Settings, progress: &mut dyn FnMut(&str)) -> Report {
-        let step = |threads: usize, pages: bool| Step {
-            label: format!("{}-{threads}", if pages { "pages" } else { "generations" }),
+        let step = |name: &str, threads, run: fn(&Context) -> Findings| Step {
+            label: format!("{name}-{threads}"),
             weight: 1,
             threads,
-            what: pages,
+            run,
         };
-        let threads = settings.threads.iter();
-        let steps: Vec<_> = threads
-            .flat_map(|&threads| [step(threads, false), step(threads, true)])
-            .collect();
-        plan::run(self, settings, &steps, progress, |&pages, context| {
-            let threads = context.orders.threads;
-            match self.kind {
-                Kind::Sound(backend) => play(Ours::new(backend), pages, context),
-                Kind::NoWait => play(NoWait, pages, context),
-                Kind::Ticket => play(Broken::new(TornTicket(slots()), threads), pages, context),
-                Kind::Wake => play(Broken::new(WakeLost(slots()), threads), pages, context),
-            }
-        })
+        let steps = settings.threads.iter().flat_map(|&threads| {
+            [
+                step("generations", threads, |context| {
+                    (context.specimen.torture)(context, false)
+                }),
+                step("pages", threads, |context| {
+                    (context.specimen.torture)(context, true)
+                }),
+            ]
+        });
+        plan::run(self, settings, &steps.collect::<Vec<_>>(), progress)
     }
 }
 
@@ -64,9 +58,8 @@ struct Shared<P: Protection> {
     late: AtomicU64,
 }
 
-fn play<P: Protection>(protection: P, pages: bool, context: &Context<Specimen>) -> Findings {
-    // SAFETY: invariant 1.
-    unsafe { signal::install(number(), linger, libc::SA_RESTART, []) };
+pub(super) fn torture<P: Protection>(protection: P, pages: bool, context: &Context) -> Findings {
+    let mut nudges = Nudges::start(context.orders.seed, LINGER, libc::SA_RESTART);
     let shared = Arc::new(Shared {
         pool: Pool::new(protection, SHARDS).expect("address space is left"),
         marks: (0..8).map(|_| P::Mark::default()).collect(),
@@ -89,17 +82,11 @@ fn play<P: Protection>(protection: P, pages: bool, context: &Context<Specimen>) 
             });
         }
     };
-    let mut random = Random::stream(seed, u64::MAX);
-    let mut signals = 0;
-    let outcome = crew::run(orders, body, |crew| {
-        for thread in 0..orders.threads {
-            if let Some(tid) = crew.tid(thread).filter(|_| random.one_in(2)) {
-                signals += u64::from(signal::send(tid, number()));
-            }
-        }
+    let findings = crew::run(orders, body, |crew| {
+        nudges.send(crew);
         true
     });
-    judge(outcome.own_findings(), &shared, pages, signals)
+    judge(findings, &shared, pages, nudges.sent)
 }
 
 impl<P: Protection> Shared<P> {
@@ -144,13 +131,4 @@ fn judge<P: Protection>(
     findings
         .judge(property, holds, detail)
         .judge(Property::Reach, reached, reach)
-}
-
-/// Takes a while, at any moment.
-extern "C" fn linger(_: libc::c_int) {
-    injector::spin(2_000);
-}
-
-fn number() -> i32 {
-    signal::real_time(6)
 }

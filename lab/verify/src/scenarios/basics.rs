@@ -24,13 +24,13 @@ pub(super) fn run(context: &Context) -> Findings {
             }
         }
     };
-    let outcome = crew::run(&orders, body, |_| true);
+    let findings = crew::run(&orders, body, |_| true);
     let (stage, broken) = &*shared;
     let contract = match broken.get() {
         None => Ok("every call did what it promises".into()),
         Some(promise) => Err(format!("it does not hold {promise}")),
     };
-    let findings = outcome.findings(&stage.state, 0);
+    let findings = findings.on(&stage.state);
     findings.with(Property::Contract, contract)
 }
 

@@ -45,15 +45,15 @@ pub(super) fn run(context: &Context) -> Findings {
             }
         }
     };
-    let outcome = crew::run(&context.orders, body, |_| nursery.threads.load(Relaxed) > 0);
+    let findings = crew::run(&context.orders, body, |_| nursery.threads.load(Relaxed) > 0);
     let threads = nursery.threads.load(Relaxed);
     let in_destructors = nursery.in_destructors.load(Relaxed);
-    let extra = nursery.sections.load(Relaxed);
+    let sections = findings.total() + nursery.sections.load(Relaxed);
     let detail =
         format!("{threads} threads came and went, {in_destructors} sections in destructors");
     let reached = in_destructors >= 3 * u64::from(threads) && threads > 0;
-    outcome
-        .findings(&nursery.stage.state, extra)
+    findings
+        .after(sections, &nursery.stage.state)
         .with_reach(reached, detail)
 }
 

@@ -56,7 +56,7 @@ fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Fi
             of_crew.visit(worker, &mut injector);
         }
     };
-    let outcome = crew::run(orders, body, |_| {
+    let findings = crew::run(orders, body, |_| {
         knobs.change();
         reached()
     });
@@ -67,8 +67,8 @@ fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Fi
         Event::Splice,
         Event::FlushByLimit,
     ]);
-    outcome
-        .findings(&stage.state, 0)
+    findings
+        .on(&stage.state)
         .with_reach(reached(), format!("{domains} domains, {detail}"))
 }
 

@@ -53,7 +53,7 @@ fn attempt(context: &Context) -> Findings {
             });
         }
     };
-    crew::run(&orders, body, |_| true).findings(&stage.state, 0)
+    crew::run(&orders, body, |_| true).on(&stage.state)
 }
 
 fn spin_for(time: Duration) {

@@ -37,7 +37,7 @@ pub(super) fn run(context: &Context) -> Findings {
         parent.fork_one(crew);
         parent.children > 0
     };
-    let outcome = context.contend(&stage, |_| (), fork);
+    let findings = context.contend(&stage, |_| (), fork);
     let children = parent.children;
     let contract = match parent.failure {
         None => Ok(format!(
@@ -45,8 +45,8 @@ pub(super) fn run(context: &Context) -> Findings {
         )),
         Some(failure) => Err(failure),
     };
-    outcome
-        .findings(&stage.state, 0)
+    findings
+        .on(&stage.state)
         .with(Property::Contract, contract)
         .with_reach(children > 0, format!("{children} children"))
 }

@@ -40,7 +40,7 @@ pub(super) fn run(context: &Context) -> Findings {
     };
     let (of_crew, own_context) = (Arc::clone(&shared), context.clone());
     let body = move |worker: &mut Worker| of_crew.work(worker, &own_context, prisoners);
-    let outcome = crew::run(&context.orders, body, release);
+    let findings = crew::run(&context.orders, body, release);
     let contract = match shared.break_ins.load(Relaxed) {
         0 => shared.prison.state.no_violation().map(|()| {
             format!(
@@ -50,7 +50,7 @@ pub(super) fn run(context: &Context) -> Findings {
         }),
         n => Err(format!("leaked locks were taken {n} times")),
     };
-    let findings = outcome.findings(&shared.stage.state, 0);
+    let findings = findings.on(&shared.stage.state);
     let mut findings = findings.with(Property::Contract, contract);
     // Prisoners do nothing but wait.
     findings.operations.drain(..prisoners);

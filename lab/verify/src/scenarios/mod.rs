@@ -1,123 +1,98 @@
 //! Ways to ill-treat a lock, one file each.
 
-mod barging;
 mod basics;
 mod churn;
-mod condvar_relay;
 mod domains;
 mod fairness;
 mod fork;
 mod leak;
-mod nudges;
-mod overtaken;
-mod partner;
-mod patience;
 mod played;
 mod preemption;
-mod readers;
 mod relay;
 mod signals;
 mod stopped;
 
-use crate::crew::{self, Crew, Outcome, Worker};
+use crate::crew::{self, Crew, Worker};
 use crate::injector::Injector;
 use crate::locks::Specimen;
 use crate::oracle::SharedState;
-use crate::plan::{self, Settings, Step, Tortured};
+use crate::plan::{self, Scenario, Settings, Step, Tortured, scenario};
+use crate::play::Plays;
 use crate::report::{Findings, Property, Report};
 use crate::test_lock::{Algorithm, AnyTarget};
 use kinlock_core::events::Event;
 use std::sync::Arc;
 
-/// A way to ill-treat a lock.
-#[derive(Clone, Copy, Debug)]
-pub struct Scenario {
-    /// Its name on the command line and in reports.
-    pub name: &'static str,
-    /// One line of description.
-    pub about: &'static str,
-    /// Its share of the time, relative to the shares of the other scenarios.
-    pub(crate) weight: u32,
-    /// Whether it is for locks that have a condition variable.
-    pub needs_condvar: bool,
-    /// Whether it is for reader-writer locks.
-    pub needs_readers: bool,
-    /// Whether it is for what runs functions once.
-    pub needs_runs: bool,
-    pub(crate) run: fn(&Context) -> Findings,
+/// All scenarios, in the order in which they run: those that find most come first.
+pub const ALL: &[Scenario<Specimen>] = &[
+    // One thread checks what each call promises.
+    scenario("basics", 1, any_lock, basics::run),
+    // Threads of two pretended domains fight without pause; nobody waits for long.
+    scenario("fairness", 4, any_lock, fairness::run),
+    // Threads of 2, 4 or 8 pretended locality domains, while knobs are turned.
+    scenario("domains", 3, any_lock, domains::pretended),
+    // Threads, also more than CPUs, yield and sleep inside and outside of sections.
+    scenario("preemption", 4, any_lock, preemption::run),
+    // Threads that believe different things of the machine meet at one lock after the other.
+    scenario("barging", 4, any_lock, played::barging),
+    // Lock, try_lock and try_lock_for with tiny limits, mixed: waiters abandon the queue.
+    scenario("timed", 4, any_lock, played::timed),
+    // A holder releases just when its only waiter falls asleep or gives up.
+    scenario("relay", 4, any_lock, relay::of_lock),
+    // A notification comes just when its only waiter falls asleep or gives up.
+    scenario("condvar-relay", 4, tokens, relay::of_condvar),
+    // As condvar, and threads are held up within waits and notifications.
+    scenario("condvar-delays", 4, tokens, played::condvar_delays),
+    // Waiters, notifications and time limits around tokens, while signals interrupt.
+    scenario("condvar", 4, tokens, played::condvar),
+    // A storm of real-time signals, whose nested handlers take further locks.
+    scenario("signals", 5, any_lock, signals::run),
+    // Waiters are stopped for longer than others have patience; one runs when nobody else does.
+    scenario("stopped", 4, any_lock, stopped::run),
+    // Reading, writing, upgrading and downgrading in every way, while threads are held up.
+    scenario("readers", 4, readers, played::readers),
+    // One writer, which may give up, among readers that leave no gap.
+    scenario("reader-flood", 2, readers, played::reader_flood),
+    // One reader among writers that leave no gap.
+    scenario("writer-flood", 2, readers, played::writer_flood),
+    // As readers, and what one thread has taken another one releases; in a forked child, too.
+    scenario("readers-sent", 4, readers, played::readers_sent),
+    // A guard is released elsewhere while a reader that a writer has let in has not run yet.
+    scenario("readers-overtaken", 3, readers, played::readers_overtaken),
+    // Threads that each want a function to have run, one after the other.
+    scenario("once", 4, functions, played::once),
+    // Threads come and go, and take the lock in destructors of thread-locals and pthread keys.
+    scenario("churn", 5, any_lock, churn::run),
+    // Children forked amid contention use locks of their own, at rest, and inherited.
+    scenario("fork", 3, any_lock, fork::run),
+    // Threads that leaked guards, and some that wait for a leaked one, harm no other lock.
+    scenario("leak", 2, any_lock, leak::run),
+    // What one thread has taken another one releases.
+    scenario("sent", 3, any_lock, played::sent),
+    // Threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned.
+    scenario("topology", 3, any_lock, domains::real),
+];
+
+fn any_lock(lock: &Specimen) -> bool {
+    match lock.plays {
+        Plays::Lock => true,
+        Plays::Readers => lock.defect.is_none(),
+        // A broken condition variable comes with a sound lock, and so does all that runs functions
+        // once.
+        Plays::Tokens | Plays::Functions => false,
+    }
 }
 
-/// What a lock must have for a scenario.
-enum Needs {
-    Nothing,
-    Condvar,
-    Readers,
-    Runs,
+fn readers(lock: &Specimen) -> bool {
+    lock.plays == Plays::Readers
 }
 
-/// Rows of name, weight, needs, function and description.
-macro_rules! scenarios {
-    ($($name:literal $weight:literal $needs:ident $run:path: $about:literal;)*) => {
-        /// All scenarios, in the order in which they run: those that find most come first.
-        pub const ALL: &[Scenario] = &[$(Scenario {
-            name: $name,
-            about: $about,
-            weight: $weight,
-            needs_condvar: matches!(Needs::$needs, Needs::Condvar),
-            needs_readers: matches!(Needs::$needs, Needs::Readers),
-            needs_runs: matches!(Needs::$needs, Needs::Runs),
-            run: $run,
-        },)*];
-    };
+fn tokens(lock: &Specimen) -> bool {
+    lock.condvar.is_some()
 }
 
-scenarios! {
-    "basics" 1 Nothing basics::run:
-        "one thread checks what each call promises";
-    "fairness" 4 Nothing fairness::run:
-        "threads of two pretended domains fight without pause; nobody waits for long";
-    "domains" 3 Nothing domains::pretended:
-        "threads of 2, 4 or 8 pretended locality domains, while knobs are turned";
-    "preemption" 4 Nothing preemption::run:
-        "threads, also more than CPUs, yield and sleep inside and outside of sections";
-    "barging" 4 Nothing barging::run:
-        "threads that believe different things of the machine meet at one lock after the other";
-    "timed" 4 Nothing played::timed:
-        "lock, try_lock and try_lock_for with tiny limits, mixed: waiters abandon the queue";
-    "relay" 4 Nothing relay::run:
-        "a holder releases just when its only waiter falls asleep or gives up";
-    "condvar-relay" 4 Condvar condvar_relay::run:
-        "a notification comes just when its only waiter falls asleep or gives up";
-    "condvar-delays" 4 Condvar played::condvar_delays:
-        "as condvar, and threads are held up within waits and notifications";
-    "condvar" 4 Condvar played::condvar:
-        "waiters, notifications and time limits around tokens, while signals interrupt";
-    "signals" 5 Nothing signals::run:
-        "a storm of real-time signals, whose nested handlers take further locks";
-    "stopped" 4 Nothing stopped::run:
-        "waiters are stopped for longer than others have patience; one runs when nobody else does";
-    "readers" 4 Readers played::readers:
-        "reading, writing, upgrading and downgrading in every way, while threads are held up";
-    "reader-flood" 2 Readers readers::reader_flood:
-        "one writer, which may give up, among readers that leave no gap";
-    "writer-flood" 2 Readers readers::writer_flood:
-        "one reader among writers that leave no gap";
-    "readers-sent" 4 Readers played::readers_sent:
-        "as readers, and what one thread has taken another one releases; in a forked child, too";
-    "readers-overtaken" 3 Readers overtaken::overtaken:
-        "a guard is released elsewhere while a reader that a writer has let in has not run yet";
-    "once" 4 Runs played::once:
-        "threads that each want a function to have run, one after the other";
-    "churn" 5 Nothing churn::run:
-        "threads come and go, and take the lock in destructors of thread-locals and pthread keys";
-    "fork" 3 Nothing fork::run:
-        "children forked amid contention use locks of their own, at rest, and inherited";
-    "leak" 2 Nothing leak::run:
-        "threads that leaked guards, and some that wait for a leaked one, harm no other lock";
-    "sent" 3 Nothing played::sent:
-        "what one thread has taken another one releases";
-    "topology" 3 Nothing domains::real:
-        "threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned";
+fn functions(lock: &Specimen) -> bool {
+    lock.plays == Plays::Functions
 }
 
 /// Runs once for each thread count.
@@ -133,40 +108,17 @@ pub fn by_default() -> Vec<&'static str> {
     named.filter(|&name| name != TOPOLOGY).collect()
 }
 
-impl Scenario {
-    /// Whether it applies to `lock`. A broken condition variable comes with a sound lock, and so
-    /// does all that runs functions once.
-    pub fn suits(&self, lock: &Specimen) -> bool {
-        if self.needs_runs || lock.runs.is_some() {
-            return self.needs_runs && lock.runs.is_some();
-        }
-        let broken = lock.defect.is_some();
-        let has = [lock.meets.is_some(), lock.reads.is_some()];
-        match (self.needs_condvar, self.needs_readers) {
-            (true, _) => has[0],
-            (_, true) => has[1],
-            _ => !(broken && (has[0] || has[1])),
-        }
-    }
-}
-
 impl Tortured for Specimen {
     fn torture(self, settings: &Settings, progress: &mut dyn FnMut(&str)) -> Report {
-        let steps = steps(&self, settings);
-        plan::run(self, settings, &steps, progress, |run, context| {
-            run(context)
-        })
+        plan::run(self, settings, &steps(&self, settings), progress)
     }
 }
 
-/// Runs a scenario.
-type Runner = fn(&Context) -> Findings;
-
-fn steps(specimen: &Specimen, settings: &Settings) -> Vec<Step<Runner>> {
+fn steps(specimen: &Specimen, settings: &Settings) -> Vec<Step<Specimen>> {
     let few = settings.threads[0];
     let chosen = ALL
         .iter()
-        .filter(|known| settings.scenarios.contains(&known.name) && known.suits(specimen));
+        .filter(|known| settings.scenarios.contains(&known.name) && (known.fits)(specimen));
     let mut steps = Vec::new();
     for &Scenario {
         name, weight, run, ..
@@ -177,7 +129,7 @@ fn steps(specimen: &Specimen, settings: &Settings) -> Vec<Step<Runner>> {
                 label,
                 weight,
                 threads,
-                what: run,
+                run,
             });
         };
         let with = |number: usize| format!("{name}-{number}");
@@ -208,7 +160,7 @@ impl Context {
         stage: &Arc<Stage>,
         begin: fn(&Worker),
         meanwhile: impl FnMut(&Crew) -> bool,
-    ) -> Outcome {
+    ) -> Findings {
         let (stage, context) = (Arc::clone(stage), self.clone());
         let body = move |worker: &mut Worker| {
             begin(worker);

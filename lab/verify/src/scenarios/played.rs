@@ -5,14 +5,14 @@
 //!   all play their parts -> barrier -> one judges, and begins the next play -> barrier
 //! ```
 
-use super::nudges::Nudges;
 use super::{Context, Events};
 use crate::affinity::allowed_cpus;
 use crate::child::{self, FINE};
 use crate::crew::{self, Worker};
-use crate::injector::{self, Injector};
+use crate::injector::{self, Injector, Preemption};
+use crate::nudges::Nudges;
 use crate::oracle::SharedState;
-use crate::play::{Count, Play, World};
+use crate::play::{Count, Flood, Play, World};
 use crate::pretend;
 use crate::report::{Findings, Property, Verdict};
 use crate::test_lock::{AnyTarget, ONCES};
@@ -29,14 +29,17 @@ use std::time::{Duration, Instant};
 struct Script {
     new: fn() -> AnyTarget,
     sends: bool,
+    flood: Option<Flood>,
     threads: usize,
     rounds: u32,
     /// The longest pause of any play, in spins, as a power of two.
     longest: u32,
     /// All rounds of a play that has begun are played: threads wait for each other.
     complete: bool,
-    /// Whether threads are held up inside algorithms, on the pretended machine.
-    held_up: bool,
+    /// How often threads are held up inside algorithms, on the pretended machine.
+    held_up: Preemption,
+    /// Whether threads believe at times that there are more of them than CPUs.
+    believes: bool,
     /// One thread in `short_lived` lives for one play; 0 = none.
     short_lived: u64,
     /// The number of plays after which a defect has shown that shows in one of some hundred.
@@ -50,11 +53,13 @@ impl Script {
         Script {
             new,
             sends: false,
+            flood: None,
             threads: context.orders.threads,
             rounds: 20,
             longest: 0,
             complete: false,
-            held_up: true,
+            held_up: context.preemption,
+            believes: false,
             short_lived: 0,
             enough: 0,
             reach: (&[], &[]),
@@ -66,9 +71,22 @@ impl Script {
 pub(super) fn timed(context: &Context) -> Findings {
     let new = context.specimen.new;
     let script = Script {
-        held_up: false,
+        held_up: Preemption::Off,
         reach: (&[Count::Timely, Count::Timeout], &[]),
         ..Script::new(context, new)
+    };
+    run(context, script)
+}
+
+/// What a waiter does depends on what it believes: that the machine is oversubscribed (the
+/// spinlock), that the lock is kept by its holders. How it finds that out depends on the speed of
+/// the machine. So the first is drawn, and the second is tried out more often than by users.
+pub(super) fn barging(context: &Context) -> Findings {
+    let script = Script {
+        rounds: 4,
+        believes: true,
+        reach: (&[], &[Event::SlowPath]),
+        ..Script::new(context, context.specimen.new_pretended)
     };
     run(context, script)
 }
@@ -102,8 +120,37 @@ fn reading(context: &Context, sends: bool) -> Script {
     Script {
         sends,
         reach: (&[Count::Section, Count::Look], &[]),
-        ..Script::new(context, context.specimen.reads.expect("it is for these"))
+        ..Script::new(context, context.specimen.new_pretended)
     }
+}
+
+pub(super) fn reader_flood(context: &Context) -> Findings {
+    run(context, flood(context, Flood::OfReaders))
+}
+
+pub(super) fn writer_flood(context: &Context) -> Findings {
+    run(context, flood(context, Flood::OfWriters))
+}
+
+/// One play without an end, so that the flood leaves no gap.
+fn flood(context: &Context, flood: Flood) -> Script {
+    Script {
+        flood: Some(flood),
+        rounds: u32::MAX,
+        ..reading(context, false)
+    }
+}
+
+/// Three threads, which are held up nearly always: a reader that a writer has let in does not run
+/// for a while, and neither does the thread that releases another one's guard.
+pub(super) fn readers_overtaken(context: &Context) -> Findings {
+    let script = Script {
+        threads: 3,
+        held_up: Preemption::Heavy,
+        reach: (&[Count::Section, Count::Look, Count::Received], &[]),
+        ..reading(context, true)
+    };
+    run(context, script)
 }
 
 /// Sends guards in a child, for a part of the time.
@@ -136,7 +183,7 @@ pub(super) fn once(context: &Context) -> Findings {
         longest: 13,
         enough: 500,
         reach: (&[], &[Event::Park]),
-        ..Script::new(context, context.specimen.runs.expect("it is for these"))
+        ..Script::new(context, context.specimen.new_pretended)
     };
     run(context, script)
 }
@@ -150,20 +197,20 @@ const FEW: usize = 8;
 
 /// With the public types.
 pub(super) fn condvar(context: &Context) -> Findings {
-    let meets = context.specimen.meets.expect("it is for these");
+    let [new, _] = context.specimen.condvar.expect("it is for these");
     let many = context.orders.threads.max(MANY);
     let script = Script {
         threads: many.max(allowed_cpus().len() + 1),
-        held_up: false,
+        held_up: Preemption::Off,
         reach: (&[Count::Timely, Count::Timeout], &[Event::Notified]),
-        ..meeting(context, meets.new)
+        ..meeting(context, new)
     };
     run_nudged(context, script)
 }
 
 /// The same source on the pretended machine, which holds threads up inside the algorithm.
 pub(super) fn condvar_delays(context: &Context) -> Findings {
-    let meets = context.specimen.meets.expect("it is for these");
+    let [_, new_pretended] = context.specimen.condvar.expect("it is for these");
     let script = Script {
         threads: FEW,
         enough: 200,
@@ -171,7 +218,7 @@ pub(super) fn condvar_delays(context: &Context) -> Findings {
             &[Count::Timely, Count::Timeout],
             &[Event::Notified, Event::Requeue],
         ),
-        ..meeting(context, meets.new_pretended)
+        ..meeting(context, new_pretended)
     };
     run_nudged(context, script)
 }
@@ -188,23 +235,21 @@ fn meeting(context: &Context, new: fn() -> AnyTarget) -> Script {
 
 /// The share of the time in which signals interrupt.
 const INTERRUPTED: u32 = 3;
+/// For how long a signal holds a thread up.
+const LINGER: u64 = 100;
 
 /// Signals interrupt sleeps at first. A signal makes a sleeper look again, which mends a lost
 /// wake-up. So later there are none.
 fn run_nudged(context: &Context, script: Script) -> Findings {
-    let mut nudges = Nudges::start(context.orders.seed);
+    let mut nudges = Nudges::start(context.orders.seed, LINGER, 0);
     let quiet_from = Instant::now() + context.orders.duration / INTERRUPTED;
-    let threads = script.threads;
     let findings = run_while(context, script, |crew| {
         if nudges.handled() == 0 || Instant::now() < quiet_from {
-            nudges.send(crew, threads);
+            nudges.send(crew);
         }
         nudges.handled() > 0
     });
-    let (handled, sent) = (nudges.handled(), nudges.sent());
-    if !findings.left_threads {
-        nudges.stop();
-    }
+    let (handled, sent) = (nudges.handled(), nudges.sent);
     let detail = format!("{handled} of {sent} signals");
     findings.judge(Property::Reach, handled > 0, detail)
 }
@@ -244,9 +289,7 @@ fn run_while(
     let body = move |worker: &mut Worker| {
         let mut random = worker.random.branch();
         let hold_up = |random: &mut Random| {
-            if of_crew.script.held_up {
-                pretend::hold_up(Injector::inside(level, random.branch()));
-            }
+            pretend::hold_up(Injector::inside(of_crew.script.held_up, random.branch()));
         };
         hold_up(&mut random);
         while !of_crew.over.load(Relaxed) {
@@ -273,36 +316,31 @@ fn run_while(
             of_crew.barrier.wait();
         }
     };
-    let outcome = crew::run(&orders, body, |crew| {
+    let mut findings = crew::run(&orders, body, |crew| {
         let enough = stage.plays.load(Relaxed) >= script.enough;
         meanwhile(crew) && reached() && enough
     });
-    if !outcome.completed {
+    if findings.left_threads {
         stage.judge_hang();
     }
-    let counts = [
-        Count::Section,
-        Count::Look,
-        Count::Timely,
-        Count::Timeout,
-        Count::Received,
-    ];
-    let counts = counts.map(|what| format!("{} {what:?}", count(what)).to_lowercase());
+    let counts = Count::ALL.map(|what| format!("{} {what:?}", count(what)).to_lowercase());
     let detail = format!(
         "{} plays, {}, {}",
         stage.plays.load(Relaxed),
         counts.join(", "),
         events.list(&[
+            Event::Queued,
+            Event::Barge,
             Event::Park,
             Event::Timeout,
             Event::HandoffRequest,
+            Event::Pickup,
             Event::Notified,
             Event::Requeue,
             Event::Bias,
             Event::Revoke,
         ]),
     );
-    let mut findings = outcome.own_findings();
     for property in [Property::Exclusion, Property::Contract] {
         let verdict = match stage.broken.get() {
             Some((violated, what)) if *violated == property => Err(what.clone()),
@@ -322,7 +360,7 @@ struct Stage {
     plays: AtomicU64,
     /// Sections in plays that have ended.
     sections: AtomicU64,
-    counts: [AtomicU64; Count::ALL],
+    counts: [AtomicU64; Count::ALL.len()],
     /// The first violation.
     broken: OnceLock<(Property, String)>,
 }
@@ -341,7 +379,7 @@ impl Game {
     fn new(script: &Script, number: u64) -> Self {
         Game {
             target: (script.new)(),
-            play: Play::new(script.threads, true, script.sends),
+            play: Play::new(script.threads, true, script.sends, script.flood),
             state: SharedState::new(),
             pause: 1 << (number % u64::from(script.longest + 1)),
         }
@@ -451,6 +489,9 @@ impl World for Player<'_> {
     }
 
     fn operation(&self, act: impl FnOnce()) {
+        if self.stage.script.believes {
+            pretend::set_oversubscribed(self.random() % 2 == 0);
+        }
         self.worker.operation(act);
     }
 

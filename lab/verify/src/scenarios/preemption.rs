@@ -10,7 +10,7 @@ pub(super) fn run(context: &Context) -> Findings {
     let events = Events::start();
     let stage = Arc::new(Stage::new(context.specimen.new));
     let contended = || events.get(Event::SlowPath) > 0 || context.orders.threads == 1;
-    let outcome = context.contend(&stage, |_| (), |_| contended());
+    let findings = context.contend(&stage, |_| (), |_| contended());
     let detail = events.list(&[
         Event::SlowPath,
         Event::Queued,
@@ -20,7 +20,5 @@ pub(super) fn run(context: &Context) -> Findings {
         Event::HandoffRequest,
         Event::Pickup,
     ]);
-    outcome
-        .findings(&stage.state, 0)
-        .with_reach(contended(), detail)
+    findings.on(&stage.state).with_reach(contended(), detail)
 }

@@ -6,8 +6,7 @@
 //!
 //! # Invariants
 //!
-//! 1. While a handler is installed, `STORM` is null or points at a `Storm` that stays. The storm is
-//!    freed only after all threads that get these signals have ended, and leaked if some have not.
+//! 1. `STORM` is null or points at a `Storm` that stays: storms are leaked.
 //! 2. The handler is async-signal-safe: it uses locks, atomics, a constant-initialised thread-local
 //!    without destructor, and restores `errno`.
 //! 3. A handler releases the lock that it has just taken.
@@ -19,7 +18,7 @@ use crate::{injector, signal};
 use kinlock_core::events::Event;
 use kinlock_measure::random::Random;
 use std::cell::Cell;
-use std::ptr::null_mut;
+use std::ptr::{self, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
@@ -58,31 +57,25 @@ pub(super) fn run(context: &Context) -> Findings {
         stage: Stage::new(context.specimen.new),
         sections: AtomicU64::new(0),
     };
-    let storm = Box::leak(Box::new(Storm {
+    let storm: &Storm = Box::leak(Box::new(Storm {
         levels: (0..LEVELS).map(level).collect(),
         deepest: AtomicU64::new(0),
     }));
-    STORM.store(storm, Release);
-    let install = |level| {
+    STORM.store(ptr::from_ref(storm).cast_mut(), Release);
+    for level in 0..LEVELS {
         let lower = (0..=level).map(signal::real_time);
         // SAFETY: invariant 2.
-        unsafe { signal::install(signal::real_time(level), handle, libc::SA_RESTART, lower) }
-    };
-    let previous: Vec<_> = (0..LEVELS).map(install).collect();
-
+        unsafe { signal::install(signal::real_time(level), handle, libc::SA_RESTART, lower) };
+    }
     let mut sender = Sender {
         random: Random::stream(context.orders.seed, u64::MAX),
         sent: 0,
     };
     let begin = |worker: &Worker| ME.with(|me| me.0.set(worker.name()));
-    let outcome = context.contend(&stage, begin, |crew| {
+    let findings = context.contend(&stage, begin, |crew| {
         sender.burst(crew, context.orders.threads, storm);
         storm.handled() > 0
     });
-    let completed = outcome.completed;
-    if completed {
-        previous.iter().for_each(signal::Previous::restore);
-    }
     let handled = storm.handled();
     let detail = format!(
         "{} signals sent, {handled} handled, up to {} handlers nested, {}",
@@ -90,19 +83,12 @@ pub(super) fn run(context: &Context) -> Findings {
         storm.deepest.load(Relaxed),
         events.list(&[Event::Queued, Event::SlotFallback]),
     );
-    let nested = storm.verdict(completed);
-    let mut findings = outcome
-        .findings(&stage.state, 0)
-        .with_reach(handled > 0, detail);
+    let nested = storm.verdict(!findings.left_threads);
+    let mut findings = findings.on(&stage.state).with_reach(handled > 0, detail);
     // The first verdict is that on exclusion.
     let exclusion = &mut findings.verdicts[0].1;
     if exclusion.is_ok() && nested.is_err() {
         *exclusion = nested;
-    }
-    if completed {
-        STORM.store(null_mut(), Release);
-        // SAFETY: invariant 1; the pointer comes from the `Box::leak` above.
-        drop(unsafe { Box::from_raw(storm) });
     }
     findings
 }
@@ -141,11 +127,8 @@ impl Sender {
                 std::thread::sleep(Duration::from_micros(50));
                 continue;
             }
-            let thread = self.random.below(threads as u64) as usize;
-            let level = self.random.below(LEVELS as u64) as i32;
-            if let Some(tid) = crew.tid(thread) {
-                self.sent += u64::from(signal::send(tid, signal::real_time(level)));
-            }
+            let number = signal::real_time(self.random.below(LEVELS as u64) as i32);
+            self.sent += u64::from(crew.interrupt(&mut self.random, number));
         }
     }
 }

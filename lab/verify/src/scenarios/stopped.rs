@@ -36,8 +36,7 @@ pub(super) fn run(context: &Context) -> Findings {
     let events = Events::start();
     STOPPED.store(0, Relaxed);
     // SAFETY: invariant 1.
-    let previous =
-        unsafe { signal::install(signal::real_time(SIGNAL), stop, libc::SA_RESTART, None) };
+    unsafe { signal::install(signal::real_time(SIGNAL), stop, libc::SA_RESTART, []) };
     let mut random = Random::stream(context.orders.seed, u64::MAX);
     let stage = Arc::new(Stage::new(context.specimen.new));
     let (visited, own) = (Arc::clone(&stage), context.clone());
@@ -62,17 +61,11 @@ pub(super) fn run(context: &Context) -> Findings {
         longest_wait: context.orders.longest_wait.max(GENEROUS),
         ..context.orders.clone()
     };
-    let outcome = crew::run(&orders, body, |crew| {
-        let thread = random.below(context.orders.threads as u64) as usize;
-        if let Some(tid) = crew.tid(thread) {
-            signal::send(tid, signal::real_time(SIGNAL));
-        }
+    let findings = crew::run(&orders, body, |crew| {
+        crew.interrupt(&mut random, signal::real_time(SIGNAL));
         std::thread::sleep(Duration::from_millis(1 + random.below(4)));
         STOPPED.load(Relaxed) > 0 || context.orders.threads == 1
     });
-    if outcome.completed {
-        previous.restore();
-    }
     let stopped = STOPPED.load(Relaxed);
     let listed = [
         Event::Queued,
@@ -82,9 +75,7 @@ pub(super) fn run(context: &Context) -> Findings {
     ];
     let detail = format!("{stopped} waiters stopped, {}", events.list(&listed));
     let reached = stopped > 0 || context.orders.threads == 1;
-    outcome
-        .findings(&stage.state, 0)
-        .with_reach(reached, detail)
+    findings.on(&stage.state).with_reach(reached, detail)
 }
 
 /// Stops a thread that waits for the lock. Perhaps it has just got it: then the others wait, too.

@@ -1,9 +1,14 @@
 //! Tests in processes of their own: handlers, affinities and sandboxes belong to the process, and
 //! threads that hang cannot be ended otherwise.
+//!
+//! # Invariants
+//!
+//! 1. `alarm` has no preconditions.
 
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+use kinlock_verify::child::{self, Child, FINE};
 use kinlock_verify::plan::{Settings, Tortured};
 use kinlock_verify::report::{Property, Report};
 use kinlock_verify::{Preemption, by_name};
@@ -43,6 +48,44 @@ pub fn in_child(name: &str, tunables: &str, body: impl FnOnce()) {
         None => body(),
         Some(output) => assert!(output.status.success(), "{}", text(&output)),
     }
+}
+
+/// A process that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Between two looks at a child.
+pub const PAUSE: Duration = Duration::from_micros(100);
+
+/// An alarm ends this process if it hangs. A child of it needs one of its own.
+pub fn end_in_time() {
+    // SAFETY: invariant 1.
+    unsafe { libc::alarm(PATIENCE.as_secs() as u32) };
+}
+
+/// As [`in_child`], and the process is ended if it hangs.
+pub fn on_its_own(name: &str, body: impl FnOnce()) {
+    in_child(name, "", || {
+        end_in_time();
+        body();
+    });
+}
+
+/// A child of fork, which finds out whether this holds, and is ended if it hangs.
+pub fn fork(work: impl FnOnce() -> bool) -> Child {
+    let child = child::fork(|| {
+        end_in_time();
+        if work() { FINE } else { 1 }
+    });
+    child.expect("a child can be forked")
+}
+
+/// What it has found out.
+pub fn has_held(child: Child) -> bool {
+    child.wait(PATIENCE, |_| std::thread::sleep(PAUSE)) == Ok(FINE)
+}
+
+/// Whether this holds in a child.
+pub fn holds_in_a_fork(work: impl FnOnce() -> bool) -> bool {
+    has_held(fork(work))
 }
 
 /// What a process has written.

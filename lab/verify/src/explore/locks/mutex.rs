@@ -1,6 +1,7 @@
 //! The mutex among the locks that are explored.
 
 use super::{KNOBS, MAX_ACCESSES, Specimen};
+use crate::play::Plays;
 use crate::test_lock::Target;
 use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::events::Event;
@@ -30,9 +31,7 @@ pub(super) const SOUND: Specimen = Specimen {
     ],
     // Running threads may barge. Only the time that a waiter waits is bounded.
     in_order: false,
-    meets: false,
-    reads: false,
-    runs: false,
+    plays: Plays::Lock,
     // A waiter that leaves the queue polls the lock until its neighbour has linked itself, and the
     // neighbour may be preempted for long.
     max_accesses: 20 * MAX_ACCESSES,

@@ -2,6 +2,7 @@
 
 use super::Specimen;
 use super::mutex::{self, Kind};
+use crate::play::Plays;
 use crate::test_lock::Target;
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
@@ -24,7 +25,7 @@ pub(super) const SOUND: Specimen = Specimen {
         Event::Bias,
         Event::Revoke,
     ],
-    reads: true,
+    plays: Plays::Readers,
     ..mutex::SOUND
 };
 
