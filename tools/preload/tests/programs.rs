@@ -21,8 +21,7 @@ const OURS: &[&str] = &["kinlock-mutex", "kinlock-spin"];
 same_answers! {
     return_codes_of_mutexes: "codes.c", ALL;
     return_codes_of_rwlocks: "rwcodes.c", ALL;
-    readers_and_writers: "rwthreads.c", ALL;
-    readers_and_writers_with_signals: "rwlocks.c", &["kinlock-mutex", "pthread"];
+    readers_and_writers: "rwlocks.c", &["kinlock-mutex", "pthread"];
     depth_of_recursion: "depth.c", ALL;
     keys_of_the_program: "keys.c", ALL;
     waits_with_mutexes_of_every_kind: "waits.c", ALL;
@@ -36,7 +35,6 @@ same_answers! {
     owners_for_debuggers: "owners.c", ALL;
     // It takes seconds, and the condition variables of both locks are the same.
     one_sleep_per_wait: "wakeups.c", &["kinlock-mutex"];
-    released_once_too_often: "rwextra.c", ALL;
     children_of_clone: "clones.c", ALL;
     waiters_of_the_parent_of_a_clone: "cloned.c", OURS;
     children_of_fork: "forks.c", &["kinlock-mutex", "pthread"];

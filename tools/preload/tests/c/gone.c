@@ -73,9 +73,9 @@ static void *waiter(void *argument)
     return NULL;
 }
 
-/* The example of POSIX: the thread that broadcasts destroys the condition variable at once. Its memory goes before the
+/* The example of POSIX: the thread that notifies destroys the condition variable at once. Its memory goes before the
    waiters have the mutex. */
-static void broadcast_and_destroy(int waiters, int holding)
+static void notify_and_destroy(int waiters, int holding, int all)
 {
     static pthread_t threads[400];
     struct object *object = fresh();
@@ -85,7 +85,7 @@ static void broadcast_and_destroy(int waiters, int holding)
         sched_yield();
     CHECK(pthread_mutex_lock(&object->mutex) == 0);
     object->stage = 1;
-    CHECK(pthread_cond_broadcast(&object->condvar) == 0);
+    CHECK((all ? pthread_cond_broadcast : pthread_cond_signal)(&object->condvar) == 0);
     if (!holding)
         CHECK(pthread_mutex_unlock(&object->mutex) == 0);
     CHECK(pthread_cond_destroy(&object->condvar) == 0);
@@ -137,10 +137,10 @@ int main(void)
         end(other);
     }
     printf("slept for and gone\n");
-    for (int i = 0; i < 40; i++)
-        broadcast_and_destroy(1 + i % 8, i % 2);
-    broadcast_and_destroy(400, 0);
-    broadcast_and_destroy(400, 1);
+    for (int i = 0; i < 80; i++)
+        notify_and_destroy(1 + i % 8, i % 2, i % 8);
+    notify_and_destroy(400, 0, 1);
+    notify_and_destroy(400, 1, 1);
     printf("broadcast and gone\n");
     for (int i = 0; i < 150; i++) {
         struct object *object = fresh();
