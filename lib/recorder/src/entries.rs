@@ -24,8 +24,11 @@ pub(super) fn raise(number: &AtomicU64, n: u64) {
 }
 
 /// Adds numbers to others, and clears them.
-pub(super) fn merge(pairs: &[(&AtomicU64, &AtomicU64)]) {
-    for (from, to) in pairs {
+pub(super) fn merge<'a>(
+    from: impl IntoIterator<Item = &'a AtomicU64>,
+    to: impl IntoIterator<Item = &'a AtomicU64>,
+) {
+    for (from, to) in from.into_iter().zip(to) {
         let n = from.swap(0, Relaxed);
         if n != 0 {
             add(to, n);

@@ -2,7 +2,7 @@
 
 use super::entries::{Array, add, merge, number_at, places, scattered};
 use super::memory::{self, TAGS, provide};
-use super::object::{Marks, Object};
+use super::object::{Marks, Object, marks_in};
 use super::places::place_of;
 use super::threads::name_program;
 use super::uses::{stack_of, use_of};
@@ -12,7 +12,7 @@ use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use kinlock_report::{
     BARRIER, CONDVAR, ENDED, FREED, JOIN, LOCKS, Lock, OTHERS, READING, RWLOCK, SEMAPHORE, SPIN,
-    STACKS, Table,
+    STACKS, Table, Use,
 };
 
 /// The entry of a lock, and its index plus 1.
@@ -28,7 +28,13 @@ pub(super) fn lock_at(table: &Table, address: u64) -> Option<(u32, &Lock)> {
     None
 }
 
-/// The same, called by the lock's holder: an entry is added if there is none, and its number noted
+/// The marks of a lock: its own, or those in its entry. `None`: it has neither yet.
+pub(super) fn marks_of<'a>(table: &'a Table, object: Object<'a>) -> Option<Marks<'a>> {
+    let entry = || Some(marks_in(lock_at(table, object.address)?.1));
+    object.marks.or_else(entry)
+}
+
+/// The entry of a lock, called by its holder: an entry is added if there is none, and its number noted
 /// in the marks. `None`: there is no room.
 ///
 /// A lock that has an entry has noted that. So if one that has noted nothing finds an entry at its
@@ -264,6 +270,38 @@ fn is_same_sort(one: &Lock, other: &Lock) -> bool {
     sort(one) == sort(other)
 }
 
+/// The numbers that are added where the entries of two locks are joined.
+fn sums(lock: &Lock) -> impl Iterator<Item = &AtomicU64> {
+    let single = [
+        &lock.locked,
+        &lock.changed,
+        &lock.remote,
+        &lock.held,
+        &lock.hold_ns,
+        &lock.samples,
+        &lock.nested,
+        &lock.contended,
+        &lock.wait_ns,
+        &lock.timeouts,
+        &lock.tries,
+        &lock.failed,
+    ];
+    let behind = lock.behind.iter().flat_map(|by| [&by.count, &by.nanos]);
+    let classes = lock.waits.iter().chain(&lock.holds);
+    single.into_iter().chain(behind).chain(classes)
+}
+
+/// The same of a use.
+fn sums_of_use(of: &Use) -> [&AtomicU64; 5] {
+    [
+        &of.contended,
+        &of.wait_ns,
+        &of.held,
+        &of.hold_ns,
+        &of.failed,
+    ]
+}
+
 /// Moves all numbers of an ended lock to another ended lock, `others`, and clears its entry.
 fn join(table: &Table, lock: &Lock, others: &Lock, index: u32) {
     let mut at = lock.uses.swap(0, Acquire);
@@ -271,23 +309,10 @@ fn join(table: &Table, lock: &Lock, others: &Lock, index: u32) {
         let stack = from.key.load(Relaxed) as u32;
         if let (_, Some(to)) = use_of(table, index, others, stack) {
             to.wait_max.fetch_max(from.wait_max.load(Relaxed), Relaxed);
-            merge(&[
-                (&from.contended, &to.contended),
-                (&from.wait_ns, &to.wait_ns),
-                (&from.held, &to.held),
-                (&from.hold_ns, &to.hold_ns),
-                (&from.failed, &to.failed),
-            ]);
+            merge(sums_of_use(from), sums_of_use(to));
         }
         at = from.before.swap(0, Relaxed);
-        for number in [
-            &from.contended,
-            &from.wait_ns,
-            &from.wait_max,
-            &from.held,
-            &from.hold_ns,
-            &from.failed,
-        ] {
+        for number in sums_of_use(from).into_iter().chain([&from.wait_max]) {
             number.store(0, Relaxed);
         }
         from.key.store(FREED, Release);
@@ -299,32 +324,9 @@ fn join(table: &Table, lock: &Lock, others: &Lock, index: u32) {
     ] {
         to.fetch_max(from.swap(0, Relaxed), Relaxed);
     }
-    merge(&[
-        (&lock.locked, &others.locked),
-        (&lock.changed, &others.changed),
-        (&lock.remote, &others.remote),
-        (&lock.held, &others.held),
-        (&lock.hold_ns, &others.hold_ns),
-        (&lock.samples, &others.samples),
-        (&lock.nested, &others.nested),
-        (&lock.contended, &others.contended),
-        (&lock.wait_ns, &others.wait_ns),
-        (&lock.timeouts, &others.timeouts),
-        (&lock.tries, &others.tries),
-        (&lock.failed, &others.failed),
-    ]);
-    for (from, to) in lock.behind.iter().zip(&others.behind) {
-        merge(&[(&from.count, &to.count), (&from.nanos, &to.nanos)]);
-    }
+    merge(sums(lock), sums(others));
     for (from, to) in lock.threads.iter().zip(&others.threads) {
         to.fetch_or(from.swap(0, Relaxed), Relaxed);
-    }
-    let classes = lock.waits.iter().zip(&others.waits);
-    for (from, to) in classes.chain(lock.holds.iter().zip(&others.holds)) {
-        let n = from.swap(0, Relaxed);
-        if n != 0 {
-            to.fetch_add(n, Relaxed);
-        }
     }
     for number in [
         &lock.record,

@@ -86,25 +86,17 @@ pub fn look_up() {
     kept.restore();
 }
 
-/// How making the table went.
-pub enum Begun {
-    /// There is a table.
-    Done,
-    /// There is none.
-    Failed,
-}
-
-/// Makes the table, once. `locks`: which locks the program runs on.
+/// Makes the table, once. Returns whether there is one. `locks`: which locks the program runs on.
 ///
 /// Other threads that come in the meantime wait for the one that makes it, so that none of their
 /// acquisitions is lost. They cannot wait for each other: that thread takes no lock, and no signal
 /// handler runs on it.
-pub fn begin(locks: u32) -> Begun {
+pub fn begin(locks: u32) -> bool {
     let kept = Errno::keep();
     let begun = loop {
         match FORK.state.load(Acquire) {
-            MADE if is_of_window() => break Begun::Done,
-            FAILED if is_of_window() => break Begun::Failed,
+            MADE if is_of_window() => break true,
+            FAILED if is_of_window() => break false,
             MAKING => wait_for_maker(),
             before => {
                 // Before other threads wait for this one, since this may wait for a lock of the

@@ -126,15 +126,7 @@ pub(super) fn taken_rwlock(table: &Table, address: u64, side: Object<'_>) -> [u3
 /// The entry of a reader-writer lock. Several threads may add it at the same time: one of them
 /// does, since the place in the index decides.
 fn rwlock(table: &Table, address: u64) -> Option<(u32, &Lock)> {
-    let object = Object {
-        address,
-        marks: None,
-        kind: RWLOCK,
-        place: None,
-        is_nested: false,
-        travels: false,
-    };
-    lock_of_holder(table, object)
+    lock_of_holder(table, Object::new(address, RWLOCK))
 }
 
 /// Notes that the calling thread asks for a lock: an order for each lock that it holds.

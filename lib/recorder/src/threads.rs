@@ -89,15 +89,21 @@ fn forget_ended(table: &Table, thread: &Thread, end: u64) {
         &ended.life_ns,
         end.saturating_sub(thread.begin.load(Relaxed)),
     );
-    merge(&[
-        (&thread.locked, &ended.locked),
-        (&thread.contended, &ended.contended),
-        (&thread.wait_ns, &ended.wait_ns),
-        (&thread.others, &ended.others),
-    ]);
-    for pair in thread.other_ns.iter().zip(&ended.other_ns) {
-        merge(&[pair]);
-    }
+    merge(
+        [
+            &thread.locked,
+            &thread.contended,
+            &thread.wait_ns,
+            &thread.others,
+        ],
+        [
+            &ended.locked,
+            &ended.contended,
+            &ended.wait_ns,
+            &ended.others,
+        ],
+    );
+    merge(&thread.other_ns, &ended.other_ns);
     let longest = thread.wait_max.swap(0, Relaxed);
     ended.wait_max.fetch_max(longest, Relaxed);
     thread.waits_for.store(0, Relaxed);
