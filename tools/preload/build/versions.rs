@@ -132,8 +132,7 @@ pub fn add() {
     println!("cargo::rustc-check-cfg=cfg(kinlock_versions)");
     let (table, jump) = match variable("CARGO_CFG_TARGET_ARCH").as_str() {
         "x86_64" => (X86_64, "jmp"),
-        "aarch64" => (AARCH64, "b"),
-        _ => return,
+        _ => (AARCH64, "b"),
     };
     let Some(arguments) = arguments_for_lld() else {
         println!(

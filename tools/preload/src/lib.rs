@@ -106,8 +106,11 @@
 //!    `pthread_self` returns. It lives as long as the thread. Words of it are read by the thread
 //!    itself, all of them at times at which they do not matter.
 
-#[cfg(not(target_os = "linux"))]
-compile_error!("this library replaces functions of the GNU C library on Linux");
+#[cfg(not(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+compile_error!("this library replaces functions of the GNU C library on x86-64 and aarch64");
 
 mod dispatch;
 mod environment;

@@ -83,15 +83,18 @@ unsafe extern "C" {
 /// `quick_exit` runs no destructors, and ends the process inside the C library: it does not call
 /// the `_exit` below.
 extern "C" fn end_quickly(_: *mut c_void) {
+    finish();
+}
+
+/// The process ends by itself.
+fn finish() {
     counts::write();
     make::finish();
     switch::finish();
 }
 
 extern "C" fn end() {
-    counts::write();
-    make::finish();
-    switch::finish();
+    finish();
     let warns = WARNS.load(Relaxed);
     // A filter of system calls may end the process for `getpid`, so it is asked last.
     // SAFETY: invariant 6.
@@ -120,9 +123,7 @@ static END: extern "C" fn() = end;
 /// Ends the process without running destructors, but not without writing the counts.
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
-    counts::write();
-    make::finish();
-    switch::finish();
+    finish();
     loop {
         // SAFETY: invariant 6.
         unsafe { libc::syscall(libc::SYS_exit_group, status) };

@@ -16,7 +16,7 @@
 //! only be unwound if nothing in them has a destructor, so the frame with the cleanup is C's:
 //!
 //! ```text
-//!   wait -> kinlock_wait_frame (posix/cancel.c) -> wait_in_frame -> posix_wait or mixed_wait
+//!   wait -> kinlock_cancellable_call (posix/cancel.c) -> wait_in_frame -> posix_wait or mixed_wait
 //!                     | if the thread is cancelled
 //!                     +-> wait_cancelled
 //! ```
@@ -26,6 +26,7 @@ use super::mutex::{after_libc_wait, before_libc_wait, relock, traced_unlock};
 use crate::libc::lock::libc_wait;
 use crate::libc::real;
 use crate::mode::{MODE, Mode};
+use crate::posix::cancel::kinlock_cancellable_call;
 use crate::posix::condvar::Condvar;
 use crate::posix::mutex::Mutex;
 use crate::thread::thread_id;
@@ -100,11 +101,6 @@ struct Wait<'a> {
 }
 
 unsafe extern "C-unwind" {
-    fn kinlock_wait_frame(
-        wait: *mut c_void,
-        run: unsafe extern "C-unwind" fn(*mut c_void) -> c_int,
-        cancelled: unsafe extern "C" fn(*mut c_void),
-    ) -> c_int;
     fn kinlock_cancellable_futex(
         key: *const u32,
         operation: c_int,
@@ -173,7 +169,7 @@ pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: R
     // SAFETY: invariant 4: `wait` lives until the frame is left. Nothing in Rust's frames has a
     // destructor.
     let result =
-        unsafe { kinlock_wait_frame((&raw mut wait).cast(), wait_in_frame, wait_cancelled) };
+        unsafe { kinlock_cancellable_call(wait_in_frame, (&raw mut wait).cast(), wait_cancelled) };
     wait.end_reported();
     note_timeout(mode, condvar, result);
     result

@@ -12,6 +12,19 @@
 //! | `traced_lock`, `traced_unlock` | tell `traced` what happens, around `lock` and `unlock` |
 //! | `lock`, `unlock` | call `posix_lock` or `libc_lock`, and likewise for the release |
 
+/// Functions that are exported under their names.
+macro_rules! exported {
+    ($($name:ident($($parameter:ident: $type:ty),*) = $result:expr;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name($($parameter: $type),*) -> core::ffi::c_int {
+                // SAFETY: invariants 1 and 3; and what a called function demands, this one does.
+                unsafe { $result }
+            }
+        )*
+    };
+}
+
 mod c11;
 pub(crate) mod choice;
 mod condvar;

@@ -200,13 +200,8 @@ pub(super) fn after_libc_wait(released: Option<Object<'_>>, result: c_int) {
     }
 }
 
-/// The marks of a mutex of ours. A delegated one has no room for them: the C library uses the
-/// words.
-fn marks(mutex: &Mutex, mode: Mode) -> Option<Marks<'_>> {
-    (!mutex.is_delegated(mode)).then_some(own_marks(mutex))
-}
-
-fn own_marks(mutex: &Mutex) -> Marks<'_> {
+/// The marks of a mutex of ours.
+fn marks(mutex: &Mutex) -> Marks<'_> {
     Marks {
         serial: &mutex.serial,
         last: &mutex.last,
@@ -220,12 +215,10 @@ fn object(mutex: &Mutex, mode: Mode) -> Object<'_> {
         kind = mutex.declared.load(Relaxed);
     }
     Object {
-        address: mutex.address() as u64,
-        marks: marks(mutex, mode),
-        kind,
-        place: None,
+        // A delegated one has no room for marks: the C library uses the words.
+        marks: (!mutex.is_delegated(mode)).then_some(marks(mutex)),
         is_nested: mode.reports() && kind & KINDS == RECURSIVE && mutex.is_callers(),
-        travels: false,
+        ..Object::new(mutex.address() as u64, kind)
     }
 }
 
@@ -239,7 +232,7 @@ fn lock_reported(mutex: &Mutex, path: u32) -> c_int {
     if !mutex.word.try_lock() {
         return wait_reported(mutex);
     }
-    if !report::count_taken(mutex.address() as u64, own_marks(mutex)) {
+    if !report::count_taken(mutex.address() as u64, marks(mutex)) {
         return taken_at_once(mutex);
     }
     mutex.note_owner()
@@ -267,12 +260,8 @@ fn wait_reported(mutex: &Mutex) -> c_int {
 /// A normal mutex of ours.
 fn reported(mutex: &Mutex) -> Object<'_> {
     Object {
-        address: mutex.address() as u64,
-        marks: Some(own_marks(mutex)),
-        kind: 0,
-        place: None,
-        is_nested: false,
-        travels: false,
+        marks: Some(marks(mutex)),
+        ..Object::new(mutex.address() as u64, 0)
     }
 }
 
@@ -282,7 +271,7 @@ fn unlock_reported(mutex: &Mutex, path: u32) -> c_int {
     if path != REPORTS {
         return unlock_other_reported(mutex, path);
     }
-    if !report::count_release(mutex.address() as u64, own_marks(mutex)) {
+    if !report::count_release(mutex.address() as u64, marks(mutex)) {
         return release_reported(mutex);
     }
     mutex.release();
@@ -307,7 +296,7 @@ const ERROR_CHECKING_REPORTS: u32 = ERROR_CHECKING | REPORTS;
 /// Takes a mutex for a report that is no normal one of ours.
 #[inline(never)]
 fn lock_other_reported(mutex: &Mutex, path: u32) -> c_int {
-    let (address, marks) = (mutex.address() as u64, own_marks(mutex));
+    let (address, marks) = (mutex.address() as u64, marks(mutex));
     let is_recursive = match path {
         RECURSIVE_REPORTS => true,
         ERROR_CHECKING_REPORTS => false,
@@ -348,8 +337,8 @@ fn unlock_other_reported(mutex: &Mutex, path: u32) -> c_int {
     let thread = known_thread_id().filter(|_| is_ours);
     match thread {
         Some(thread) if mutex.is_owned_by(thread) => {
-            let is_noted = mutex.is_deeper()
-                || report::count_release(mutex.address() as u64, own_marks(mutex));
+            let is_noted =
+                mutex.is_deeper() || report::count_release(mutex.address() as u64, marks(mutex));
             match is_noted {
                 true => mutex.unlock_owned(),
                 false => cold_unlock(mutex),
@@ -365,7 +354,7 @@ fn try_reported(mutex: &Mutex) -> c_int {
     if !mutex.word.try_lock() {
         return cold_lock(mutex, Limit::Now);
     }
-    if !report::count_tried(mutex.address() as u64, own_marks(mutex)) {
+    if !report::count_tried(mutex.address() as u64, marks(mutex)) {
         return tried_at_once(mutex);
     }
     mutex.note_owner()
@@ -529,23 +518,12 @@ pub(super) unsafe extern "C" fn pthread_mutex_unlock(pointer: *mut Mutex) -> c_i
     0
 }
 
-/// Names by which older C++ libraries and programs call the same functions.
-macro_rules! aliases {
-    ($($alias:ident = $name:ident($($parameter:ident: $type:ty),*);)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C-unwind" fn $alias($($parameter: $type),*) -> c_int {
-                // SAFETY: as that function demands.
-                unsafe { $name($($parameter),*) }
-            }
-        )*
-    };
-}
-
-aliases! {
-    __pthread_mutex_init = pthread_mutex_init(mutex: *mut Mutex, attributes: *const c_void);
-    __pthread_mutex_destroy = pthread_mutex_destroy(mutex: *mut Mutex);
-    __pthread_mutex_lock = pthread_mutex_lock(mutex: *mut Mutex);
-    __pthread_mutex_trylock = pthread_mutex_trylock(mutex: *mut Mutex);
-    __pthread_mutex_unlock = pthread_mutex_unlock(mutex: *mut Mutex);
+// Names by which older C++ libraries and programs call the same functions.
+exported! {
+    __pthread_mutex_init(mutex: *mut Mutex, attributes: *const c_void) =
+        pthread_mutex_init(mutex, attributes);
+    __pthread_mutex_destroy(mutex: *mut Mutex) = pthread_mutex_destroy(mutex);
+    __pthread_mutex_lock(mutex: *mut Mutex) = pthread_mutex_lock(mutex);
+    __pthread_mutex_trylock(mutex: *mut Mutex) = pthread_mutex_trylock(mutex);
+    __pthread_mutex_unlock(mutex: *mut Mutex) = pthread_mutex_unlock(mutex);
 }

@@ -9,6 +9,7 @@ use crate::traced::report::{self, Object};
 use crate::traced::{Acquisition, counts};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
+use kinlock_report::SPIN;
 
 /// # Safety
 ///
@@ -55,14 +56,7 @@ fn traced_lock(spinlock: &Spinlock, mode: Mode, is_try: bool) -> c_int {
 }
 
 fn object(spinlock: &Spinlock) -> Object<'_> {
-    Object {
-        address: spinlock.address() as u64,
-        marks: None,
-        kind: kinlock_report::SPIN,
-        place: None,
-        is_nested: false,
-        travels: false,
-    }
+    Object::new(spinlock.address() as u64, SPIN)
 }
 
 /// Takes a spinlock, by this library or by the C library.
