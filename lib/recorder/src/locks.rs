@@ -1,7 +1,7 @@
 //! Entries of locks, sharing them where they become scarce, and merging those of locks that end.
 
 use super::entries::{Array, add, merge, number_at, places, scattered};
-use super::memory::{self, TAGS, provide};
+use super::memory::{self, TAGS};
 use super::object::{Marks, Object, marks_in};
 use super::places::place_of;
 use super::threads::name_program;
@@ -79,28 +79,25 @@ fn hash_of_lock(key: u64) -> u64 {
 }
 
 /// All entries.
-fn entries<'a>(
-    table: &'a Table,
-) -> Array<'a, impl Fn(usize) -> &'a AtomicU64, impl Fn(usize) -> bool> {
+fn entries(table: &Table) -> Array<'_, Lock> {
     Array {
+        entries: &table.locks,
         index: &table.lock_index,
         used: &table.header.locks_used,
         freed: &table.header.locks_freed,
-        size: LOCKS,
+        key_of: |lock: &Lock| &lock.address,
         hash_of: hash_of_lock,
-        key_at: |at: usize| &table.locks[at].address,
-        provide: |at: usize| provide(table, &table.locks[at]),
     }
 }
 
 #[cold]
 #[inline(never)]
 fn new_lock<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)> {
-    let fill = |at: usize| {
-        table.locks[at].kind.store(object.kind, Relaxed);
+    let fill = |new: &Lock| {
+        new.kind.store(object.kind, Relaxed);
         let place = object.place.map_or(0, |place| place_of(table, place));
-        table.locks[at].place.store(place, Relaxed);
-        table.locks[at].serial.store(new_serial(), Relaxed);
+        new.place.store(place, Relaxed);
+        new.serial.store(new_serial(), Relaxed);
     };
     let (at, _) = entries(table).place(table, object.address, fill)?;
     // So that a lock that is a static variable of a shared object can be named.
@@ -198,9 +195,9 @@ pub(super) fn noted_entry<'a>(table: &'a Table, object: Object<'_>) -> Option<(u
 
 /// The entry for locks without one that were first taken by a stack, and its index plus 1.
 fn entry_of_others(table: &Table, stack: u32, kind: u32) -> Option<(u32, &Lock)> {
-    let fill = |at: usize| {
-        table.locks[at].kind.store(kind, Relaxed);
-        table.locks[at].first.store(stack, Relaxed);
+    let fill = |new: &Lock| {
+        new.kind.store(kind, Relaxed);
+        new.first.store(stack, Relaxed);
     };
     let key = u64::from(stack) << 2 | OTHERS;
     let (at, _) = entries(table).place(table, key, fill)?;

@@ -256,22 +256,20 @@ fn store_path(module: &Module, folder: &[u8], path: &[u8]) {
 /// The path of the program; nothing if there is no `/proc`.
 fn own_path(room: &mut [u8; 512]) -> &[u8] {
     let path = c"/proc/self/exe".as_ptr();
-    let kept = Errno::keep();
+    let _kept = Errno::keep();
     // SAFETY: invariant 2.
     let length = unsafe {
         let (to, size) = (room.as_mut_ptr(), room.len());
         libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, path, to, size)
     };
-    kept.restore();
     room.get(..length.max(0) as usize).unwrap_or(&[])
 }
 
 /// The current folder with a slash at its end; nothing if it is not known.
 fn current_folder(room: &mut [u8; 512]) -> &[u8] {
-    let kept = Errno::keep();
+    let _kept = Errno::keep();
     // SAFETY: invariant 2.
     let length = unsafe { libc::syscall(libc::SYS_getcwd, room.as_mut_ptr(), room.len()) };
-    kept.restore();
     // It ends with a zero byte. A folder that this process cannot reach begins otherwise.
     match usize::try_from(length).unwrap_or(0).checked_sub(1) {
         Some(end) if room[0] == b'/' => {

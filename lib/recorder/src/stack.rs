@@ -83,7 +83,7 @@ impl Readable {
 pub(super) fn is_readable(address: u64) -> bool {
     let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
     let (wakes, moves) = (0, 0);
-    let kept = Errno::keep();
+    let _kept = Errno::keep();
     // SAFETY: invariant 9: the kernel checks the address, and changes no memory.
     let result = unsafe {
         system_call!(
@@ -96,9 +96,7 @@ pub(super) fn is_readable(address: u64) -> bool {
             0,
         )
     };
-    let is_fault = result < 0 && errno() == libc::EFAULT;
-    kept.restore();
-    !is_fault
+    result >= 0 || errno() != libc::EFAULT
 }
 
 #[cfg(test)]

@@ -68,13 +68,12 @@ fn new_thread(table: &Table, token: u32) -> Option<&Thread> {
     table.header.threads.fetch_add(1, Relaxed);
     thread.begin.store(Native::now(), Relaxed);
     let mut name = [0_u8; 16];
-    let kept = Errno::keep();
+    let _kept = Errno::keep();
     // SAFETY: invariant 2; a name has at most 16 bytes.
     unsafe {
         thread.id.store(number(), Relaxed);
         libc::syscall(libc::SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr());
     }
-    kept.restore();
     for (to, from) in thread.name.iter().zip(name) {
         to.store(from, Relaxed);
     }
