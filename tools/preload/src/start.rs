@@ -53,22 +53,25 @@ extern "C" fn begin() {
     }
     if counts {
         counts::begin();
-        // SAFETY: invariant 3; the handler does not unwind and lives as long as the program.
-        unsafe { libc::pthread_atfork(None, None, Some(counts::begin_in_child)) };
+        in_children(counts::begin_in_child);
     }
     if reports {
         choice::find_callers();
         make::look_up();
-        // SAFETY: as above.
-        unsafe { libc::pthread_atfork(None, None, Some(make::forget_in_child)) };
+        in_children(make::forget_in_child);
         if choice::stands_by() {
             // The page of the mode is replaced by one that has it.
             choice::mode();
             switch::begin();
-            // SAFETY: as above.
-            unsafe { libc::pthread_atfork(None, None, Some(switch::begin_in_child)) };
+            in_children(switch::begin_in_child);
         }
     }
+}
+
+/// From now on the children of forks call this.
+fn in_children(handler: unsafe extern "C" fn()) {
+    // SAFETY: invariant 3; the handler does not unwind and lives as long as the program.
+    unsafe { libc::pthread_atfork(None, None, Some(handler)) };
 }
 
 /// A child may call the functions in this process's place.

@@ -42,12 +42,12 @@ exported! {
         result(mutex::pthread_mutex_timedlock(mutex, until));
     mtx_unlock(mutex: *mut Mutex) = result(mutex::pthread_mutex_unlock(mutex));
     cnd_init(condvar: *mut Condvar) = result(condvar::pthread_cond_init(condvar, ptr::null()));
-    cnd_signal(condvar: *mut Condvar) = result(condvar::pthread_cond_signal(condvar));
-    cnd_broadcast(condvar: *mut Condvar) = result(condvar::pthread_cond_broadcast(condvar));
+    cnd_signal(condvar: *mut Condvar) = result(condvar::notify(&*condvar, false));
+    cnd_broadcast(condvar: *mut Condvar) = result(condvar::notify(&*condvar, true));
     cnd_wait(condvar: *mut Condvar, mutex: *mut Mutex) =
         result(condvar::wait(condvar, mutex, RawLimit::Never));
     cnd_timedwait(condvar: *mut Condvar, mutex: *mut Mutex, until: *const libc::timespec) =
-        result(condvar::pthread_cond_timedwait(condvar, mutex, until));
+        result(condvar::wait(condvar, mutex, RawLimit::Own(until)));
 }
 
 #[unsafe(no_mangle)]

@@ -22,6 +22,7 @@
 //! ```
 
 use super::choice::mode;
+use super::end_reported;
 use super::mutex::{after_libc_wait, before_libc_wait, relock, traced_unlock};
 use crate::libc::lock::libc_wait;
 use crate::libc::real;
@@ -31,7 +32,7 @@ use crate::posix::condvar::Condvar;
 use crate::posix::mutex::Mutex;
 use crate::thread::thread_id;
 use crate::time::{self, Limit, RawLimit};
-use crate::traced::counts;
+use crate::traced::counts::{self, Count};
 use crate::traced::report::now::{self, Noted};
 use crate::traced::report::{self, Awaited};
 use core::cell::Cell;
@@ -48,7 +49,7 @@ use kinlock_report::{CONDVAR, DESTROYED_AWAITED};
 // ---- notifying ------------------------------------------
 
 #[inline]
-fn notify(condvar: &Condvar, all: bool) -> c_int {
+pub(super) fn notify(condvar: &Condvar, all: bool) -> c_int {
     match all {
         false => probe!("cond_signal", condvar),
         true => probe!("cond_broadcast", condvar),
@@ -65,9 +66,7 @@ fn notify(condvar: &Condvar, all: bool) -> c_int {
 fn cold_notify(condvar: &Condvar, all: bool) -> c_int {
     let mode = mode();
     let is_delegated = condvar.is_delegated(mode);
-    if mode.counts() {
-        counts::signal(mode, is_delegated);
-    }
+    counts::condvar(mode, Count::Signals, is_delegated);
     if !is_delegated {
         return condvar.posix_notify(all);
     }
@@ -121,9 +120,7 @@ pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: R
     let is_delegated = condvar.is_delegated(mode);
     let is_mutex_delegated = mutex.is_delegated(mode);
     if is_delegated && is_mutex_delegated {
-        if mode.counts() {
-            counts::wait(mode, true);
-        }
+        counts::condvar(mode, Count::Waits, true);
         let released = before_libc_wait(mutex, mode);
         let awaited = awaited(condvar);
         let begun = mode.reports().then(|| awaited.begin());
@@ -148,9 +145,7 @@ pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: R
         0 => {}
         error => return error,
     }
-    if mode.counts() {
-        counts::wait(mode, is_delegated || is_mutex_delegated);
-    }
+    counts::condvar(mode, Count::Waits, is_delegated || is_mutex_delegated);
     let mut wait = Wait {
         condvar,
         mutex,
@@ -389,9 +384,7 @@ pub(super) unsafe extern "C" fn pthread_cond_init(
     let mode = mode();
     probe!("cond_init", condvar);
     counts::call(mode, || 0);
-    if mode.reports() {
-        report::lock_ended(condvar as u64);
-    }
+    end_reported(mode, condvar);
     // SAFETY: invariant 1. The object is the caller's alone. The C library writes as many bytes.
     unsafe { condvar.cast::<[u64; 6]>().write([0; 6]) };
     if attributes.is_null() && !mode.delegates() {
@@ -423,59 +416,28 @@ pub(super) unsafe extern "C" fn pthread_cond_destroy(condvar: *mut Condvar) -> c
     if condvar.is_delegated(mode) {
         // SAFETY: invariant 3.
         let result = unsafe { real::pthread_cond_destroy(condvar.address()) };
-        end_of_object(mode, condvar);
+        end_reported(mode, condvar);
         return result;
     }
     condvar.users.wait_until_none();
-    end_of_object(mode, condvar);
+    // No thread uses it any more.
+    end_reported(mode, condvar);
     0
 }
 
-/// Tells the report that the condition variable was destroyed. No thread uses it any more.
-fn end_of_object(mode: Mode, condvar: *const Condvar) {
-    if mode.reports() {
-        report::lock_ended(condvar as u64);
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_cond_wait(condvar: *mut Condvar, mutex: *mut Mutex) -> c_int {
-    // SAFETY: invariant 1.
-    unsafe { wait(condvar, mutex, RawLimit::Never) }
-}
-
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C-unwind" fn pthread_cond_timedwait(
-    condvar: *mut Condvar,
-    mutex: *mut Mutex,
-    until: *const libc::timespec,
-) -> c_int {
-    // SAFETY: invariants 1 and 3.
-    unsafe { wait(condvar, mutex, RawLimit::Own(until)) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_cond_clockwait(
-    condvar: *mut Condvar,
-    mutex: *mut Mutex,
-    clock: libc::clockid_t,
-    until: *const libc::timespec,
-) -> c_int {
-    if !time::is_known(clock) {
-        return libc::EINVAL;
-    }
-    // SAFETY: invariants 1 and 3.
-    unsafe { wait(condvar, mutex, RawLimit::Of(clock, until)) }
-}
-
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn pthread_cond_signal(condvar: *mut Condvar) -> c_int {
-    // SAFETY: invariant 1.
-    notify(unsafe { &*condvar }, false)
-}
-
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn pthread_cond_broadcast(condvar: *mut Condvar) -> c_int {
-    // SAFETY: invariant 1.
-    notify(unsafe { &*condvar }, true)
+exported! {
+    pthread_cond_wait(condvar: *mut Condvar, mutex: *mut Mutex) =
+        wait(condvar, mutex, RawLimit::Never);
+    pthread_cond_timedwait(
+        condvar: *mut Condvar, mutex: *mut Mutex, until: *const libc::timespec
+    ) = wait(condvar, mutex, RawLimit::Own(until));
+    pthread_cond_clockwait(
+        condvar: *mut Condvar, mutex: *mut Mutex, clock: libc::clockid_t,
+        until: *const libc::timespec
+    ) = match time::is_known(clock) {
+        true => wait(condvar, mutex, RawLimit::Of(clock, until)),
+        false => libc::EINVAL,
+    };
+    pthread_cond_signal(condvar: *mut Condvar) = notify(&*condvar, false);
+    pthread_cond_broadcast(condvar: *mut Condvar) = notify(&*condvar, true);
 }

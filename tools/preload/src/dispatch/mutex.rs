@@ -5,6 +5,7 @@
 //! is the call traced; is the mutex ours or delegated to the C library.
 
 use super::choice::mode;
+use super::end_reported;
 use crate::libc::layout::{ERROR_CHECKING, KINDS, RECURSIVE};
 use crate::libc::lock::libc_lock;
 use crate::libc::real;
@@ -381,22 +382,20 @@ fn refused_destruction(mutex: &Mutex, mode: Mode) {
     }
 }
 
-/// Tells the report that the memory will hold another mutex, or none.
-fn end_reported(mutex: *const Mutex) {
-    if mode().reports() {
-        report::lock_ended(mutex as u64);
-    }
-}
-
 // ---- the functions --------------------------------------
+
+/// The memory becomes a mutex: a normal one of ours so far.
+fn clear(mutex: *mut Mutex) {
+    probe!("mutex_init", mutex);
+    counts::call(mode(), || 0);
+    end_reported(mode(), mutex);
+    // SAFETY: invariant 1. The object is the caller's alone. The C library writes as many bytes.
+    unsafe { mutex.cast::<[u64; 5]>().write([0; 5]) };
+}
 
 /// Makes a mutex of ours, normal or recursive.
 pub(super) fn initialise(mutex: *mut Mutex, recursive: bool) {
-    probe!("mutex_init", mutex);
-    counts::call(mode(), || 0);
-    end_reported(mutex);
-    // SAFETY: invariant 1. The object is the caller's alone. The C library writes as many bytes.
-    unsafe { mutex.cast::<[u64; 5]>().write([0; 5]) };
+    clear(mutex);
     // SAFETY: invariant 1.
     unsafe { &*mutex }
         .kind
@@ -405,15 +404,10 @@ pub(super) fn initialise(mutex: *mut Mutex, recursive: bool) {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_mutex_init(mutex: *mut Mutex, attributes: *const c_void) -> c_int {
+    clear(mutex);
     if attributes.is_null() && !mode().delegates() {
-        initialise(mutex, false);
         return 0;
     }
-    probe!("mutex_init", mutex);
-    counts::call(mode(), || 0);
-    end_reported(mutex);
-    // SAFETY: invariant 1. The object is the caller's alone. The C library writes as many bytes.
-    unsafe { mutex.cast::<[u64; 5]>().write([0; 5]) };
     // The C library checks the attributes. What it writes for a kind of ours is an unlocked mutex
     // of ours.
     // SAFETY: invariant 3.
@@ -438,7 +432,7 @@ pub(super) unsafe extern "C" fn pthread_mutex_destroy(pointer: *mut Mutex) -> c_
         None => unsafe { real::pthread_mutex_destroy(mutex.address()) },
     };
     match result {
-        0 => end_reported(pointer),
+        0 => end_reported(mode, pointer),
         libc::EBUSY if mode.reports() => refused_destruction(mutex, mode),
         _ => {}
     }
@@ -470,32 +464,20 @@ pub(super) unsafe extern "C" fn pthread_mutex_trylock(pointer: *mut Mutex) -> c_
     }
 }
 
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C-unwind" fn pthread_mutex_timedlock(
-    pointer: *mut Mutex,
-    until: *const libc::timespec,
-) -> c_int {
-    // SAFETY: invariants 1 and 3.
-    unsafe {
+exported! {
+    pub(super) pthread_mutex_timedlock(pointer: *mut Mutex, until: *const libc::timespec) = {
         probe!("mutex_timedlock_entry", mutex(pointer));
         timed_lock(mutex(pointer), Limit::at(libc::CLOCK_REALTIME, until))
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_mutex_clocklock(
-    pointer: *mut Mutex,
-    clock: libc::clockid_t,
-    until: *const libc::timespec,
-) -> c_int {
-    if !time::is_known(clock) {
-        return libc::EINVAL;
-    }
-    // SAFETY: invariants 1 and 3.
-    unsafe {
+    };
+    pthread_mutex_clocklock(
+        pointer: *mut Mutex, clock: libc::clockid_t, until: *const libc::timespec
+    ) = {
+        if !time::is_known(clock) {
+            return libc::EINVAL;
+        }
         probe!("mutex_clocklock_entry", mutex(pointer));
         timed_lock(mutex(pointer), Limit::at(clock, until))
-    }
+    };
 }
 
 fn timed_lock(mutex: &Mutex, limit: Limit) -> c_int {

@@ -2,6 +2,7 @@
 //! it is.
 
 use super::choice::mode;
+use super::end_reported;
 use crate::libc::real;
 use crate::mode::{MODE, Mode};
 use crate::posix::spin::Spinlock;
@@ -89,9 +90,7 @@ fn unlock(spinlock: &Spinlock, mode: Mode) -> c_int {
 unsafe extern "C" fn pthread_spin_init(pointer: *mut c_void, shared: c_int) -> c_int {
     let mode = mode();
     counts::call(mode, || 0);
-    if mode.reports() {
-        report::lock_ended(pointer as u64);
-    }
+    end_reported(mode, pointer);
     if mode.delegates() {
         // SAFETY: invariant 3.
         return unsafe { real::pthread_spin_init(pointer, shared) };
@@ -104,9 +103,7 @@ unsafe extern "C" fn pthread_spin_init(pointer: *mut c_void, shared: c_int) -> c
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_spin_destroy(pointer: *mut c_void) -> c_int {
     counts::call(mode(), || 0);
-    if mode().reports() {
-        report::lock_ended(pointer as u64);
-    }
+    end_reported(mode(), pointer);
     0
 }
 

@@ -1,6 +1,5 @@
 /* Objects in memory that is shared with a process that does not use the library, initialised by either. */
 #include "common.h"
-#include <fcntl.h>
 
 extern char **environ;
 
