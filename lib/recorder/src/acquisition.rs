@@ -452,8 +452,8 @@ fn hand_off(
     }
 }
 
-/// Counts an acquisition in the entry of the lock, and not in a tally: the thread has none for it, or
-/// the lock shares its entry with others. The hold is not measured.
+/// Counts an acquisition in the entry of the lock, and not in a tally: the thread has none for it,
+/// or the lock shares its entry with others. The hold is not measured.
 #[cold]
 #[inline(never)]
 fn without_tally(

@@ -34,8 +34,8 @@ pub(super) fn marks_of<'a>(table: &'a Table, object: Object<'a>) -> Option<Marks
     object.marks.or_else(entry)
 }
 
-/// The entry of a lock, called by its holder: an entry is added if there is none, and its number noted
-/// in the marks. `None`: there is no room.
+/// The entry of a lock, called by its holder: an entry is added if there is none, and its number
+/// noted in the marks. `None`: there is no room.
 ///
 /// A lock that has an entry has noted that. So if one that has noted nothing finds an entry at its
 /// address, the entry belongs to a lock that was there before and that ended without a call, as a

@@ -182,8 +182,8 @@ pub(super) fn has_memory(address: usize) -> bool {
     }
 }
 
-/// While this exists, the calling thread may change `errno`: a program may read it after it has taken
-/// a lock.
+/// While this exists, the calling thread may change `errno`: a program may read it after it has
+/// taken a lock.
 pub(super) struct Errno(libc::c_int);
 
 impl Errno {
