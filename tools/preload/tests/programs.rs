@@ -5,14 +5,18 @@ mod support;
 use support::{Program, compile, library, run, scratch, text};
 
 macro_rules! same_answers {
-    ($($name:ident: $file:literal, $locks:expr;)*) => {
+    ($($name:ident: $($argument:expr),*;)*) => {
         $(
             #[test]
             fn $name() {
-                Program::of($file).answers_the_same($locks);
+                answers_the_same($($argument),*);
             }
         )*
     };
+}
+
+fn answers_the_same(file: &str, locks: &[&str]) {
+    Program::of(file).answers_the_same(locks);
 }
 
 const ALL: &[&str] = &["kinlock-mutex", "kinlock-spin", "pthread"];
@@ -53,20 +57,9 @@ same_answers! {
 
 /// The same while they are reported on, from the start or standing by.
 mod reported {
-    use super::*;
+    use super::{ALL, Program, scratch};
 
     const SOME: &[&str] = &["kinlock-mutex", "pthread"];
-
-    macro_rules! same_answers {
-        ($($name:ident: $file:literal, $locks:expr, $standby:expr;)*) => {
-            $(
-                #[test]
-                fn $name() {
-                    answers_the_same($file, $locks, $standby);
-                }
-            )*
-        };
-    }
 
     same_answers! {
         // They are replaced for the report alone.

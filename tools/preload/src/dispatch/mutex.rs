@@ -106,8 +106,7 @@ fn delegated_kind(mutex: &Mutex, mode: Mode) -> u32 {
 
 /// As [`lock`], counted and reported as the mode says.
 fn traced_lock(mutex: &Mutex, mode: Mode, limit: Limit) -> c_int {
-    let (is_try, is_endless) = (matches!(limit, Limit::Now), matches!(limit, Limit::Never));
-    let mut trace = Acquisition::begin(mode, object(mutex, mode), is_try, is_endless);
+    let mut trace = Acquisition::begin(mode, object(mutex, mode), limit);
     let mut result = try_once(mutex, mode);
     if trace.must_wait(result) {
         result = lock(mutex, mode, limit);
@@ -164,7 +163,7 @@ pub(super) fn relock(mutex: &Mutex, mode: Mode, is_notified: bool) -> c_int {
         return relock_untraced(mutex, mode, is_notified);
     }
     let mode = mode.uncounted();
-    let mut trace = Acquisition::begin(mode, object(mutex, mode), false, true);
+    let mut trace = Acquisition::begin(mode, object(mutex, mode), Limit::Never);
     let mut result = try_once(mutex, mode);
     if trace.must_wait(result) {
         result = relock_untraced(mutex, mode, is_notified);
@@ -366,7 +365,7 @@ fn try_reported(mutex: &Mutex) -> c_int {
 #[cold]
 #[inline(never)]
 fn tried_at_once(mutex: &Mutex) -> c_int {
-    Acquisition::begin(mode(), object(mutex, mode()), true, false).end(0);
+    Acquisition::begin(mode(), object(mutex, mode()), Limit::Now).end(0);
     mutex.note_owner()
 }
 

@@ -65,13 +65,10 @@ fn cold_lock(rwlock: &RwLock, access: Access, limit: Limit) -> c_int {
 
 /// As [`lock`], counted and reported as the mode says.
 fn traced_lock(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> c_int {
-    let (is_try, is_endless) = (matches!(limit, Limit::Now), matches!(limit, Limit::Never));
-    let address = rwlock.address() as u64;
-    let about = [is_try, is_endless, !rwlock.is_recursive()];
-    let mut trace = Acquisition::begin_rwlock(mode, access, address, about);
-    let mut result = match is_try {
-        true => lock(rwlock, mode, access, limit),
-        false => try_once(rwlock, mode, access),
+    let mut trace = begin(rwlock, mode, access, limit);
+    let mut result = match limit {
+        Limit::Now => lock(rwlock, mode, access, limit),
+        _ => try_once(rwlock, mode, access),
     };
     if trace.must_wait_behind(result, || behind(rwlock)) {
         result = lock(rwlock, mode, access, limit);
@@ -79,6 +76,11 @@ fn traced_lock(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> c_i
     trace.end(result);
     mark(rwlock, mode, access, result);
     result
+}
+
+fn begin(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> Acquisition<'static> {
+    let address = rwlock.address() as u64;
+    Acquisition::begin_rwlock(mode, access, address, limit, !rwlock.is_recursive())
 }
 
 /// The calling thread has taken a lock of ours for a report: notes the serial number of that side,
@@ -146,8 +148,7 @@ fn write_reported(lock: &RwLock, path: u32) -> c_int {
 #[inline(never)]
 fn taken_at_once(rwlock: &RwLock, access: Access) -> c_int {
     let mode = rwlock_mode();
-    let about = [false, true, !rwlock.is_recursive()];
-    let trace = Acquisition::begin_rwlock(mode, access, rwlock.address() as u64, about);
+    let trace = begin(rwlock, mode, access, Limit::Never);
     match access {
         Access::Read => rwlock.note_read(mode),
         Access::Write => rwlock.note_writer(),

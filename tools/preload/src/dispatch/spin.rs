@@ -6,6 +6,7 @@ use super::end_reported;
 use crate::libc::real;
 use crate::mode::{MODE, Mode};
 use crate::posix::spin::Spinlock;
+use crate::time::Limit;
 use crate::traced::report::{self, Object};
 use crate::traced::{Acquisition, counts};
 use core::ffi::{c_int, c_void};
@@ -48,7 +49,8 @@ fn cold_unlock(spinlock: &Spinlock) -> c_int {
 
 /// As [`lock`], counted and reported as the mode says.
 fn traced_lock(spinlock: &Spinlock, mode: Mode, is_try: bool) -> c_int {
-    let mut trace = Acquisition::begin(mode, object(spinlock), is_try, !is_try);
+    let limit = if is_try { Limit::Now } else { Limit::Never };
+    let mut trace = Acquisition::begin(mode, object(spinlock), limit);
     let mut result = lock(spinlock, mode, true);
     if trace.must_wait(result) {
         result = lock(spinlock, mode, is_try);

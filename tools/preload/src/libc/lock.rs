@@ -8,8 +8,8 @@ use kinlock_recorder::now;
 use kinlock_report::{CONDVAR, READING, RWLOCK};
 
 /// Takes a lock by `function`: a wait is noted, and so the lock is tried first. The C library's
-/// functions look at an invalid limit only if they have to wait, too. `what` and `kind` are those of
-/// the wait.
+/// functions look at an invalid limit only if they have to wait, too. `what` and `kind` are those
+/// of the wait.
 #[inline]
 fn noted(what: u64, kind: u32, limit: Limit, function: impl Fn(Limit) -> c_int) -> c_int {
     let tried = function(Limit::Now);

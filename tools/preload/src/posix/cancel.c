@@ -31,17 +31,17 @@ static void leave(void *data)
     waiting->left(waiting->with);
 }
 
-/* Makes a call in which the thread can be cancelled. If it is, calls `left`, which ends the wait and,
-   for a condition variable, takes the mutex. A thread that can be cancelled at any instruction is
-   made one that is cancelled only while it sleeps, as any other. */
+/* Makes a call in which the thread can be cancelled. If it is, calls `left`, which ends the wait
+   and, for a condition variable, takes the mutex. A thread that can be cancelled at any
+   instruction is made one that is cancelled only while it sleeps, as any other. */
 int kinlock_cancellable_call(int (*call)(void *), void *with, void (*left)(void *))
 {
     struct waiting waiting = {left, with};
     int result, type = PTHREAD_CANCEL_DEFERRED;
     if (__pthread_register_cancel == NULL || pthread_testcancel == NULL)
         return call(with);
-    /* If a cancellation is due already, it happens here: the wait has not begun, and a mutex is still
-       held. */
+    /* If a cancellation is due already, it happens here: the wait has not begun, and a mutex is
+       still held. */
     pthread_testcancel();
     pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
     pthread_cleanup_push(leave, &waiting);

@@ -32,8 +32,8 @@ const FIRST_SLEEP_NS: u64 = 20_000;
 const LONGEST_SLEEP_NS: u64 = 1_000_000;
 
 /// Waits for a lock: by `queue`, or by attempts and sleeps if the thread can be cancelled at any
-/// instruction. Returns whether the lock was taken. `attempt` takes it if it is free, without a place
-/// in a queue; `None`: there is nothing to wait for. `undo` releases what `attempt` took.
+/// instruction. Returns whether the lock was taken. `attempt` takes it if it is free, without a
+/// place in a queue; `None`: there is nothing to wait for. `undo` releases what `attempt` took.
 pub(crate) fn wait(
     limit: Limit,
     attempt: impl Fn() -> Option<bool>,

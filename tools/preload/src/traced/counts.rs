@@ -109,8 +109,9 @@ pub(crate) fn access(access: Access) {
     add(count, 1);
 }
 
-/// Counts a wait for a condition variable, or a notification ([`Count::Waits`], [`Count::Signals`]).
-/// `is_delegated`: the condition variable, or the mutex of the wait, is the C library's.
+/// Counts a wait for a condition variable, or a notification ([`Count::Waits`],
+/// [`Count::Signals`]). `is_delegated`: the condition variable, or the mutex of the wait, is the C
+/// library's.
 pub(crate) fn condvar(mode: Mode, count: Count, is_delegated: bool) {
     if !mode.counts() {
         return;

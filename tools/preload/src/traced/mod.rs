@@ -18,6 +18,7 @@ pub(crate) use kinlock_recorder as report;
 use self::counts::Access;
 use self::report::{Behind, Object, Outcome, RwAccess, Wait, is_taken};
 use crate::mode::Mode;
+use crate::time::Limit;
 use core::ffi::c_int;
 use kinlock_report::READS;
 
@@ -33,15 +34,14 @@ pub(crate) struct Acquisition<'a> {
 }
 
 impl<'a> Acquisition<'a> {
-    /// Before the lock is tried. `is_try`: the program's call does not wait; `is_endless`: it waits
-    /// without a limit.
-    pub(crate) fn begin(mode: Mode, object: Object<'a>, is_try: bool, is_endless: bool) -> Self {
+    /// Before the lock is tried. `limit`: how long the program's call may wait.
+    pub(crate) fn begin(mode: Mode, object: Object<'a>, limit: Limit) -> Self {
         Acquisition {
             mode,
             object,
             rwlock: None,
-            is_try,
-            is_endless,
+            is_try: matches!(limit, Limit::Now),
+            is_endless: matches!(limit, Limit::Never),
             wait: None,
         }
     }
@@ -52,16 +52,18 @@ impl<'a> Acquisition<'a> {
         mode: Mode,
         access: Access,
         address: u64,
-        [is_try, is_endless, waits_behind]: [bool; 3],
+        limit: Limit,
+        waits_behind: bool,
     ) -> Self {
         let reported = access.reported(address);
-        if mode.reports() && !is_try {
-            report::rwlock_asked(reported, is_endless, waits_behind);
-        }
-        Acquisition {
+        let begun = Acquisition {
             rwlock: Some((access, reported)),
-            ..Acquisition::begin(mode, report::side(reported), is_try, is_endless)
+            ..Acquisition::begin(mode, report::side(reported), limit)
+        };
+        if mode.reports() && !begun.is_try {
+            report::rwlock_asked(reported, begun.is_endless, waits_behind);
         }
+        begun
     }
 
     /// After the lock was tried: whether it was busy and the program's call waits for it. From here

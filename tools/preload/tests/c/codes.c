@@ -3,26 +3,19 @@
 
 static pthread_mutex_t *mutex;
 
-static void *wait_for_it(void *argument)
-{
-    int error = pthread_mutex_timedlock(mutex, argument);
-    if (error == 0)
-        pthread_mutex_unlock(mutex);
-    return (void *)(intptr_t)error;
-}
+/* What another thread that waits in this way gets, which releases the mutex again. */
+#define WAY(name, call)                       \
+    static void *name(void *until)            \
+    {                                         \
+        int error = call;                     \
+        if (error == 0)                       \
+            pthread_mutex_unlock(mutex);      \
+        return (void *)(intptr_t)error;       \
+    }
 
-static void *wait_by_clock(void *argument)
-{
-    int error = pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, argument);
-    if (error == 0)
-        pthread_mutex_unlock(mutex);
-    return (void *)(intptr_t)error;
-}
-
-static void *wait_by_bad_clock(void *argument)
-{
-    return (void *)(intptr_t)pthread_mutex_clocklock(mutex, CLOCK_PROCESS_CPUTIME_ID, argument);
-}
+WAY(wait_for_it, pthread_mutex_timedlock(mutex, until))
+WAY(wait_by_clock, pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, until))
+WAY(wait_by_bad_clock, pthread_mutex_clocklock(mutex, CLOCK_PROCESS_CPUTIME_ID, until))
 
 static void *hold_and_end(void *unused)
 {

@@ -5,6 +5,7 @@ struct object {
     pthread_mutex_t mutex;
     pthread_cond_t condvar;
     pthread_spinlock_t spin;
+    int spins;
     atomic_int stage, users;
 };
 
@@ -23,27 +24,11 @@ static void *last_of_two(void *argument)
     object->stage++;
     while (object->stage < 2)
         ;
-    CHECK(pthread_mutex_lock(&object->mutex) == 0);
+    CHECK((object->spins ? pthread_spin_lock(&object->spin) : pthread_mutex_lock(&object->mutex)) == 0);
     int users = --object->users;
-    CHECK(pthread_mutex_unlock(&object->mutex) == 0);
+    CHECK((object->spins ? pthread_spin_unlock(&object->spin) : pthread_mutex_unlock(&object->mutex)) == 0);
     if (users == 0) {
-        CHECK(pthread_mutex_destroy(&object->mutex) == 0);
-        CHECK(munmap(object, 4096) == 0);
-    }
-    return NULL;
-}
-
-static void *last_of_two_spins(void *argument)
-{
-    struct object *object = argument;
-    object->stage++;
-    while (object->stage < 2)
-        ;
-    CHECK(pthread_spin_lock(&object->spin) == 0);
-    int users = --object->users;
-    CHECK(pthread_spin_unlock(&object->spin) == 0);
-    if (users == 0) {
-        CHECK(pthread_spin_destroy(&object->spin) == 0);
+        CHECK(pthread_spin_destroy(&object->spin) == 0 && pthread_mutex_destroy(&object->mutex) == 0);
         CHECK(munmap(object, 4096) == 0);
     }
     return NULL;
@@ -120,8 +105,9 @@ int main(void)
     for (int i = 0; i < 250; i++) {
         struct object *object = fresh();
         object->users = 2;
-        pthread_t other = start(i % 3 ? last_of_two : last_of_two_spins, object);
-        (i % 3 ? last_of_two : last_of_two_spins)(object);
+        object->spins = i % 3 == 0;
+        pthread_t other = start(last_of_two, object);
+        last_of_two(object);
         end(other);
     }
     printf("unlocked and gone\n");
