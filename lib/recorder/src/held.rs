@@ -104,7 +104,6 @@ pub(super) fn known_before_wait(table: &Table, address: u64) -> Option<&Held> {
 }
 
 /// What the list of the calling thread says of a lock that it releases.
-#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Removed {
     /// The thread had taken it in this mode, and has not taken it a second time.
     Last(u32),

@@ -146,8 +146,7 @@ pub fn rwlock_acquisition(access: RwAccess, outcome: Outcome) {
 /// says that it is held; `writer`: the number of another thread, which holds it for writing, or 0.
 pub fn rwlock_release(address: u64, is_held: bool, writer: u32) {
     let Some(table) = memory::table() else { return };
-    let removed = held::remove(address);
-    match removed {
+    match held::remove(address) {
         Removed::OneOfSeveral => return,
         Removed::Last(mode) => return end_hold(table, unplaced(address, mode)),
         // With an incomplete list, the hold ends with the first release.
@@ -155,6 +154,7 @@ pub fn rwlock_release(address: u64, is_held: bool, writer: u32) {
             for mode in [0, READS] {
                 end_hold(table, unplaced(address, mode));
             }
+            return;
         }
         // What another thread has taken.
         Removed::NotThere => {
@@ -163,9 +163,6 @@ pub fn rwlock_release(address: u64, is_held: bool, writer: u32) {
             let own = tally::held_by_caller(table, object);
             end(table, own.or_else(|| tally::held_by_any(table, object)));
         }
-    }
-    if removed == Removed::Unknown {
-        return;
     }
     // In the child of a fork it may have been taken in the parent.
     match (is_held, writer) {

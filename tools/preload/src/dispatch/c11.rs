@@ -7,7 +7,6 @@
 use super::{condvar, mutex};
 use crate::posix::condvar::Condvar;
 use crate::posix::mutex::Mutex;
-use crate::time::RawLimit;
 use core::ffi::c_int;
 use core::ptr;
 
@@ -45,9 +44,9 @@ exported! {
     cnd_signal(condvar: *mut Condvar) = result(condvar::notify(&*condvar, false));
     cnd_broadcast(condvar: *mut Condvar) = result(condvar::notify(&*condvar, true));
     cnd_wait(condvar: *mut Condvar, mutex: *mut Mutex) =
-        result(condvar::wait(condvar, mutex, RawLimit::Never));
+        result(condvar::wait(condvar, mutex, None, ptr::null()));
     cnd_timedwait(condvar: *mut Condvar, mutex: *mut Mutex, until: *const libc::timespec) =
-        result(condvar::wait(condvar, mutex, RawLimit::Own(until)));
+        result(condvar::wait(condvar, mutex, None, until));
 }
 
 #[unsafe(no_mangle)]

@@ -31,7 +31,7 @@ use crate::posix::cancel::kinlock_cancellable_call;
 use crate::posix::condvar::Condvar;
 use crate::posix::mutex::Mutex;
 use crate::thread::thread_id;
-use crate::time::{self, Limit, RawLimit};
+use crate::time::{self, Limit};
 use crate::traced::counts::{self, Count};
 use crate::traced::report::now::{self, Noted};
 use crate::traced::report::{self, Awaited};
@@ -109,10 +109,18 @@ unsafe extern "C-unwind" {
     ) -> c_long;
 }
 
+/// Waits up to this time of the clock, or of the condition variable's own clock, or without a limit
+/// if it is null. A delegated condition variable gets the time unread.
+///
 /// # Safety
 ///
 /// Invariants 1 and 3.
-pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: RawLimit) -> c_int {
+pub(super) unsafe fn wait(
+    condvar: *const Condvar,
+    mutex: *const Mutex,
+    clock: Option<libc::clockid_t>,
+    until: *const libc::timespec,
+) -> c_int {
     let mode = mode();
     // SAFETY: invariant 1.
     let (condvar, mutex) = unsafe { (&*condvar, &*mutex) };
@@ -125,7 +133,7 @@ pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: R
         let awaited = awaited(condvar);
         let begun = mode.reports().then(|| awaited.begin());
         // SAFETY: invariant 3.
-        let result = unsafe { libc_wait(condvar.address(), mutex.address(), limit) };
+        let result = unsafe { libc_wait(condvar.address(), mutex.address(), clock, until) };
         if let Some(begun) = begun {
             awaited.end(begun);
         }
@@ -134,13 +142,7 @@ pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: R
         return result;
     }
     // SAFETY: invariant 3.
-    let limit = unsafe {
-        match limit {
-            RawLimit::Never => Limit::Never,
-            RawLimit::Own(until) => Limit::at(condvar.clock(mode), until),
-            RawLimit::Of(clock, until) => Limit::at(clock, until),
-        }
-    };
+    let limit = unsafe { Limit::at(clock.unwrap_or_else(|| condvar.clock(mode)), until) };
     match limit.check() {
         0 => {}
         error => return error,
@@ -427,15 +429,15 @@ pub(super) unsafe extern "C" fn pthread_cond_destroy(condvar: *mut Condvar) -> c
 
 exported! {
     pthread_cond_wait(condvar: *mut Condvar, mutex: *mut Mutex) =
-        wait(condvar, mutex, RawLimit::Never);
+        wait(condvar, mutex, None, ptr::null());
     pthread_cond_timedwait(
         condvar: *mut Condvar, mutex: *mut Mutex, until: *const libc::timespec
-    ) = wait(condvar, mutex, RawLimit::Own(until));
+    ) = wait(condvar, mutex, None, until);
     pthread_cond_clockwait(
         condvar: *mut Condvar, mutex: *mut Mutex, clock: libc::clockid_t,
         until: *const libc::timespec
     ) = match time::is_known(clock) {
-        true => wait(condvar, mutex, RawLimit::Of(clock, until)),
+        true => wait(condvar, mutex, Some(clock), until),
         false => libc::EINVAL,
     };
     pthread_cond_signal(condvar: *mut Condvar) = notify(&*condvar, false);

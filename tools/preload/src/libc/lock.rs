@@ -2,9 +2,10 @@
 
 use super::real;
 use crate::thread::thread_id;
-use crate::time::{Limit, RawLimit};
+use crate::time::Limit;
 use core::ffi::{c_int, c_void};
 use kinlock_recorder::now;
+use kinlock_report::now::LIMITED;
 use kinlock_report::{CONDVAR, READING, RWLOCK};
 
 /// Takes a lock by `function`: a wait is noted, and so the lock is tried first. The C library's
@@ -77,7 +78,8 @@ pub(crate) unsafe fn libc_write(lock: *const c_void, limit: Limit) -> c_int {
     })
 }
 
-/// Waits for a condition variable of the C library, with a mutex of the C library.
+/// Waits for a condition variable of the C library, with a mutex of the C library: up to this time
+/// of the clock, or of the condition variable's own clock, or without a limit if it is null.
 ///
 /// # Safety
 ///
@@ -85,17 +87,17 @@ pub(crate) unsafe fn libc_write(lock: *const c_void, limit: Limit) -> c_int {
 pub(crate) unsafe fn libc_wait(
     condvar: *const c_void,
     mutex: *const c_void,
-    limit: RawLimit,
+    clock: Option<libc::clockid_t>,
+    until: *const libc::timespec,
 ) -> c_int {
-    let noted = now::waits(condvar as u64, CONDVAR | limit.noted(), thread_id());
+    let limit = if until.is_null() { 0 } else { LIMITED };
+    let noted = now::waits(condvar as u64, CONDVAR | limit, thread_id());
     // SAFETY: invariant 3.
     let result = unsafe {
-        match limit {
-            RawLimit::Never => real::pthread_cond_wait(condvar, mutex),
-            RawLimit::Own(until) => real::pthread_cond_timedwait(condvar, mutex, until),
-            RawLimit::Of(clock, until) => {
-                real::pthread_cond_clockwait(condvar, mutex, clock, until)
-            }
+        match clock {
+            _ if until.is_null() => real::pthread_cond_wait(condvar, mutex),
+            None => real::pthread_cond_timedwait(condvar, mutex, until),
+            Some(clock) => real::pthread_cond_clockwait(condvar, mutex, clock, until),
         }
     };
     noted.end();
