@@ -20,7 +20,7 @@ of_oldest=(libc6-dev libstdc++-10-dev)
 locks=(kinlock-mutex pthread)
 # Those that take long say nothing about the C library, and run in ci/preload.sh.
 programs=(allocations asynchronous attributes c11 cancel codes cxx depth early forks owners peers processes
-    rwcodes rwextra rwforeign spin versions waits)
+    rwcodes rwforeign spin versions waits)
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
 

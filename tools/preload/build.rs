@@ -45,7 +45,6 @@ const FUNCTIONS: &[&str] = &[
     "sigaction",
     "sigfillset",
     "strlen",
-    "syscall",
 ];
 /// The variables that it takes from there.
 const VARIABLES: &[&str] = &[

@@ -3,8 +3,8 @@
 use super::entries::{add, bump, raise};
 use super::held::Handed;
 use super::is_taken;
-use super::locks::{self, lock_at, lock_of_holder, note_thread};
-use super::misuses::{self, Known};
+use super::locks::{self, lock_at, lock_of_holder, marks_of, note_thread};
+use super::misuses;
 use super::object::{Marks, Object, marks_in};
 use super::thread::token;
 use super::threads::thread;
@@ -150,15 +150,8 @@ impl Wait {
 /// Notes misuse if the calling thread, which is going to wait for a lock, holds it.
 fn tell_of_relock(table: &Table, object: Object<'_>) {
     if let Some((owner, tally)) = tally::held_by_caller(table, object) {
-        let [holder, taken] = misuses::holder_by(table, owner, tally);
-        let (address, kind) = (object.address, object.kind);
-        let lock = Known {
-            address,
-            kind,
-            holder,
-            taken,
-        };
-        misuses::note(table, RELOCKED, lock);
+        let holder = misuses::holder_by(table, owner, tally);
+        misuses::note(table, RELOCKED, (object.address, object.kind), holder);
     }
 }
 
@@ -179,8 +172,14 @@ pub fn acquisition(object: Object<'_>, outcome: Outcome) {
     let waits = outcome.waited.is_some();
     match object.marks {
         Some(marks) => {
-            if let Some((index, lock)) = locks::shared_entry(table, object, marks, waits) {
-                return count_shared(table, index, lock, object, marks, outcome);
+            if let Some(shared) = locks::shared_entry(table, object, marks, waits) {
+                if outcome.is_try {
+                    add(&shared.1.tries, 1);
+                }
+                if object.is_nested {
+                    return add(&shared.1.nested, 1);
+                }
+                return without_tally(table, shared, object, marks, outcome.waited);
             }
         }
         None if locks::is_left_out(table, object, waits) => {
@@ -200,8 +199,8 @@ pub fn acquisition(object: Object<'_>, outcome: Outcome) {
             return bump(&lock.nested, 1);
         }
     }
-    let marks = object.marks.or_else(|| marks_of_holder(table, object));
-    let Some(marks) = marks else {
+    let entry = || lock_of_holder(table, object).map(|(_, lock)| marks_in(lock));
+    let Some(marks) = object.marks.or_else(entry) else {
         return add(&table.header.dropped_locks, 1);
     };
     match tally::new(table, object, marks) {
@@ -209,7 +208,10 @@ pub fn acquisition(object: Object<'_>, outcome: Outcome) {
             count_reading(table, owner, tally, outcome.waited);
         }
         Some((owner, tally)) => count(table, owner, tally, marks, outcome),
-        None => without_tally(table, object, marks, outcome.waited),
+        None => match lock_of_holder(table, object) {
+            Some(entry) => without_tally(table, entry, object, marks, outcome.waited),
+            None => add(&table.header.dropped_locks, 1),
+        },
     }
     // Of reader-writer locks `rwlock.rs` keeps the list.
     if order::is_on() && object.kind & RWLOCK == 0 {
@@ -231,15 +233,20 @@ fn has_waited(table: &Table, nanos: u64) {
 /// now, so what is done here prolongs their wait. Most waits are only counted.
 pub fn taken_after(object: Object<'_>, wait: Wait) {
     if counted_after(object, wait).is_none() {
-        let outcome = Outcome {
-            is_try: false,
-            is_endless: true,
-            waited: Some(wait),
-            result: 0,
-            asked: None,
-        };
-        acquisition(object, outcome);
+        taken(object, Some(wait), None);
     }
+}
+
+/// A lock was taken by a call that waits without a limit.
+fn taken(object: Object<'_>, waited: Option<Wait>, asked: Option<u64>) {
+    let outcome = Outcome {
+        is_try: false,
+        is_endless: true,
+        waited,
+        result: 0,
+        asked,
+    };
+    acquisition(object, outcome);
 }
 
 /// Counts an acquisition after a wait. `None`: it has to be counted by [`acquisition`], since more
@@ -327,22 +334,14 @@ pub(super) fn next(tally: &Tally) -> Option<u64> {
 #[cold]
 #[inline(never)]
 pub fn taken_at_once(object: Object<'_>) {
-    let outcome = Outcome {
-        is_try: false,
-        is_endless: true,
-        waited: None,
-        result: 0,
-        // Read first, since what follows takes time.
-        asked: record::is_on().then(Native::now),
-    };
-    acquisition(object, outcome);
+    // Read first, since what follows takes time.
+    taken(object, None, record::is_on().then(Native::now));
 }
 
 /// The holder of a robust mutex has ended, at a time that is not known: its hold is none.
 #[cold]
 fn forget_holder(table: &Table, object: Object<'_>) {
-    let entry = || lock_at(table, object.address).map(|(_, lock)| marks_in(lock));
-    let Some(marks) = object.marks.or_else(entry) else {
+    let Some(marks) = marks_of(table, object) else {
         return;
     };
     if let Some((_, tally)) = tally::of_holder(table, object.address, marks) {
@@ -357,11 +356,6 @@ pub fn taken_again(object: Object<'_>) {
         is_nested,
         ..object
     });
-}
-
-/// The marks of a lock that has none of its own. Called by its holder.
-fn marks_of_holder<'a>(table: &'a Table, object: Object<'a>) -> Option<Marks<'a>> {
-    lock_of_holder(table, object).map(|(_, lock)| marks_in(lock))
 }
 
 /// Counts an acquisition of a lock that the calling thread has a tally of.
@@ -458,13 +452,17 @@ fn hand_off(
     }
 }
 
-/// Counts an acquisition by a thread that has no tally for the lock. The hold is not measured.
+/// Counts an acquisition in the entry of the lock, and not in a tally: the thread has none for it,
+/// or the lock shares its entry with others. The hold is not measured.
 #[cold]
 #[inline(never)]
-fn without_tally(table: &Table, object: Object<'_>, marks: Marks<'_>, waited: Option<Wait>) {
-    let Some((index, lock)) = lock_of_holder(table, object) else {
-        return add(&table.header.dropped_locks, 1);
-    };
+fn without_tally(
+    table: &Table,
+    (index, lock): (u32, &Lock),
+    object: Object<'_>,
+    marks: Marks<'_>,
+    waited: Option<Wait>,
+) {
     add(&lock.locked, 1);
     match thread(table) {
         Some(thread) => bump(&thread.locked, 1),
@@ -478,40 +476,6 @@ fn without_tally(table: &Table, object: Object<'_>, marks: Marks<'_>, waited: Op
         hand_off(last, marks, &lock.changed, &lock.remote, add);
     }
     if let Some(wait) = waited {
-        note_wait(table, index, lock, wait);
-    }
-}
-
-/// Counts an acquisition of a lock that shares its entry with others. The hold is not measured.
-#[cold]
-#[inline(never)]
-fn count_shared(
-    table: &Table,
-    index: u32,
-    lock: &Lock,
-    object: Object<'_>,
-    marks: Marks<'_>,
-    outcome: Outcome,
-) {
-    if outcome.is_try {
-        add(&lock.tries, 1);
-    }
-    if object.is_nested {
-        return add(&lock.nested, 1);
-    }
-    add(&lock.locked, 1);
-    match thread(table) {
-        Some(thread) => bump(&thread.locked, 1),
-        None => add(&table.header.dropped_threads, 1),
-    }
-    let token = token();
-    note_thread(lock, token);
-    let last = marks.last.load(Relaxed);
-    if last != token {
-        marks.last.store(token, Relaxed);
-        hand_off(last, marks, &lock.changed, &lock.remote, add);
-    }
-    if let Some(wait) = outcome.waited {
         note_wait(table, index, lock, wait);
     }
 }
@@ -676,23 +640,12 @@ pub fn release(object: Object<'_>, now: Option<u64>, is_held: bool) {
     if order::is_on() {
         held::remove(address);
     }
-    let entry = || Some(marks_in(lock_at(table, address)?.1));
-    let holder = object.marks.or_else(entry).and_then(|marks| {
+    let holder = marks_of(table, object).and_then(|marks| {
         let (owner, tally) = tally::of_holder(table, address, marks)?;
         Some((owner, tally, tally.since.load(Relaxed)))
     });
     if !is_held {
-        let (holder, taken) = (0, 0);
-        misuses::note(
-            table,
-            NOT_HELD,
-            Known {
-                address,
-                kind,
-                holder,
-                taken,
-            },
-        );
+        misuses::note(table, NOT_HELD, (address, kind), [0, 0]);
     }
     let Some((owner, tally, since)) = holder else {
         return;
@@ -701,17 +654,8 @@ pub fn release(object: Object<'_>, now: Option<u64>, is_held: bool) {
     if is_foreign && object.travels {
         held::note_handed_over(Handed::Mutex);
     } else if is_foreign {
-        let [holder, taken] = misuses::holder_by(table, owner, tally);
-        misuses::note(
-            table,
-            FOREIGN,
-            Known {
-                address,
-                kind,
-                holder,
-                taken,
-            },
-        );
+        let holder = misuses::holder_by(table, owner, tally);
+        misuses::note(table, FOREIGN, (address, kind), holder);
     }
     tally.since.store(0, Relaxed);
     if since > HELD {

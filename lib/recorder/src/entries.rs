@@ -24,8 +24,11 @@ pub(super) fn raise(number: &AtomicU64, n: u64) {
 }
 
 /// Adds numbers to others, and clears them.
-pub(super) fn merge(pairs: &[(&AtomicU64, &AtomicU64)]) {
-    for (from, to) in pairs {
+pub(super) fn merge<'a>(
+    from: impl IntoIterator<Item = &'a AtomicU64>,
+    to: impl IntoIterator<Item = &'a AtomicU64>,
+) {
+    for (from, to) in from.into_iter().zip(to) {
         let n = from.swap(0, Relaxed);
         if n != 0 {
             add(to, n);
@@ -67,35 +70,37 @@ pub(super) fn places(index: &[AtomicU32], hash: u64) -> impl Iterator<Item = &At
 ///
 /// A freed entry may be used again for another key, from another place of the index. The former
 /// place then still refers to it. That is harmless, since the key is compared.
-pub(super) struct Array<'a, K, P> {
+pub(super) struct Array<'a, T> {
+    pub(super) entries: &'a [T],
     pub(super) index: &'a [AtomicU32],
     pub(super) used: &'a AtomicU32,
     pub(super) freed: &'a AtomicU32,
-    pub(super) size: usize,
+    pub(super) key_of: fn(&T) -> &AtomicU64,
     pub(super) hash_of: fn(u64) -> u64,
-    pub(super) key_at: K,
-    /// Asks for memory for an entry. Returns whether there is.
-    pub(super) provide: P,
 }
 
-impl<'a, K: Fn(usize) -> &'a AtomicU64, P: Fn(usize) -> bool> Array<'a, K, P> {
+impl<T> Array<'_, T> {
+    fn key_at(&self, at: usize) -> &AtomicU64 {
+        (self.key_of)(&self.entries[at])
+    }
+
     /// Finds the entry with a key, or adds one and calls `fill` for it. Returns its index, and
     /// whether it is new. `None`: there is no room.
     pub(super) fn place(
         &self,
         table: &Table,
         key: u64,
-        fill: impl Fn(usize),
+        fill: impl Fn(&T),
     ) -> Option<(usize, bool)> {
         // Another thread may take the place first. Then this one searches again.
         for _ in 0..8 {
             let (mut freed, mut free, mut left) = (None, None, None);
             for place in places(self.index, (self.hash_of)(key)) {
-                let Some(at) = number_at(table, place, self.size) else {
+                let Some(at) = number_at(table, place, self.entries.len()) else {
                     free = Some((place, 0));
                     break;
                 };
-                match (self.key_at)(at).load(Relaxed) {
+                match self.key_at(at).load(Relaxed) {
                     known if known == key => return Some((at, false)),
                     FREED => freed = freed.or(Some(at)),
                     other if !self.is_place_of(place, other) => {
@@ -106,7 +111,7 @@ impl<'a, K: Fn(usize) -> &'a AtomicU64, P: Fn(usize) -> bool> Array<'a, K, P> {
             }
             if let Some(at) = freed {
                 if self.takes_freed(at, key) {
-                    fill(at);
+                    fill(&self.entries[at]);
                     return Some((at, true));
                 }
                 continue;
@@ -115,13 +120,15 @@ impl<'a, K: Fn(usize) -> &'a AtomicU64, P: Fn(usize) -> bool> Array<'a, K, P> {
             if !provide(table, place) {
                 return None;
             }
-            let at = self.new_entry(key).or_else(|| self.any_freed(table, key))?;
-            fill(at);
+            let at = self
+                .new_entry(table, key)
+                .or_else(|| self.any_freed(table, key))?;
+            fill(&self.entries[at]);
             let taken = place.compare_exchange(seen, at as u32 + 1, Release, Relaxed);
             if taken.is_ok() {
                 return Some((at, true));
             }
-            (self.key_at)(at).store(FREED, Relaxed);
+            self.key_at(at).store(FREED, Relaxed);
             self.freed.fetch_add(1, Relaxed);
         }
         None
@@ -136,18 +143,18 @@ impl<'a, K: Fn(usize) -> &'a AtomicU64, P: Fn(usize) -> bool> Array<'a, K, P> {
     }
 
     /// The next entry that has never been used.
-    fn new_entry(&self, key: u64) -> Option<usize> {
+    fn new_entry(&self, table: &Table, key: u64) -> Option<usize> {
         let next = self.used.load(Relaxed) as usize;
         // Tested before the count grows, so that the count cannot wrap, and an entry that gets no
         // memory is not lost.
-        if next >= self.size || !(self.provide)(next) {
+        if next >= self.entries.len() || !provide(table, &self.entries[next]) {
             return None;
         }
         let at = self.used.fetch_add(1, Relaxed) as usize;
-        if at >= self.size || !(self.provide)(at) {
+        if at >= self.entries.len() || !provide(table, &self.entries[at]) {
             return None;
         }
-        (self.key_at)(at).store(key, Relaxed);
+        self.key_at(at).store(key, Relaxed);
         Some(at)
     }
 
@@ -156,18 +163,20 @@ impl<'a, K: Fn(usize) -> &'a AtomicU64, P: Fn(usize) -> bool> Array<'a, K, P> {
         if self.freed.load(Relaxed) == 0 {
             return None;
         }
-        let used = (self.used.load(Relaxed) as usize).min(self.size);
+        let used = (self.used.load(Relaxed) as usize).min(self.entries.len());
         let first = (self.hash_of)(key) as usize;
         let all = (0..used).map(|step| (first + step) % used);
         // An entry that got no memory counts as used if two threads have asked at the same time.
         let is_freed = |key: &AtomicU64| is_present(table, key) && key.load(Relaxed) == FREED;
-        let mut free = all.filter(|&at| is_freed((self.key_at)(at)));
+        let mut free = all.filter(|&at| is_freed(self.key_at(at)));
         free.find(|&at| self.takes_freed(at, key))
     }
 
     /// Takes an entry that has become free, unless another thread does.
     fn takes_freed(&self, at: usize, key: u64) -> bool {
-        let taken = (self.key_at)(at).compare_exchange(FREED, key, Acquire, Relaxed);
+        let taken = self
+            .key_at(at)
+            .compare_exchange(FREED, key, Acquire, Relaxed);
         if taken.is_ok() {
             self.freed.fetch_sub(1, Relaxed);
         }

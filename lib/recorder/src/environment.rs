@@ -50,14 +50,9 @@ pub struct KeptPath {
     length: AtomicUsize,
 }
 
-impl Default for KeptPath {
-    fn default() -> Self {
-        KeptPath::new()
-    }
-}
-
 impl KeptPath {
     /// No path.
+    #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         KeptPath {
             bytes: [const { AtomicU8::new(0) }; ROOM],

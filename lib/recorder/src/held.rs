@@ -91,24 +91,19 @@ pub(super) fn pop_from(owner: &Owner, address: u64) -> bool {
     is_once
 }
 
-/// Whether the list of the calling thread is complete, and what it has of a lock.
-pub(super) fn known(table: &Table, address: u64) -> Option<Option<&Held>> {
+/// What the list of the calling thread has of a reader-writer lock that the thread is going to wait
+/// for; `None`: nothing, or nothing that can be relied on.
+pub(super) fn known_before_wait(table: &Table, address: u64) -> Option<&Held> {
     let owner = tally::owner(table)?;
     if owner.held_lost.load(Relaxed) != 0 {
         return None;
     }
-    let mut held = list(owner).iter().rev();
-    Some(held.find(|held| held.address.load(Relaxed) == address))
-}
-
-/// The same of a reader-writer lock that the thread is going to wait for.
-pub(super) fn known_before_wait(table: &Table, address: u64) -> Option<&Held> {
-    let held = known(table, address)??;
+    let mut all = list(owner).iter().rev();
+    let held = all.find(|held| held.address.load(Relaxed) == address)?;
     (!are_handed_over(handed(held.mode.load(Relaxed)))).then_some(held)
 }
 
 /// What the list of the calling thread says of a lock that it releases.
-#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Removed {
     /// The thread had taken it in this mode, and has not taken it a second time.
     Last(u32),

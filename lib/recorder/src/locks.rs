@@ -1,8 +1,8 @@
 //! Entries of locks, sharing them where they become scarce, and merging those of locks that end.
 
 use super::entries::{Array, add, merge, number_at, places, scattered};
-use super::memory::{self, TAGS, provide};
-use super::object::{Marks, Object};
+use super::memory::{self, TAGS};
+use super::object::{Marks, Object, marks_in};
 use super::places::place_of;
 use super::threads::name_program;
 use super::uses::{stack_of, use_of};
@@ -12,7 +12,7 @@ use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use kinlock_report::{
     BARRIER, CONDVAR, ENDED, FREED, JOIN, LOCKS, Lock, OTHERS, READING, RWLOCK, SEMAPHORE, SPIN,
-    STACKS, Table,
+    STACKS, Table, Use,
 };
 
 /// The entry of a lock, and its index plus 1.
@@ -28,8 +28,14 @@ pub(super) fn lock_at(table: &Table, address: u64) -> Option<(u32, &Lock)> {
     None
 }
 
-/// The same, called by the lock's holder: an entry is added if there is none, and its number noted
-/// in the marks. `None`: there is no room.
+/// The marks of a lock: its own, or those in its entry. `None`: it has neither yet.
+pub(super) fn marks_of<'a>(table: &'a Table, object: Object<'a>) -> Option<Marks<'a>> {
+    let entry = || Some(marks_in(lock_at(table, object.address)?.1));
+    object.marks.or_else(entry)
+}
+
+/// The entry of a lock, called by its holder: an entry is added if there is none, and its number
+/// noted in the marks. `None`: there is no room.
 ///
 /// A lock that has an entry has noted that. So if one that has noted nothing finds an entry at its
 /// address, the entry belongs to a lock that was there before and that ended without a call, as a
@@ -73,28 +79,25 @@ fn hash_of_lock(key: u64) -> u64 {
 }
 
 /// All entries.
-fn entries<'a>(
-    table: &'a Table,
-) -> Array<'a, impl Fn(usize) -> &'a AtomicU64, impl Fn(usize) -> bool> {
+fn entries(table: &Table) -> Array<'_, Lock> {
     Array {
+        entries: &table.locks,
         index: &table.lock_index,
         used: &table.header.locks_used,
         freed: &table.header.locks_freed,
-        size: LOCKS,
+        key_of: |lock: &Lock| &lock.address,
         hash_of: hash_of_lock,
-        key_at: |at: usize| &table.locks[at].address,
-        provide: |at: usize| provide(table, &table.locks[at]),
     }
 }
 
 #[cold]
 #[inline(never)]
 fn new_lock<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)> {
-    let fill = |at: usize| {
-        table.locks[at].kind.store(object.kind, Relaxed);
+    let fill = |new: &Lock| {
+        new.kind.store(object.kind, Relaxed);
         let place = object.place.map_or(0, |place| place_of(table, place));
-        table.locks[at].place.store(place, Relaxed);
-        table.locks[at].serial.store(new_serial(), Relaxed);
+        new.place.store(place, Relaxed);
+        new.serial.store(new_serial(), Relaxed);
     };
     let (at, _) = entries(table).place(table, object.address, fill)?;
     // So that a lock that is a static variable of a shared object can be named.
@@ -192,9 +195,9 @@ pub(super) fn noted_entry<'a>(table: &'a Table, object: Object<'_>) -> Option<(u
 
 /// The entry for locks without one that were first taken by a stack, and its index plus 1.
 fn entry_of_others(table: &Table, stack: u32, kind: u32) -> Option<(u32, &Lock)> {
-    let fill = |at: usize| {
-        table.locks[at].kind.store(kind, Relaxed);
-        table.locks[at].first.store(stack, Relaxed);
+    let fill = |new: &Lock| {
+        new.kind.store(kind, Relaxed);
+        new.first.store(stack, Relaxed);
     };
     let key = u64::from(stack) << 2 | OTHERS;
     let (at, _) = entries(table).place(table, key, fill)?;
@@ -264,6 +267,38 @@ fn is_same_sort(one: &Lock, other: &Lock) -> bool {
     sort(one) == sort(other)
 }
 
+/// The numbers that are added where the entries of two locks are joined.
+fn sums(lock: &Lock) -> impl Iterator<Item = &AtomicU64> {
+    let single = [
+        &lock.locked,
+        &lock.changed,
+        &lock.remote,
+        &lock.held,
+        &lock.hold_ns,
+        &lock.samples,
+        &lock.nested,
+        &lock.contended,
+        &lock.wait_ns,
+        &lock.timeouts,
+        &lock.tries,
+        &lock.failed,
+    ];
+    let behind = lock.behind.iter().flat_map(|by| [&by.count, &by.nanos]);
+    let classes = lock.waits.iter().chain(&lock.holds);
+    single.into_iter().chain(behind).chain(classes)
+}
+
+/// The same of a use.
+fn sums_of_use(of: &Use) -> [&AtomicU64; 5] {
+    [
+        &of.contended,
+        &of.wait_ns,
+        &of.held,
+        &of.hold_ns,
+        &of.failed,
+    ]
+}
+
 /// Moves all numbers of an ended lock to another ended lock, `others`, and clears its entry.
 fn join(table: &Table, lock: &Lock, others: &Lock, index: u32) {
     let mut at = lock.uses.swap(0, Acquire);
@@ -271,23 +306,10 @@ fn join(table: &Table, lock: &Lock, others: &Lock, index: u32) {
         let stack = from.key.load(Relaxed) as u32;
         if let (_, Some(to)) = use_of(table, index, others, stack) {
             to.wait_max.fetch_max(from.wait_max.load(Relaxed), Relaxed);
-            merge(&[
-                (&from.contended, &to.contended),
-                (&from.wait_ns, &to.wait_ns),
-                (&from.held, &to.held),
-                (&from.hold_ns, &to.hold_ns),
-                (&from.failed, &to.failed),
-            ]);
+            merge(sums_of_use(from), sums_of_use(to));
         }
         at = from.before.swap(0, Relaxed);
-        for number in [
-            &from.contended,
-            &from.wait_ns,
-            &from.wait_max,
-            &from.held,
-            &from.hold_ns,
-            &from.failed,
-        ] {
+        for number in sums_of_use(from).into_iter().chain([&from.wait_max]) {
             number.store(0, Relaxed);
         }
         from.key.store(FREED, Release);
@@ -299,32 +321,9 @@ fn join(table: &Table, lock: &Lock, others: &Lock, index: u32) {
     ] {
         to.fetch_max(from.swap(0, Relaxed), Relaxed);
     }
-    merge(&[
-        (&lock.locked, &others.locked),
-        (&lock.changed, &others.changed),
-        (&lock.remote, &others.remote),
-        (&lock.held, &others.held),
-        (&lock.hold_ns, &others.hold_ns),
-        (&lock.samples, &others.samples),
-        (&lock.nested, &others.nested),
-        (&lock.contended, &others.contended),
-        (&lock.wait_ns, &others.wait_ns),
-        (&lock.timeouts, &others.timeouts),
-        (&lock.tries, &others.tries),
-        (&lock.failed, &others.failed),
-    ]);
-    for (from, to) in lock.behind.iter().zip(&others.behind) {
-        merge(&[(&from.count, &to.count), (&from.nanos, &to.nanos)]);
-    }
+    merge(sums(lock), sums(others));
     for (from, to) in lock.threads.iter().zip(&others.threads) {
         to.fetch_or(from.swap(0, Relaxed), Relaxed);
-    }
-    let classes = lock.waits.iter().zip(&others.waits);
-    for (from, to) in classes.chain(lock.holds.iter().zip(&others.holds)) {
-        let n = from.swap(0, Relaxed);
-        if n != 0 {
-            to.fetch_add(n, Relaxed);
-        }
     }
     for number in [
         &lock.record,

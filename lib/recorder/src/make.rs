@@ -79,32 +79,23 @@ pub fn expect(locks: u32) {
 /// processes share, which a sandbox may forbid later.
 pub fn look_up() {
     modules::begin();
-    let kept = Errno::keep();
+    let _kept = Errno::keep();
     if variable(b"KINLOCK_REPORT").is_some_and(|path| keep_path(&REPORT_PATH, path)) {
         shared();
     }
-    kept.restore();
 }
 
-/// How making the table went.
-pub enum Begun {
-    /// There is a table.
-    Done,
-    /// There is none.
-    Failed,
-}
-
-/// Makes the table, once. `locks`: which locks the program runs on.
+/// Makes the table, once. Returns whether there is one. `locks`: which locks the program runs on.
 ///
 /// Other threads that come in the meantime wait for the one that makes it, so that none of their
 /// acquisitions is lost. They cannot wait for each other: that thread takes no lock, and no signal
 /// handler runs on it.
-pub fn begin(locks: u32) -> Begun {
-    let kept = Errno::keep();
-    let begun = loop {
+pub fn begin(locks: u32) -> bool {
+    let _kept = Errno::keep();
+    loop {
         match FORK.state.load(Acquire) {
-            MADE if is_of_window() => break Begun::Done,
-            FAILED if is_of_window() => break Begun::Failed,
+            MADE if is_of_window() => return true,
+            FAILED if is_of_window() => return false,
             MAKING => wait_for_maker(),
             before => {
                 // Before other threads wait for this one, since this may wait for a lock of the
@@ -125,9 +116,7 @@ pub fn begin(locks: u32) -> Begun {
                 }
             }
         }
-    };
-    kept.restore();
-    begun
+    }
 }
 
 fn wait_for_maker() {
@@ -211,10 +200,9 @@ pub extern "C" fn forget_in_child() {
     FORK.state.store(NOT_MADE, Relaxed);
     let place = TABLE.load(Relaxed);
     if !place.is_null() {
-        let kept = Errno::keep();
+        let _kept = Errno::keep();
         // If that fails, the parent's table stays mapped, and such a change still reaches it.
         let _ = map(-1, SIZE, place.addr());
-        kept.restore();
     }
 }
 

@@ -167,9 +167,9 @@ pub(super) fn has_memory(address: usize) -> bool {
     /// A bitwise or with 0. The comparison with 1 that comes with it does not matter.
     const OR_ZERO: libc::c_int = 2 << 28 | 1;
     const WAKE_OP: libc::c_int = 5 | libc::FUTEX_PRIVATE_FLAG;
-    let kept = Errno::keep();
+    let _kept = Errno::keep();
     // SAFETY: invariant 9: the kernel checks the address. No thread waits there, so none is woken.
-    let result = unsafe {
+    unsafe {
         system_call!(
             libc::SYS_futex,
             address,
@@ -178,25 +178,27 @@ pub(super) fn has_memory(address: usize) -> bool {
             0_usize,
             address,
             OR_ZERO,
-        )
-    };
-    kept.restore();
-    result >= 0
+        ) >= 0
+    }
 }
 
-/// The calling thread's `errno`, to be restored: a program may read it after it has taken a lock.
+/// While this exists, the calling thread may change `errno`: a program may read it after it has
+/// taken a lock.
 pub(super) struct Errno(libc::c_int);
 
 impl Errno {
     pub(super) fn keep() -> Self {
         Errno(errno())
     }
+}
 
-    pub(super) fn restore(self) {
+impl Drop for Errno {
+    fn drop(&mut self) {
         // SAFETY: invariant 6.
         unsafe { *libc::__errno_location() = self.0 };
     }
 }
+
 /// The calling thread's `errno`.
 pub(super) fn errno() -> libc::c_int {
     // SAFETY: invariant 6.

@@ -1,8 +1,8 @@
 //! Calls that misuse a lock, as the lock's function has found.
 
-use super::locks::lock_at;
-use super::misuses::{self, Known};
-use super::object::{Object, marks_in};
+use super::locks::marks_of;
+use super::misuses;
+use super::object::Object;
 use super::{held, make, memory, tally};
 use core::sync::atomic::Ordering::*;
 use kinlock_core::platform::Platform;
@@ -21,17 +21,7 @@ pub fn misused(misuse: u32, address: u64, kind: u32, holder: u32) {
         if !is_known && Native::forked() && !is_held_here(table, address) {
             return;
         }
-        let taken = 0;
-        misuses::note(
-            table,
-            misuse,
-            Known {
-                address,
-                kind,
-                holder,
-                taken,
-            },
-        );
+        misuses::note(table, misuse, (address, kind), [holder, 0]);
     }
 }
 
@@ -67,8 +57,7 @@ pub fn destroyed_held(object: Object<'_>) {
         true => DESTROYED_AWAITED,
         false => DESTROYED_HELD,
     };
-    let entry = || Some(marks_in(lock_at(table, address)?.1));
-    let holder = object.marks.or_else(entry).and_then(|marks| {
+    let holder = marks_of(table, object).and_then(|marks| {
         let (owner, tally) = tally::of_holder(table, address, marks)?;
         let is_held = tally.since.load(Relaxed) != 0;
         is_held.then(|| misuses::holder_by(table, owner, tally))
@@ -77,17 +66,7 @@ pub fn destroyed_held(object: Object<'_>) {
     if holder.is_none() && Native::forked() {
         return;
     }
-    let [holder, taken] = holder.unwrap_or([0, 0]);
-    misuses::note(
-        table,
-        misuse,
-        Known {
-            address,
-            kind,
-            holder,
-            taken,
-        },
-    );
+    misuses::note(table, misuse, (address, kind), holder.unwrap_or([0, 0]));
 }
 
 /// How many threads sleep at the words of an object, as the kernel knows them: it is asked to move
@@ -97,11 +76,10 @@ pub fn sleepers_at(address: u64, words: usize) -> u64 {
     let at = |word: usize| {
         let key = address + 4 * word as u64;
         let operation = libc::FUTEX_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
-        let kept = memory::Errno::keep();
+        let _kept = memory::Errno::keep();
         // SAFETY: invariant 9: the kernel checks the address, and changes no memory.
         let found =
             unsafe { memory::system_call!(libc::SYS_futex, key, operation, 0, i32::MAX, key) };
-        kept.restore();
         found.max(0) as u64
     };
     (0..words).map(at).sum()

@@ -14,28 +14,18 @@ use super::{thread, unwind};
 use core::sync::atomic::Ordering::*;
 use kinlock_report::{HELD, MISUSES, Misuse, Owner, Table, Tally};
 
-/// What is known of the lock of a misuse.
-#[derive(Clone, Copy)]
-pub(super) struct Known {
-    pub(super) address: u64,
-    pub(super) kind: u32,
-    /// The kernel's number of the thread that holds it; 0: nobody, or unknown.
-    pub(super) holder: u32,
-    /// The stack by which that thread took it; 0: unknown.
-    pub(super) taken: u32,
-}
-
-/// Notes a misuse by the calling thread, of a kind such as
-/// [`NOT_HELD`](kinlock_report::NOT_HELD).
+/// Notes a misuse by the calling thread, such as [`NOT_HELD`](kinlock_report::NOT_HELD), of the
+/// lock of this address and kind. `holder`: the kernel's number of the thread that holds it, or 0,
+/// and the stack by which that thread took it, or 0.
 #[cold]
 #[inline(never)]
-pub(super) fn note(table: &Table, kind: u32, lock: Known) {
+pub(super) fn note(table: &Table, misuse: u32, (address, kind): (u64, u32), holder: [u32; 2]) {
     let stack = stack_of(table, &unwind::capture());
     let header = &table.header;
     let is_same = |known: &Misuse| {
         is_present(table, known)
-            && known.kind.load(Acquire) == kind
-            && known.address.load(Relaxed) == lock.address
+            && known.kind.load(Acquire) == misuse
+            && known.address.load(Relaxed) == address
             && known.stack.load(Relaxed) == stack
     };
     let used = (header.misuses.load(Relaxed) as usize).min(MISUSES);
@@ -50,33 +40,29 @@ pub(super) fn note(table: &Table, kind: u32, lock: Known) {
     let Some(new) = new else {
         return add(&header.dropped_misuses, 1);
     };
-    let first = lock_at(table, lock.address).map_or(0, |(_, lock)| lock.first.load(Relaxed));
-    new.address.store(lock.address, Relaxed);
-    new.lock_kind.store(lock.kind, Relaxed);
+    let first = lock_at(table, address).map_or(0, |(_, lock)| lock.first.load(Relaxed));
+    new.address.store(address, Relaxed);
+    new.lock_kind.store(kind, Relaxed);
     new.stack.store(stack, Relaxed);
     new.first.store(first, Relaxed);
-    new.taken.store(lock.taken, Relaxed);
-    new.holder.store(lock.holder, Relaxed);
+    new.holder.store(holder[0], Relaxed);
+    new.taken.store(holder[1], Relaxed);
     // Without an entry for the thread: it may never have taken a lock.
     new.thread.store(thread::number(), Relaxed);
     add(&new.count, 1);
-    new.kind.store(kind, Release);
+    new.kind.store(misuse, Release);
 }
 
 /// The thread to which a tally belongs, and the stack by which it took the lock, if that is known:
-/// what [`Known`] says of a holder.
+/// what [`note`] is told of a holder.
 pub(super) fn holder_by(table: &Table, owner: &Owner, tally: &Tally) -> [u32; 2] {
     let thread = thread_of(table, owner.token.load(Relaxed));
     let id = thread.map_or(0, |thread| thread.id.load(Relaxed));
     let is_measured = tally.since.load(Relaxed) > HELD;
-    [
-        id,
-        if is_measured {
-            taken_by(table, tally)
-        } else {
-            0
-        },
-    ]
+    match is_measured {
+        true => [id, taken_by(table, tally)],
+        false => [id, 0],
+    }
 }
 
 /// The stack of the use by which a measured acquisition took a lock.

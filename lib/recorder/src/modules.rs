@@ -69,27 +69,14 @@ pub(super) fn begin() {
     IS_DONE.store(true, Release);
 }
 
-/// An object as the loader described it when [`list`] asked: [`Found`], in atomics.
-struct Listed {
-    start: AtomicU64,
-    end: AtomicU64,
-    bias: AtomicU64,
-    unwinding: AtomicPtr<u8>,
-    name: AtomicPtr<c_char>,
-}
+/// An object as the loader described it when [`list`] asked: the fields of [`Found`], in their
+/// order.
+struct Listed([AtomicU64; 5]);
 
 /// How many objects are listed: the program and its libraries.
 const LISTED: usize = 64;
 
-static LIST: [Listed; LISTED] = [const {
-    Listed {
-        start: AtomicU64::new(0),
-        end: AtomicU64::new(0),
-        bias: AtomicU64::new(0),
-        unwinding: AtomicPtr::new(ptr::null_mut()),
-        name: AtomicPtr::new(ptr::null_mut()),
-    }
-}; LISTED];
+static LIST: [Listed; LISTED] = [const { Listed([const { AtomicU64::new(0) }; 5]) }; LISTED];
 
 /// Lists the objects that the process has now. A static program, too, is one. What is loaded later
 /// is not known: callers beyond a frame of it are not found.
@@ -105,7 +92,7 @@ unsafe extern "C" fn list_one(
     _: libc::size_t,
     count: *mut c_void,
 ) -> c_int {
-    // SAFETY: invariants 1 and 10: `list` passes a count, and the loader an object.
+    // SAFETY: invariants 1 and 8: `list` passes a count, and the loader an object.
     let (object, count) = unsafe { (&*object, &mut *count.cast::<usize>()) };
     let Some(place) = LIST.get(*count) else {
         return 1;
@@ -126,28 +113,28 @@ unsafe extern "C" fn list_one(
         true => ptr::null(),
         false => object.dlpi_name,
     };
-    place.bias.store(bias, Relaxed);
-    let unwinding = ptr::with_exposed_provenance_mut(unwinding as usize);
-    place.unwinding.store(unwinding, Relaxed);
-    place.name.store(name.cast_mut(), Relaxed);
-    place.start.store(bias.wrapping_add(start), Relaxed);
-    place.end.store(bias.wrapping_add(end), Relaxed);
+    let (start, end) = (bias.wrapping_add(start), bias.wrapping_add(end));
+    let all = [start, end, bias, unwinding, name.expose_provenance() as u64];
+    for (to, from) in place.0.iter().zip(all) {
+        to.store(from, Relaxed);
+    }
     *count += 1;
     0
 }
 
 /// The listed object that an address lies in.
 fn find_listed(address: u64) -> Option<Found> {
-    let is_in = |object: &&Listed| {
-        (object.start.load(Relaxed)..object.end.load(Relaxed)).contains(&address)
-    };
-    let object = LIST.iter().find(is_in)?;
+    let mut all = LIST
+        .iter()
+        .map(|object| object.0.each_ref().map(|n| n.load(Relaxed)));
+    let [start, end, bias, unwinding, name] =
+        all.find(|[start, end, ..]| (*start..*end).contains(&address))?;
     Some(Found {
-        start: object.start.load(Relaxed),
-        end: object.end.load(Relaxed),
-        bias: object.bias.load(Relaxed),
-        unwinding: object.unwinding.load(Relaxed),
-        name: object.name.load(Relaxed),
+        start,
+        end,
+        bias,
+        unwinding: ptr::with_exposed_provenance(unwinding as usize),
+        name: ptr::with_exposed_provenance(name as usize),
     })
 }
 
@@ -221,7 +208,7 @@ pub(super) fn note(table: &Table, address: u64) {
 
 fn note_path(module: &Module, found: &Found) {
     let mut room = [0_u8; 512];
-    // SAFETY: invariant 10. The program itself has no name here.
+    // SAFETY: invariant 8. The program itself has no name here.
     let name = unsafe { (!found.name.is_null() && *found.name != 0).then_some(found.name) };
     let own = match name {
         None => own_path(&mut room),
@@ -230,7 +217,7 @@ fn note_path(module: &Module, found: &Found) {
     if !own.is_empty() {
         return store_path(module, own, &[]);
     }
-    // SAFETY: invariants 9 and 10: what the kernel says is null or such a string.
+    // SAFETY: invariants 8 and 9: what the kernel says is null or such a string.
     let path = unsafe {
         let executed = || libc::getauxval(libc::AT_EXECFN) as *const c_char;
         let path = name.unwrap_or_else(executed);
@@ -256,22 +243,20 @@ fn store_path(module: &Module, folder: &[u8], path: &[u8]) {
 /// The path of the program; nothing if there is no `/proc`.
 fn own_path(room: &mut [u8; 512]) -> &[u8] {
     let path = c"/proc/self/exe".as_ptr();
-    let kept = Errno::keep();
+    let _kept = Errno::keep();
     // SAFETY: invariant 2.
     let length = unsafe {
         let (to, size) = (room.as_mut_ptr(), room.len());
         libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, path, to, size)
     };
-    kept.restore();
     room.get(..length.max(0) as usize).unwrap_or(&[])
 }
 
 /// The current folder with a slash at its end; nothing if it is not known.
 fn current_folder(room: &mut [u8; 512]) -> &[u8] {
-    let kept = Errno::keep();
+    let _kept = Errno::keep();
     // SAFETY: invariant 2.
     let length = unsafe { libc::syscall(libc::SYS_getcwd, room.as_mut_ptr(), room.len()) };
-    kept.restore();
     // It ends with a zero byte. A folder that this process cannot reach begins otherwise.
     match usize::try_from(length).unwrap_or(0).checked_sub(1) {
         Some(end) if room[0] == b'/' => {

@@ -158,8 +158,8 @@ fn left_behind(thread: u32) -> Option<&'static Fact> {
     if futex_alone() {
         return None;
     }
-    let errno = Errno::keep();
-    let found = places(thread).find(|fact| {
+    let _kept = Errno::keep();
+    places(thread).find(|fact| {
         let (what, of) = (fact.what.load(Relaxed), fact.thread.load(Relaxed));
         let is_left = what > BUSY && of != thread && !exists(of);
         // Of several threads that find it, one replaces the number. A place that became free
@@ -168,9 +168,7 @@ fn left_behind(thread: u32) -> Option<&'static Fact> {
         let is_same =
             |word: &AtomicU64| word.compare_exchange(what, BUSY, Relaxed, Relaxed).is_ok();
         is_left && takes(&fact.thread) && is_same(&fact.what)
-    });
-    errno.restore();
-    found
+    })
 }
 
 /// Whether a thread is one of this process.

@@ -35,6 +35,18 @@ pub struct Object<'a> {
 }
 
 impl Object<'_> {
+    /// An object without marks of its own.
+    pub fn new(address: u64, kind: u32) -> Self {
+        Object {
+            address,
+            marks: None,
+            kind,
+            place: None,
+            is_nested: false,
+            travels: false,
+        }
+    }
+
     /// Whether several threads can hold it at a time: it is the reading side of a reader-writer
     /// lock.
     pub(super) fn has_many_holders(&self) -> bool {

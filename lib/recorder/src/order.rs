@@ -27,7 +27,6 @@
 use super::entries::{Array, add, scattered};
 use super::held::{self, Handed};
 use super::locks::{lock_at, lock_of_holder};
-use super::memory::provide;
 use super::misuses::taken_by;
 use super::object::Object;
 use super::tally;
@@ -36,9 +35,7 @@ use super::unwind;
 use super::uses::stack_of;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering::*};
-use kinlock_report::{
-    GATES, HELD, Held, Lock, MAKERS, ORDERS, OUTER, Order, Owner, READS, RWLOCK, Table,
-};
+use kinlock_report::{GATES, HELD, Held, Lock, MAKERS, OUTER, Order, Owner, READS, RWLOCK, Table};
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
@@ -126,15 +123,7 @@ pub(super) fn taken_rwlock(table: &Table, address: u64, side: Object<'_>) -> [u3
 /// The entry of a reader-writer lock. Several threads may add it at the same time: one of them
 /// does, since the place in the index decides.
 fn rwlock(table: &Table, address: u64) -> Option<(u32, &Lock)> {
-    let object = Object {
-        address,
-        marks: None,
-        kind: RWLOCK,
-        place: None,
-        is_nested: false,
-        travels: false,
-    };
-    lock_of_holder(table, object)
+    lock_of_holder(table, Object::new(address, RWLOCK))
 }
 
 /// Notes that the calling thread asks for a lock: an order for each lock that it holds.
@@ -211,8 +200,7 @@ fn note(table: &Table, owner: &Owner, first: &Held, then: &Then<'_>) {
     let (held_mode, token) = (first.mode.load(Relaxed), owner.token.load(Relaxed));
     let modes = 1 << (2 * (held_mode & READS) + (then.mode & READS));
     let gates = gates(owner, first);
-    let fill = |at: usize| {
-        let new: &Order = &table.orders[at];
+    let fill = |new: &Order| {
         if then.stack.get() == 0 {
             then.stack.set(stack_of(table, &unwind::capture()));
         }
@@ -232,13 +220,12 @@ fn note(table: &Table, owner: &Owner, first: &Held, then: &Then<'_>) {
         }
     };
     let orders = Array {
+        entries: &table.orders,
         index: &table.order_index,
         used: &table.header.orders_used,
         freed: &table.header.orders_freed,
-        size: ORDERS,
+        key_of: |order: &Order| &order.key,
         hash_of: scattered,
-        key_at: |at: usize| &table.orders[at].key,
-        provide: |at: usize| provide(table, &table.orders[at]),
     };
     let Some((at, _)) = orders.place(table, key, fill) else {
         return add(&table.header.dropped_orders, 1);

@@ -1,24 +1,21 @@
 //! Entries of places in the source, for locks of a program that tells where it takes them.
 
 use super::entries::{Array, scattered};
-use super::memory::provide;
 use core::panic::Location;
 use core::sync::atomic::Ordering::*;
-use kinlock_report::{PLACES, Table};
+use kinlock_report::{Place, Table};
 
 /// The entry of a place, as an index plus 1; 0: there is no room.
 pub(super) fn place_of(table: &Table, place: &'static Location<'static>) -> u32 {
     let places = Array {
+        entries: &table.places,
         index: &table.place_index,
         used: &table.header.places_used,
         freed: &table.header.places_freed,
-        size: PLACES,
+        key_of: |place: &Place| &place.address,
         hash_of: scattered,
-        key_at: |at: usize| &table.places[at].address,
-        provide: |at: usize| provide(table, &table.places[at]),
     };
-    let fill = |at: usize| {
-        let new = &table.places[at];
+    let fill = |new: &Place| {
         // The end of a path tells more than its beginning.
         let path = place.file().as_bytes();
         let path = &path[path.len().saturating_sub(new.path.len())..];

@@ -7,8 +7,8 @@
 use super::acquisition::{Outcome, acquisition, end_of_hold, entry_of, holds, lock_ended, next};
 use super::held::{Handed, Removed};
 use super::is_taken;
-use super::locks::lock_at;
-use super::misuses::{self, Known};
+use super::locks::{lock_at, marks_of};
+use super::misuses;
 use super::object::{Object, marks_in};
 use super::threads::thread;
 use super::{held, make, memory, order, tally};
@@ -49,18 +49,9 @@ pub fn rwlock_asked(access: RwAccess, is_endless: bool, waits_behind: bool) {
             (true, false) => None,
         };
         if let Some(misuse) = misuse {
-            let (kind, taken) = (RWLOCK, held.stack.load(Relaxed));
             let holder = thread(table).map_or(0, |thread| thread.id.load(Relaxed));
-            misuses::note(
-                table,
-                misuse,
-                Known {
-                    address,
-                    kind,
-                    holder,
-                    taken,
-                },
-            );
+            let holder = [holder, held.stack.load(Relaxed)];
+            misuses::note(table, misuse, (address, RWLOCK), holder);
         }
     }
     if is_endless && order::is_on() {
@@ -76,12 +67,9 @@ pub fn side(access: RwAccess) -> Object<'static> {
         _ => READING,
     };
     Object {
-        address: access.address | side,
-        marks: None,
-        kind: RWLOCK,
         place: access.place,
-        is_nested: false,
         travels: access.travels,
+        ..Object::new(access.address | side, RWLOCK)
     }
 }
 
@@ -158,8 +146,7 @@ pub fn rwlock_acquisition(access: RwAccess, outcome: Outcome) {
 /// says that it is held; `writer`: the number of another thread, which holds it for writing, or 0.
 pub fn rwlock_release(address: u64, is_held: bool, writer: u32) {
     let Some(table) = memory::table() else { return };
-    let removed = held::remove(address);
-    match removed {
+    match held::remove(address) {
         Removed::OneOfSeveral => return,
         Removed::Last(mode) => return end_hold(table, unplaced(address, mode)),
         // With an incomplete list, the hold ends with the first release.
@@ -167,6 +154,7 @@ pub fn rwlock_release(address: u64, is_held: bool, writer: u32) {
             for mode in [0, READS] {
                 end_hold(table, unplaced(address, mode));
             }
+            return;
         }
         // What another thread has taken.
         Removed::NotThere => {
@@ -176,32 +164,15 @@ pub fn rwlock_release(address: u64, is_held: bool, writer: u32) {
             end(table, own.or_else(|| tally::held_by_any(table, object)));
         }
     }
-    if removed == Removed::Unknown {
-        return;
-    }
     // In the child of a fork it may have been taken in the parent.
-    let misuse = match (is_held, writer) {
-        _ if Native::forked() => None,
-        (false, _) => Some(NOT_HELD),
-        (true, 1..) => Some(FOREIGN),
-        _ => None,
-    };
-    match misuse {
-        Some(misuse) => {
-            let (kind, taken) = (RWLOCK, 0);
-            let holder = if is_held { writer } else { 0 };
-            let lock = Known {
-                address,
-                kind,
-                holder,
-                taken,
-            };
-            misuses::note(table, misuse, lock);
+    match (is_held, writer) {
+        _ if Native::forked() => held::note_handed_over(Handed::Read),
+        (false, _) => misuses::note(table, NOT_HELD, (address, RWLOCK), [0, 0]),
+        (true, 1..) => {
+            misuses::note(table, FOREIGN, (address, RWLOCK), [writer, 0]);
+            held::note_handed_over(Handed::Written);
         }
-        None => return held::note_handed_over(Handed::Read),
-    }
-    if misuse == Some(FOREIGN) {
-        held::note_handed_over(Handed::Written);
+        (true, 0) => held::note_handed_over(Handed::Read),
     }
 }
 
@@ -234,7 +205,7 @@ fn holder<'a>(table: &'a Table, object: Object<'_>) -> Option<(&'a Owner, &'a Ta
     match object.has_many_holders() {
         true => tally::held_by_caller(table, object),
         false => {
-            let marks = marks_in(lock_at(table, object.address)?.1);
+            let marks = marks_of(table, object)?;
             tally::of_holder(table, object.address, marks)
         }
     }

@@ -1,6 +1,6 @@
 //! The calling thread's registers, and reading its stack without a fault.
 
-use core::ffi::c_int;
+use super::memory::{Errno, errno, system_call};
 use core::ptr;
 use kinlock_report::unwind::Registers;
 
@@ -82,24 +82,21 @@ impl Readable {
 #[cold]
 pub(super) fn is_readable(address: u64) -> bool {
     let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+    let (wakes, moves) = (0, 0);
+    let _kept = Errno::keep();
     // SAFETY: invariant 9: the kernel checks the address, and changes no memory.
-    unsafe {
-        let errno: *mut c_int = libc::__errno_location();
-        let before = *errno;
-        let (wakes, moves) = (0_u64, 0_u64);
-        let result = libc::syscall(
+    let result = unsafe {
+        system_call!(
             libc::SYS_futex,
             address,
             operation,
             wakes,
             moves,
             address,
-            0_u64,
-        );
-        let is_fault = result < 0 && *errno == libc::EFAULT;
-        *errno = before;
-        !is_fault
-    }
+            0,
+        )
+    };
+    result >= 0 || errno() != libc::EFAULT
 }
 
 #[cfg(test)]

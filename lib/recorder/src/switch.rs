@@ -45,7 +45,7 @@ pub(super) fn has_failed(error: libc::c_int) {
 
 /// Makes the file. The mode has been chosen.
 pub fn begin() {
-    let kept = Errno::keep();
+    let _kept = Errno::keep();
     // SAFETY: invariant 9.
     let is_usual = unsafe { libc::getauxval(libc::AT_PAGESZ) } == PAGE as u64;
     // On a larger page there would be other variables.
@@ -58,7 +58,6 @@ pub fn begin() {
             close(file);
         }
     }
-    kept.restore();
 }
 
 /// Maps the file in the place of the page with the mode.
@@ -108,7 +107,7 @@ pub fn finish() {
     if !has_file || process() != PROCESS.load(Relaxed) {
         return;
     }
-    let kept = Errno::keep();
+    let _kept = Errno::keep();
     if give_page_back() {
         PROCESS.store(0, Relaxed);
         if let Ok(file) = open(&NAME, libc::O_RDONLY) {
@@ -122,7 +121,6 @@ pub fn finish() {
             close(file);
         }
     }
-    kept.restore();
 }
 
 /// Other memory of the same contents takes the place of the file, at once for all threads.

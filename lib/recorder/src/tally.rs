@@ -5,9 +5,9 @@
 //! the entry of its lock. When a thread ends, that happens to all of its tallies.
 
 use super::entries::{add, tally_index};
-use super::locks::{lock_at, lock_of_holder, note_thread};
+use super::locks::{lock_of_holder, marks_of, note_thread};
 use super::memory::{self, TAGS, is_present, provide};
-use super::object::{Marks, Object, marks_in};
+use super::object::{Marks, Object};
 use super::record;
 use super::thread::{kept, tallies, token};
 use super::threads::{KEY, await_end, thread, thread_of};
@@ -112,9 +112,8 @@ pub(super) fn held_by_caller<'a>(
     table: &'a Table,
     object: Object<'_>,
 ) -> Option<(&'a Owner, &'a Tally)> {
-    let entry = || Some(marks_in(lock_at(table, object.address)?.1));
-    let marks = object.marks.or_else(entry)?;
-    let (owner, serial) = (own()?, marks.serial.load(Relaxed));
+    let serial = marks_of(table, object)?.serial.load(Relaxed);
+    let owner = own()?;
     let tally = in_any_place(owner, object.address, serial)?;
     let is_held = serial != 0 && tally.since.load(Relaxed) != 0;
     is_held.then_some((owner, tally))
@@ -128,9 +127,7 @@ pub(super) fn held_by_any<'a>(
     table: &'a Table,
     object: Object<'_>,
 ) -> Option<(&'a Owner, &'a Tally)> {
-    let serial = marks_in(lock_at(table, object.address)?.1)
-        .serial
-        .load(Relaxed);
+    let serial = marks_of(table, object)?.serial.load(Relaxed);
     let owners = table
         .owners
         .iter()
@@ -157,14 +154,14 @@ pub(super) fn waits_of<'a>(owner: &'a Owner, tally: &Tally) -> Option<&'a Waits>
 /// How often the calling thread has waited for a lock since its tally began; 0 without a tally.
 /// Called by a thread that does not hold the lock.
 pub(super) fn waits_so_far(table: &Table, object: Object<'_>) -> u64 {
-    let entry = || Some(marks_in(lock_at(table, object.address)?.1));
-    let waits = |marks: Marks<'_>| {
-        let owner = own()?;
+    let waits = || {
         // It may be read without holding the lock: it does not change while the lock lives.
-        let tally = in_any_place(owner, object.address, marks.serial.load(Relaxed))?;
+        let serial = marks_of(table, object)?.serial.load(Relaxed);
+        let owner = own()?;
+        let tally = in_any_place(owner, object.address, serial)?;
         Some(waits_of(owner, tally)?.count.load(Relaxed))
     };
-    object.marks.or_else(entry).and_then(waits).unwrap_or(0)
+    waits().unwrap_or(0)
 }
 
 /// The calling thread's tally of a lock that it holds, and the tallies' owner. A tally is added if

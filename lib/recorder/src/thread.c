@@ -2,25 +2,11 @@
    locks. They are C because only here the compiler can be told to use the initial-exec model: each
    access is one instruction, and nothing is looked up. thread.rs says what each is for. */
 
-/* The next token. After 2^32 threads the numbers repeat; 0 stands for a thread that has not
-   asked. */
-static unsigned new_token(unsigned *tokens)
-{
-    unsigned token;
-    do
-        token = __atomic_add_fetch(tokens, 1, __ATOMIC_RELAXED);
-    while (token == 0);
-    return token;
-}
-
-/* A number that no other thread of this process has had: `tokens` says how many have one. A thread
-   that forks keeps it in the child. */
-unsigned kinlock_token(unsigned *tokens)
+/* A number that no other thread of this process has had; 0: the thread has not asked. */
+unsigned *kinlock_token(void)
 {
     static __thread unsigned token __attribute__((tls_model("initial-exec")));
-    if (__builtin_expect(token == 0, 0))
-        token = new_token(tokens);
-    return token;
+    return &token;
 }
 
 /* Where the report keeps the address of this thread's tallies. */

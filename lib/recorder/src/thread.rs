@@ -40,41 +40,44 @@ pub extern "C" fn forget_number() {
     unsafe { *imp::number() = 0 };
 }
 
-pub(super) use imp::{enter, entered, kept, tallies};
-pub use imp::{forget_parent, token};
-
-#[cfg(feature = "initial-exec")]
-mod imp {
-    unsafe extern "C" {
-        fn kinlock_token(tokens: *mut u32) -> u32;
-        safe fn kinlock_tallies() -> *mut usize;
-        safe fn kinlock_entered() -> *mut u64;
-        safe fn kinlock_number() -> *mut u32;
+/// A number for the calling thread that no other thread of this process has had: 1, 2, ... in the
+/// order in which threads first ask. A thread that forks keeps its number in the child.
+#[inline]
+pub fn token() -> u32 {
+    let known = imp::token();
+    // SAFETY: invariant 6.
+    unsafe {
+        if *known == 0 {
+            *known = new_token();
+        }
+        *known
     }
+}
 
-    /// Where the kernel's number of the calling thread is kept; 0: it was not asked for.
-    pub(super) fn number() -> *mut u32 {
-        kinlock_number()
+/// The next token. After 2^32 threads the numbers repeat.
+#[cold]
+#[inline(never)]
+fn new_token() -> u32 {
+    loop {
+        let token = TOKENS.fetch_add(1, Relaxed).wrapping_add(1);
+        // 0 stands for a thread that has not asked.
+        if token != 0 {
+            return token;
+        }
     }
+}
 
-    /// A number for the calling thread that no other thread of this process has had: 1, 2, ... in
-    /// the order in which threads first ask. A thread that forks keeps its number in the child.
-    #[inline]
-    pub fn token() -> u32 {
-        // SAFETY: invariant 6: it accesses the count as an atomic.
-        unsafe { kinlock_token(super::TOKENS.as_ptr()) }
-    }
+/// Where the address of the calling thread's tallies is kept.
+#[inline]
+pub(super) fn tallies() -> *mut usize {
+    imp::tallies()
+}
 
-    /// Where the address of the calling thread's tallies is kept.
-    #[inline]
-    pub(in super::super) fn tallies() -> *mut usize {
-        kinlock_tallies()
-    }
-
-    /// What is kept there. Each acquisition asks, and a call would take as long as what follows.
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    pub(in super::super) fn kept() -> usize {
+/// What is kept there. Each acquisition asks, and a call would take as long as what follows.
+#[inline]
+pub(super) fn kept() -> usize {
+    #[cfg(all(feature = "initial-exec", target_arch = "x86_64"))]
+    {
         let kept: usize;
         // SAFETY: invariant 6: it reads that thread-local.
         unsafe {
@@ -87,29 +90,42 @@ mod imp {
         }
         kept
     }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    #[inline]
-    pub(in super::super) fn kept() -> usize {
-        // SAFETY: invariant 6.
-        unsafe { *tallies() }
+    #[cfg(not(all(feature = "initial-exec", target_arch = "x86_64")))]
+    // SAFETY: invariant 6.
+    unsafe {
+        *tallies()
     }
+}
 
-    /// The stack pointer where the thread entered the recorder; 0: it has not told.
-    pub(in super::super) fn entered() -> u64 {
-        // SAFETY: invariant 6.
-        unsafe { *kinlock_entered() }
-    }
+/// The calling thread has no tallies in the child's table.
+pub fn forget_parent() {
+    // SAFETY: invariant 6.
+    unsafe { *tallies() = 0 };
+}
 
-    pub(in super::super) fn enter(stack: u64) {
-        // SAFETY: invariant 6.
-        unsafe { *kinlock_entered() = stack };
-    }
+/// The stack pointer where the thread entered the recorder; 0: it has not told.
+pub(super) fn entered() -> u64 {
+    // SAFETY: invariant 6.
+    unsafe { *imp::entered() }
+}
 
-    /// The calling thread has no tallies in the child's table.
-    pub fn forget_parent() {
-        // SAFETY: invariant 6.
-        unsafe { *kinlock_tallies() = 0 };
+pub(super) fn enter(stack: u64) {
+    // SAFETY: invariant 6.
+    unsafe { *imp::entered() = stack };
+}
+
+/// Where each thread-local of the calling thread is. 0 stands for what is not known yet.
+#[cfg(feature = "initial-exec")]
+mod imp {
+    unsafe extern "C" {
+        #[link_name = "kinlock_token"]
+        pub(super) safe fn token() -> *mut u32;
+        #[link_name = "kinlock_tallies"]
+        pub(super) safe fn tallies() -> *mut usize;
+        #[link_name = "kinlock_entered"]
+        pub(super) safe fn entered() -> *mut u64;
+        #[link_name = "kinlock_number"]
+        pub(super) safe fn number() -> *mut u32;
     }
 }
 
@@ -117,61 +133,25 @@ mod imp {
 mod imp {
     use core::cell::Cell;
 
-    std::thread_local! {
-        // Without destructors, so that they are accessible for as long as the thread runs.
-        static TOKEN: Cell<u32> = const { Cell::new(0) };
-        static TALLIES: Cell<usize> = const { Cell::new(0) };
-        static ENTERED: Cell<u64> = const { Cell::new(0) };
-        static NUMBER: Cell<u32> = const { Cell::new(0) };
-    }
-
-    /// Where the kernel's number of the calling thread is kept; 0: it was not asked for.
-    pub(super) fn number() -> *mut u32 {
-        NUMBER.with(Cell::as_ptr)
-    }
-
-    /// The next token, for [`token`]. After 2^32 threads the numbers repeat.
-    fn new_token() -> u32 {
-        loop {
-            let token = super::TOKENS.fetch_add(1, super::Relaxed).wrapping_add(1);
-            // 0 stands for a thread that has not asked.
-            if token != 0 {
-                return token;
+    macro_rules! thread_locals {
+        ($($name:ident: $type:ty = $place:ident;)*) => {
+            std::thread_local! {
+                // Without destructors, so that they are accessible for as long as the thread runs.
+                $(static $place: Cell<$type> = const { Cell::new(0) };)*
             }
-        }
+            $(
+                #[inline]
+                pub(super) fn $name() -> *mut $type {
+                    $place.with(Cell::as_ptr)
+                }
+            )*
+        };
     }
 
-    /// A number for the calling thread that no other thread of this process has had: 1, 2, ... in
-    /// the order in which threads first ask. A thread that forks keeps its number in the child.
-    pub fn token() -> u32 {
-        if TOKEN.get() == 0 {
-            TOKEN.set(new_token());
-        }
-        TOKEN.get()
-    }
-
-    /// Where the address of the calling thread's tallies is kept.
-    pub(in super::super) fn tallies() -> *mut usize {
-        TALLIES.with(Cell::as_ptr)
-    }
-
-    /// What is kept there.
-    #[inline]
-    pub(in super::super) fn kept() -> usize {
-        TALLIES.get()
-    }
-
-    /// The stack pointer where the thread entered the recorder; 0: it has not told.
-    pub(in super::super) fn entered() -> u64 {
-        ENTERED.get()
-    }
-
-    pub(in super::super) fn enter(stack: u64) {
-        ENTERED.set(stack);
-    }
-
-    /// The calling thread has no tallies in the child's table.
-    pub fn forget_parent() {
-        TALLIES.set(0);
+    thread_locals! {
+        token: u32 = TOKEN;
+        tallies: usize = TALLIES;
+        entered: u64 = ENTERED;
+        number: u32 = NUMBER;
     }
 }

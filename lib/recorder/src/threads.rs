@@ -68,13 +68,12 @@ fn new_thread(table: &Table, token: u32) -> Option<&Thread> {
     table.header.threads.fetch_add(1, Relaxed);
     thread.begin.store(Native::now(), Relaxed);
     let mut name = [0_u8; 16];
-    let kept = Errno::keep();
+    let _kept = Errno::keep();
     // SAFETY: invariant 2; a name has at most 16 bytes.
     unsafe {
         thread.id.store(number(), Relaxed);
         libc::syscall(libc::SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr());
     }
-    kept.restore();
     for (to, from) in thread.name.iter().zip(name) {
         to.store(from, Relaxed);
     }
@@ -89,15 +88,21 @@ fn forget_ended(table: &Table, thread: &Thread, end: u64) {
         &ended.life_ns,
         end.saturating_sub(thread.begin.load(Relaxed)),
     );
-    merge(&[
-        (&thread.locked, &ended.locked),
-        (&thread.contended, &ended.contended),
-        (&thread.wait_ns, &ended.wait_ns),
-        (&thread.others, &ended.others),
-    ]);
-    for pair in thread.other_ns.iter().zip(&ended.other_ns) {
-        merge(&[pair]);
-    }
+    merge(
+        [
+            &thread.locked,
+            &thread.contended,
+            &thread.wait_ns,
+            &thread.others,
+        ],
+        [
+            &ended.locked,
+            &ended.contended,
+            &ended.wait_ns,
+            &ended.others,
+        ],
+    );
+    merge(&thread.other_ns, &ended.other_ns);
     let longest = thread.wait_max.swap(0, Relaxed);
     ended.wait_max.fetch_max(longest, Relaxed);
     thread.waits_for.store(0, Relaxed);

@@ -1,11 +1,10 @@
 //! Entries of call stacks, and of uses: one lock with one call stack.
 
 use super::entries::{Array, add, scattered};
-use super::memory::provide;
 use super::modules;
 use super::unwind::Frames;
 use core::sync::atomic::Ordering::*;
-use kinlock_report::{Lock, STACKS, Stack, Table, USES, Use};
+use kinlock_report::{Lock, Stack, Table, Use};
 
 /// The entry for the use of a lock by a call stack, and its index plus 1. 0 and `None` without a
 /// stack, or if there is no room. The first stack is noted in the lock.
@@ -34,13 +33,12 @@ pub(super) fn use_of<'a>(
 ) -> (u32, Option<&'a Use>) {
     let key = Use::key_of(index, stack);
     let uses = Array {
+        entries: &table.uses,
         index: &table.use_index,
         used: &table.header.uses_used,
         freed: &table.header.uses_freed,
-        size: USES,
+        key_of: |of: &Use| &of.key,
         hash_of: scattered,
-        key_at: |at: usize| &table.uses[at].key,
-        provide: |at: usize| provide(table, &table.uses[at]),
     };
     let found = uses.place(table, key, |_| {});
     let Some((at, is_new)) = found else {
@@ -64,8 +62,7 @@ pub(super) fn use_of<'a>(
 /// The index of the entry of a call stack, plus 1; 0: there is no room.
 pub(super) fn stack_of(table: &Table, frames: &Frames) -> u32 {
     let hash = frames.hash();
-    let fill = |at: usize| {
-        let stack: &Stack = &table.stacks[at];
+    let fill = |stack: &Stack| {
         for (to, from) in stack.frames.iter().zip(frames.list()) {
             to.store(*from, Relaxed);
             // So that the address can be named. The address of the call itself, since a call may be
@@ -74,13 +71,12 @@ pub(super) fn stack_of(table: &Table, frames: &Frames) -> u32 {
         }
     };
     let stacks = Array {
+        entries: &table.stacks,
         index: &table.stack_index,
         used: &table.header.stacks_used,
         freed: &table.header.stacks_freed,
-        size: STACKS,
+        key_of: |stack: &Stack| &stack.hash,
         hash_of: |hash| hash,
-        key_at: |at: usize| &table.stacks[at].hash,
-        provide: |at: usize| provide(table, &table.stacks[at]),
     };
     match stacks.place(table, hash, fill) {
         Some((at, _)) => at as u32 + 1,

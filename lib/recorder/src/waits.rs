@@ -28,12 +28,8 @@ pub struct Awaited {
 impl Awaited {
     fn object(self) -> Object<'static> {
         Object {
-            address: self.address,
-            marks: None,
-            kind: self.kind,
             place: self.place,
-            is_nested: false,
-            travels: false,
+            ..Object::new(self.address, self.kind)
         }
     }
 

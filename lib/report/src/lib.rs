@@ -45,94 +45,24 @@
 //! # Units, and who writes
 //!
 //! Times are nanoseconds of the monotonic clock (`CLOCK_MONOTONIC`): points in time since the boot
-//! of the machine, or durations. Who writes a field:
+//! of the machine, or durations. Any thread of the process may change a field, by atomic
+//! operations, except for these:
 //!
-//! - *maker*: the thread that makes the table;
-//! - *adder*: the thread that adds the entry;
-//! - *owner*: the thread to which the entry belongs, by plain loads and stores;
-//! - *holder*: the thread that holds the lock. The lock orders the writers, so plain loads and
-//!   stores suffice;
-//! - *any*: any thread of the process, by atomic operations.
-//!
-//! | part | fields | unit | written by |
-//! | --- | --- | --- | --- |
-//! | [`Header`] | `magic`, `process`, `parent` | numbers | maker |
-//! | | `locks`, `domains`, `is_recorded` | numbers | maker |
-//! | | `begin` | ns, a point in time | maker |
-//! | | `end` | ns, a point in time | the thread that ends the process |
-//! | | `program` | bytes | any |
-//! | | `modules`, `locks_used`, `stacks_used`, `uses_used` | entries | any |
-//! | | `locks_freed`, `stacks_freed`, `uses_freed` | entries | any |
-//! | | `threads`, `records`, `ended` | threads, records, locks | any |
-//! | | `ended_threads` | as in `Thread` | any |
-//! | | `present` | a bit per page | any |
-//! | | `no_memory` | refusals by the kernel | any |
-//! | | `is_ordered`, `window` | numbers | maker |
-//! | | `places_used`, `places_freed` | entries | any |
-//! | | `misuses`, `orders_used`, `orders_freed` | entries | any |
-//! | | `dropped_misuses`, `dropped_orders` | calls | any |
-//! | | `dropped_locks`, `dropped_threads`, `dropped_held` | acquisitions | any |
-//! | | `dropped_stacks`, `dropped_uses` | look-ups | any |
-//! | | `dropped_waits` | waits | any |
-//! | [`Module`] | all | addresses, bytes | adder; `end` last |
-//! | [`Thread`] | `token`, `id`, `name` | numbers, bytes | owner |
-//! | | `begin`, `end` | ns, points in time | owner |
-//! | | `locked`, `contended` | acquisitions | owner |
-//! | | `wait_ns`, `wait_max` | ns | owner |
-//! | | `waits_for` | address | owner |
-//! | | `waits_since` | ns, a point in time | owner |
-//! | | `others` | waits | owner |
-//! | | `other_ns` | ns | owner |
-//! | [`Owner`] | `token`, `held_count`, `held_lost` | numbers | owner |
-//! | [`Held`] | all | address, numbers, index plus 1 | owner |
-//! | [`Tally`] | `serial`, `lock`, `first`, `taken_by` | number, indices plus 1 | owner |
-//! | | `address` | address | owner |
-//! | | `locked`, `changed`, `remote` | acquisitions | owner |
-//! | | `since` | ns, a point in time | owner; 0 by the thread that unlocks |
-//! | | `sample_at` | number of an acquisition | owner |
-//! | | `gap`, `weight` | acquisitions | owner |
-//! | [`Waits`] | `count` | waits | owner |
-//! | | `nanos` | ns | owner |
-//! | [`Pause`] | `since`, `waited` | ns: a point in time, a duration | owner |
-//! | | `weight`, `sample_at` | as in `Tally` | owner |
-//! | [`Record`] | `holds`, `thinks`, `follows` | weighted acquisitions | holder |
-//! | [`Lock`] | `address`, `serial`, `kind` | address, numbers | adder; `address` at its end |
-//! | | `last`, `domain` | token, number | holder; of a [reading side](READING) nobody |
-//! | | `gap` | acquisitions | holder |
-//! | | `first`, `uses` | index plus 1 | holder, and a thread whose wait expired |
-//! | | `record` | index plus 1 | holder |
-//! | | `threads` | a bit per thread | any |
-//! | | `nested` | acquisitions | holder |
-//! | | `samples` | measured holds | holder, or the holders by atomic operations |
-//! | | `held`, `holds` | weighted holds | as `samples` |
-//! | | `hold_ns` | weighted ns | as `samples` |
-//! | | `hold_max` | ns | as `samples` |
-//! | | `locked`, `changed`, `remote` | acquisitions | any |
-//! | | `contended`, `timeouts` | waits | any |
-//! | | `wait_ns`, `wait_max` | ns | any |
-//! | | `waits` | weighted waits | any |
-//! | | `tries`, `failed` | calls | any |
-//! | | `behind` | waits, ns | any |
-//! | | `ended` | locks | any |
-//! | | `place` | index plus 1 | adder |
-//! | [`Place`] | all | address, number, bytes | adder |
-//! | [`Stack`] | `hash`, `frames` | number, addresses | adder |
-//! | | `ended`, `ended_count` | index plus 1, locks | any |
-//! | [`Use`] | `key`, `before` | indices plus 1 | adder |
-//! | | `contended`, `held`, `failed` | weighted waits, holds, tries | any |
-//! | | `wait_ns`, `hold_ns` | weighted ns | any |
-//! | | `wait_max` | ns | any |
-//! | [`Misuse`] | `count` | calls | any |
-//! | | all others | numbers, addresses, indices plus 1 | adder; `kind` last |
-//! | [`Order`] | `key`, addresses, kinds, `to_stack`, `from_first`, `id` | as named | adder |
-//! | | `from_stack` | index plus 1 | any |
-//! | [`Maker`] | all | numbers, bits | its thread; of the last one any |
-//! | [`Shared`] | `magic`, `is_over` | numbers | the command |
-//! | | `without_table`, `idle`, `errno` | processes, `errno` | any process |
-//! | [`Switch`] | `magic` | number | maker |
-//! | | `mode`, `rwlock_mode` | bits | maker; [`REPORTS`] by the command |
-//! | | `window` | number | the command |
-//! | | `errno` | `errno` | any process; cleared by the command |
+//! - The thread that makes the table writes `magic`, `begin`, `process`, `parent`, `locks`,
+//!   `domains`, `is_recorded`, `is_ordered` and `window` of the [`Header`]; the one that ends the
+//!   process writes `end`.
+//! - The thread that adds an entry fills it: a [`Module`] (`end` last), a [`Place`], a
+//!   [`Misuse`] (`kind` last; but its `count`), an [`Order`] (but `from_stack` and the makers),
+//!   the key and the frames of a [`Stack`], the keys of a [`Use`], and address, number, kind and
+//!   place of a [`Lock`].
+//! - The thread to which an entry belongs changes it by plain loads and stores: [`Thread`],
+//!   [`Owner`], [`Held`], [`Tally`] (the thread that unlocks also stores 0 in `since`), [`Waits`]
+//!   and [`Pause`]. So it is with a [`Maker`], but the last one of an order is any thread's.
+//! - The holder of the lock changes its [`Record`] and a part of its [`Lock`] by plain loads and
+//!   stores, since the lock orders the writers. A [reading side](READING) has several holders, who
+//!   change it by atomic operations.
+//! - The command writes `magic` and `is_over` of [`Shared`], and of a [`Switch`] the bit
+//!   [`REPORTS`], `window`, and the 0 in `errno`.
 
 #![no_std]
 
@@ -533,8 +463,6 @@ pub struct Use {
     pub failed: AtomicU64,
     /// The use of the same lock that was added before this one, as an index plus 1.
     pub before: AtomicU32,
-    /// Unused.
-    pub unused: AtomicU32,
 }
 
 impl Use {
@@ -554,20 +482,11 @@ const _: () = {
     assert!(size_of::<Place>() == 128);
     assert!(size_of::<Stack>() == 144 && size_of::<Use>() == 64);
     assert!(size_of::<Owner>() == 7680 && offset_of!(Owner, waits) == 4160);
+    // A tally is a cache line.
+    assert!(size_of::<Tally>() == 64 && offset_of!(Owner, tallies) % 64 == 0);
     assert!(size_of::<Record>() == 6144 && size_of::<Shared>() == 24);
     assert!(size_of::<Misuse>() == 48 && size_of::<Order>() == 240);
     assert!(size_of::<Table>() == 36432256 && offset_of!(Table, locks) == 739_712);
     // It has room in the bits of `present`, and the shared page on one page.
     assert!(size_of::<Table>() <= PAGES * PAGE && size_of::<Shared>() <= PAGE);
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tally_is_a_cache_line() {
-        assert_eq!(size_of::<Tally>(), 64);
-        assert_eq!(core::mem::offset_of!(Owner, tallies) % 64, 0);
-    }
-}

@@ -48,8 +48,6 @@ pub struct Misuse {
     pub thread: AtomicU32,
     /// The kernel's number of the thread that held the lock then; 0: nobody, or it is not known.
     pub holder: AtomicU32,
-    /// Unused.
-    pub unused: AtomicU32,
 }
 
 /// A thread asked for one lock while it held another one.

@@ -68,8 +68,6 @@ pub struct Held {
     pub stack: AtomicU32,
     /// [`READS`], or 0.
     pub mode: AtomicU32,
-    /// Unused.
-    pub unused: AtomicU32,
 }
 
 /// In [`Held::mode`]: the thread holds the lock for reading.

@@ -101,27 +101,17 @@ const CLOCKS: &[&str] = &[
     "sem_clockwait",
 ];
 
-/// Functions, and the versions that they have.
-type Table<'a> = &'a [(&'a [&'a str], &'a [&'a str])];
+/// Functions, and the versions that they have on x86-64 and on aarch64.
+type Functions = (&'static [&'static str], [&'static [&'static str]; 2]);
 
-const X86_64: Table = &[
-    (IN_LIBC, &["2.2.5"]),
-    (CONDVARS, &["2.2.5", "2.3.2"]),
-    (MOVED, &["2.2.5", "2.34"]),
-    (TIMED_JOIN, &["2.3.3", "2.34"]),
-    (CLOCK_JOIN, &["2.31", "2.34"]),
-    (OF_C11, &["2.28", "2.34"]),
-    (CLOCKS, &["2.30", "2.34"]),
-];
-
-const AARCH64: Table = &[
-    (IN_LIBC, &["2.17"]),
-    (CONDVARS, &["2.17"]),
-    (MOVED, &["2.17", "2.34"]),
-    (TIMED_JOIN, &["2.17", "2.34"]),
-    (CLOCK_JOIN, &["2.31", "2.34"]),
-    (OF_C11, &["2.28", "2.34"]),
-    (CLOCKS, &["2.30", "2.34"]),
+const TABLE: [Functions; 7] = [
+    (IN_LIBC, [&["2.2.5"], &["2.17"]]),
+    (CONDVARS, [&["2.2.5", "2.3.2"], &["2.17"]]),
+    (MOVED, [&["2.2.5", "2.34"], &["2.17", "2.34"]]),
+    (TIMED_JOIN, [&["2.3.3", "2.34"], &["2.17", "2.34"]]),
+    (CLOCK_JOIN, [&["2.31", "2.34"]; 2]),
+    (OF_C11, [&["2.28", "2.34"]; 2]),
+    (CLOCKS, [&["2.30", "2.34"]; 2]),
 ];
 
 /// Makes the object and the version script, and passes them to the linker. Sets the cfg
@@ -130,10 +120,9 @@ pub fn add() {
     println!("cargo::rerun-if-changed=build/versions.rs");
     println!("cargo::rerun-if-env-changed=PATH");
     println!("cargo::rustc-check-cfg=cfg(kinlock_versions)");
-    let (table, jump) = match variable("CARGO_CFG_TARGET_ARCH").as_str() {
-        "x86_64" => (X86_64, "jmp"),
-        "aarch64" => (AARCH64, "b"),
-        _ => return,
+    let (architecture, jump) = match variable("CARGO_CFG_TARGET_ARCH").as_str() {
+        "x86_64" => (0, "jmp"),
+        _ => (1, "b"),
     };
     let Some(arguments) = arguments_for_lld() else {
         println!(
@@ -144,8 +133,8 @@ pub fn add() {
     };
     let folder = PathBuf::from(variable("OUT_DIR"));
     let script = folder.join("versions.map");
-    fs::write(&script, declarations(table)).expect("a file of our own");
-    let object = assemble(&folder, &symbols(table, jump));
+    fs::write(&script, declarations(architecture)).expect("a file of our own");
+    let object = assemble(&folder, &symbols(architecture, jump));
     for argument in arguments {
         println!("cargo::rustc-cdylib-link-arg={argument}");
     }
@@ -164,20 +153,23 @@ fn variable(name: &str) -> String {
     env::var(name).unwrap_or_default()
 }
 
-fn declarations(table: Table<'_>) -> String {
-    let mut versions: Vec<_> = table.iter().flat_map(|(_, versions)| *versions).collect();
+fn declarations(architecture: usize) -> String {
+    let all = TABLE
+        .iter()
+        .flat_map(|(_, versions)| versions[architecture]);
+    let mut versions: Vec<_> = all.collect();
     versions.sort();
     versions.dedup();
     let declare = |version| format!("GLIBC_{version} {{ }};\n");
     versions.into_iter().map(declare).collect()
 }
 
-fn symbols(table: Table<'_>, jump: &str) -> String {
+fn symbols(architecture: usize, jump: &str) -> String {
     let mut text = String::from(".text\n");
     let mut number = 0;
-    for (functions, versions) in table {
-        for function in *functions {
-            for version in *versions {
+    for (functions, versions) in TABLE {
+        for function in functions {
+            for version in versions[architecture] {
                 write!(
                     text,
                     ".globl kinlock_version_{number}\n\

@@ -41,17 +41,9 @@
 //! `lock_reported` in `dispatch/mutex.rs`, which tells `kinlock_recorder` (`acquisition.rs`),
 //! and on to 3.
 //!
-//! All other calls take the cold path: the first call of the process, time limits, `trylock` of a
-//! mutex that is not the usual one, delegated objects, the spinlock in place of the mutex, counts.
-//!
-//! 1. `dispatch/mutex.rs`, `cold_lock`: is the call traced? The first call of the process asks the
-//!    environment (`dispatch/choice.rs`).
-//! 2. `dispatch/mutex.rs`, `traced_lock`, if it is: does it become a wait? `traced/mod.rs` is told.
-//! 3. `dispatch/mutex.rs`, `lock`: is the mutex ours or delegated?
-//! 4. `posix/mutex.rs`, `Mutex::posix_lock`, if it is ours: its kind, owner, depth and error code.
-//!    It goes on to `Mutex::wait_for`, as above.
-//! 5. `libc/lock.rs`, `libc_lock`, if it is delegated: which function of the C library has this
-//!    time limit? `libc/real.rs` has that function's address.
+//! All other calls take the cold path, which [`dispatch`] describes: the first call of the process,
+//! time limits, `trylock` of a mutex that is not the usual one, delegated objects, the spinlock in
+//! place of the mutex, counts.
 //!
 //! # State
 //!
@@ -106,8 +98,11 @@
 //!    `pthread_self` returns. It lives as long as the thread. Words of it are read by the thread
 //!    itself, all of them at times at which they do not matter.
 
-#[cfg(not(target_os = "linux"))]
-compile_error!("this library replaces functions of the GNU C library on Linux");
+#[cfg(not(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+compile_error!("this library replaces functions of the GNU C library on x86-64 and aarch64");
 
 mod dispatch;
 mod environment;

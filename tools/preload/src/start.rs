@@ -53,22 +53,25 @@ extern "C" fn begin() {
     }
     if counts {
         counts::begin();
-        // SAFETY: invariant 3; the handler does not unwind and lives as long as the program.
-        unsafe { libc::pthread_atfork(None, None, Some(counts::begin_in_child)) };
+        in_children(counts::begin_in_child);
     }
     if reports {
         choice::find_callers();
         make::look_up();
-        // SAFETY: as above.
-        unsafe { libc::pthread_atfork(None, None, Some(make::forget_in_child)) };
+        in_children(make::forget_in_child);
         if choice::stands_by() {
             // The page of the mode is replaced by one that has it.
             choice::mode();
             switch::begin();
-            // SAFETY: as above.
-            unsafe { libc::pthread_atfork(None, None, Some(switch::begin_in_child)) };
+            in_children(switch::begin_in_child);
         }
     }
+}
+
+/// From now on the children of forks call this.
+fn in_children(handler: unsafe extern "C" fn()) {
+    // SAFETY: invariant 3; the handler does not unwind and lives as long as the program.
+    unsafe { libc::pthread_atfork(None, None, Some(handler)) };
 }
 
 /// A child may call the functions in this process's place.
@@ -83,15 +86,18 @@ unsafe extern "C" {
 /// `quick_exit` runs no destructors, and ends the process inside the C library: it does not call
 /// the `_exit` below.
 extern "C" fn end_quickly(_: *mut c_void) {
+    finish();
+}
+
+/// The process ends by itself.
+fn finish() {
     counts::write();
     make::finish();
     switch::finish();
 }
 
 extern "C" fn end() {
-    counts::write();
-    make::finish();
-    switch::finish();
+    finish();
     let warns = WARNS.load(Relaxed);
     // A filter of system calls may end the process for `getpid`, so it is asked last.
     // SAFETY: invariant 6.
@@ -120,9 +126,7 @@ static END: extern "C" fn() = end;
 /// Ends the process without running destructors, but not without writing the counts.
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
-    counts::write();
-    make::finish();
-    switch::finish();
+    finish();
     loop {
         // SAFETY: invariant 6.
         unsafe { libc::syscall(libc::SYS_exit_group, status) };

@@ -17,28 +17,6 @@ pub(crate) enum Limit {
     At(libc::clockid_t, libc::timespec),
 }
 
-/// The limit of a wait for a condition variable, as the program passes it. A delegated one is given
-/// to the C library unread.
-#[derive(Clone, Copy)]
-pub(crate) enum RawLimit {
-    /// As long as it takes.
-    Never,
-    /// A time of the condition variable's own clock.
-    Own(*const libc::timespec),
-    /// A time of the given clock.
-    Of(libc::clockid_t, *const libc::timespec),
-}
-
-impl RawLimit {
-    /// As [`Limit::noted`].
-    pub(crate) fn noted(&self) -> u32 {
-        match self {
-            RawLimit::Never => 0,
-            _ => LIMITED,
-        }
-    }
-}
-
 /// How long a wait for a lock with a limit in the time of day may sleep before it reads that clock
 /// again, in nanoseconds: the time of day may be set in the meantime.
 const RECHECK_INTERVAL_NS: u64 = 1_000_000_000;

@@ -5,14 +5,18 @@ mod support;
 use support::{Program, compile, library, run, scratch, text};
 
 macro_rules! same_answers {
-    ($($name:ident: $file:literal, $locks:expr;)*) => {
+    ($($name:ident: $($argument:expr),*;)*) => {
         $(
             #[test]
             fn $name() {
-                Program::of($file).answers_the_same($locks);
+                answers_the_same($($argument),*);
             }
         )*
     };
+}
+
+fn answers_the_same(file: &str, locks: &[&str]) {
+    Program::of(file).answers_the_same(locks);
 }
 
 const ALL: &[&str] = &["kinlock-mutex", "kinlock-spin", "pthread"];
@@ -21,8 +25,7 @@ const OURS: &[&str] = &["kinlock-mutex", "kinlock-spin"];
 same_answers! {
     return_codes_of_mutexes: "codes.c", ALL;
     return_codes_of_rwlocks: "rwcodes.c", ALL;
-    readers_and_writers: "rwthreads.c", ALL;
-    readers_and_writers_with_signals: "rwlocks.c", &["kinlock-mutex", "pthread"];
+    readers_and_writers: "rwlocks.c", &["kinlock-mutex", "pthread"];
     depth_of_recursion: "depth.c", ALL;
     keys_of_the_program: "keys.c", ALL;
     waits_with_mutexes_of_every_kind: "waits.c", ALL;
@@ -36,7 +39,6 @@ same_answers! {
     owners_for_debuggers: "owners.c", ALL;
     // It takes seconds, and the condition variables of both locks are the same.
     one_sleep_per_wait: "wakeups.c", &["kinlock-mutex"];
-    released_once_too_often: "rwextra.c", ALL;
     children_of_clone: "clones.c", ALL;
     waiters_of_the_parent_of_a_clone: "cloned.c", OURS;
     children_of_fork: "forks.c", &["kinlock-mutex", "pthread"];
@@ -55,20 +57,9 @@ same_answers! {
 
 /// The same while they are reported on, from the start or standing by.
 mod reported {
-    use super::*;
+    use super::{ALL, Program, scratch};
 
     const SOME: &[&str] = &["kinlock-mutex", "pthread"];
-
-    macro_rules! same_answers {
-        ($($name:ident: $file:literal, $locks:expr, $standby:expr;)*) => {
-            $(
-                #[test]
-                fn $name() {
-                    answers_the_same($file, $locks, $standby);
-                }
-            )*
-        };
-    }
 
     same_answers! {
         // They are replaced for the report alone.
@@ -90,24 +81,14 @@ mod reported {
         let ways = locks
             .iter()
             .flat_map(|lock| standby.iter().map(move |by| [*lock, *by]));
-        let runs = ways.map(|[lock, standby]| {
+        program.answers_the_same_as(ways.map(|[lock, standby]| {
             let mut command = program.command();
             command
                 .env("KINLOCK_LOCK", lock)
-                .env("KINLOCK_STANDBY", standby);
-            command.env("KINLOCK_REPORT", scratch("report"));
-            let run = std::thread::spawn(move || run(&mut command));
-            ([lock, standby], run)
-        });
-        let runs: Vec<_> = runs.collect();
-        let expected = program.command().output().expect("it starts");
-        assert!(expected.status.success(), "{expected:?}");
-        for (way, output) in runs {
-            let output = output.join().expect("a result");
-            assert!(output.status.success(), "{way:?}: {output:?}");
-            assert_eq!(text(&output.stdout), text(&expected.stdout), "{way:?}");
-            assert_eq!(text(&output.stderr), "", "{way:?}");
-        }
+                .env("KINLOCK_STANDBY", standby)
+                .env("KINLOCK_REPORT", scratch("report"));
+            (format!("{lock}, {standby}"), command)
+        }));
     }
 }
 

@@ -7,7 +7,6 @@
 use super::{condvar, mutex};
 use crate::posix::condvar::Condvar;
 use crate::posix::mutex::Mutex;
-use crate::time::RawLimit;
 use core::ffi::c_int;
 use core::ptr;
 
@@ -35,6 +34,21 @@ unsafe extern "C" fn mtx_init(mutex: *mut Mutex, kind: c_int) -> c_int {
     SUCCESS
 }
 
+exported! {
+    mtx_lock(mutex: *mut Mutex) = result(mutex::pthread_mutex_lock(mutex));
+    mtx_trylock(mutex: *mut Mutex) = result(mutex::pthread_mutex_trylock(mutex));
+    mtx_timedlock(mutex: *mut Mutex, until: *const libc::timespec) =
+        result(mutex::pthread_mutex_timedlock(mutex, until));
+    mtx_unlock(mutex: *mut Mutex) = result(mutex::pthread_mutex_unlock(mutex));
+    cnd_init(condvar: *mut Condvar) = result(condvar::pthread_cond_init(condvar, ptr::null()));
+    cnd_signal(condvar: *mut Condvar) = result(condvar::notify(&*condvar, false));
+    cnd_broadcast(condvar: *mut Condvar) = result(condvar::notify(&*condvar, true));
+    cnd_wait(condvar: *mut Condvar, mutex: *mut Mutex) =
+        result(condvar::wait(condvar, mutex, None, ptr::null()));
+    cnd_timedwait(condvar: *mut Condvar, mutex: *mut Mutex, until: *const libc::timespec) =
+        result(condvar::wait(condvar, mutex, None, until));
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mtx_destroy(mutex: *mut Mutex) {
     // SAFETY: invariant 1.
@@ -42,68 +56,7 @@ unsafe extern "C" fn mtx_destroy(mutex: *mut Mutex) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn mtx_lock(mutex: *mut Mutex) -> c_int {
-    // SAFETY: invariant 1.
-    result(unsafe { mutex::pthread_mutex_lock(mutex) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn mtx_trylock(mutex: *mut Mutex) -> c_int {
-    // SAFETY: invariant 1.
-    result(unsafe { mutex::pthread_mutex_trylock(mutex) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn mtx_timedlock(
-    mutex: *mut Mutex,
-    until: *const libc::timespec,
-) -> c_int {
-    // SAFETY: invariants 1 and 3.
-    result(unsafe { mutex::pthread_mutex_timedlock(mutex, until) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn mtx_unlock(mutex: *mut Mutex) -> c_int {
-    // SAFETY: invariant 1.
-    result(unsafe { mutex::pthread_mutex_unlock(mutex) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cnd_init(condvar: *mut Condvar) -> c_int {
-    // SAFETY: invariant 1.
-    result(unsafe { condvar::pthread_cond_init(condvar, ptr::null()) })
-}
-
-#[unsafe(no_mangle)]
 unsafe extern "C" fn cnd_destroy(condvar: *mut Condvar) {
     // SAFETY: invariant 1.
     unsafe { condvar::pthread_cond_destroy(condvar) };
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cnd_signal(condvar: *mut Condvar) -> c_int {
-    // SAFETY: invariant 1.
-    result(unsafe { condvar::pthread_cond_signal(condvar) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cnd_broadcast(condvar: *mut Condvar) -> c_int {
-    // SAFETY: invariant 1.
-    result(unsafe { condvar::pthread_cond_broadcast(condvar) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn cnd_wait(condvar: *mut Condvar, mutex: *mut Mutex) -> c_int {
-    // SAFETY: invariant 1.
-    result(unsafe { condvar::wait(condvar, mutex, RawLimit::Never) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn cnd_timedwait(
-    condvar: *mut Condvar,
-    mutex: *mut Mutex,
-    until: *const libc::timespec,
-) -> c_int {
-    // SAFETY: invariants 1 and 3.
-    result(unsafe { condvar::pthread_cond_timedwait(condvar, mutex, until) })
 }

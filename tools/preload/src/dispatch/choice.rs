@@ -10,8 +10,7 @@ use crate::mode::{
     chosen, chosen_for_rwlocks,
 };
 use crate::thread::{is_choosing, number_at, set_choosing};
-use crate::traced::report::make::{self, Begun};
-use crate::traced::report::{self, order};
+use crate::traced::report::{self, make, order};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// The first glibc whose condition variables have today's layout. With an older one every object
@@ -126,7 +125,7 @@ fn choose_modes() -> Mode {
         } else if stands_by() {
             make::stand_by(Mode(mode).lock_number());
             rwlocks |= HOLDS;
-        } else if let Begun::Done = make::begin(Mode(mode).lock_number()) {
+        } else if make::begin(Mode(mode).lock_number()) {
             mode |= REPORTS;
             rwlocks |= REPORTS;
             if order::is_wanted() {

@@ -16,21 +16,23 @@
 //! only be unwound if nothing in them has a destructor, so the frame with the cleanup is C's:
 //!
 //! ```text
-//!   wait -> kinlock_wait_frame (posix/cancel.c) -> wait_in_frame -> posix_wait or mixed_wait
+//!   wait -> kinlock_cancellable_call (posix/cancel.c) -> wait_in_frame -> posix_wait or mixed_wait
 //!                     | if the thread is cancelled
 //!                     +-> wait_cancelled
 //! ```
 
 use super::choice::mode;
+use super::end_reported;
 use super::mutex::{after_libc_wait, before_libc_wait, relock, traced_unlock};
 use crate::libc::lock::libc_wait;
 use crate::libc::real;
 use crate::mode::{MODE, Mode};
+use crate::posix::cancel::kinlock_cancellable_call;
 use crate::posix::condvar::Condvar;
 use crate::posix::mutex::Mutex;
 use crate::thread::thread_id;
-use crate::time::{self, Limit, RawLimit};
-use crate::traced::counts;
+use crate::time::{self, Limit};
+use crate::traced::counts::{self, Count};
 use crate::traced::report::now::{self, Noted};
 use crate::traced::report::{self, Awaited};
 use core::cell::Cell;
@@ -47,7 +49,7 @@ use kinlock_report::{CONDVAR, DESTROYED_AWAITED};
 // ---- notifying ------------------------------------------
 
 #[inline]
-fn notify(condvar: &Condvar, all: bool) -> c_int {
+pub(super) fn notify(condvar: &Condvar, all: bool) -> c_int {
     match all {
         false => probe!("cond_signal", condvar),
         true => probe!("cond_broadcast", condvar),
@@ -64,9 +66,7 @@ fn notify(condvar: &Condvar, all: bool) -> c_int {
 fn cold_notify(condvar: &Condvar, all: bool) -> c_int {
     let mode = mode();
     let is_delegated = condvar.is_delegated(mode);
-    if mode.counts() {
-        counts::signal(mode, is_delegated);
-    }
+    counts::condvar(mode, Count::Signals, is_delegated);
     if !is_delegated {
         return condvar.posix_notify(all);
     }
@@ -100,11 +100,6 @@ struct Wait<'a> {
 }
 
 unsafe extern "C-unwind" {
-    fn kinlock_wait_frame(
-        wait: *mut c_void,
-        run: unsafe extern "C-unwind" fn(*mut c_void) -> c_int,
-        cancelled: unsafe extern "C" fn(*mut c_void),
-    ) -> c_int;
     fn kinlock_cancellable_futex(
         key: *const u32,
         operation: c_int,
@@ -114,10 +109,18 @@ unsafe extern "C-unwind" {
     ) -> c_long;
 }
 
+/// Waits up to this time of the clock, or of the condition variable's own clock, or without a limit
+/// if it is null. A delegated condition variable gets the time unread.
+///
 /// # Safety
 ///
 /// Invariants 1 and 3.
-pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: RawLimit) -> c_int {
+pub(super) unsafe fn wait(
+    condvar: *const Condvar,
+    mutex: *const Mutex,
+    clock: Option<libc::clockid_t>,
+    until: *const libc::timespec,
+) -> c_int {
     let mode = mode();
     // SAFETY: invariant 1.
     let (condvar, mutex) = unsafe { (&*condvar, &*mutex) };
@@ -125,14 +128,12 @@ pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: R
     let is_delegated = condvar.is_delegated(mode);
     let is_mutex_delegated = mutex.is_delegated(mode);
     if is_delegated && is_mutex_delegated {
-        if mode.counts() {
-            counts::wait(mode, true);
-        }
+        counts::condvar(mode, Count::Waits, true);
         let released = before_libc_wait(mutex, mode);
         let awaited = awaited(condvar);
         let begun = mode.reports().then(|| awaited.begin());
         // SAFETY: invariant 3.
-        let result = unsafe { libc_wait(condvar.address(), mutex.address(), limit) };
+        let result = unsafe { libc_wait(condvar.address(), mutex.address(), clock, until) };
         if let Some(begun) = begun {
             awaited.end(begun);
         }
@@ -141,20 +142,12 @@ pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: R
         return result;
     }
     // SAFETY: invariant 3.
-    let limit = unsafe {
-        match limit {
-            RawLimit::Never => Limit::Never,
-            RawLimit::Own(until) => Limit::at(condvar.clock(mode), until),
-            RawLimit::Of(clock, until) => Limit::at(clock, until),
-        }
-    };
+    let limit = unsafe { Limit::at(clock.unwrap_or_else(|| condvar.clock(mode)), until) };
     match limit.check() {
         0 => {}
         error => return error,
     }
-    if mode.counts() {
-        counts::wait(mode, is_delegated || is_mutex_delegated);
-    }
+    counts::condvar(mode, Count::Waits, is_delegated || is_mutex_delegated);
     let mut wait = Wait {
         condvar,
         mutex,
@@ -173,7 +166,7 @@ pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: R
     // SAFETY: invariant 4: `wait` lives until the frame is left. Nothing in Rust's frames has a
     // destructor.
     let result =
-        unsafe { kinlock_wait_frame((&raw mut wait).cast(), wait_in_frame, wait_cancelled) };
+        unsafe { kinlock_cancellable_call(wait_in_frame, (&raw mut wait).cast(), wait_cancelled) };
     wait.end_reported();
     note_timeout(mode, condvar, result);
     result
@@ -393,9 +386,7 @@ pub(super) unsafe extern "C" fn pthread_cond_init(
     let mode = mode();
     probe!("cond_init", condvar);
     counts::call(mode, || 0);
-    if mode.reports() {
-        report::lock_ended(condvar as u64);
-    }
+    end_reported(mode, condvar);
     // SAFETY: invariant 1. The object is the caller's alone. The C library writes as many bytes.
     unsafe { condvar.cast::<[u64; 6]>().write([0; 6]) };
     if attributes.is_null() && !mode.delegates() {
@@ -427,59 +418,28 @@ pub(super) unsafe extern "C" fn pthread_cond_destroy(condvar: *mut Condvar) -> c
     if condvar.is_delegated(mode) {
         // SAFETY: invariant 3.
         let result = unsafe { real::pthread_cond_destroy(condvar.address()) };
-        end_of_object(mode, condvar);
+        end_reported(mode, condvar);
         return result;
     }
     condvar.users.wait_until_none();
-    end_of_object(mode, condvar);
+    // No thread uses it any more.
+    end_reported(mode, condvar);
     0
 }
 
-/// Tells the report that the condition variable was destroyed. No thread uses it any more.
-fn end_of_object(mode: Mode, condvar: *const Condvar) {
-    if mode.reports() {
-        report::lock_ended(condvar as u64);
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_cond_wait(condvar: *mut Condvar, mutex: *mut Mutex) -> c_int {
-    // SAFETY: invariant 1.
-    unsafe { wait(condvar, mutex, RawLimit::Never) }
-}
-
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C-unwind" fn pthread_cond_timedwait(
-    condvar: *mut Condvar,
-    mutex: *mut Mutex,
-    until: *const libc::timespec,
-) -> c_int {
-    // SAFETY: invariants 1 and 3.
-    unsafe { wait(condvar, mutex, RawLimit::Own(until)) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_cond_clockwait(
-    condvar: *mut Condvar,
-    mutex: *mut Mutex,
-    clock: libc::clockid_t,
-    until: *const libc::timespec,
-) -> c_int {
-    if !time::is_known(clock) {
-        return libc::EINVAL;
-    }
-    // SAFETY: invariants 1 and 3.
-    unsafe { wait(condvar, mutex, RawLimit::Of(clock, until)) }
-}
-
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn pthread_cond_signal(condvar: *mut Condvar) -> c_int {
-    // SAFETY: invariant 1.
-    notify(unsafe { &*condvar }, false)
-}
-
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn pthread_cond_broadcast(condvar: *mut Condvar) -> c_int {
-    // SAFETY: invariant 1.
-    notify(unsafe { &*condvar }, true)
+exported! {
+    pthread_cond_wait(condvar: *mut Condvar, mutex: *mut Mutex) =
+        wait(condvar, mutex, None, ptr::null());
+    pthread_cond_timedwait(
+        condvar: *mut Condvar, mutex: *mut Mutex, until: *const libc::timespec
+    ) = wait(condvar, mutex, None, until);
+    pthread_cond_clockwait(
+        condvar: *mut Condvar, mutex: *mut Mutex, clock: libc::clockid_t,
+        until: *const libc::timespec
+    ) = match time::is_known(clock) {
+        true => wait(condvar, mutex, Some(clock), until),
+        false => libc::EINVAL,
+    };
+    pthread_cond_signal(condvar: *mut Condvar) = notify(&*condvar, false);
+    pthread_cond_broadcast(condvar: *mut Condvar) = notify(&*condvar, true);
 }

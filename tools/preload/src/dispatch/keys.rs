@@ -28,8 +28,7 @@ unsafe extern "C" fn pthread_key_create(
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn tss_create(key: *mut libc::pthread_key_t, destructor: Destructor) -> c_int {
-    // SAFETY: as this function demands.
-    result(unsafe { pthread_key_create(key, destructor) })
+exported! {
+    tss_create(key: *mut libc::pthread_key_t, destructor: Destructor) =
+        result(pthread_key_create(key, destructor));
 }

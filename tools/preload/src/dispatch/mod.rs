@@ -12,6 +12,31 @@
 //! | `traced_lock`, `traced_unlock` | tell `traced` what happens, around `lock` and `unlock` |
 //! | `lock`, `unlock` | call `posix_lock` or `libc_lock`, and likewise for the release |
 
+use crate::mode::Mode;
+use crate::traced::report;
+
+/// Functions that are exported under their names.
+macro_rules! exported {
+    ($($visibility:vis $name:ident($($parameter:ident: $type:ty),*) = $result:expr;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            $visibility unsafe extern "C-unwind" fn $name(
+                $($parameter: $type),*
+            ) -> core::ffi::c_int {
+                // SAFETY: invariants 1 and 3; and what a called function demands, this one does.
+                unsafe { $result }
+            }
+        )*
+    };
+}
+
+/// Tells the report that the memory will hold another object, or none.
+fn end_reported<T>(mode: Mode, object: *const T) {
+    if mode.reports() {
+        report::lock_ended(object as u64);
+    }
+}
+
 mod c11;
 pub(crate) mod choice;
 mod condvar;

@@ -5,6 +5,7 @@
 //! is the call traced; is the mutex ours or delegated to the C library.
 
 use super::choice::mode;
+use super::end_reported;
 use crate::libc::layout::{ERROR_CHECKING, KINDS, RECURSIVE};
 use crate::libc::lock::libc_lock;
 use crate::libc::real;
@@ -105,8 +106,7 @@ fn delegated_kind(mutex: &Mutex, mode: Mode) -> u32 {
 
 /// As [`lock`], counted and reported as the mode says.
 fn traced_lock(mutex: &Mutex, mode: Mode, limit: Limit) -> c_int {
-    let (is_try, is_endless) = (matches!(limit, Limit::Now), matches!(limit, Limit::Never));
-    let mut trace = Acquisition::begin(mode, object(mutex, mode), is_try, is_endless);
+    let mut trace = Acquisition::begin(mode, object(mutex, mode), limit);
     let mut result = try_once(mutex, mode);
     if trace.must_wait(result) {
         result = lock(mutex, mode, limit);
@@ -163,7 +163,7 @@ pub(super) fn relock(mutex: &Mutex, mode: Mode, is_notified: bool) -> c_int {
         return relock_untraced(mutex, mode, is_notified);
     }
     let mode = mode.uncounted();
-    let mut trace = Acquisition::begin(mode, object(mutex, mode), false, true);
+    let mut trace = Acquisition::begin(mode, object(mutex, mode), Limit::Never);
     let mut result = try_once(mutex, mode);
     if trace.must_wait(result) {
         result = relock_untraced(mutex, mode, is_notified);
@@ -200,13 +200,8 @@ pub(super) fn after_libc_wait(released: Option<Object<'_>>, result: c_int) {
     }
 }
 
-/// The marks of a mutex of ours. A delegated one has no room for them: the C library uses the
-/// words.
-fn marks(mutex: &Mutex, mode: Mode) -> Option<Marks<'_>> {
-    (!mutex.is_delegated(mode)).then_some(own_marks(mutex))
-}
-
-fn own_marks(mutex: &Mutex) -> Marks<'_> {
+/// The marks of a mutex of ours.
+fn marks(mutex: &Mutex) -> Marks<'_> {
     Marks {
         serial: &mutex.serial,
         last: &mutex.last,
@@ -220,12 +215,10 @@ fn object(mutex: &Mutex, mode: Mode) -> Object<'_> {
         kind = mutex.declared.load(Relaxed);
     }
     Object {
-        address: mutex.address() as u64,
-        marks: marks(mutex, mode),
-        kind,
-        place: None,
+        // A delegated one has no room for marks: the C library uses the words.
+        marks: (!mutex.is_delegated(mode)).then_some(marks(mutex)),
         is_nested: mode.reports() && kind & KINDS == RECURSIVE && mutex.is_callers(),
-        travels: false,
+        ..Object::new(mutex.address() as u64, kind)
     }
 }
 
@@ -239,7 +232,7 @@ fn lock_reported(mutex: &Mutex, path: u32) -> c_int {
     if !mutex.word.try_lock() {
         return wait_reported(mutex);
     }
-    if !report::count_taken(mutex.address() as u64, own_marks(mutex)) {
+    if !report::count_taken(mutex.address() as u64, marks(mutex)) {
         return taken_at_once(mutex);
     }
     mutex.note_owner()
@@ -267,12 +260,8 @@ fn wait_reported(mutex: &Mutex) -> c_int {
 /// A normal mutex of ours.
 fn reported(mutex: &Mutex) -> Object<'_> {
     Object {
-        address: mutex.address() as u64,
-        marks: Some(own_marks(mutex)),
-        kind: 0,
-        place: None,
-        is_nested: false,
-        travels: false,
+        marks: Some(marks(mutex)),
+        ..Object::new(mutex.address() as u64, 0)
     }
 }
 
@@ -282,7 +271,7 @@ fn unlock_reported(mutex: &Mutex, path: u32) -> c_int {
     if path != REPORTS {
         return unlock_other_reported(mutex, path);
     }
-    if !report::count_release(mutex.address() as u64, own_marks(mutex)) {
+    if !report::count_release(mutex.address() as u64, marks(mutex)) {
         return release_reported(mutex);
     }
     mutex.release();
@@ -307,7 +296,7 @@ const ERROR_CHECKING_REPORTS: u32 = ERROR_CHECKING | REPORTS;
 /// Takes a mutex for a report that is no normal one of ours.
 #[inline(never)]
 fn lock_other_reported(mutex: &Mutex, path: u32) -> c_int {
-    let (address, marks) = (mutex.address() as u64, own_marks(mutex));
+    let (address, marks) = (mutex.address() as u64, marks(mutex));
     let is_recursive = match path {
         RECURSIVE_REPORTS => true,
         ERROR_CHECKING_REPORTS => false,
@@ -348,8 +337,8 @@ fn unlock_other_reported(mutex: &Mutex, path: u32) -> c_int {
     let thread = known_thread_id().filter(|_| is_ours);
     match thread {
         Some(thread) if mutex.is_owned_by(thread) => {
-            let is_noted = mutex.is_deeper()
-                || report::count_release(mutex.address() as u64, own_marks(mutex));
+            let is_noted =
+                mutex.is_deeper() || report::count_release(mutex.address() as u64, marks(mutex));
             match is_noted {
                 true => mutex.unlock_owned(),
                 false => cold_unlock(mutex),
@@ -365,7 +354,7 @@ fn try_reported(mutex: &Mutex) -> c_int {
     if !mutex.word.try_lock() {
         return cold_lock(mutex, Limit::Now);
     }
-    if !report::count_tried(mutex.address() as u64, own_marks(mutex)) {
+    if !report::count_tried(mutex.address() as u64, marks(mutex)) {
         return tried_at_once(mutex);
     }
     mutex.note_owner()
@@ -376,7 +365,7 @@ fn try_reported(mutex: &Mutex) -> c_int {
 #[cold]
 #[inline(never)]
 fn tried_at_once(mutex: &Mutex) -> c_int {
-    Acquisition::begin(mode(), object(mutex, mode()), true, false).end(0);
+    Acquisition::begin(mode(), object(mutex, mode()), Limit::Now).end(0);
     mutex.note_owner()
 }
 
@@ -392,22 +381,20 @@ fn refused_destruction(mutex: &Mutex, mode: Mode) {
     }
 }
 
-/// Tells the report that the memory will hold another mutex, or none.
-fn end_reported(mutex: *const Mutex) {
-    if mode().reports() {
-        report::lock_ended(mutex as u64);
-    }
-}
-
 // ---- the functions --------------------------------------
+
+/// The memory becomes a mutex: a normal one of ours so far.
+fn clear(mutex: *mut Mutex) {
+    probe!("mutex_init", mutex);
+    counts::call(mode(), || 0);
+    end_reported(mode(), mutex);
+    // SAFETY: invariant 1. The object is the caller's alone. The C library writes as many bytes.
+    unsafe { mutex.cast::<[u64; 5]>().write([0; 5]) };
+}
 
 /// Makes a mutex of ours, normal or recursive.
 pub(super) fn initialise(mutex: *mut Mutex, recursive: bool) {
-    probe!("mutex_init", mutex);
-    counts::call(mode(), || 0);
-    end_reported(mutex);
-    // SAFETY: invariant 1. The object is the caller's alone. The C library writes as many bytes.
-    unsafe { mutex.cast::<[u64; 5]>().write([0; 5]) };
+    clear(mutex);
     // SAFETY: invariant 1.
     unsafe { &*mutex }
         .kind
@@ -416,15 +403,10 @@ pub(super) fn initialise(mutex: *mut Mutex, recursive: bool) {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_mutex_init(mutex: *mut Mutex, attributes: *const c_void) -> c_int {
+    clear(mutex);
     if attributes.is_null() && !mode().delegates() {
-        initialise(mutex, false);
         return 0;
     }
-    probe!("mutex_init", mutex);
-    counts::call(mode(), || 0);
-    end_reported(mutex);
-    // SAFETY: invariant 1. The object is the caller's alone. The C library writes as many bytes.
-    unsafe { mutex.cast::<[u64; 5]>().write([0; 5]) };
     // The C library checks the attributes. What it writes for a kind of ours is an unlocked mutex
     // of ours.
     // SAFETY: invariant 3.
@@ -449,7 +431,7 @@ pub(super) unsafe extern "C" fn pthread_mutex_destroy(pointer: *mut Mutex) -> c_
         None => unsafe { real::pthread_mutex_destroy(mutex.address()) },
     };
     match result {
-        0 => end_reported(pointer),
+        0 => end_reported(mode, pointer),
         libc::EBUSY if mode.reports() => refused_destruction(mutex, mode),
         _ => {}
     }
@@ -481,32 +463,20 @@ pub(super) unsafe extern "C" fn pthread_mutex_trylock(pointer: *mut Mutex) -> c_
     }
 }
 
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C-unwind" fn pthread_mutex_timedlock(
-    pointer: *mut Mutex,
-    until: *const libc::timespec,
-) -> c_int {
-    // SAFETY: invariants 1 and 3.
-    unsafe {
+exported! {
+    pub(super) pthread_mutex_timedlock(pointer: *mut Mutex, until: *const libc::timespec) = {
         probe!("mutex_timedlock_entry", mutex(pointer));
         timed_lock(mutex(pointer), Limit::at(libc::CLOCK_REALTIME, until))
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_mutex_clocklock(
-    pointer: *mut Mutex,
-    clock: libc::clockid_t,
-    until: *const libc::timespec,
-) -> c_int {
-    if !time::is_known(clock) {
-        return libc::EINVAL;
-    }
-    // SAFETY: invariants 1 and 3.
-    unsafe {
+    };
+    pthread_mutex_clocklock(
+        pointer: *mut Mutex, clock: libc::clockid_t, until: *const libc::timespec
+    ) = {
+        if !time::is_known(clock) {
+            return libc::EINVAL;
+        }
         probe!("mutex_clocklock_entry", mutex(pointer));
         timed_lock(mutex(pointer), Limit::at(clock, until))
-    }
+    };
 }
 
 fn timed_lock(mutex: &Mutex, limit: Limit) -> c_int {
@@ -529,23 +499,12 @@ pub(super) unsafe extern "C" fn pthread_mutex_unlock(pointer: *mut Mutex) -> c_i
     0
 }
 
-/// Names by which older C++ libraries and programs call the same functions.
-macro_rules! aliases {
-    ($($alias:ident = $name:ident($($parameter:ident: $type:ty),*);)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C-unwind" fn $alias($($parameter: $type),*) -> c_int {
-                // SAFETY: as that function demands.
-                unsafe { $name($($parameter),*) }
-            }
-        )*
-    };
-}
-
-aliases! {
-    __pthread_mutex_init = pthread_mutex_init(mutex: *mut Mutex, attributes: *const c_void);
-    __pthread_mutex_destroy = pthread_mutex_destroy(mutex: *mut Mutex);
-    __pthread_mutex_lock = pthread_mutex_lock(mutex: *mut Mutex);
-    __pthread_mutex_trylock = pthread_mutex_trylock(mutex: *mut Mutex);
-    __pthread_mutex_unlock = pthread_mutex_unlock(mutex: *mut Mutex);
+// Names by which older C++ libraries and programs call the same functions.
+exported! {
+    __pthread_mutex_init(mutex: *mut Mutex, attributes: *const c_void) =
+        pthread_mutex_init(mutex, attributes);
+    __pthread_mutex_destroy(mutex: *mut Mutex) = pthread_mutex_destroy(mutex);
+    __pthread_mutex_lock(mutex: *mut Mutex) = pthread_mutex_lock(mutex);
+    __pthread_mutex_trylock(mutex: *mut Mutex) = pthread_mutex_trylock(mutex);
+    __pthread_mutex_unlock(mutex: *mut Mutex) = pthread_mutex_unlock(mutex);
 }

@@ -9,7 +9,7 @@ use crate::libc::real;
 use crate::mode::{HOLDS, Mode, REPORTS, RWLOCK_MODE};
 use crate::posix::rwlock::RwLock;
 use crate::time::Limit;
-use crate::traced::RwAcquisition;
+use crate::traced::Acquisition;
 use crate::traced::counts::{self, Access};
 use crate::traced::report::{self, Behind, RwAccess};
 use core::ffi::{c_int, c_void};
@@ -24,6 +24,8 @@ use kinlock_report::{DESTROYED_HELD, RWLOCK};
 fn path(lock: &RwLock) -> u32 {
     lock.path(RWLOCK_MODE.load(Relaxed))
 }
+
+type Time = *const libc::timespec;
 
 const REPORTS_HOLDS: u32 = REPORTS | HOLDS;
 
@@ -63,20 +65,22 @@ fn cold_lock(rwlock: &RwLock, access: Access, limit: Limit) -> c_int {
 
 /// As [`lock`], counted and reported as the mode says.
 fn traced_lock(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> c_int {
-    let (is_try, is_endless) = (matches!(limit, Limit::Now), matches!(limit, Limit::Never));
-    let address = rwlock.address() as u64;
-    let about = [is_try, is_endless, !rwlock.is_recursive()];
-    let mut trace = RwAcquisition::begin(mode, access, address, about);
-    let mut result = match is_try {
-        true => lock(rwlock, mode, access, limit),
-        false => try_once(rwlock, mode, access),
+    let mut trace = begin(rwlock, mode, access, limit);
+    let mut result = match limit {
+        Limit::Now => lock(rwlock, mode, access, limit),
+        _ => try_once(rwlock, mode, access),
     };
-    if trace.must_wait(result, || behind(rwlock)) {
+    if trace.must_wait_behind(result, || behind(rwlock)) {
         result = lock(rwlock, mode, access, limit);
     }
     trace.end(result);
     mark(rwlock, mode, access, result);
     result
+}
+
+fn begin(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> Acquisition<'static> {
+    let address = rwlock.address() as u64;
+    Acquisition::begin_rwlock(mode, access, address, limit, !rwlock.is_recursive())
 }
 
 /// The calling thread has taken a lock of ours for a report: notes the serial number of that side,
@@ -144,8 +148,7 @@ fn write_reported(lock: &RwLock, path: u32) -> c_int {
 #[inline(never)]
 fn taken_at_once(rwlock: &RwLock, access: Access) -> c_int {
     let mode = rwlock_mode();
-    let about = [false, true, !rwlock.is_recursive()];
-    let trace = RwAcquisition::begin(mode, access, rwlock.address() as u64, about);
+    let trace = begin(rwlock, mode, access, Limit::Never);
     match access {
         Access::Read => rwlock.note_read(mode),
         Access::Write => rwlock.note_writer(),
@@ -324,57 +327,29 @@ unsafe extern "C" fn pthread_rwlock_unlock(pointer: *mut RwLock) -> c_int {
     0
 }
 
-/// Functions that do not wait, or only for a limited time.
-macro_rules! limited {
-    ($($name:ident($($parameter:ident: $type:ty),*) = $access:ident, $limit:expr;)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C-unwind" fn $name(
-                pointer: *mut RwLock,
-                $($parameter: $type),*
-            ) -> c_int {
-                // SAFETY: invariants 1 and 3.
-                unsafe { cold_lock(rwlock(pointer), Access::$access, $limit) }
-            }
-        )*
-    };
+exported! {
+    pthread_rwlock_tryrdlock(lock: *mut RwLock) =
+        cold_lock(rwlock(lock), Access::Read, Limit::Now);
+    pthread_rwlock_trywrlock(lock: *mut RwLock) =
+        cold_lock(rwlock(lock), Access::Write, Limit::Now);
+    pthread_rwlock_timedrdlock(lock: *mut RwLock, until: Time) =
+        cold_lock(rwlock(lock), Access::Read, Limit::at(libc::CLOCK_REALTIME, until));
+    pthread_rwlock_timedwrlock(lock: *mut RwLock, until: Time) =
+        cold_lock(rwlock(lock), Access::Write, Limit::at(libc::CLOCK_REALTIME, until));
+    pthread_rwlock_clockrdlock(lock: *mut RwLock, clock: libc::clockid_t, until: Time) =
+        cold_lock(rwlock(lock), Access::Read, Limit::at(clock, until));
+    pthread_rwlock_clockwrlock(lock: *mut RwLock, clock: libc::clockid_t, until: Time) =
+        cold_lock(rwlock(lock), Access::Write, Limit::at(clock, until));
 }
 
-limited! {
-    pthread_rwlock_tryrdlock() = Read, Limit::Now;
-    pthread_rwlock_trywrlock() = Write, Limit::Now;
-    pthread_rwlock_timedrdlock(until: *const libc::timespec) =
-        Read, Limit::at(libc::CLOCK_REALTIME, until);
-    pthread_rwlock_timedwrlock(until: *const libc::timespec) =
-        Write, Limit::at(libc::CLOCK_REALTIME, until);
-    pthread_rwlock_clockrdlock(clock: libc::clockid_t, until: *const libc::timespec) =
-        Read, Limit::at(clock, until);
-    pthread_rwlock_clockwrlock(clock: libc::clockid_t, until: *const libc::timespec) =
-        Write, Limit::at(clock, until);
-}
-
-/// Names by which older C++ libraries and programs call the same functions.
-macro_rules! aliases {
-    ($($alias:ident = $name:ident($($parameter:ident: $type:ty),*);)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C-unwind" fn $alias(
-                pointer: *mut RwLock,
-                $($parameter: $type),*
-            ) -> c_int {
-                // SAFETY: as that function demands.
-                unsafe { $name(pointer, $($parameter),*) }
-            }
-        )*
-    };
-}
-
-aliases! {
-    __pthread_rwlock_init = pthread_rwlock_init(attributes: *const c_void);
-    __pthread_rwlock_destroy = pthread_rwlock_destroy();
-    __pthread_rwlock_rdlock = pthread_rwlock_rdlock();
-    __pthread_rwlock_wrlock = pthread_rwlock_wrlock();
-    __pthread_rwlock_tryrdlock = pthread_rwlock_tryrdlock();
-    __pthread_rwlock_trywrlock = pthread_rwlock_trywrlock();
-    __pthread_rwlock_unlock = pthread_rwlock_unlock();
+// Names by which older C++ libraries and programs call the same functions.
+exported! {
+    __pthread_rwlock_init(lock: *mut RwLock, attributes: *const c_void) =
+        pthread_rwlock_init(lock, attributes);
+    __pthread_rwlock_destroy(lock: *mut RwLock) = pthread_rwlock_destroy(lock);
+    __pthread_rwlock_rdlock(lock: *mut RwLock) = pthread_rwlock_rdlock(lock);
+    __pthread_rwlock_wrlock(lock: *mut RwLock) = pthread_rwlock_wrlock(lock);
+    __pthread_rwlock_tryrdlock(lock: *mut RwLock) = pthread_rwlock_tryrdlock(lock);
+    __pthread_rwlock_trywrlock(lock: *mut RwLock) = pthread_rwlock_trywrlock(lock);
+    __pthread_rwlock_unlock(lock: *mut RwLock) = pthread_rwlock_unlock(lock);
 }

@@ -2,13 +2,16 @@
 //! it is.
 
 use super::choice::mode;
+use super::end_reported;
 use crate::libc::real;
 use crate::mode::{MODE, Mode};
 use crate::posix::spin::Spinlock;
+use crate::time::Limit;
 use crate::traced::report::{self, Object};
 use crate::traced::{Acquisition, counts};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
+use kinlock_report::SPIN;
 
 /// # Safety
 ///
@@ -46,7 +49,8 @@ fn cold_unlock(spinlock: &Spinlock) -> c_int {
 
 /// As [`lock`], counted and reported as the mode says.
 fn traced_lock(spinlock: &Spinlock, mode: Mode, is_try: bool) -> c_int {
-    let mut trace = Acquisition::begin(mode, object(spinlock), is_try, !is_try);
+    let limit = if is_try { Limit::Now } else { Limit::Never };
+    let mut trace = Acquisition::begin(mode, object(spinlock), limit);
     let mut result = lock(spinlock, mode, true);
     if trace.must_wait(result) {
         result = lock(spinlock, mode, is_try);
@@ -55,14 +59,7 @@ fn traced_lock(spinlock: &Spinlock, mode: Mode, is_try: bool) -> c_int {
 }
 
 fn object(spinlock: &Spinlock) -> Object<'_> {
-    Object {
-        address: spinlock.address() as u64,
-        marks: None,
-        kind: kinlock_report::SPIN,
-        place: None,
-        is_nested: false,
-        travels: false,
-    }
+    Object::new(spinlock.address() as u64, SPIN)
 }
 
 /// Takes a spinlock, by this library or by the C library.
@@ -95,9 +92,7 @@ fn unlock(spinlock: &Spinlock, mode: Mode) -> c_int {
 unsafe extern "C" fn pthread_spin_init(pointer: *mut c_void, shared: c_int) -> c_int {
     let mode = mode();
     counts::call(mode, || 0);
-    if mode.reports() {
-        report::lock_ended(pointer as u64);
-    }
+    end_reported(mode, pointer);
     if mode.delegates() {
         // SAFETY: invariant 3.
         return unsafe { real::pthread_spin_init(pointer, shared) };
@@ -110,9 +105,7 @@ unsafe extern "C" fn pthread_spin_init(pointer: *mut c_void, shared: c_int) -> c
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_spin_destroy(pointer: *mut c_void) -> c_int {
     counts::call(mode(), || 0);
-    if mode().reports() {
-        report::lock_ended(pointer as u64);
-    }
+    end_reported(mode(), pointer);
     0
 }
 

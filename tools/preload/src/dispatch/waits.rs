@@ -19,12 +19,14 @@ use super::choice::mode;
 use crate::environment;
 use crate::libc::real;
 use crate::mode::chosen;
+use crate::posix::cancel::kinlock_cancellable_call;
 use crate::thread::thread_id;
 use crate::time::Limit;
 use crate::traced::report::now;
 use crate::traced::report::{self, Awaited, Wait};
 use core::cell::Cell;
 use core::ffi::{c_int, c_uint, c_void};
+use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use kinlock_report::now::LIMITED;
 use kinlock_report::{BARRIER, JOIN, JOINS, SEMAPHORE};
@@ -66,27 +68,6 @@ fn end_reported(address: *const c_void) {
 // ---- barriers -------------------------------------------
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_barrier_init(
-    barrier: *const c_void,
-    attributes: *const c_void,
-    count: c_uint,
-) -> c_int {
-    end_reported(barrier);
-    // SAFETY: invariant 3.
-    unsafe { real::pthread_barrier_init(barrier, attributes, count) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_barrier_destroy(barrier: *const c_void) -> c_int {
-    // SAFETY: invariant 3. It waits for threads that are about to leave the barrier.
-    let result = unsafe { real::pthread_barrier_destroy(barrier) };
-    if result == 0 {
-        end_reported(barrier);
-    }
-    result
-}
-
-#[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pthread_barrier_wait(barrier: *const c_void) -> c_int {
     if !reports() {
         // SAFETY: invariant 3.
@@ -124,71 +105,47 @@ unsafe fn reported_barrier_wait(barrier: *const c_void) -> c_int {
 
 // ---- waits that may be cancelled ------------------------
 
-/// A call that waits, and for what.
-struct Call {
+/// What a call waits for.
+#[derive(Clone, Copy)]
+enum Waited {
+    /// A semaphore, up to this time of the clock, or without a limit if it is null.
+    Semaphore(*const c_void, libc::clockid_t, Time),
+    /// The end of a thread; [`LIMITED`], or 0.
+    End(libc::pthread_t, u32),
+}
+
+use self::Waited::*;
+
+/// A call that waits.
+struct Call<F> {
+    waited: Waited,
     awaited: Awaited,
-    function: Function,
+    function: F,
     wait: Cell<Option<Wait>>,
 }
 
-/// The C library's function to be called, with its arguments.
-#[derive(Clone, Copy)]
-enum Function {
-    Semaphore(*const c_void),
-    SemaphoreUntil(*const c_void, Time),
-    SemaphoreByClock(*const c_void, libc::clockid_t, Time),
-    Join(libc::pthread_t, *mut *mut c_void),
-    JoinUntil(libc::pthread_t, *mut *mut c_void, Time),
-    JoinByClock(libc::pthread_t, *mut *mut c_void, libc::clockid_t, Time),
-    JoinOfC11(libc::pthread_t, *mut c_int),
-}
-
-use self::Function::*;
-
-impl Function {
-    /// # Safety
-    ///
-    /// Invariant 3.
-    #[inline]
-    unsafe fn call(self) -> c_int {
-        // SAFETY: invariant 3.
-        unsafe {
-            match self {
-                Semaphore(semaphore) => real::sem_wait(semaphore),
-                SemaphoreUntil(semaphore, until) => real::sem_timedwait(semaphore, until),
-                SemaphoreByClock(semaphore, clock, until) => {
-                    real::sem_clockwait(semaphore, clock, until)
-                }
-                Join(thread, result) => real::pthread_join(thread, result),
-                JoinUntil(thread, result, until) => {
-                    real::pthread_timedjoin_np(thread, result, until)
-                }
-                JoinByClock(thread, result, clock, until) => {
-                    real::pthread_clockjoin_np(thread, result, clock, until)
-                }
-                JoinOfC11(thread, result) => real::thrd_join(thread, result),
-            }
+impl Waited {
+    /// As the report names it.
+    fn awaited(self) -> Awaited {
+        let (address, kind) = match self {
+            Semaphore(semaphore, ..) => (semaphore as u64, SEMAPHORE),
+            End(..) => (JOINS, JOIN),
+        };
+        Awaited {
+            address,
+            kind,
+            place: None,
         }
     }
 
     /// The call, and a note for as long as it waits. A semaphore makes none, since it may be free.
-    ///
-    /// # Safety
-    ///
-    /// Invariant 3.
     #[inline]
-    unsafe fn noted_call(self) -> c_int {
-        let (thread, limit) = match self {
-            Join(thread, _) | JoinOfC11(thread, _) => (thread, 0),
-            JoinUntil(thread, ..) | JoinByClock(thread, ..) => (thread, LIMITED),
-            // SAFETY: invariant 3.
-            Semaphore(_) | SemaphoreUntil(..) | SemaphoreByClock(..) => unsafe {
-                return self.call();
-            },
+    fn noted_call(self, function: impl Fn() -> c_int) -> c_int {
+        let End(thread, limit) = self else {
+            return function();
         };
         let noted = now::waits(thread, JOIN | limit, thread_id());
-        // SAFETY: invariant 3.
-        let result = unsafe { self.call() };
+        let result = function();
         noted.end();
         result
     }
@@ -196,11 +153,8 @@ impl Function {
     /// The semaphore that may be taken at once, before the wait begins. The C library looks at the
     /// time limit first.
     fn semaphore(self) -> Option<*const c_void> {
-        let (semaphore, clock, until) = match self {
-            Semaphore(semaphore) => return Some(semaphore),
-            SemaphoreUntil(semaphore, until) => (semaphore, libc::CLOCK_REALTIME, until),
-            SemaphoreByClock(semaphore, clock, until) => (semaphore, clock, until),
-            Join(..) | JoinUntil(..) | JoinByClock(..) | JoinOfC11(..) => return None,
+        let Semaphore(semaphore, clock, until) = self else {
+            return None;
         };
         // SAFETY: invariant 3.
         let limit = unsafe { Limit::at(clock, until) };
@@ -210,7 +164,7 @@ impl Function {
     /// The `errno` of a result.
     fn error(self, result: c_int) -> c_int {
         match self {
-            Semaphore(_) | SemaphoreUntil(..) | SemaphoreByClock(..) if result != 0 => errno(),
+            Semaphore(..) if result != 0 => errno(),
             _ => result,
         }
     }
@@ -221,56 +175,36 @@ fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
-unsafe extern "C-unwind" {
-    fn kinlock_cancellable_call(
-        call: unsafe extern "C-unwind" fn(*mut c_void) -> c_int,
-        with: *mut c_void,
-        left: unsafe extern "C" fn(*mut c_void),
-    ) -> c_int;
-}
-
 /// Makes a call, and reports its wait if there is a report.
-///
-/// # Safety
-///
-/// Invariant 3.
 #[inline]
-unsafe fn wait(address: u64, kind: u32, function: Function) -> c_int {
-    if !reports() {
-        // SAFETY: as this function demands.
-        return unsafe { function.noted_call() };
+fn wait<F: Fn() -> c_int>(waited: Waited, function: F) -> c_int {
+    match reports() {
+        false => waited.noted_call(function),
+        true => reported_wait(waited, function),
     }
-    // SAFETY: as this function demands.
-    unsafe { reported_wait(address, kind, function) }
 }
 
-/// # Safety
-///
-/// Invariant 3.
 #[cold]
 #[inline(never)]
-unsafe fn reported_wait(address: u64, kind: u32, function: Function) -> c_int {
+fn reported_wait<F: Fn() -> c_int>(waited: Waited, function: F) -> c_int {
     let mut with = Call {
-        awaited: Awaited {
-            address,
-            kind,
-            place: None,
-        },
+        waited,
+        awaited: waited.awaited(),
         function,
         wait: Cell::new(None),
     };
     // SAFETY: invariant 4: `with` lives until the frame is left. Nothing in Rust's frames has a
     // destructor.
-    unsafe { kinlock_cancellable_call(call, (&raw mut with).cast(), left) }
+    unsafe { kinlock_cancellable_call(call::<F>, (&raw mut with).cast(), left::<F>) }
 }
 
 /// # Safety
 ///
-/// `with` points to the [`Call`] that [`wait`] has made.
-unsafe extern "C-unwind" fn call(with: *mut c_void) -> c_int {
+/// `with` points to the [`Call`] that [`reported_wait`] has made.
+unsafe extern "C-unwind" fn call<F: Fn() -> c_int>(with: *mut c_void) -> c_int {
     // SAFETY: as this function demands.
-    let with = unsafe { &*with.cast::<Call>() };
-    if let Some(semaphore) = with.function.semaphore() {
+    let with = unsafe { &*with.cast::<Call<F>>() };
+    if let Some(semaphore) = with.waited.semaphore() {
         let before = errno();
         // SAFETY: invariant 3.
         if unsafe { real::sem_trywait(semaphore) } == 0 {
@@ -281,10 +215,9 @@ unsafe extern "C-unwind" fn call(with: *mut c_void) -> c_int {
         unsafe { *libc::__errno_location() = before };
     }
     with.wait.set(Some(with.awaited.begin()));
-    // SAFETY: invariant 3.
-    let result = unsafe { with.function.noted_call() };
+    let result = with.waited.noted_call(&with.function);
     if let Some(wait) = with.wait.take() {
-        match with.function.error(result) {
+        match with.waited.error(result) {
             0 | libc::EINTR => with.awaited.end(wait),
             libc::ETIMEDOUT => {
                 with.awaited.end(wait);
@@ -300,89 +233,68 @@ unsafe extern "C-unwind" fn call(with: *mut c_void) -> c_int {
 ///
 /// # Safety
 ///
-/// `with` points to the [`Call`] that [`wait`] has made.
-unsafe extern "C" fn left(with: *mut c_void) {
+/// `with` points to the [`Call`] that [`reported_wait`] has made.
+unsafe extern "C" fn left<F>(with: *mut c_void) {
     // SAFETY: as this function demands.
-    let with = unsafe { &*with.cast::<Call>() };
+    let with = unsafe { &*with.cast::<Call<F>>() };
     if let Some(wait) = with.wait.take() {
         with.awaited.end(wait);
     }
 }
 
-// ---- semaphores -----------------------------------------
+// ---- the functions --------------------------------------
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn sem_init(semaphore: *const c_void, shared: c_int, value: c_uint) -> c_int {
-    end_reported(semaphore);
-    // SAFETY: invariant 3.
-    unsafe { real::sem_init(semaphore, shared, value) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn sem_destroy(semaphore: *const c_void) -> c_int {
-    end_reported(semaphore);
-    // SAFETY: invariant 3.
-    unsafe { real::sem_destroy(semaphore) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn sem_wait(semaphore: *const c_void) -> c_int {
-    // SAFETY: invariant 3.
-    unsafe { wait(semaphore as u64, SEMAPHORE, Semaphore(semaphore)) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn sem_timedwait(semaphore: *const c_void, until: Time) -> c_int {
-    let function = SemaphoreUntil(semaphore, until);
-    // SAFETY: invariant 3.
-    unsafe { wait(semaphore as u64, SEMAPHORE, function) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn sem_clockwait(
-    semaphore: *const c_void,
-    clock: libc::clockid_t,
-    until: Time,
-) -> c_int {
-    let function = SemaphoreByClock(semaphore, clock, until);
-    // SAFETY: invariant 3.
-    unsafe { wait(semaphore as u64, SEMAPHORE, function) }
-}
-
-// ---- the ends of threads --------------------------------
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_join(
-    thread: libc::pthread_t,
-    result: *mut *mut c_void,
-) -> c_int {
-    // SAFETY: invariant 3.
-    unsafe { wait(JOINS, JOIN, Join(thread, result)) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_timedjoin_np(
-    thread: libc::pthread_t,
-    result: *mut *mut c_void,
-    until: Time,
-) -> c_int {
-    // SAFETY: invariant 3.
-    unsafe { wait(JOINS, JOIN, JoinUntil(thread, result, until)) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_clockjoin_np(
-    thread: libc::pthread_t,
-    result: *mut *mut c_void,
-    clock: libc::clockid_t,
-    until: Time,
-) -> c_int {
-    // SAFETY: invariant 3.
-    unsafe { wait(JOINS, JOIN, JoinByClock(thread, result, clock, until)) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn thrd_join(thread: libc::pthread_t, result: *mut c_int) -> c_int {
-    // SAFETY: invariant 3.
-    unsafe { wait(JOINS, JOIN, JoinOfC11(thread, result)) }
+exported! {
+    pthread_barrier_init(
+        barrier: *const c_void, attributes: *const c_void, count: c_uint
+    ) = {
+        end_reported(barrier);
+        real::pthread_barrier_init(barrier, attributes, count)
+    };
+    pthread_barrier_destroy(barrier: *const c_void) = {
+        // It waits for threads that are about to leave the barrier.
+        let result = real::pthread_barrier_destroy(barrier);
+        if result == 0 {
+            end_reported(barrier);
+        }
+        result
+    };
+    sem_init(semaphore: *const c_void, shared: c_int, value: c_uint) = {
+        end_reported(semaphore);
+        real::sem_init(semaphore, shared, value)
+    };
+    sem_destroy(semaphore: *const c_void) = {
+        end_reported(semaphore);
+        real::sem_destroy(semaphore)
+    };
+    sem_wait(semaphore: *const c_void) = wait(
+        Semaphore(semaphore, libc::CLOCK_REALTIME, ptr::null()),
+        || real::sem_wait(semaphore),
+    );
+    sem_timedwait(semaphore: *const c_void, until: Time) = wait(
+        Semaphore(semaphore, libc::CLOCK_REALTIME, until),
+        || real::sem_timedwait(semaphore, until),
+    );
+    sem_clockwait(semaphore: *const c_void, clock: libc::clockid_t, until: Time) = wait(
+        Semaphore(semaphore, clock, until),
+        || real::sem_clockwait(semaphore, clock, until),
+    );
+    pthread_join(thread: libc::pthread_t, result: *mut *mut c_void) = wait(
+        End(thread, 0),
+        || real::pthread_join(thread, result),
+    );
+    pthread_timedjoin_np(thread: libc::pthread_t, result: *mut *mut c_void, until: Time) = wait(
+        End(thread, LIMITED),
+        || real::pthread_timedjoin_np(thread, result, until),
+    );
+    pthread_clockjoin_np(
+        thread: libc::pthread_t, result: *mut *mut c_void, clock: libc::clockid_t, until: Time
+    ) = wait(
+        End(thread, LIMITED),
+        || real::pthread_clockjoin_np(thread, result, clock, until),
+    );
+    thrd_join(thread: libc::pthread_t, result: *mut c_int) = wait(
+        End(thread, 0),
+        || real::thrd_join(thread, result),
+    );
 }

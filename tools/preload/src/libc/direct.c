@@ -34,7 +34,7 @@ static long ask(long number, long a, long b, long c, long d, long e, long f)
     return result;
 }
 
-#elif defined(__aarch64__)
+#else
 
 static long ask(long number, long a, long b, long c, long d, long e, long f)
 {
@@ -52,17 +52,6 @@ static long ask(long number, long a, long b, long c, long d, long e, long f)
     return x0;
 }
 
-#else
-
-/* The C library's own function, found under its name by the loader. */
-long kinlock_syscall(long number, ...) __asm__("syscall") __attribute__((visibility("default")));
-
-static long ask(long number, long a, long b, long c, long d, long e, long f)
-{
-    long result = kinlock_syscall(number, a, b, c, d, e, f);
-    return result == -1 ? -errno : result;
-}
-
 #endif
 
 static long answer(long result)
@@ -77,7 +66,6 @@ static long answer(long result)
 #define CALL(number, a, b, c, d, e, f) \
     answer(ask(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f)))
 
-#if defined(__x86_64__) || defined(__aarch64__)
 long syscall(long number, ...)
 {
     va_list rest;
@@ -88,7 +76,6 @@ long syscall(long number, ...)
     va_end(rest);
     return CALL(number, with[0], with[1], with[2], with[3], with[4], with[5]);
 }
-#endif
 
 /* The C library's clock_gettime, which reads the clock without a system call. libc/real.rs finds
    it, in the C library itself: a library that pretends another time converts the time limits of

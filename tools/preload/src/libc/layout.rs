@@ -13,7 +13,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// A function of the C library that initialises an object.
-type Initialise = unsafe extern "C-unwind" fn(*mut c_void, *const c_void) -> c_int;
+type Initialise = unsafe extern "C-unwind" fn(*const c_void, *const c_void) -> c_int;
 
 unsafe extern "C-unwind" {
     fn kinlock_sample_condvar(
@@ -149,7 +149,9 @@ pub(crate) fn knows_mutexes_and_condvars() -> bool {
 fn find_condvars() -> Option<bool> {
     let condvar = |shared, monotonic| {
         // SAFETY: invariants 3 and 4.
-        sample(|object| unsafe { kinlock_sample_condvar(condvar_init, object, shared, monotonic) })
+        sample(|object| unsafe {
+            kinlock_sample_condvar(real::pthread_cond_init, object, shared, monotonic)
+        })
     };
     let samples = (condvar(0, 0), condvar(1, 0), condvar(0, 1));
     let (shared, monotonic) = match samples {
@@ -184,7 +186,13 @@ fn knows_mutexes() -> bool {
     let mutex = |kind: u32, shared, robust| {
         // SAFETY: invariants 3 and 4.
         sample(|object| unsafe {
-            kinlock_sample_mutex(mutex_init, object, kind as c_int, shared, robust)
+            kinlock_sample_mutex(
+                real::pthread_mutex_init,
+                object,
+                kind as c_int,
+                shared,
+                robust,
+            )
         })
     };
     let has_kind = |sample: Sample, is_right: &dyn Fn(u32) -> bool| match sample {
@@ -231,7 +239,12 @@ pub(crate) fn knows_rwlocks() -> bool {
     let lock = |shared, preference: u32| {
         // SAFETY: invariants 3 and 4.
         sample(|object| unsafe {
-            kinlock_sample_rwlock(rwlock_init, object, shared, preference as c_int)
+            kinlock_sample_rwlock(
+                real::pthread_rwlock_init,
+                object,
+                shared,
+                preference as c_int,
+            )
         })
     };
     match (lock(0, 0), lock(1, 0), lock(0, NOT_RECURSIVE)) {
@@ -251,19 +264,4 @@ fn knows_spinlocks() -> bool {
     // SAFETY: invariants 3 and 4.
     let result = unsafe { real::pthread_spin_init((&raw mut word).cast_const().cast(), 0) };
     result == 0 && word == FREE
-}
-
-unsafe extern "C-unwind" fn condvar_init(object: *mut c_void, with: *const c_void) -> c_int {
-    // SAFETY: invariant 3.
-    unsafe { real::pthread_cond_init(object, with) }
-}
-
-unsafe extern "C-unwind" fn mutex_init(object: *mut c_void, with: *const c_void) -> c_int {
-    // SAFETY: invariant 3.
-    unsafe { real::pthread_mutex_init(object, with) }
-}
-
-unsafe extern "C-unwind" fn rwlock_init(object: *mut c_void, with: *const c_void) -> c_int {
-    // SAFETY: invariant 3.
-    unsafe { real::pthread_rwlock_init(object, with) }
 }

@@ -2,33 +2,23 @@
 
 use super::real;
 use crate::thread::thread_id;
-use crate::time::{Limit, RawLimit};
+use crate::time::Limit;
 use core::ffi::{c_int, c_void};
 use kinlock_recorder::now;
+use kinlock_report::now::LIMITED;
 use kinlock_report::{CONDVAR, READING, RWLOCK};
 
 /// Takes a lock by `function`: a wait is noted, and so the lock is tried first. The C library's
-/// functions look at an invalid limit only if they have to wait, too.
-///
-/// # Safety
-///
-/// As `function` demands.
+/// functions look at an invalid limit only if they have to wait, too. `what` and `kind` are those
+/// of the wait.
 #[inline]
-unsafe fn noted(
-    what: u64,
-    kind: u32,
-    lock: *const c_void,
-    limit: Limit,
-    function: unsafe fn(*const c_void, Limit) -> c_int,
-) -> c_int {
-    // SAFETY: as this function demands.
-    let tried = unsafe { function(lock, Limit::Now) };
+fn noted(what: u64, kind: u32, limit: Limit, function: impl Fn(Limit) -> c_int) -> c_int {
+    let tried = function(Limit::Now);
     if tried != libc::EBUSY || matches!(limit, Limit::Now) {
         return tried;
     }
     let noted = now::waits(what, kind | limit.noted(), thread_id());
-    // SAFETY: as this function demands.
-    let result = unsafe { function(lock, limit) };
+    let result = function(limit);
     noted.end();
     result
 }
@@ -40,7 +30,14 @@ unsafe fn noted(
 /// Invariant 3.
 pub(crate) unsafe fn libc_lock(mutex: *const c_void, limit: Limit) -> c_int {
     // SAFETY: invariant 3.
-    unsafe { noted(mutex as u64, 0, mutex, limit, mutex_lock) }
+    noted(mutex as u64, 0, limit, |limit| unsafe {
+        match limit {
+            Limit::Now => real::pthread_mutex_trylock(mutex),
+            Limit::Never => real::pthread_mutex_lock(mutex),
+            Limit::At(libc::CLOCK_REALTIME, until) => real::pthread_mutex_timedlock(mutex, &until),
+            Limit::At(clock, until) => real::pthread_mutex_clocklock(mutex, clock, &until),
+        }
+    })
 }
 
 /// Takes a reader-writer lock of the C library for reading. `kind`: that of the wait.
@@ -50,7 +47,16 @@ pub(crate) unsafe fn libc_lock(mutex: *const c_void, limit: Limit) -> c_int {
 /// Invariant 3.
 pub(crate) unsafe fn libc_read(lock: *const c_void, kind: u32, limit: Limit) -> c_int {
     // SAFETY: invariant 3.
-    unsafe { noted(lock as u64 | READING, kind, lock, limit, rwlock_read) }
+    noted(lock as u64 | READING, kind, limit, |limit| unsafe {
+        match limit {
+            Limit::Now => real::pthread_rwlock_tryrdlock(lock),
+            Limit::Never => real::pthread_rwlock_rdlock(lock),
+            Limit::At(libc::CLOCK_REALTIME, until) => {
+                real::pthread_rwlock_timedrdlock(lock, &until)
+            }
+            Limit::At(clock, until) => real::pthread_rwlock_clockrdlock(lock, clock, &until),
+        }
+    })
 }
 
 /// Takes a reader-writer lock of the C library for writing.
@@ -60,47 +66,7 @@ pub(crate) unsafe fn libc_read(lock: *const c_void, kind: u32, limit: Limit) -> 
 /// Invariant 3.
 pub(crate) unsafe fn libc_write(lock: *const c_void, limit: Limit) -> c_int {
     // SAFETY: invariant 3.
-    unsafe { noted(lock as u64, RWLOCK, lock, limit, rwlock_write) }
-}
-
-/// # Safety
-///
-/// Invariant 3.
-unsafe fn mutex_lock(mutex: *const c_void, limit: Limit) -> c_int {
-    // SAFETY: invariant 3.
-    unsafe {
-        match limit {
-            Limit::Now => real::pthread_mutex_trylock(mutex),
-            Limit::Never => real::pthread_mutex_lock(mutex),
-            Limit::At(libc::CLOCK_REALTIME, until) => real::pthread_mutex_timedlock(mutex, &until),
-            Limit::At(clock, until) => real::pthread_mutex_clocklock(mutex, clock, &until),
-        }
-    }
-}
-
-/// # Safety
-///
-/// Invariant 3.
-unsafe fn rwlock_read(lock: *const c_void, limit: Limit) -> c_int {
-    // SAFETY: invariant 3.
-    unsafe {
-        match limit {
-            Limit::Now => real::pthread_rwlock_tryrdlock(lock),
-            Limit::Never => real::pthread_rwlock_rdlock(lock),
-            Limit::At(libc::CLOCK_REALTIME, until) => {
-                real::pthread_rwlock_timedrdlock(lock, &until)
-            }
-            Limit::At(clock, until) => real::pthread_rwlock_clockrdlock(lock, clock, &until),
-        }
-    }
-}
-
-/// # Safety
-///
-/// Invariant 3.
-unsafe fn rwlock_write(lock: *const c_void, limit: Limit) -> c_int {
-    // SAFETY: invariant 3.
-    unsafe {
+    noted(lock as u64, RWLOCK, limit, |limit| unsafe {
         match limit {
             Limit::Now => real::pthread_rwlock_trywrlock(lock),
             Limit::Never => real::pthread_rwlock_wrlock(lock),
@@ -109,10 +75,11 @@ unsafe fn rwlock_write(lock: *const c_void, limit: Limit) -> c_int {
             }
             Limit::At(clock, until) => real::pthread_rwlock_clockwrlock(lock, clock, &until),
         }
-    }
+    })
 }
 
-/// Waits for a condition variable of the C library, with a mutex of the C library.
+/// Waits for a condition variable of the C library, with a mutex of the C library: up to this time
+/// of the clock, or of the condition variable's own clock, or without a limit if it is null.
 ///
 /// # Safety
 ///
@@ -120,17 +87,17 @@ unsafe fn rwlock_write(lock: *const c_void, limit: Limit) -> c_int {
 pub(crate) unsafe fn libc_wait(
     condvar: *const c_void,
     mutex: *const c_void,
-    limit: RawLimit,
+    clock: Option<libc::clockid_t>,
+    until: *const libc::timespec,
 ) -> c_int {
-    let noted = now::waits(condvar as u64, CONDVAR | limit.noted(), thread_id());
+    let limit = if until.is_null() { 0 } else { LIMITED };
+    let noted = now::waits(condvar as u64, CONDVAR | limit, thread_id());
     // SAFETY: invariant 3.
     let result = unsafe {
-        match limit {
-            RawLimit::Never => real::pthread_cond_wait(condvar, mutex),
-            RawLimit::Own(until) => real::pthread_cond_timedwait(condvar, mutex, until),
-            RawLimit::Of(clock, until) => {
-                real::pthread_cond_clockwait(condvar, mutex, clock, until)
-            }
+        match clock {
+            _ if until.is_null() => real::pthread_cond_wait(condvar, mutex),
+            None => real::pthread_cond_timedwait(condvar, mutex, until),
+            Some(clock) => real::pthread_cond_clockwait(condvar, mutex, clock, until),
         }
     };
     noted.end();

@@ -12,55 +12,26 @@ use core::{mem, ptr};
 /// The version of functions that have not changed since the architecture began.
 const FIRST: &CStr = if cfg!(target_arch = "x86_64") {
     c"GLIBC_2.2.5"
-} else if cfg!(any(target_arch = "aarch64", target_arch = "powerpc64")) {
-    // powerpc64 is little-endian here; see the check below.
+} else {
     c"GLIBC_2.17"
-} else if cfg!(target_arch = "s390x") {
-    c"GLIBC_2.2"
-} else if cfg!(target_arch = "riscv64") {
-    c"GLIBC_2.27"
-} else {
-    c"GLIBC_2.36"
 };
+/// The version for x86-64. On aarch64 the functions have not changed since then.
+const fn of_x86(version: &'static CStr) -> &'static CStr {
+    if cfg!(target_arch = "x86_64") {
+        version
+    } else {
+        FIRST
+    }
+}
 /// The version of today's condition variables.
-const CONDVARS: &CStr = if cfg!(any(target_arch = "x86_64", target_arch = "s390x")) {
-    c"GLIBC_2.3.2"
-} else {
-    FIRST
-};
+const CONDVARS: &CStr = of_x86(c"GLIBC_2.3.2");
 /// The version of functions that take a clock.
-const CLOCKS: &CStr = if cfg!(target_arch = "loongarch64") {
-    FIRST
-} else {
-    c"GLIBC_2.30"
-};
+const CLOCKS: &CStr = c"GLIBC_2.30";
 /// The version of functions that wait for the end of a thread with a limit.
-const TIMED_JOIN: &CStr = if cfg!(any(target_arch = "x86_64", target_arch = "s390x")) {
-    c"GLIBC_2.3.3"
-} else {
-    FIRST
-};
-const CLOCK_JOIN: &CStr = if cfg!(target_arch = "loongarch64") {
-    FIRST
-} else {
-    c"GLIBC_2.31"
-};
+const TIMED_JOIN: &CStr = of_x86(c"GLIBC_2.3.3");
+const CLOCK_JOIN: &CStr = c"GLIBC_2.31";
 /// The version of functions of C11's threads.
-const C11: &CStr = if cfg!(target_arch = "loongarch64") {
-    FIRST
-} else {
-    c"GLIBC_2.28"
-};
-
-#[cfg(not(any(
-    target_arch = "x86_64",
-    target_arch = "aarch64",
-    all(target_arch = "powerpc64", target_endian = "little"),
-    target_arch = "s390x",
-    target_arch = "riscv64",
-    target_arch = "loongarch64"
-)))]
-compile_error!("the versions of the C library's functions are not known for this architecture");
+const C11: &CStr = c"GLIBC_2.28";
 
 struct Function {
     name: &'static CStr,
@@ -119,7 +90,7 @@ macro_rules! functions {
             /// # Safety
             ///
             /// As the C library demands.
-            pub(crate) unsafe fn $name($($parameter: $type),*) -> c_int {
+            pub(crate) unsafe extern "C-unwind" fn $name($($parameter: $type),*) -> c_int {
                 let address = $name::FUNCTION.address();
                 if address.is_null() {
                     return libc::ENOSYS;
@@ -145,18 +116,8 @@ fn look_others_up() {
         static kinlock_cpu: AtomicPtr<c_void>;
         static kinlock_key_delete: AtomicPtr<c_void>;
     }
-    const CLOCK: &CStr = if cfg!(any(target_arch = "x86_64", target_arch = "s390x")) {
-        c"GLIBC_2.17"
-    } else {
-        FIRST
-    };
-    const CPU: &CStr = if cfg!(any(target_arch = "x86_64", target_arch = "s390x")) {
-        c"GLIBC_2.6"
-    } else {
-        FIRST
-    };
-    let clock = lookup::in_c_library(c"clock_gettime", CLOCK);
-    let cpu = lookup::in_c_library(c"sched_getcpu", CPU);
+    let clock = lookup::in_c_library(c"clock_gettime", of_x86(c"GLIBC_2.17"));
+    let cpu = lookup::in_c_library(c"sched_getcpu", of_x86(c"GLIBC_2.6"));
     let key_delete = lookup::in_c_library(c"pthread_key_delete", FIRST);
     // SAFETY: invariant 3: they are these functions, and the words are only accessed as atomics.
     unsafe {

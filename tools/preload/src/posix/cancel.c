@@ -19,47 +19,32 @@
 #pragma weak __pthread_unwind_next
 
 struct waiting {
-    void *wait;
-    void (*cancelled)(void *wait);
+    void (*left)(void *with);
+    void *with;
 };
 
-static void wait_cancelled(void *data)
+static void leave(void *data)
 {
     const struct waiting *waiting = data;
     int type;
     pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
-    waiting->cancelled(waiting->wait);
+    waiting->left(waiting->with);
 }
 
-/* Calls `run`, which waits for a condition variable. If the thread is cancelled in its wait, calls
-   `cancelled`, which ends the wait and takes the mutex. A thread that can be cancelled at any
+/* Makes a call in which the thread can be cancelled. If it is, calls `left`, which ends the wait
+   and, for a condition variable, takes the mutex. A thread that can be cancelled at any
    instruction is made one that is cancelled only while it sleeps, as any other. */
-int kinlock_wait_frame(void *wait, int (*run)(void *wait), void (*cancelled)(void *wait))
-{
-    struct waiting waiting = {wait, cancelled};
-    int result, type = PTHREAD_CANCEL_DEFERRED;
-    if (__pthread_register_cancel == NULL || pthread_testcancel == NULL)
-        return run(wait);
-    /* If a cancellation is due already, it happens here, with the mutex still held. */
-    pthread_testcancel();
-    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
-    pthread_cleanup_push(wait_cancelled, &waiting);
-    result = run(wait);
-    pthread_cleanup_pop(0);
-    if (__builtin_expect(type != PTHREAD_CANCEL_DEFERRED, 0))
-        pthread_setcanceltype(type, &type);
-    return result;
-}
-
-/* Makes a call that is a cancellation point. If the thread is cancelled in it, calls `left`. */
 int kinlock_cancellable_call(int (*call)(void *), void *with, void (*left)(void *))
 {
+    struct waiting waiting = {left, with};
     int result, type = PTHREAD_CANCEL_DEFERRED;
     if (__pthread_register_cancel == NULL || pthread_testcancel == NULL)
         return call(with);
+    /* If a cancellation is due already, it happens here: the wait has not begun, and a mutex is
+       still held. */
     pthread_testcancel();
     pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
-    pthread_cleanup_push(left, with);
+    pthread_cleanup_push(leave, &waiting);
     result = call(with);
     pthread_cleanup_pop(0);
     if (__builtin_expect(type != PTHREAD_CANCEL_DEFERRED, 0))

@@ -19,18 +19,12 @@ unsafe extern "C-unwind" {
     fn kinlock_undefer(undo: unsafe extern "C" fn(*mut c_void), lock: *mut c_void);
     /// Sleeps. The thread can be cancelled in its sleep.
     safe fn kinlock_timed_sleep(nanos: c_long);
-}
-
-/// A lock that can be taken without a place in a queue.
-pub(crate) trait Attempt {
-    /// Takes the lock if it is free.
-    fn attempt(&self) -> bool;
-    /// Whether there is nothing to wait for.
-    fn is_hopeless(&self) -> bool {
-        false
-    }
-    /// Releases what [`attempt`](Self::attempt) took.
-    fn undo(&self);
+    /// Makes a call in which the thread can be cancelled, and calls `left` if it is.
+    pub(crate) fn kinlock_cancellable_call(
+        call: unsafe extern "C-unwind" fn(*mut c_void) -> c_int,
+        with: *mut c_void,
+        left: unsafe extern "C" fn(*mut c_void),
+    ) -> c_int;
 }
 
 /// The first sleep; each further one is twice as long, up to the longest.
@@ -38,38 +32,46 @@ const FIRST_SLEEP_NS: u64 = 20_000;
 const LONGEST_SLEEP_NS: u64 = 1_000_000;
 
 /// Waits for a lock: by `queue`, or by attempts and sleeps if the thread can be cancelled at any
-/// instruction. Returns whether the lock was taken.
-pub(crate) fn wait<A: Attempt>(lock: &A, limit: Limit, queue: impl FnOnce() -> bool) -> bool {
+/// instruction. Returns whether the lock was taken. `attempt` takes it if it is free, without a
+/// place in a queue; `None`: there is nothing to wait for. `undo` releases what `attempt` took.
+pub(crate) fn wait(
+    limit: Limit,
+    attempt: impl Fn() -> Option<bool>,
+    undo: impl Fn(),
+    queue: impl FnOnce() -> bool,
+) -> bool {
     if kinlock_defer() == 0 {
         return queue();
     }
-    wait_by_attempts(lock, limit)
+    wait_by_attempts(limit, attempt, undo)
 }
 
 #[cold]
 #[inline(never)]
-fn wait_by_attempts<A: Attempt>(lock: &A, limit: Limit) -> bool {
+fn wait_by_attempts<U: Fn()>(limit: Limit, attempt: impl Fn() -> Option<bool>, undo: U) -> bool {
     let mut sleep = FIRST_SLEEP_NS;
     let taken = loop {
-        if lock.attempt() {
+        let tried = attempt();
+        if tried == Some(true) {
             break true;
         }
         let left = limit.left();
-        if left == 0 || lock.is_hopeless() {
+        if left == 0 || tried.is_none() {
             break false;
         }
         kinlock_timed_sleep(sleep.min(left) as c_long);
         sleep = (sleep * 2).min(LONGEST_SLEEP_NS);
     };
-    let undo = if taken { undo::<A> } else { nothing };
-    // SAFETY: invariant 1: the lock lives until the call returns.
-    unsafe { kinlock_undefer(undo, (&raw const *lock).cast_mut().cast()) };
+    let cleanup = if taken { call::<U> } else { nothing };
+    // SAFETY: invariant 4: `undo` lives until the call returns.
+    unsafe { kinlock_undefer(cleanup, (&raw const undo).cast_mut().cast()) };
     taken
 }
 
-unsafe extern "C" fn undo<A: Attempt>(lock: *mut c_void) {
-    // SAFETY: `wait_by_attempts` passes a lock of this type.
-    unsafe { &*lock.cast::<A>() }.undo();
+unsafe extern "C" fn call<U: Fn()>(undo: *mut c_void) {
+    // SAFETY: `wait_by_attempts` passes a function of this type.
+    let undo = unsafe { &*undo.cast::<U>() };
+    undo();
 }
 
 unsafe extern "C" fn nothing(_: *mut c_void) {}

@@ -4,7 +4,7 @@
 //! `posix_lock`, `posix_read`, `posix_write` and `posix_unlock` return what the program's call is
 //! to return. None of them is called for a delegated object, and none of them is traced.
 
-mod cancel;
+pub(crate) mod cancel;
 pub(crate) mod condvar;
 pub(crate) mod mutex;
 pub(crate) mod rwlock;

@@ -3,7 +3,7 @@
 //! `posix_lock` and `posix_unlock` are for mutexes that are ours, of any kind. `lock_owned` and
 //! `unlock_owned` are the same with fewer tests, for kinds that know their owner in the usual mode.
 
-use super::cancel::{self, Attempt};
+use super::cancel;
 use crate::libc::layout::{ADAPTIVE, ELISION, ERROR_CHECKING, HOLDER_IN_WORD, KINDS, RECURSIVE};
 use crate::mode::Mode;
 use crate::thread::{known_thread_id, thread_id};
@@ -235,10 +235,10 @@ impl Mutex {
             error => return error,
         }
         let noted = now::waits(self.address() as u64, limit.noted(), thread_id());
-        let taken = match spins {
-            false => cancel::wait(&self.word, limit, || self.queue_until(spins, limit)),
-            true => cancel::wait(self.spinning(), limit, || self.queue_until(spins, limit)),
-        };
+        let attempt = || Some(self.try_take(spins));
+        // SAFETY: invariant 2: this thread has just taken it.
+        let undo = || unsafe { self.unlock_word(spins) };
+        let taken = cancel::wait(limit, attempt, undo, || self.queue_until(spins, limit));
         noted.end();
         if taken { 0 } else { libc::ETIMEDOUT }
     }
@@ -276,16 +276,26 @@ impl Mutex {
             }
             self.depth.store(0, Relaxed);
         }
-        match mode.spins() {
-            false => self.release(),
-            true => {
-                probe!("mutex_release", self);
-                self.owner.store(0, Relaxed);
-                // SAFETY: invariant 2.
-                unsafe { self.spinning().unlock() };
+        probe!("mutex_release", self);
+        self.owner.store(0, Relaxed);
+        // SAFETY: invariant 2.
+        unsafe { self.unlock_word(mode.spins()) };
+        0
+    }
+
+    /// Releases the lock word.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread has taken it.
+    unsafe fn unlock_word(&self, spins: bool) {
+        // SAFETY: as this function demands.
+        unsafe {
+            match spins {
+                false => self.word.unlock(),
+                true => self.spinning().unlock(),
             }
         }
-        0
     }
 
     /// Releases a mutex of ours that the calling thread holds once, in a mode without spinlocks.
@@ -427,27 +437,5 @@ impl Mutex {
             self.release();
         }
         0
-    }
-}
-
-impl Attempt for Blocking {
-    fn attempt(&self) -> bool {
-        self.try_lock()
-    }
-
-    fn undo(&self) {
-        // SAFETY: invariant 2: this thread has just taken it.
-        unsafe { self.unlock() };
-    }
-}
-
-impl Attempt for Spinning {
-    fn attempt(&self) -> bool {
-        self.try_lock()
-    }
-
-    fn undo(&self) {
-        // SAFETY: invariant 2: this thread has just taken it.
-        unsafe { self.unlock() };
     }
 }

@@ -1,6 +1,6 @@
 //! Reader-writer locks of ours: recursive reading, error codes, and who goes first.
 
-use super::cancel::{self, Attempt};
+use super::cancel;
 use crate::libc::layout;
 use crate::mode::Mode;
 use crate::thread::{known_thread_id, read_locks, thread_id};
@@ -152,7 +152,13 @@ impl RwLock {
                     self.kind_to_read() | limit.noted(),
                     thread_id(),
                 );
-                let taken = cancel::wait(&Reading(self), limit, || self.read_until(limit));
+                let attempt = || match self.word.try_read(self.is_recursive()) {
+                    false if self.word.is_full() => None,
+                    taken => Some(taken),
+                };
+                // SAFETY: invariant 2: this thread has just taken it, and not counted that yet.
+                let undo = || unsafe { self.word.unlock_read() };
+                let taken = cancel::wait(limit, attempt, undo, || self.read_until(limit));
                 noted.end();
                 taken
             }
@@ -236,7 +242,10 @@ impl RwLock {
             Limit::Now => self.word.try_write(),
             _ => {
                 let noted = now::waits(self.key(), limit.noted() | RWLOCK, thread_id());
-                let taken = cancel::wait(&Writing(self), limit, || self.write_until(limit));
+                let attempt = || Some(self.word.try_write());
+                // SAFETY: invariant 2: this thread has just taken it, and not noted that yet.
+                let undo = || unsafe { self.word.unlock_write() };
+                let taken = cancel::wait(limit, attempt, undo, || self.write_until(limit));
                 noted.end();
                 taken
             }
@@ -281,37 +290,5 @@ impl RwLock {
         unsafe { *held = (*held).saturating_sub(1) };
         // SAFETY: invariant 2.
         unsafe { self.word.unlock_read() };
-    }
-}
-
-/// A read lock that the thread has not counted yet.
-struct Reading<'a>(&'a RwLock);
-
-impl Attempt for Reading<'_> {
-    fn attempt(&self) -> bool {
-        self.0.word.try_read(self.0.is_recursive())
-    }
-
-    fn is_hopeless(&self) -> bool {
-        self.0.word.is_full()
-    }
-
-    fn undo(&self) {
-        // SAFETY: invariant 2: this thread has just taken it.
-        unsafe { self.0.word.unlock_read() };
-    }
-}
-
-/// A write lock whose writer is not noted yet.
-struct Writing<'a>(&'a RwLock);
-
-impl Attempt for Writing<'_> {
-    fn attempt(&self) -> bool {
-        self.0.word.try_write()
-    }
-
-    fn undo(&self) {
-        // SAFETY: invariant 2: this thread has just taken it.
-        unsafe { self.0.word.unlock_write() };
     }
 }

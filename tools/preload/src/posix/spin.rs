@@ -10,7 +10,7 @@
 //! by another process, or by code that does not use this library, wakes nobody. Therefore each
 //! sleep is short. Nothing in memory names a waiter, so a thread may leave its wait by a jump.
 
-use super::cancel::{self, Attempt};
+use super::cancel;
 use crate::libc::layout::FREE;
 use crate::thread::thread_id;
 use crate::time::Limit;
@@ -96,7 +96,9 @@ impl Spinlock {
     #[inline(never)]
     pub(crate) fn wait(&self) -> c_int {
         let noted = now::waits(self.address() as u64, SPIN, thread_id());
-        cancel::wait(self, Limit::Never, || {
+        let attempt = || Some(self.try_lock());
+        let undo = || self.0.store(FREE, Release);
+        cancel::wait(Limit::Never, attempt, undo, || {
             self.spin_and_sleep();
             true
         });
@@ -169,14 +171,4 @@ impl Spinlock {
 #[inline(never)]
 fn wake(key: *const u32) {
     Native::unpark(key, 1);
-}
-
-impl Attempt for Spinlock {
-    fn attempt(&self) -> bool {
-        self.try_lock()
-    }
-
-    fn undo(&self) {
-        self.0.store(FREE, Release);
-    }
 }

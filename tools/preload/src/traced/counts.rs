@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// What is counted. [`compose`] has the names in the line.
 #[derive(Clone, Copy)]
-enum Count {
+pub(crate) enum Count {
     Calls,
     Locked,
     Contended,
@@ -109,17 +109,13 @@ pub(crate) fn access(access: Access) {
     add(count, 1);
 }
 
-/// Counts a wait for a condition variable. `is_delegated`: it, or its mutex, is the C library's.
-pub(crate) fn wait(mode: Mode, is_delegated: bool) {
-    waits_or_signals(mode, Count::Waits, is_delegated);
-}
-
-/// Counts a notification.
-pub(crate) fn signal(mode: Mode, is_delegated: bool) {
-    waits_or_signals(mode, Count::Signals, is_delegated);
-}
-
-fn waits_or_signals(mode: Mode, count: Count, is_delegated: bool) {
+/// Counts a wait for a condition variable, or a notification ([`Count::Waits`],
+/// [`Count::Signals`]). `is_delegated`: the condition variable, or the mutex of the wait, is the C
+/// library's.
+pub(crate) fn condvar(mode: Mode, count: Count, is_delegated: bool) {
+    if !mode.counts() {
+        return;
+    }
     add(Count::Calls, 1);
     add(count, 1);
     // If the mode delegates all objects, that is no property of this one.

@@ -18,37 +18,70 @@ pub(crate) use kinlock_recorder as report;
 use self::counts::Access;
 use self::report::{Behind, Object, Outcome, RwAccess, Wait, is_taken};
 use crate::mode::Mode;
+use crate::time::Limit;
 use core::ffi::c_int;
 use kinlock_report::READS;
 
-/// One acquisition of a mutex or spinlock that is counted or reported.
+/// One acquisition of a lock that is counted or reported.
 pub(crate) struct Acquisition<'a> {
     mode: Mode,
     object: Object<'a>,
+    /// How a reader-writer lock is taken; `None`: it is none.
+    rwlock: Option<(Access, RwAccess)>,
     is_try: bool,
     is_endless: bool,
     wait: Option<Wait>,
 }
 
 impl<'a> Acquisition<'a> {
-    /// Before the lock is tried. `is_try`: the program's call does not wait; `is_endless`: it waits
-    /// without a limit.
-    pub(crate) fn begin(mode: Mode, object: Object<'a>, is_try: bool, is_endless: bool) -> Self {
+    /// Before the lock is tried. `limit`: how long the program's call may wait.
+    pub(crate) fn begin(mode: Mode, object: Object<'a>, limit: Limit) -> Self {
         Acquisition {
             mode,
             object,
-            is_try,
-            is_endless,
+            rwlock: None,
+            is_try: matches!(limit, Limit::Now),
+            is_endless: matches!(limit, Limit::Never),
             wait: None,
         }
+    }
+
+    /// The same for the reader-writer lock at this address. `waits_behind`: a reader that holds the
+    /// lock already may wait behind a writer.
+    pub(crate) fn begin_rwlock(
+        mode: Mode,
+        access: Access,
+        address: u64,
+        limit: Limit,
+        waits_behind: bool,
+    ) -> Self {
+        let reported = access.reported(address);
+        let begun = Acquisition {
+            rwlock: Some((access, reported)),
+            ..Acquisition::begin(mode, report::side(reported), limit)
+        };
+        if mode.reports() && !begun.is_try {
+            report::rwlock_asked(reported, begun.is_endless, waits_behind);
+        }
+        begun
     }
 
     /// After the lock was tried: whether it was busy and the program's call waits for it. From here
     /// on, that is a wait.
     pub(crate) fn must_wait(&mut self, result: c_int) -> bool {
+        self.must_wait_behind(result, || Behind::Readers)
+    }
+
+    /// The same for a reader-writer lock. `behind`: who holds it.
+    pub(crate) fn must_wait_behind(
+        &mut self,
+        result: c_int,
+        behind: impl FnOnce() -> Behind,
+    ) -> bool {
         let must_wait = result == libc::EBUSY && !self.is_try;
         if must_wait {
-            self.wait = Some(Wait::begin(self.object, self.is_endless));
+            let behind = behind();
+            self.wait = Some(Wait::begin(self.object, self.is_endless).behind(behind));
         }
         must_wait
     }
@@ -58,6 +91,9 @@ impl<'a> Acquisition<'a> {
         let waited = waited(self.wait, result);
         if self.mode.counts() {
             counts::acquisition(self.is_try, waited.map(|wait| wait.nanos()), result);
+            if let Some((access, _)) = self.rwlock.filter(|_| is_taken(result)) {
+                counts::access(access);
+            }
         }
         if self.mode.reports() {
             let outcome = Outcome {
@@ -67,7 +103,10 @@ impl<'a> Acquisition<'a> {
                 result,
                 asked: None,
             };
-            report::acquisition(self.object, outcome);
+            match self.rwlock {
+                Some((_, access)) => report::rwlock_acquisition(access, outcome),
+                None => report::acquisition(self.object, outcome),
+            }
         }
         result
     }
@@ -94,78 +133,5 @@ impl Access {
             travels: false,
             mode: u32::from(self == Access::Read) * READS,
         }
-    }
-}
-
-/// One acquisition of a reader-writer lock that is counted or reported.
-pub(crate) struct RwAcquisition {
-    mode: Mode,
-    access: Access,
-    address: u64,
-    is_try: bool,
-    is_endless: bool,
-    wait: Option<Wait>,
-}
-
-impl RwAcquisition {
-    /// Before the lock is tried. `is_try`: the program's call does not wait; `is_endless`: it waits
-    /// without a limit; `waits_behind`: a reader that holds the lock already may wait behind a
-    /// writer.
-    pub(crate) fn begin(
-        mode: Mode,
-        access: Access,
-        address: u64,
-        [is_try, is_endless, waits_behind]: [bool; 3],
-    ) -> Self {
-        let begun = RwAcquisition {
-            mode,
-            access,
-            address,
-            is_try,
-            is_endless,
-            wait: None,
-        };
-        if mode.reports() && !is_try {
-            report::rwlock_asked(begun.reported(), is_endless, waits_behind);
-        }
-        begun
-    }
-
-    fn reported(&self) -> RwAccess {
-        self.access.reported(self.address)
-    }
-
-    /// After the lock was tried: whether it was busy and the program's call waits for it. From here
-    /// on, that is a wait. `behind`: who holds it.
-    pub(crate) fn must_wait(&mut self, result: c_int, behind: impl FnOnce() -> Behind) -> bool {
-        let must_wait = result == libc::EBUSY && !self.is_try;
-        if must_wait {
-            let behind = behind();
-            let object = report::side(self.reported());
-            self.wait = Some(Wait::begin(object, self.is_endless).behind(behind));
-        }
-        must_wait
-    }
-
-    /// At the end, with the result for the program. Returns that result.
-    pub(crate) fn end(self, result: c_int) -> c_int {
-        let waited = waited(self.wait, result);
-        if self.mode.counts() {
-            counts::acquisition(self.is_try, waited.map(|wait| wait.nanos()), result);
-            if is_taken(result) {
-                counts::access(self.access);
-            }
-        }
-        if self.mode.reports() {
-            let outcome = Outcome {
-                is_try: self.is_try,
-                is_endless: self.is_endless,
-                waited,
-                result,
-                asked: None,
-            };
-            report::rwlock_acquisition(self.reported(), outcome);
-        }
-        result
     }
 }

@@ -43,29 +43,6 @@ static void wait_by(const char *what, pthread_cond_t *condvar, clockid_t clock)
     CHECK(pthread_mutex_unlock(&mutex) == 0);
 }
 
-struct shared {
-    pthread_mutex_t mutex;
-    pthread_cond_t condvar;
-    pthread_rwlock_t lock;
-    int turn;
-};
-
-static void take_turns(struct shared *s, int me, int timed)
-{
-    struct timespec far = in_ms(CLOCK_MONOTONIC, 100000);
-    for (int i = 0; i < 300; i++) {
-        CHECK(pthread_mutex_lock(&s->mutex) == 0);
-        while (s->turn != me)
-            if (timed)
-                CHECK(pthread_cond_timedwait(&s->condvar, &s->mutex, &far) == 0);
-            else
-                CHECK(pthread_cond_wait(&s->condvar, &s->mutex) == 0);
-        s->turn = !me;
-        CHECK(pthread_cond_broadcast(&s->condvar) == 0);
-        CHECK(pthread_mutex_unlock(&s->mutex) == 0);
-    }
-}
-
 static void *read_it(void *lock)
 {
     int error = pthread_rwlock_tryrdlock(lock);
@@ -74,7 +51,7 @@ static void *read_it(void *lock)
     return (void *)(intptr_t)error;
 }
 
-static void rwlocks(struct shared *s)
+static void rwlocks(pthread_rwlock_t *lock)
 {
     for (int shared = 0; shared < 2; shared++)
         for (int kind = 0; kind < 3; kind++) {
@@ -85,20 +62,20 @@ static void rwlocks(struct shared *s)
             SHOW(pthread_rwlockattr_setpshared(&attributes, shared));
             pthread_rwlockattr_getkind_np(&attributes, &found);
             printf("rwlock %d %d %d\n", shared, kind, found);
-            SHOW(pthread_rwlock_init(&s->lock, &attributes));
-            CHECK(pthread_rwlock_wrlock(&s->lock) == 0);
-            printf("read: %s\n", name(elsewhere(read_it, &s->lock)));
+            SHOW(pthread_rwlock_init(lock, &attributes));
+            CHECK(pthread_rwlock_wrlock(lock) == 0);
+            printf("read: %s\n", name(elsewhere(read_it, lock)));
             pid_t child = shared ? fork() : 0;
             if (shared && child == 0) {
                 alarm(300);
-                _exit(pthread_rwlock_rdlock(&s->lock) || pthread_rwlock_unlock(&s->lock));
+                _exit(pthread_rwlock_rdlock(lock) || pthread_rwlock_unlock(lock));
             }
             nap(20);
-            CHECK(pthread_rwlock_unlock(&s->lock) == 0);
+            CHECK(pthread_rwlock_unlock(lock) == 0);
             if (shared)
                 printf("child %d\n", end_of(child));
-            printf("read: %s\n", name(elsewhere(read_it, &s->lock)));
-            SHOW(pthread_rwlock_destroy(&s->lock));
+            printf("read: %s\n", name(elsewhere(read_it, lock)));
+            SHOW(pthread_rwlock_destroy(lock));
         }
 }
 
@@ -127,22 +104,6 @@ int main(void)
     CHECK(cnd_init((cnd_t *)&condvar) == thrd_success);
     wait_by("of C11", &condvar, CLOCK_REALTIME);
 
-    struct shared *s = shared_memory(sizeof *s);
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    CHECK(pthread_mutex_init(&s->mutex, &attributes) == 0);
-    for (int timed = 0; timed < 2; timed++) {
-        init(&s->condvar, CLOCK_MONOTONIC, PTHREAD_PROCESS_SHARED);
-        fflush(stdout);
-        pid_t child = fork();
-        if (child == 0)
-            alarm(300);
-        take_turns(s, child == 0, timed);
-        if (child == 0)
-            _exit(0);
-        printf("child %d\n", end_of(child));
-    }
-    rwlocks(s);
+    rwlocks(shared_memory(sizeof(pthread_rwlock_t)));
     return 0;
 }

@@ -1,13 +1,12 @@
 /* A bounded buffer with 16 threads: no notification is lost, and no lock is held by two. */
 #include "common.h"
 
-enum { THREADS = 8, ITEMS = 1500, ROOM = 4 };
+enum { THREADS = 8, ITEMS = 1000 };
 
 static pthread_mutex_t mutex;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER, fewer = PTHREAD_COND_INITIALIZER;
-static long items[ROOM], first, count, sum;
+static long items[4], room, first, count, sum;
 static atomic_int inside;
-static int kind;
 
 static void enter(void)
 {
@@ -34,11 +33,15 @@ static void *produce(void *unused)
 {
     for (long i = 0; i < ITEMS; i++) {
         enter();
-        while (count == ROOM)
+        while (count == room)
             wait_for(&fewer, i);
-        items[(first + count++) % ROOM] = i;
+        items[(first + count++) % room] = i;
+        /* In turns with the mutex held and without. */
+        if (i % 2)
+            CHECK(pthread_cond_signal(&more) == 0);
         leave();
-        CHECK(pthread_cond_signal(&more) == 0);
+        if (i % 2 == 0)
+            CHECK(pthread_cond_signal(&more) == 0);
     }
     return NULL;
 }
@@ -50,7 +53,7 @@ static void *consume(void *unused)
         while (count == 0)
             wait_for(&more, i);
         sum += items[first];
-        first = (first + 1) % ROOM;
+        first = (first + 1) % room;
         count--;
         CHECK(pthread_cond_signal(&fewer) == 0);
         leave();
@@ -58,22 +61,20 @@ static void *consume(void *unused)
     return NULL;
 }
 
+static void *work(void *number)
+{
+    return (intptr_t)number % 2 ? produce(NULL) : consume(NULL);
+}
+
 int main(void)
 {
     static const int kinds[] = {PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_RECURSIVE, PTHREAD_MUTEX_ERRORCHECK};
-    for (kind = 0; kind < 4; kind++) {
-        pthread_t threads[2 * THREADS];
-        pthread_mutexattr_t attributes;
-        pthread_mutexattr_init(&attributes);
-        pthread_mutexattr_settype(&attributes, kinds[kind % 3]);
-        if (kind == 3)
-            pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-        CHECK(pthread_mutex_init(&mutex, &attributes) == 0);
-        sum = 0;
-        for (int i = 0; i < 2 * THREADS; i++)
-            threads[i] = start(i % 2 ? produce : consume, NULL);
-        for (int i = 0; i < 2 * THREADS; i++)
-            end(threads[i]);
+    for (int kind = 0; kind < 4; kind++) {
+        int robust = kind == 3 ? PTHREAD_MUTEX_ROBUST : PTHREAD_MUTEX_STALLED;
+        make_mutex(&mutex, kinds[kind % 3], robust, PTHREAD_PRIO_NONE, PTHREAD_PROCESS_PRIVATE);
+        /* With one place nearly each operation waits. */
+        room = kind % 2 ? 4 : 1, first = sum = 0;
+        run_threads(2 * THREADS, work);
         printf("kind %d: sum %ld\n", kind, sum);
         SHOW(pthread_mutex_destroy(&mutex));
     }

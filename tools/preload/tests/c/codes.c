@@ -3,39 +3,19 @@
 
 static pthread_mutex_t *mutex;
 
-static void *try_it(void *unused)
-{
-    int error = pthread_mutex_trylock(mutex);
-    if (error == 0 || error == EOWNERDEAD)
-        pthread_mutex_unlock(mutex);
-    return (void *)(intptr_t)error;
-}
+/* What another thread that waits in this way gets, which releases the mutex again. */
+#define WAY(name, call)                       \
+    static void *name(void *until)            \
+    {                                         \
+        int error = call;                     \
+        if (error == 0)                       \
+            pthread_mutex_unlock(mutex);      \
+        return (void *)(intptr_t)error;       \
+    }
 
-static void *unlock_it(void *unused)
-{
-    return (void *)(intptr_t)pthread_mutex_unlock(mutex);
-}
-
-static void *wait_for_it(void *argument)
-{
-    int error = pthread_mutex_timedlock(mutex, argument);
-    if (error == 0)
-        pthread_mutex_unlock(mutex);
-    return (void *)(intptr_t)error;
-}
-
-static void *wait_by_clock(void *argument)
-{
-    int error = pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, argument);
-    if (error == 0)
-        pthread_mutex_unlock(mutex);
-    return (void *)(intptr_t)error;
-}
-
-static void *wait_by_bad_clock(void *argument)
-{
-    return (void *)(intptr_t)pthread_mutex_clocklock(mutex, CLOCK_PROCESS_CPUTIME_ID, argument);
-}
+WAY(wait_for_it, pthread_mutex_timedlock(mutex, until))
+WAY(wait_by_clock, pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, until))
+WAY(wait_by_bad_clock, pthread_mutex_clocklock(mutex, CLOCK_PROCESS_CPUTIME_ID, until))
 
 static void *hold_and_end(void *unused)
 {
@@ -51,7 +31,7 @@ static void held(int checks, int recursive)
     SHOW(pthread_mutex_trylock(mutex));
     if (recursive)
         SHOW(pthread_mutex_unlock(mutex));
-    SHOW(elsewhere(try_it, NULL));
+    SHOW(elsewhere(try_mutex, mutex));
     SHOW(elsewhere(wait_for_it, &past));
     double before = now();
     SHOW(elsewhere(wait_for_it, &soon));
@@ -65,7 +45,7 @@ static void held(int checks, int recursive)
         SHOW(pthread_mutex_lock(mutex));
         SHOW(pthread_mutex_timedlock(mutex, &bad));
         SHOW(pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &by_clock));
-        SHOW(elsewhere(unlock_it, NULL));
+        SHOW(elsewhere(unlock_mutex, mutex));
     }
     SHOW(pthread_mutex_destroy(mutex));
 }
@@ -98,7 +78,7 @@ static void exercise(const char *what, int checks, int recursive)
     SHOW(pthread_mutex_clocklock(mutex, CLOCK_BOOTTIME, &past));
     SHOW(pthread_mutex_trylock(mutex));
     SHOW(pthread_mutex_unlock(mutex));
-    SHOW(elsewhere(try_it, NULL));
+    SHOW(elsewhere(try_mutex, mutex));
     SHOW(pthread_mutex_destroy(mutex));
     SHOW(pthread_mutex_lock(mutex));
     SHOW(pthread_mutex_trylock(mutex));

@@ -115,10 +115,44 @@ static inline void *end(pthread_t thread)
     return result;
 }
 
+/* So many threads run `function`, which gets their numbers. */
+static inline void run_threads(int count, void *(*function)(void *))
+{
+    pthread_t threads[64];
+    for (intptr_t i = 0; i < count; i++)
+        threads[i] = start(function, (void *)i);
+    for (int i = 0; i < count; i++)
+        end(threads[i]);
+}
+
 /* What `function` returns in another thread. */
 static inline int elsewhere(void *(*function)(void *), void *argument)
 {
     return (int)(intptr_t)end(start(function, argument));
+}
+
+static inline void *try_mutex(void *mutex)
+{
+    int error = pthread_mutex_trylock(mutex);
+    if (error == 0 || error == EOWNERDEAD)
+        pthread_mutex_unlock(mutex);
+    return (void *)(intptr_t)error;
+}
+
+static inline void *unlock_mutex(void *mutex)
+{
+    return (void *)(intptr_t)pthread_mutex_unlock(mutex);
+}
+
+static inline void make_mutex(pthread_mutex_t *mutex, int type, int robust, int protocol, int shared)
+{
+    pthread_mutexattr_t attributes;
+    CHECK(pthread_mutexattr_init(&attributes) == 0);
+    CHECK(pthread_mutexattr_settype(&attributes, type) == 0);
+    CHECK(pthread_mutexattr_setrobust(&attributes, robust) == 0);
+    CHECK(pthread_mutexattr_setprotocol(&attributes, protocol) == 0);
+    CHECK(pthread_mutexattr_setpshared(&attributes, shared) == 0);
+    CHECK(pthread_mutex_init(mutex, &attributes) == 0);
 }
 
 static long taken_by_four;

@@ -2,7 +2,6 @@
  * locks with each other, and the program has its own. In a child of fork, too. */
 #include "common.h"
 #include <dlfcn.h>
-#include <sys/wait.h>
 
 struct copy {
     void (*decide)(void);
@@ -42,9 +41,9 @@ static void load(struct copy *copy, const char *path)
     copy->decide();
 }
 
-static void *count(void *argument)
+static void *count(void *number)
 {
-    struct copy *copy = argument;
+    struct copy *copy = &copies[(intptr_t)number % 2];
     for (int i = 0; i < 2000; i++) {
         for (int kind = 0; kind < 2; kind++) {
             copy->lock[kind](memory);
@@ -63,12 +62,8 @@ static void *count(void *argument)
 
 static void check(void)
 {
-    pthread_t threads[4];
     memset(counters, 0, sizeof counters);
-    for (int i = 0; i < 4; i++)
-        threads[i] = start(count, &copies[i % 2]);
-    for (int i = 0; i < 4; i++)
-        end(threads[i]);
+    run_threads(4, count);
     for (int i = 0; i < 4; i++)
         CHECK(counters[i] == 8000);
     copies[0].bias(memory);
@@ -93,9 +88,7 @@ int main(int argc, char **argv)
         check();
         _exit(0);
     }
-    int status = -1;
-    waitpid(child, &status, 0);
-    CHECK(status == 0);
+    CHECK(end_of(child) == 0);
     copies[0].read_unlock(memory);
     puts("done");
 }

@@ -80,23 +80,6 @@ template <class Mutex> static void timed(const char *name)
     std::printf("%s: %d\n", name, after);
 }
 
-static void recursive()
-{
-    std::recursive_mutex mutex;
-    for (int i = 0; i < 100; i++)
-        mutex.lock();
-    auto other = [&] { return std::async(std::launch::async, [&] { return mutex.try_lock() ? 1 : 0; }).get(); };
-    std::printf("recursive %d", other());
-    for (int i = 0; i < 100; i++)
-        mutex.unlock();
-    std::printf(" %d\n", std::async(std::launch::async, [&] {
-                             bool taken = mutex.try_lock();
-                             if (taken)
-                                 mutex.unlock();
-                             return taken;
-                         }).get());
-}
-
 static void shared()
 {
     std::shared_mutex mutex;
@@ -114,33 +97,6 @@ static void shared()
         reader.join();
     // Readers share the lock: they stay that.
     std::printf("readers at once: %d\n", most.load());
-}
-
-// A condition variable and mutex on the stack of the thread that waits, as in promises.
-static void short_lived()
-{
-    long sum = 0;
-    for (int i = 0; i < 2000; i++) {
-        std::mutex mutex;
-        std::condition_variable ready;
-        bool done = false;
-        std::thread other([&] {
-            std::lock_guard lock(mutex);
-            done = true;
-            ready.notify_all();
-        });
-        {
-            std::unique_lock lock(mutex);
-            ready.wait(lock, [&] { return done; });
-        }
-        other.join();
-        std::promise<int> promise;
-        auto future = promise.get_future();
-        std::thread setter([&promise, i] { promise.set_value(i); });
-        sum += future.get();
-        setter.join();
-    }
-    std::printf("promises %ld\n", sum);
 }
 
 // Destructors of thread-locals lock.
@@ -194,9 +150,7 @@ int main()
     timed<std::timed_mutex>("timed");
     timed<std::recursive_timed_mutex>("recursive timed");
     timed<std::shared_timed_mutex>("shared timed");
-    recursive();
     shared();
-    short_lived();
     thread_locals();
     any();
     std::once_flag once;

@@ -3,11 +3,6 @@
 
 static pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
-static void *try_it(void *unused)
-{
-    return (void *)(intptr_t)pthread_mutex_trylock(&mutex);
-}
-
 int main(void)
 {
     struct timespec past = {0, 0};
@@ -23,9 +18,9 @@ int main(void)
     printf("depth %u\n", mutex.__data.__count);
     mutex.__data.__count = 2;
     SHOW(pthread_mutex_unlock(&mutex));
-    SHOW(elsewhere(try_it, NULL));
+    SHOW(elsewhere(try_mutex, &mutex));
     SHOW(pthread_mutex_unlock(&mutex));
     SHOW(pthread_mutex_unlock(&mutex));
-    SHOW(elsewhere(try_it, NULL));
+    SHOW(elsewhere(try_mutex, &mutex));
     return 0;
 }

@@ -36,16 +36,6 @@ static pthread_t until_it_waits_for_the_condition(void)
     return thread;
 }
 
-static void init(int kind, int protocol, int shared)
-{
-    pthread_mutexattr_t attributes;
-    CHECK(pthread_mutexattr_init(&attributes) == 0);
-    CHECK(pthread_mutexattr_settype(&attributes, kind) == 0);
-    CHECK(pthread_mutexattr_setprotocol(&attributes, protocol) == 0);
-    CHECK(pthread_mutexattr_setpshared(&attributes, shared) == 0);
-    CHECK(pthread_mutex_init(&mutex, &attributes) == 0);
-}
-
 static void waits(int cancels)
 {
     pthread_t thread = until_it_waits_for_the_condition();
@@ -86,7 +76,8 @@ int main(void)
         for (is_timed = 0; is_timed < 2; is_timed++) {
             int kind = kinds[n % 4], inherits = n / 4 % 2, shared = n / 8;
             printf("kind %d, inherits %d, shared %d, timed %d\n", kind, inherits, shared, is_timed);
-            init(kind, inherits ? PTHREAD_PRIO_INHERIT : PTHREAD_PRIO_NONE, shared);
+            make_mutex(&mutex, kind, PTHREAD_MUTEX_STALLED, inherits ? PTHREAD_PRIO_INHERIT : PTHREAD_PRIO_NONE,
+                       shared);
             waits(0);
             waits(1);
             times_out();

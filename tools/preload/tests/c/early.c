@@ -18,10 +18,7 @@ static void *helper(void *unused)
 static void before_all(void)
 {
     static pthread_mutex_t robust;
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    early += pthread_mutex_init(&robust, &attributes) == 0;
+    make_mutex(&robust, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_ROBUST, PTHREAD_PRIO_NONE, 0);
     early += pthread_mutex_lock(&robust) == 0;
     early += pthread_mutex_unlock(&robust) == 0;
     early += pthread_mutex_lock(&mutex) == 0;

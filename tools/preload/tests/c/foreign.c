@@ -4,11 +4,6 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static long counter;
 
-static void *unlock_it(void *unused)
-{
-    return (void *)(intptr_t)pthread_mutex_unlock(&mutex);
-}
-
 /* A relay: each thread unlocks what the one before it has locked. */
 static pthread_mutex_t gates[4];
 
@@ -25,10 +20,9 @@ static void *relay(void *argument)
 
 int main(void)
 {
-    pthread_t threads[4];
     for (int i = 0; i < 1000; i++) {
         CHECK(pthread_mutex_lock(&mutex) == 0);
-        CHECK(elsewhere(unlock_it, NULL) == 0);
+        CHECK(elsewhere(unlock_mutex, &mutex) == 0);
     }
     CHECK(pthread_mutex_trylock(&mutex) == 0);
     CHECK(pthread_mutex_unlock(&mutex) == 0);
@@ -37,10 +31,7 @@ int main(void)
         if (i)
             pthread_mutex_lock(&gates[i]);
     }
-    for (long i = 0; i < 4; i++)
-        threads[i] = start(relay, (void *)i);
-    for (int i = 0; i < 4; i++)
-        end(threads[i]);
+    run_threads(4, relay);
     printf("%ld\n", counter);
     return 0;
 }

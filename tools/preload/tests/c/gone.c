@@ -5,6 +5,7 @@ struct object {
     pthread_mutex_t mutex;
     pthread_cond_t condvar;
     pthread_spinlock_t spin;
+    int spins;
     atomic_int stage, users;
 };
 
@@ -23,27 +24,11 @@ static void *last_of_two(void *argument)
     object->stage++;
     while (object->stage < 2)
         ;
-    CHECK(pthread_mutex_lock(&object->mutex) == 0);
+    CHECK((object->spins ? pthread_spin_lock(&object->spin) : pthread_mutex_lock(&object->mutex)) == 0);
     int users = --object->users;
-    CHECK(pthread_mutex_unlock(&object->mutex) == 0);
+    CHECK((object->spins ? pthread_spin_unlock(&object->spin) : pthread_mutex_unlock(&object->mutex)) == 0);
     if (users == 0) {
-        CHECK(pthread_mutex_destroy(&object->mutex) == 0);
-        CHECK(munmap(object, 4096) == 0);
-    }
-    return NULL;
-}
-
-static void *last_of_two_spins(void *argument)
-{
-    struct object *object = argument;
-    object->stage++;
-    while (object->stage < 2)
-        ;
-    CHECK(pthread_spin_lock(&object->spin) == 0);
-    int users = --object->users;
-    CHECK(pthread_spin_unlock(&object->spin) == 0);
-    if (users == 0) {
-        CHECK(pthread_spin_destroy(&object->spin) == 0);
+        CHECK(pthread_spin_destroy(&object->spin) == 0 && pthread_mutex_destroy(&object->mutex) == 0);
         CHECK(munmap(object, 4096) == 0);
     }
     return NULL;
@@ -73,9 +58,9 @@ static void *waiter(void *argument)
     return NULL;
 }
 
-/* The example of POSIX: the thread that broadcasts destroys the condition variable at once. Its memory goes before the
+/* The example of POSIX: the thread that notifies destroys the condition variable at once. Its memory goes before the
    waiters have the mutex. */
-static void broadcast_and_destroy(int waiters, int holding)
+static void notify_and_destroy(int waiters, int holding, int all)
 {
     static pthread_t threads[400];
     struct object *object = fresh();
@@ -85,7 +70,7 @@ static void broadcast_and_destroy(int waiters, int holding)
         sched_yield();
     CHECK(pthread_mutex_lock(&object->mutex) == 0);
     object->stage = 1;
-    CHECK(pthread_cond_broadcast(&object->condvar) == 0);
+    CHECK((all ? pthread_cond_broadcast : pthread_cond_signal)(&object->condvar) == 0);
     if (!holding)
         CHECK(pthread_mutex_unlock(&object->mutex) == 0);
     CHECK(pthread_cond_destroy(&object->condvar) == 0);
@@ -120,8 +105,9 @@ int main(void)
     for (int i = 0; i < 250; i++) {
         struct object *object = fresh();
         object->users = 2;
-        pthread_t other = start(i % 3 ? last_of_two : last_of_two_spins, object);
-        (i % 3 ? last_of_two : last_of_two_spins)(object);
+        object->spins = i % 3 == 0;
+        pthread_t other = start(last_of_two, object);
+        last_of_two(object);
         end(other);
     }
     printf("unlocked and gone\n");
@@ -137,10 +123,10 @@ int main(void)
         end(other);
     }
     printf("slept for and gone\n");
-    for (int i = 0; i < 40; i++)
-        broadcast_and_destroy(1 + i % 8, i % 2);
-    broadcast_and_destroy(400, 0);
-    broadcast_and_destroy(400, 1);
+    for (int i = 0; i < 80; i++)
+        notify_and_destroy(1 + i % 8, i % 2, i % 8);
+    notify_and_destroy(400, 0, 1);
+    notify_and_destroy(400, 1, 1);
     printf("broadcast and gone\n");
     for (int i = 0; i < 150; i++) {
         struct object *object = fresh();

@@ -1,48 +1,21 @@
-/* Notifications while the mutex is held: woken waiters run into it. No waiter is forgotten if another times out, is
-   cancelled, or destroys the condition variable meanwhile. */
+/* Notifications while the mutex is held: woken waiters run into it. No waiter is forgotten if another times out or
+   is cancelled meanwhile. */
 #include "common.h"
 
-enum { THREADS = 16, ROUNDS = 150, ITEMS = 1000 };
+enum { THREADS = 16, ROUNDS = 150 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t more = PTHREAD_COND_INITIALIZER, fewer = PTHREAD_COND_INITIALIZER;
-static long item, full, sum, arrived, generation;
+static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
+static long arrived, generation;
 
 static void lock(void) { CHECK(pthread_mutex_lock(&mutex) == 0); }
 static void unlock(void) { CHECK(pthread_mutex_unlock(&mutex) == 0); }
 
-static void await(pthread_cond_t *condvar, long i)
+static void await(long i)
 {
     struct timespec soon = in_ms(CLOCK_REALTIME, i % 5);
-    int error = i % 7 ? pthread_cond_wait(condvar, &mutex) : pthread_cond_timedwait(condvar, &mutex, &soon);
+    int error = i % 7 ? pthread_cond_wait(&more, &mutex) : pthread_cond_timedwait(&more, &mutex, &soon);
     CHECK(error == 0 || (i % 7 == 0 && error == ETIMEDOUT));
-}
-
-/* The buffer has one place, so that nearly each operation waits. */
-static void *produce(void *unused)
-{
-    for (long i = 0; i < ITEMS; i++) {
-        lock();
-        while (full)
-            await(&fewer, i);
-        item = i, full = 1;
-        CHECK(pthread_cond_signal(&more) == 0);
-        unlock();
-    }
-    return NULL;
-}
-
-static void *consume(void *unused)
-{
-    for (long i = 0; i < ITEMS; i++) {
-        lock();
-        while (!full)
-            await(&more, i);
-        sum += item, full = 0;
-        CHECK(pthread_cond_signal(&fewer) == 0);
-        unlock();
-    }
-    return NULL;
 }
 
 static void *meet(void *unused)
@@ -55,7 +28,7 @@ static void *meet(void *unused)
             CHECK(pthread_cond_broadcast(&more) == 0);
         }
         while (mine == generation)
-            await(&more, i);
+            await(i);
         unlock();
     }
     return NULL;
@@ -92,70 +65,12 @@ static void cancellations(void)
     }
 }
 
-/* The notifier destroys the condition variable with the mutex held, and fills its memory. */
-struct once {
-    pthread_cond_t condvar;
-    int done, waiting;
-};
-
-static void *waits_once(void *argument)
-{
-    struct once *once = argument;
-    int *done = &once->done;
-    lock();
-    once->waiting++;
-    while (!*done)
-        CHECK(pthread_cond_wait(&once->condvar, &mutex) == 0);
-    unlock();
-    return NULL;
-}
-
-static void destroyed_at_once(int waiters, int all)
-{
-    for (int i = 0; i < 120; i++) {
-        struct once *once = calloc(1, sizeof *once);
-        pthread_t threads[THREADS];
-        CHECK(pthread_cond_init(&once->condvar, NULL) == 0);
-        for (int t = 0; t < waiters; t++)
-            threads[t] = start(waits_once, once);
-        lock();
-        while (once->waiting < waiters) {
-            unlock();
-            usleep(50);
-            lock();
-        }
-        once->done = 1;
-        CHECK((all ? pthread_cond_broadcast : pthread_cond_signal)(&once->condvar) == 0);
-        CHECK(pthread_cond_destroy(&once->condvar) == 0);
-        memset(&once->condvar, 0xa5, sizeof once->condvar);
-        unlock();
-        for (int t = 0; t < waiters; t++)
-            end(threads[t]);
-        free(once);
-    }
-}
-
-static void in_threads(void *(*even)(void *), void *(*odd)(void *))
-{
-    pthread_t threads[THREADS];
-    for (int i = 0; i < THREADS; i++)
-        threads[i] = start(i % 2 ? odd : even, NULL);
-    for (int i = 0; i < THREADS; i++)
-        end(threads[i]);
-}
-
 int main(void)
 {
-    in_threads(produce, consume);
-    printf("sum %ld\n", sum);
-    in_threads(meet, meet);
+    run_threads(THREADS, meet);
     printf("generation %ld\n", generation);
     cancellations();
-    destroyed_at_once(1, 0);
-    destroyed_at_once(1, 1);
-    destroyed_at_once(6, 1);
     SHOW(pthread_cond_destroy(&more));
-    SHOW(pthread_cond_destroy(&fewer));
     SHOW(pthread_mutex_destroy(&mutex));
     return 0;
 }

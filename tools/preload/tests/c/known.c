@@ -15,7 +15,6 @@ static void *hold(void *unused)
 int main(int argc, char **argv)
 {
     pthread_mutex_t shared, robust;
-    pthread_mutexattr_t attributes;
     struct timespec past = {0, 0};
     pthread_spinlock_t spin;
     pthread_mutex_lock(&mutex);
@@ -30,14 +29,10 @@ int main(int argc, char **argv)
     pthread_mutex_unlock(&mutex);
     pthread_cond_signal(&condvar);
     pthread_cond_broadcast(&condvar);
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    pthread_mutex_init(&shared, &attributes);
+    make_mutex(&shared, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_STALLED, PTHREAD_PRIO_NONE, 1);
     for (int i = 0; i < 3; i++)
         pthread_mutex_lock(&shared), pthread_mutex_unlock(&shared);
-    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_PRIVATE);
-    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(&robust, &attributes);
+    make_mutex(&robust, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_ROBUST, PTHREAD_PRIO_NONE, 0);
     pthread_mutex_lock(&robust), pthread_mutex_unlock(&robust);
     pthread_spin_init(&spin, 0);
     pthread_spin_lock(&spin);

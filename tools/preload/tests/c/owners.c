@@ -1,6 +1,5 @@
 /* What debuggers look at: who holds a lock. */
 #include "common.h"
-#include <sys/syscall.h>
 
 static pthread_mutex_t normal = PTHREAD_MUTEX_INITIALIZER,
                        recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP,
@@ -62,10 +61,7 @@ static void *look(void *unused)
 
 int main(void)
 {
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(&robust, &attributes);
+    make_mutex(&robust, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_ROBUST, PTHREAD_PRIO_NONE, 0);
     look(NULL);
     end(start(look, NULL));
     fflush(stdout);

@@ -1,31 +1,26 @@
 /* Objects in memory that is shared with a process that does not use the library, initialised by either. */
 #include "common.h"
-#include <fcntl.h>
 
 extern char **environ;
 
 struct shared {
-    pthread_mutex_t mutex, recursive, robust;
+    pthread_mutex_t mutex, recursive, robust, inherits;
     pthread_cond_t condvar;
     pthread_rwlock_t lock;
     pthread_spinlock_t spin, private_spin;
     atomic_int ready;
     int turn;
-    long counts[5];
+    long counts[6];
 };
 
 static void init(struct shared *s)
 {
-    pthread_mutexattr_t mutex;
     pthread_condattr_t condvar;
     pthread_rwlockattr_t lock;
-    pthread_mutexattr_init(&mutex);
-    pthread_mutexattr_setpshared(&mutex, PTHREAD_PROCESS_SHARED);
-    CHECK(pthread_mutex_init(&s->mutex, &mutex) == 0);
-    pthread_mutexattr_settype(&mutex, PTHREAD_MUTEX_RECURSIVE);
-    CHECK(pthread_mutex_init(&s->recursive, &mutex) == 0);
-    pthread_mutexattr_setrobust(&mutex, PTHREAD_MUTEX_ROBUST);
-    CHECK(pthread_mutex_init(&s->robust, &mutex) == 0);
+    make_mutex(&s->mutex, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_STALLED, PTHREAD_PRIO_NONE, 1);
+    make_mutex(&s->recursive, PTHREAD_MUTEX_RECURSIVE, PTHREAD_MUTEX_STALLED, PTHREAD_PRIO_NONE, 1);
+    make_mutex(&s->robust, PTHREAD_MUTEX_RECURSIVE, PTHREAD_MUTEX_ROBUST, PTHREAD_PRIO_NONE, 1);
+    make_mutex(&s->inherits, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_STALLED, PTHREAD_PRIO_INHERIT, 1);
     pthread_condattr_init(&condvar);
     pthread_condattr_setpshared(&condvar, PTHREAD_PROCESS_SHARED);
     pthread_condattr_setclock(&condvar, CLOCK_MONOTONIC);
@@ -60,6 +55,9 @@ static void work(struct shared *s, int me)
         CHECK(pthread_spin_lock(&s->private_spin) == 0);
         s->counts[4]++;
         CHECK(pthread_spin_unlock(&s->private_spin) == 0);
+        CHECK(pthread_mutex_lock(&s->inherits) == 0);
+        s->counts[5]++;
+        CHECK(pthread_mutex_unlock(&s->inherits) == 0);
     }
     for (int i = 0; i < 1000; i++) {
         CHECK(pthread_mutex_lock(&s->mutex) == 0);
@@ -104,7 +102,7 @@ int main(int count, char **arguments)
                 nap(1);
             work(s, 0);
             printf("child %d:", end_of(child));
-            for (int i = 0; i < 5; i++)
+            for (int i = 0; i < 6; i++)
                 printf(" %ld", s->counts[i]);
             printf("\n");
         }

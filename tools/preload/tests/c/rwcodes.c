@@ -3,63 +3,24 @@
 
 static pthread_rwlock_t *lock;
 
-static void *try_to_read(void *unused)
-{
-    int error = pthread_rwlock_tryrdlock(lock);
-    if (error == 0)
-        pthread_rwlock_unlock(lock);
-    return (void *)(intptr_t)error;
-}
+/* What another thread that waits in this way gets, which releases the lock again. */
+#define WAY(name, call)                      \
+    static void *name(void *until)           \
+    {                                        \
+        int error = call;                    \
+        if (error == 0)                      \
+            pthread_rwlock_unlock(lock);     \
+        return (void *)(intptr_t)error;      \
+    }
 
-static void *try_to_write(void *unused)
-{
-    int error = pthread_rwlock_trywrlock(lock);
-    if (error == 0)
-        pthread_rwlock_unlock(lock);
-    return (void *)(intptr_t)error;
-}
-
-static void *read_until(void *until)
-{
-    int error = pthread_rwlock_timedrdlock(lock, until);
-    if (error == 0)
-        pthread_rwlock_unlock(lock);
-    return (void *)(intptr_t)error;
-}
-
-static void *write_until(void *until)
-{
-    int error = pthread_rwlock_timedwrlock(lock, until);
-    if (error == 0)
-        pthread_rwlock_unlock(lock);
-    return (void *)(intptr_t)error;
-}
-
-static void *read_by_clock(void *until)
-{
-    int error = pthread_rwlock_clockrdlock(lock, CLOCK_MONOTONIC, until);
-    if (error == 0)
-        pthread_rwlock_unlock(lock);
-    return (void *)(intptr_t)error;
-}
-
-static void *write_by_clock(void *until)
-{
-    int error = pthread_rwlock_clockwrlock(lock, CLOCK_MONOTONIC, until);
-    if (error == 0)
-        pthread_rwlock_unlock(lock);
-    return (void *)(intptr_t)error;
-}
-
-static void *read_by_bad_clock(void *until)
-{
-    return (void *)(intptr_t)pthread_rwlock_clockrdlock(lock, CLOCK_PROCESS_CPUTIME_ID, until);
-}
-
-static void *write_by_bad_clock(void *until)
-{
-    return (void *)(intptr_t)pthread_rwlock_clockwrlock(lock, CLOCK_PROCESS_CPUTIME_ID, until);
-}
+WAY(try_to_read, pthread_rwlock_tryrdlock(lock))
+WAY(try_to_write, pthread_rwlock_trywrlock(lock))
+WAY(read_until, pthread_rwlock_timedrdlock(lock, until))
+WAY(write_until, pthread_rwlock_timedwrlock(lock, until))
+WAY(read_by_clock, pthread_rwlock_clockrdlock(lock, CLOCK_MONOTONIC, until))
+WAY(write_by_clock, pthread_rwlock_clockwrlock(lock, CLOCK_MONOTONIC, until))
+WAY(read_by_bad_clock, pthread_rwlock_clockrdlock(lock, CLOCK_PROCESS_CPUTIME_ID, until))
+WAY(write_by_bad_clock, pthread_rwlock_clockwrlock(lock, CLOCK_PROCESS_CPUTIME_ID, until))
 
 static void of_others(void)
 {

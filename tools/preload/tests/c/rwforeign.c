@@ -68,23 +68,27 @@ static void *write_it(void *unused)
     return NULL;
 }
 
+static void *take_part(void *number)
+{
+    intptr_t i = (intptr_t)number;
+    return i < 3 ? send_reads(NULL) : i < 5 ? release(NULL) : write_it(NULL);
+}
+
 static void pass_on(void)
 {
-    pthread_t threads[6];
     senders = 3;
-    for (int i = 0; i < 6; i++)
-        threads[i] = start(i < 3 ? send_reads : i < 5 ? release : write_it, NULL);
-    for (int i = 0; i < 6; i++)
-        end(threads[i]);
+    run_threads(6, take_part);
     SHOW(pthread_rwlock_trywrlock(&lock));
     SHOW(pthread_rwlock_unlock(&lock));
 }
 
-static void *read_it(void *lock)
+static pthread_rwlock_t together;
+
+static void *read_together(void *unused)
 {
     for (int i = 0; i < 20000; i++) {
-        pthread_rwlock_rdlock(lock);
-        pthread_rwlock_unlock(lock);
+        pthread_rwlock_rdlock(&together);
+        pthread_rwlock_unlock(&together);
     }
     return NULL;
 }
@@ -97,19 +101,17 @@ static void *unlock_it(void *lock)
 /* Each lock is used only once, since its state afterwards is not defined. */
 static void unlock_too_often(void)
 {
-    static pthread_rwlock_t fresh, written, read, together, others;
+    static pthread_rwlock_t fresh, written, read, others,
+        prefers = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
     SHOW(pthread_rwlock_unlock(&fresh));
+    SHOW(pthread_rwlock_unlock(&prefers));
     pthread_rwlock_wrlock(&written);
     pthread_rwlock_unlock(&written);
     SHOW(pthread_rwlock_unlock(&written));
     pthread_rwlock_rdlock(&read);
     pthread_rwlock_unlock(&read);
     SHOW(pthread_rwlock_unlock(&read));
-    pthread_t threads[3];
-    for (int i = 0; i < 3; i++)
-        threads[i] = start(read_it, &together);
-    for (int i = 0; i < 3; i++)
-        end(threads[i]);
+    run_threads(3, read_together);
     SHOW(pthread_rwlock_unlock(&together));
     SHOW(elsewhere(unlock_it, &others));
 }

@@ -15,12 +15,13 @@ static void *use(void *argument)
 {
     unsigned random = (unsigned)(intptr_t)argument * 2654435761u;
     for (int i = 0; i < rounds; i++) {
-        struct timespec soon = in_ms(CLOCK_REALTIME, 1);
+        struct timespec soon = in_ms(CLOCK_REALTIME, 1), monotonic = in_ms(CLOCK_MONOTONIC, 1);
         random = random * 1664525 + 1013904223;
         unsigned what = random >> 24;
         if (what < 40) {
             int error = what < 30 ? pthread_rwlock_wrlock(&lock) : what < 35 ? pthread_rwlock_trywrlock(&lock)
-                                                                             : pthread_rwlock_timedwrlock(&lock, &soon);
+                        : what % 2 ? pthread_rwlock_timedwrlock(&lock, &soon)
+                                   : pthread_rwlock_clockwrlock(&lock, CLOCK_MONOTONIC, &monotonic);
             CHECK(error == 0 || what >= 35 && error == ETIMEDOUT || what >= 30 && what < 35 && error == EBUSY);
             if (error)
                 continue;
@@ -31,7 +32,8 @@ static void *use(void *argument)
             __atomic_fetch_add(&written, 1, __ATOMIC_RELAXED);
         } else {
             int error = what < 200 ? pthread_rwlock_rdlock(&lock) : what < 230 ? pthread_rwlock_tryrdlock(&lock)
-                                                                              : pthread_rwlock_timedrdlock(&lock, &soon);
+                        : what % 2 ? pthread_rwlock_timedrdlock(&lock, &soon)
+                                   : pthread_rwlock_clockrdlock(&lock, CLOCK_MONOTONIC, &monotonic);
             CHECK(error == 0 || what >= 230 && error == ETIMEDOUT || what >= 200 && what < 230 && error == EBUSY);
             if (error)
                 continue;
@@ -126,29 +128,62 @@ static void forks(void)
     printf("children\n");
 }
 
-static void *leave(void *object)
+/* A child of a reader has the lock of the thread that forked, and no other. */
+static void readers_fork(void)
 {
-    pthread_rwlock_rdlock(object);
-    sched_yield();
-    pthread_rwlock_unlock(object);
+    rounds = 200;
+    for (int i = 0; i < 15; i++) {
+        CHECK(pthread_rwlock_rdlock(&lock) == 0);
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(300);
+            CHECK(pthread_rwlock_trywrlock(&lock) == EBUSY);
+            read_it(NULL);
+            CHECK(pthread_rwlock_unlock(&lock) == 0);
+            CHECK(pthread_rwlock_trywrlock(&lock) == 0);
+            CHECK(pthread_rwlock_unlock(&lock) == 0);
+            run_threads(3, use);
+            _exit(0);
+        }
+        CHECK(end_of(child) == 0);
+        CHECK(pthread_rwlock_unlock(&lock) == 0);
+    }
+    printf("children of readers\n");
+}
+
+struct object {
+    pthread_rwlock_t lock;
+    atomic_int stage, users;
+};
+
+/* The thread that finds itself the last user unmaps the memory, while the other thread may still be in unlock. */
+static void *last_of_two(void *argument)
+{
+    struct object *object = argument;
+    object->stage++;
+    while (object->stage < 2)
+        ;
+    CHECK(pthread_rwlock_rdlock(&object->lock) == 0);
+    CHECK(pthread_rwlock_unlock(&object->lock) == 0);
+    CHECK(pthread_rwlock_wrlock(&object->lock) == 0);
+    int users = --object->users;
+    CHECK(pthread_rwlock_unlock(&object->lock) == 0);
+    if (users == 0) {
+        CHECK(pthread_rwlock_destroy(&object->lock) == 0);
+        CHECK(munmap(object, 4096) == 0);
+    }
     return NULL;
 }
 
-/* The thread that takes the lock for writing after the last reader destroys and unmaps it. */
 static void goes(void)
 {
-    for (int i = 0; i < 300; i++) {
-        size_t size = sysconf(_SC_PAGESIZE);
-        pthread_rwlock_t *object = shared_memory(size);
-        pthread_rwlock_init(object, NULL);
-        CHECK(pthread_rwlock_wrlock(object) == 0);
-        pthread_t reader = start(leave, object);
-        sched_yield();
-        CHECK(pthread_rwlock_unlock(object) == 0);
-        end(reader);
-        CHECK(pthread_rwlock_wrlock(object) == 0);
-        CHECK(pthread_rwlock_unlock(object) == 0 && pthread_rwlock_destroy(object) == 0);
-        CHECK(munmap(object, size) == 0);
+    for (int i = 0; i < 400; i++) {
+        struct object *object = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(object != MAP_FAILED);
+        object->users = 2;
+        pthread_t other = start(last_of_two, object);
+        last_of_two(object);
+        end(other);
     }
     printf("gone\n");
 }
@@ -166,6 +201,7 @@ int main(void)
         if (kind == 0) {
             torture(4), torture(16), torture(64);
             forks();
+            readers_fork();
         }
         cancel();
         CHECK(pthread_rwlock_destroy(&lock) == 0);

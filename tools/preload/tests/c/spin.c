@@ -47,7 +47,6 @@ int main(void)
     SHOW(pthread_spin_lock(&fixed));
     SHOW(pthread_spin_unlock(&fixed));
     for (int shared = 0; shared < 2; shared++) {
-        pthread_t threads[8];
         SHOW(pthread_spin_init(&lock, shared ? PTHREAD_PROCESS_SHARED : PTHREAD_PROCESS_PRIVATE));
         SHOW(pthread_spin_trylock(&lock));
         SHOW(pthread_spin_trylock(&lock));
@@ -56,10 +55,7 @@ int main(void)
         SHOW(pthread_spin_trylock(&lock));
         SHOW(pthread_spin_unlock(&lock));
         counter = 0;
-        for (int i = 0; i < 8; i++)
-            threads[i] = start(count, NULL);
-        for (int i = 0; i < 8; i++)
-            end(threads[i]);
+        run_threads(8, count);
         printf("%ld\n", counter);
         SHOW(pthread_spin_destroy(&lock));
     }

@@ -2,10 +2,9 @@
 #include "common.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t condvar = PTHREAD_COND_INITIALIZER;
 static pthread_key_t keys[8];
 static long counter, destructors;
-static atomic_int round_of, arrived;
+static atomic_int arrived;
 
 static void destructor(void *value)
 {
@@ -38,13 +37,8 @@ int main(int argc, char **argv)
     long all = argc > 1 ? atol(argv[1]) : 100000;
     for (int i = 0; i < 8; i++)
         CHECK(pthread_key_create(&keys[i], destructor) == 0);
-    for (long done = 0; done < all; done += 50) {
-        pthread_t threads[50];
-        for (int i = 0; i < 50; i++)
-            threads[i] = start(life, NULL);
-        for (int i = 0; i < 50; i++)
-            end(threads[i]);
-    }
+    for (long done = 0; done < all; done += 50)
+        run_threads(50, life);
     printf("%ld\n", counter);
     CHECK(destructors >= all / 16 * 8);
     return 0;

@@ -85,13 +85,9 @@ static void *notify(void *unused)
 
 int main(void)
 {
-    pthread_t threads[4];
     struct timespec far = in_ms(CLOCK_MONOTONIC, 10000);
     pthread_spin_init(&spin, PTHREAD_PROCESS_PRIVATE);
-    for (int i = 0; i < 4; i++)
-        threads[i] = start(count, NULL);
-    for (int i = 0; i < 4; i++)
-        end(threads[i]);
+    run_threads(4, count);
     printf("%ld %ld\n", counter, ready);
     for (int way = 0; way < 2; way++) {
         ready = 0;

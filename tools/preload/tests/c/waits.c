@@ -29,19 +29,13 @@ static void *notify_and_end(void *argument)
 
 static void make(struct pair *pair, int type, int robust, int protocol, int mutex_shared, int condvar_shared, int clock)
 {
-    pthread_mutexattr_t m;
     pthread_condattr_t c;
     memset(pair, 0x5a, sizeof *pair);
-    pthread_mutexattr_init(&m);
-    pthread_mutexattr_settype(&m, type);
-    pthread_mutexattr_setrobust(&m, robust);
-    pthread_mutexattr_setprotocol(&m, protocol);
-    pthread_mutexattr_setpshared(&m, mutex_shared);
+    make_mutex(&pair->mutex, type, robust, protocol, mutex_shared);
     pthread_condattr_init(&c);
     pthread_condattr_setpshared(&c, condvar_shared);
     if (clock >= 0)
         CHECK(pthread_condattr_setclock(&c, clock) == 0);
-    CHECK(pthread_mutex_init(&pair->mutex, &m) == 0);
     CHECK(pthread_cond_init(&pair->condvar, &c) == 0);
     pair->stage = pair->waiting = 0;
 }
@@ -145,11 +139,6 @@ static void dead_owner(void)
 static pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_cond_t static_condvar = PTHREAD_COND_INITIALIZER;
 
-static void *try_recursive(void *unused)
-{
-    return (void *)(intptr_t)pthread_mutex_trylock(&recursive);
-}
-
 int main(void)
 {
     struct timespec soon = in_ms(CLOCK_REALTIME, 10);
@@ -159,7 +148,7 @@ int main(void)
         CHECK(pthread_mutex_lock(&recursive) == 0);
     SHOW(pthread_cond_timedwait(&static_condvar, &recursive, &soon));
     for (int i = 0; i < 3; i++) {
-        SHOW(elsewhere(try_recursive, NULL));
+        SHOW(elsewhere(try_mutex, &recursive));
         SHOW(pthread_mutex_unlock(&recursive));
     }
     SHOW(pthread_mutex_unlock(&recursive));

@@ -1,6 +1,5 @@
 /* Locks of all sorts, contended, beneath a library that wraps what they may call (wrapper.c). */
 #include "common.h"
-#include <time.h>
 
 enum { THREADS = 4, TIMES = 3000 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -31,13 +30,9 @@ static void *work(void *number)
 
 int main(void)
 {
-    pthread_t threads[THREADS];
     pthread_key_t key;
-    CHECK(pthread_key_create(&key, NULL) == 0 && pthread_setspecific(key, threads) == 0);
-    for (int i = 0; i < THREADS; i++)
-        pthread_create(&threads[i], NULL, work, NULL);
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
+    CHECK(pthread_key_create(&key, NULL) == 0 && pthread_setspecific(key, &key) == 0);
+    run_threads(THREADS, work);
     printf("%ld %ld\n", count, turn);
     return 0;
 }

@@ -130,18 +130,25 @@ impl Program {
     /// Runs the program on the C library's locks and on each of `locks`, and compares what it
     /// prints.
     pub fn answers_the_same(&self, locks: &[&str]) {
-        // They all run at the same time, since most of these programs sleep more than they compute.
-        let start = |lock: Option<&str>| {
+        let ways = locks.iter().map(|lock| {
             let mut command = self.command();
-            if let Some(lock) = lock {
-                command
-                    .env("LD_PRELOAD", library())
-                    .env("KINLOCK_LOCK", lock);
-            }
-            std::thread::spawn(move || command.output().expect("it starts"))
-        };
-        let expected = start(None);
-        let ours: Vec<_> = locks.iter().map(|lock| (lock, start(Some(lock)))).collect();
+            command.env("KINLOCK_LOCK", lock);
+            ((*lock).to_owned(), command)
+        });
+        self.answers_the_same_as(ways);
+    }
+
+    /// The same for these commands of the program.
+    pub fn answers_the_same_as(&self, ways: impl Iterator<Item = (String, Command)>) {
+        // They all run at the same time, since most of these programs sleep more than they compute.
+        let start =
+            |mut command: Command| std::thread::spawn(move || command.output().expect("it starts"));
+        let expected = start(self.command());
+        let ours = ways.map(|(way, mut command)| {
+            command.env("LD_PRELOAD", library());
+            (way, start(command))
+        });
+        let ours: Vec<_> = ours.collect();
         let expected = expected.join().expect("a result");
         let text = String::from_utf8_lossy(&expected.stdout);
         assert!(
