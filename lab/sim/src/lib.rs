@@ -10,18 +10,6 @@
 //! a [`Disturbance`] delays a store. Ordering is the model checker's job. `docs/guide/simulator.md`
 //! of the repository describes the cost model, and how far to trust it.
 //!
-//! ```
-//! use kinlock_sim::{Run, locks, machine, workloads};
-//!
-//! let machine = machine::load("haswell-ex-4s")?;
-//! let workload = workloads::by_name("lock2").unwrap();
-//! let lock = locks::by_name("cna").unwrap();
-//! let outcome = Run { seconds: 0.1, ..Run::new(machine, workload, lock, 36) }.execute()?;
-//! println!("{:.2} operations per microsecond", outcome.ops_per_us());
-//! assert!(outcome.per_thread.iter().all(|&ops| ops > 0));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
 //! # Modules
 //!
 //! Each module uses only modules above it in this table.

@@ -39,34 +39,26 @@ pub struct Sim;
 pub fn place<T>(value: T) -> &'static T {
     let at = world::with(|w| {
         let at = w.arena.place(value);
-        w.placed(at.addr().get(), size_of::<T>(), None);
+        w.placed(at.addr(), size_of::<T>(), None);
         at
     });
     // SAFETY: `Arena::place` wrote the value, and invariant 1.
-    unsafe { at.as_ref() }
+    unsafe { &*at }
 }
 
-/// Places `n` values side by side, the first at the start of a cache line.
-///
-/// # Panics
-///
-/// As [`place`].
+/// As [`place`], `n` values side by side, the first at the start of a cache line.
 pub fn place_slice<T>(n: usize, value: impl FnMut(usize) -> T) -> &'static [T] {
     let at = world::with(|w| {
         let at = w.arena.place_slice(n, value);
-        w.placed(at.addr().get(), size_of::<T>(), Some(n));
+        w.placed(at.addr(), size_of::<T>(), Some(n));
         at
     });
     // SAFETY: `Arena::place_slice` wrote the values, and invariant 1.
-    unsafe { at.as_ref() }
+    unsafe { &*at }
 }
 
 /// The calling thread of a simulation computes for `nanos` nanoseconds, longer while its sibling
 /// hardware thread is busy.
-///
-/// # Panics
-///
-/// Outside of a simulation.
 pub fn compute(nanos: f64) {
     world::compute(with(|w| w.costs().cycles(nanos)));
 }
@@ -171,16 +163,16 @@ impl Spinning for Sim {
         } else {
             with(|w| w.now().saturating_add(w.costs().cycles(nanos as f64)))
         };
-        // Other threads run before an access, never after it: the word is as it was loaded.
-        let satisfied = world::spin_on((&raw const *word).addr(), until, || {
+        while with(|w| w.now()) < until {
+            // Other threads run before an access, never after it: the word is as it was loaded.
+            world::spin((&raw const *word).addr(), until);
             value = word.load(order);
-            done(value)
-        });
-        if !satisfied {
-            return Err(word.load(order));
+            if done(value) {
+                world::leave_spin();
+                return Ok(value);
+            }
         }
-        world::leave_spin();
-        Ok(value)
+        Err(word.load(order))
     }
 
     fn prefetch_for_writing<A: Atomic>(word: &A) {
@@ -269,10 +261,10 @@ impl Fences for Sim {
 impl Place for Sim {
     fn domain() -> u16 {
         with(|w| {
-            let (cache, socket) = w.whereabouts();
+            let here = w.here();
             match w.domain {
-                DomainKind::LastLevelCache => cache as u16,
-                _ => socket as u16,
+                DomainKind::LastLevelCache => here.cache as u16,
+                _ => here.socket as u16,
             }
         })
     }

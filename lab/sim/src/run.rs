@@ -84,8 +84,6 @@ pub struct Outcome {
     pub trace: Option<Trace>,
     /// Memory events simulated.
     pub events: u64,
-    /// Times a thread was suspended.
-    pub switches: u64,
     /// How long the simulation took, in seconds of the host.
     pub host_seconds: f64,
 }
@@ -167,8 +165,6 @@ impl Run {
             machine.scale(name, factor);
         }
         Setup {
-            machine,
-            threads: self.threads,
             placement: self.placement.unwrap_or(self.workload.placement),
             tuning: self.tuning,
             domain: self.domain,
@@ -178,11 +174,11 @@ impl Run {
             end,
             // A thread that has not ended by then never will.
             limit: end + self.cycles(seconds + 1.0) * 10,
-            max_accesses: u64::MAX,
             disturbance: self.disturbance.clone(),
             patience: PATIENCE_NS,
             factors: self.factors.clone(),
             trace: self.trace.then_some(start..end),
+            ..Setup::new(machine, self.threads)
         }
     }
 
@@ -250,7 +246,6 @@ impl Run {
                 .as_ref()
                 .map(|recorder| recorder.finish(|c| world.costs().nanos(c))),
             events: world.accesses,
-            switches: world.switches,
             host_seconds,
         }
     }

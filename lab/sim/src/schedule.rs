@@ -1,27 +1,9 @@
 //! One schedule: bodies of any kind on the simulated machine, disturbed wherever the contracts
-//! allow it.
-//!
-//! ```
-//! use kinlock_core::platform::{Atomic, Ordering::Relaxed};
-//! use kinlock_sim::{Disturbance, Schedule, machine, platform::SimU32, place};
-//!
-//! let machine = machine::load("haswell-ex-4s")?;
-//! let schedule = Schedule::new(machine, 4, Disturbance::preemptions(7, 8, 1000));
-//! let (played, sum) = schedule.play(
-//!     || place(SimU32::new(0)),
-//!     |counter, _thread| { counter.fetch_add(1, Relaxed); },
-//!     |_, _thread| {},
-//!     |counter, _| counter.load(Relaxed),
-//! );
-//! assert!(played.end.is_ok());
-//! assert_eq!(sum, 4);
-//! # Ok::<(), kinlock_sim::machine::MachineError>(())
-//! ```
+//! allow it. The functions of this module are for the threads of a schedule, and panic elsewhere.
 
 use crate::machine::Machine;
 use crate::platform::{self, Sim};
 use crate::world::{Disruption, Disturbance, Note, Noted, Placement, Setup, Stuck, with};
-use kinlock_core::config::Tuning;
 use kinlock_core::events::Event;
 use kinlock_core::platform::{NEVER, Platform};
 use kinlock_linux::topology::DomainKind;
@@ -49,8 +31,6 @@ pub struct Schedule {
     pub patience: u64,
     /// The number of accesses after which a schedule counts as endless.
     pub max_accesses: u64,
-    /// The simulated nanoseconds after which a schedule counts as endless.
-    pub max_nanos: u64,
     /// Whether to keep a trace.
     pub trace: bool,
 }
@@ -62,8 +42,6 @@ pub struct Played {
     pub end: Result<(), Stuck>,
     /// Memory accesses.
     pub accesses: u64,
-    /// Times a thread was suspended.
-    pub switches: u64,
     /// What the library's locks counted, by [`Event`].
     pub counted: [u64; Event::ALL.len()],
     /// What was disrupted, in the order of the host.
@@ -71,6 +49,9 @@ pub struct Played {
     /// The trace, if one was kept; in the order of the host.
     pub trace: Vec<Note>,
 }
+
+/// The simulated nanoseconds after which a schedule counts as endless.
+const MOST_NANOS: f64 = 100e9;
 
 impl Schedule {
     /// A schedule with default limits and without a trace.
@@ -85,7 +66,6 @@ impl Schedule {
             disturbance,
             patience: NEVER,
             max_accesses: 1_000_000,
-            max_nanos: 100_000_000_000,
             trace: false,
         }
     }
@@ -108,23 +88,15 @@ impl Schedule {
         check: impl FnOnce(&S, &Result<(), Stuck>) -> R,
     ) -> (Played, R) {
         assert!(self.threads > 0, "a schedule has threads");
-        let costs = &self.machine.costs;
         let setup = Setup {
-            machine: self.machine.clone(),
-            threads: self.threads,
             placement: self.placement,
-            tuning: Tuning::DEFAULT,
             domain: self.domain,
             seed: self.seed,
-            cpus: None,
-            start: 0,
-            end: 0,
-            limit: costs.cycles(self.max_nanos as f64),
+            limit: self.machine.costs.cycles(MOST_NANOS),
             max_accesses: self.max_accesses,
             disturbance: Some(self.disturbance.clone()),
             patience: self.patience,
-            factors: Vec::new(),
-            trace: None,
+            ..Setup::new(self.machine.clone(), self.threads)
         };
         let prepare = || {
             let shared = Rc::new(prepare());
@@ -147,7 +119,6 @@ impl Schedule {
         let played = Played {
             end,
             accesses: world.accesses,
-            switches: world.switches,
             counted: world.counted,
             disruptions: std::mem::take(&mut world.done),
             trace: world.notes.take().unwrap_or_default(),
@@ -157,29 +128,17 @@ impl Schedule {
 }
 
 /// How many accesses there have been so far: a clock that advances whenever anything happens.
-///
-/// # Panics
-///
-/// Outside of a simulation.
 pub fn moment() -> u64 {
     with(|w| w.accesses)
 }
 
 /// The moment since which the thread has surely stood in line for a lock, if it does. By then it
 /// had queued, or become the pending waiter, and blocked. It may have stood there a little longer.
-///
-/// # Panics
-///
-/// Outside of a simulation.
 pub fn in_line_since(thread: usize) -> Option<u64> {
     with(|w| w.thread(thread).in_line_since)
 }
 
 /// The calling thread no longer stands in line.
-///
-/// # Panics
-///
-/// Outside of a simulation.
 pub fn leave_line() {
     with(|w| {
         w.current().in_line = false;
@@ -188,19 +147,11 @@ pub fn leave_line() {
 }
 
 /// Adds a remark to the trace, if there is one.
-///
-/// # Panics
-///
-/// Outside of a simulation.
 pub fn say(what: &'static str) {
     with(|w| w.note(Noted::Said(what)));
 }
 
 /// How many waiter slots are in use.
-///
-/// # Panics
-///
-/// Outside of a simulation.
 pub fn slots_in_use() -> u32 {
     Sim::waiters().in_use()
 }

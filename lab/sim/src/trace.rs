@@ -1,13 +1,9 @@
 //! What every hand-off of a lock cost, and which cache lines it waited for.
 //!
-//! From a release until the next thread has the lock there is a chain without gaps: the new holder
-//! waited for a line, before that it spun until another thread's store arrived, before that the
-//! other thread waited for a line of its own. The chain is followed backwards from the acquisition
-//! until it reaches the release, over all threads on the way. Its steps add up to the hand-off, so
-//! a step that were shorter would make the hand-off shorter, until another chain is longer. What
-//! the holder does is divided in the same way.
-//!
-//! Tracing changes no result and takes no simulated time.
+//! A chain of waits without gaps leads from a release to the next acquisition. It is followed
+//! backwards from there, over all threads on the way. What the holder does is divided in the same
+//! way. `docs/guide/simulator.md` has examples. Tracing changes no result and takes no simulated
+//! time.
 
 mod path;
 mod recorder;

@@ -24,8 +24,7 @@
 //! | `Parked` at a key | no | unpark, or its time limit |
 //! | `Ended` | no | |
 //!
-//! Each wait has an **epoch**: an event or a spinner's entry from an earlier one is void. A spinner
-//! whose time slice ended checks its condition again when it next runs.
+//! Each wait has an **epoch**: an event or a spinner's entry from an earlier one is void.
 //!
 //! # Invariants
 //!
@@ -34,9 +33,6 @@
 //!    suspension.
 //! 2. Only the run's coroutines and its caller use what is placed in the arena, and only before the
 //!    `World` is dropped.
-//! 3. `Thread::recheck` names the closure of the `spin_on` in which its thread is about to be
-//!    suspended. It is taken before the thread goes on. In between only the scheduler calls the
-//!    closure, in one step, so it does not suspend.
 
 mod access;
 mod actions;
@@ -52,8 +48,7 @@ use crate::memory::{Arena, Lines};
 use crate::trace::{Part, Recorder, Whereabouts};
 use access::Pending;
 pub(crate) use access::access;
-use actions::{Recheck, spin_is_over};
-pub(crate) use actions::{compute, leave_spin, park, requeue_but, spin_on, unpark, unpark_some};
+pub(crate) use actions::{compute, leave_spin, park, requeue_but, spin, unpark, unpark_some};
 use corosensei::Yielder;
 use coroutine::Bodies;
 pub(crate) use coroutine::wait_for_turn;
@@ -66,6 +61,7 @@ use events::{Events, What};
 use kinlock_core::config::Tuning;
 use kinlock_core::events::Event as Counted;
 use kinlock_core::fence_calls::FenceCalls;
+use kinlock_core::platform::NEVER;
 use kinlock_linux::topology::DomainKind;
 use kinlock_measure::random::Random;
 use std::any::Any;
@@ -100,13 +96,9 @@ pub(crate) struct Thread {
     state: State,
     /// It has begun to wait in line for a lock.
     pub(crate) in_line: bool,
-    /// The scheduler found the condition of its spin satisfied.
-    satisfied: bool,
     /// From which moment on it has certainly been in line.
     pub(crate) in_line_since: Option<u64>,
     random: Random,
-    /// How the scheduler checks the condition of its spin.
-    recheck: Option<Recheck>,
     cpu: usize,
     /// The first CPU of its core.
     first_sibling: usize,
@@ -173,8 +165,6 @@ pub(crate) struct World {
     events: Events,
     current: usize,
     in_one_step: bool,
-    /// The next access has been made already.
-    read_already: bool,
     ended: usize,
     limit: u64,
     pub(crate) end: u64,
@@ -192,7 +182,6 @@ pub(crate) struct World {
     /// How long CPUs were busy in that time, in cycles, all together.
     pub(crate) busy: u64,
     pub(crate) accesses: u64,
-    pub(crate) switches: u64,
     pub(crate) traffic: Traffic,
     pub(crate) counted: [u64; COUNTED],
     /// Constants of the workload, by name, and how many times as long as usual each is.
@@ -246,6 +235,29 @@ pub(crate) struct Setup {
     pub(crate) trace: Option<Range<u64>>,
 }
 
+impl Setup {
+    /// An undisturbed run without an end, on the first CPUs.
+    pub(crate) fn new(machine: Machine, threads: usize) -> Self {
+        Setup {
+            machine,
+            threads,
+            placement: Placement::Compact,
+            tuning: Tuning::DEFAULT,
+            domain: DomainKind::Node,
+            seed: 1,
+            cpus: None,
+            start: 0,
+            end: 0,
+            limit: u64::MAX,
+            max_accesses: u64::MAX,
+            disturbance: None,
+            patience: NEVER,
+            factors: Vec::new(),
+            trace: None,
+        }
+    }
+}
+
 /// Why a run was given up.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Stuck {
@@ -279,7 +291,7 @@ pub(crate) fn run<S: Clone + 'static, R>(
     let shared = prepare();
     let mut bodies = Bodies::spawn(setup.threads, &shared, body);
     while let Some(thread) = with(World::next) {
-        if spin_is_over() && bodies.resume(thread) {
+        if bodies.resume(thread) {
             with(World::end_current);
         }
     }
@@ -331,7 +343,6 @@ impl World {
             events: Events::new(),
             current: 0,
             in_one_step: false,
-            read_already: false,
             ended: 0,
             limit: setup.limit,
             end: setup.end,
@@ -344,7 +355,6 @@ impl World {
             waiters: None,
             announced: None,
             accesses: 0,
-            switches: 0,
             traffic: Traffic::default(),
             counted: [0; COUNTED],
             disturbance: setup.disturbance.clone(),
@@ -388,9 +398,11 @@ impl World {
     }
 
     /// The last-level cache and the socket of the current thread.
-    pub(crate) fn whereabouts(&self) -> (usize, usize) {
+    pub(crate) fn here(&self) -> Whereabouts {
         let cache = self.threads[self.current].place.cache;
-        (cache as usize, self.fabric.socket(cache) as usize)
+        let socket = self.fabric.socket(cache) as usize;
+        let cache = cache as usize;
+        Whereabouts { cache, socket }
     }
 
     /// A thread that asked for the lock under test at time `asked` has it.
@@ -422,11 +434,6 @@ impl World {
         if let Some(recorder) = &mut self.recorder {
             recorder.placed(address, size, n);
         }
-    }
-
-    fn here(&self) -> Whereabouts {
-        let (cache, socket) = self.whereabouts();
-        Whereabouts { cache, socket }
     }
 
     /// The CPU of the current thread.

@@ -25,7 +25,6 @@ fn bound(threads: u64, section: u64) -> u64 {
 
 #[test]
 fn no_wait_for_the_mutex_is_longer_than_the_guide_says() {
-    let mut checked = 0;
     for (machine, threads) in [("laptop", 4), ("haswell-ex-4s", 16), ("epyc-9654-2s", 64)] {
         for (cell, section) in [
             ("0/0/2", 0),
@@ -43,14 +42,11 @@ fn no_wait_for_the_mutex_is_longer_than_the_guide_says() {
             };
             let outcome = run.execute().unwrap();
             let (longest, bound) = (outcome.waits.max(), bound(threads as u64, section));
-            println!("{cell}, {threads} threads: {longest} ns, at most {bound}");
             assert!(
                 longest <= bound,
                 "{cell}, {threads} threads: {longest} ns, over {bound}"
             );
             assert!(outcome.ops > 0);
-            checked += 1;
         }
     }
-    assert_eq!(checked, 15);
 }

@@ -114,48 +114,43 @@ fn ns_from(trace: &Trace, from: Reach) -> f64 {
 
 #[test]
 fn lines_come_from_where_the_threads_are() {
-    for lock in [
-        "tas",
-        "ticket",
-        "mcs",
-        "qspinlock",
-        "cna-v10",
-        "cna",
-        "mutex",
-        "futex",
-    ] {
-        let with = |placement, machine: &str| {
-            trace(&Run {
-                placement: Some(placement),
+    const LOCKS: &str = "tas ticket mcs qspinlock cna-v10 cna mutex futex";
+    use Placement::{Compact, Spread};
+    for lock in LOCKS.split(' ') {
+        for (machine, threads, placement, from, not_from) in [
+            (
+                "haswell-ex-4s",
+                4,
+                Compact,
+                Reach::SameCache,
+                Reach::OtherSocket,
+            ),
+            (
+                "haswell-ex-4s",
+                4,
+                Spread,
+                Reach::OtherSocket,
+                Reach::SameCache,
+            ),
+            // They fill two caches of a socket of twelve.
+            (
+                "epyc-9654-2s",
+                16,
+                Compact,
+                Reach::SameSocket,
+                Reach::OtherSocket,
+            ),
+        ] {
+            let trace = trace(&Run {
                 machine: machine::load(machine).unwrap(),
-                ..run("grid:400ns/0/2", lock, 4)
-            })
-        };
-        let near = with(Placement::Compact, "haswell-ex-4s");
-        assert!(ns_from(&near, Reach::SameCache) > 0.0, "{lock}");
-        assert_eq!(ns_from(&near, Reach::OtherSocket), 0.0, "{lock}");
-        assert!(
-            near.distances
-                .iter()
-                .all(|those| those.distance <= Distance::SameCache)
-        );
-        let far = with(Placement::Spread, "haswell-ex-4s");
-        assert_eq!(ns_from(&far, Reach::SameCache), 0.0, "{lock}");
-        assert!(ns_from(&far, Reach::OtherSocket) > 0.0, "{lock}");
-        // Sixteen threads fill two caches of a socket of twelve.
-        let run = Run {
-            machine: machine::load("epyc-9654-2s").unwrap(),
-            placement: Some(Placement::Compact),
-            ..run("grid:400ns/0/2", lock, 16)
-        };
-        let clusters = trace(&run);
-        // The mutex leaves a lock that is taken again at once to its holder.
-        let stays = lock == "mutex";
-        assert!(
-            stays || ns_from(&clusters, Reach::SameSocket) > 0.0,
-            "{lock}"
-        );
-        assert_eq!(ns_from(&clusters, Reach::OtherSocket), 0.0, "{lock}");
+                placement: Some(placement),
+                ..run("grid:400ns/0/2", lock, threads)
+            });
+            // The mutex leaves a lock that is taken again at once to its holder.
+            let stays = (lock, threads) == ("mutex", 16);
+            assert!(stays || ns_from(&trace, from) > 0.0, "{lock} {from:?}");
+            assert_eq!(ns_from(&trace, not_from), 0.0, "{lock} {from:?}");
+        }
     }
 }
 
@@ -179,18 +174,6 @@ fn lines_are_called_what_they_are() {
         .filter(|moved| moved.line.part == Part::Data);
     let numbers: Vec<_> = lines.map(|moved| moved.line.number).collect();
     assert_eq!(numbers, (0..16).collect::<Vec<_>>());
-    for lock in ["mcs", "qspinlock", "cna-v10", "cna"] {
-        let trace = trace(&run("lock2", lock, 36));
-        assert!(moves(&trace, Part::Node) > 1.0, "{lock}");
-        let lines = trace
-            .lines
-            .iter()
-            .filter(|moved| moved.line.part == Part::Node);
-        // In so short a time a NUMA-aware lock stays in one socket.
-        assert!(lines.clone().count() >= 18, "{lock}");
-        // Under the lock it is never written.
-        assert!(moves(&trace, Part::Data) < 0.01, "{lock}");
-    }
 }
 
 /// With one thread nothing moves, and the time between sections is its own.

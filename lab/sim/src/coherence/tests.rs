@@ -107,40 +107,42 @@ fn writes(line: &Line, from: Place) -> bool {
 }
 
 #[test]
-fn a_read_of_what_the_core_has_hits_its_own_caches() {
+fn what_the_core_has_hits_its_own_caches() {
     let (reader, writer) = (at(0, 0), at(0, 1));
     let mut line = line(0);
     cost(&mut line, Read, reader);
     assert_eq!(cost(&mut line, Read, reader), (OWN, Service::OwnCache));
     cost(&mut line, Write, writer);
-    assert_eq!(cost(&mut line, Read, writer), (OWN, Service::OwnCache));
-}
-
-#[test]
-fn a_read_of_a_modified_line_costs_by_the_distance_of_the_owner() {
-    for (distance, owner) in by_distance().into_iter().enumerate() {
-        // The owner's socket is the home.
-        let mut line = Line::new();
-        cost(&mut line, Write, owner);
-        let reader = at(0, 0);
-        let (cycles, service) = cost(&mut line, Read, reader);
-        assert_eq!(cycles, MODIFIED[distance], "at distance {distance}");
-        assert_eq!(service, SERVICES[distance], "at distance {distance}");
-        // Clean, shared by both, without an owner.
-        assert!(reads(&line, reader) && reads(&line, owner));
-        assert!(!writes(&line, reader) && !writes(&line, owner));
-        assert!(!reads(&line, at(2, 0)));
+    for kind in [Read, Write] {
+        assert_eq!(cost(&mut line, kind, writer), (OWN, Service::OwnCache));
     }
 }
 
 #[test]
-fn a_read_of_a_modified_line_costs_more_if_the_home_is_the_readers_socket() {
+fn a_modified_line_costs_by_the_distance_of_the_owner_and_by_the_home() {
     for (distance, owner) in by_distance().into_iter().enumerate() {
-        let mut line = line(0);
-        cost(&mut line, Write, owner);
-        let more = [0, HOMED_AT_READER][distance / 2];
-        let expected = MODIFIED[distance] + more;
-        assert_eq!(cost(&mut line, Read, at(0, 0)).0, expected);
+        let is_far = distance >= 2;
+        // The home is the owner's socket, the one that asks, or a third one.
+        let homes = [
+            (None, 0),
+            (Some(0), HOMED_AT_READER),
+            (Some(2), THIRD_PARTY),
+        ];
+        for (home, more) in homes {
+            let expected = MODIFIED[distance] + if is_far { more } else { 0 };
+            for kind in [Read, Write] {
+                let mut line = home.map_or_else(Line::new, line);
+                cost(&mut line, Write, owner);
+                let asker = at(0, 0);
+                let done = cost(&mut line, kind, asker);
+                assert_eq!(done, (expected, SERVICES[distance]), "{distance} {home:?}");
+                // Clean then, shared by both and without an owner; or the asking core's.
+                let is_read = kind == Read;
+                assert!(reads(&line, asker) && reads(&line, owner) == is_read);
+                assert!(writes(&line, asker) != is_read && !writes(&line, owner));
+                assert!(!reads(&line, at(2, 0)));
+            }
+        }
     }
 }
 
@@ -194,28 +196,6 @@ fn an_access_to_what_is_nowhere_costs_by_the_home() {
 }
 
 #[test]
-fn a_write_of_what_the_core_owns_hits_its_own_caches() {
-    let mut line = line(0);
-    cost(&mut line, Write, at(0, 0));
-    let hit = (OWN, Service::OwnCache);
-    assert_eq!(cost(&mut line, Write, at(0, 0)), hit);
-}
-
-#[test]
-fn a_write_of_what_another_core_owns_costs_as_a_read_and_takes_it() {
-    for (distance, owner) in by_distance().into_iter().enumerate() {
-        let mut line = line(0);
-        cost(&mut line, Write, owner);
-        let more = [0, HOMED_AT_READER][distance / 2];
-        let (cycles, service) = cost(&mut line, Write, at(0, 0));
-        assert_eq!(cycles, MODIFIED[distance] + more);
-        assert_eq!(service, SERVICES[distance]);
-        assert!(writes(&line, at(0, 0)));
-        assert!(!reads(&line, owner) && !writes(&line, owner));
-    }
-}
-
-#[test]
 fn a_write_of_what_is_clean_costs_by_the_farthest() {
     let sharers = by_distance();
     for n in 1..=4 {
@@ -232,25 +212,6 @@ fn a_write_of_what_is_clean_costs_by_the_farthest() {
 }
 
 #[test]
-fn a_write_of_what_only_this_core_has_read_costs_nothing_more() {
-    let mut line = line(0);
-    cost(&mut line, Read, at(0, 0));
-    let hit = (OWN, Service::OwnCache);
-    assert_eq!(cost(&mut line, Write, at(0, 0)), hit);
-    // Once another core has read it, the others are told.
-    cost(&mut line, Read, at(0, 1));
-    assert_eq!(cost(&mut line, Write, at(0, 0)).0, INVALIDATE[0]);
-}
-
-#[test]
-fn a_read_of_what_another_core_may_have_changed_asks_that_one() {
-    let mut line = line(0);
-    cost(&mut line, Read, at(0, 0));
-    let (cycles, service) = cost(&mut line, Read, at(0, 1));
-    assert_eq!((cycles, service), (MODIFIED[0], Service::Nearby));
-}
-
-#[test]
 fn a_write_costs_what_a_read_would_at_least() {
     let cheap = Costs {
         invalidate: [1; 4],
@@ -263,19 +224,6 @@ fn a_write_costs_what_a_read_would_at_least() {
         share(&mut line, sharer);
         let (done, _) = fabric.access(&mut line, Write, at(0, 0), 0);
         assert_eq!(done, expected);
-    }
-}
-
-#[test]
-fn a_modified_line_is_dearer_if_its_home_is_a_third_socket() {
-    for kind in [Read, Write] {
-        for (distance, owner) in by_distance().into_iter().enumerate() {
-            let mut line = line(2);
-            cost(&mut line, Write, owner);
-            let more = [0, THIRD_PARTY][distance / 2];
-            let expected = MODIFIED[distance] + more;
-            assert_eq!(cost(&mut line, kind, at(0, 0)).0, expected);
-        }
     }
 }
 

@@ -4,12 +4,11 @@
 mod published;
 mod tracked;
 
+use super::own::AsConfigured as Ours;
 use super::{Kind, Lock, observed};
 use crate::platform::{Sim, SimU64};
 use crate::world::{compute, with};
-use kinlock_core::config::Tuning;
 use kinlock_core::platform::Atomic;
-use kinlock_core::raw::LockConfig;
 use kinlock_invalidation::raw::{Backend, Config, Domain, Locked, Member, Place, Slots};
 
 /// All of them.
@@ -45,39 +44,28 @@ pub static ALL: &[Kind] = &[
 
 fn place<B: Backend<Sim>>(threads: usize, backend: B, link: fn() -> B::Link) -> &'static dyn Lock {
     let places: Places<B::Link> = crate::place_slice(threads, |_| Place::new(link()));
-    crate::place(Invalidation::<B>(Domain::new(backend, places)))
+    crate::place(Domain::<Sim, Ours, B, _>::new(backend, places))
 }
 
 type Places<L> = &'static [Place<Sim, L>];
 
-struct Invalidation<B: Backend<Sim>>(Domain<Sim, Ours, B, Places<B::Link>>);
-
-impl<B: Backend<Sim>> Lock for Invalidation<B> {
+impl<B: Backend<Sim>> Lock for Domain<Sim, Ours, B, Places<B::Link>> {
     fn lock(&self, me: usize) {
-        let begun = self.0.begin(me as u16 + 1, || 0);
+        let begun = self.begin(me as u16 + 1, || 0);
         begun.expect("a run is shorter than that");
     }
 
     fn unlock(&self, me: usize) {
-        self.0.end(me as u16 + 1);
+        self.end(me as u16 + 1);
     }
 
     fn observed(&self) -> Vec<(&'static str, f64)> {
-        let longest = self.0.tally().longest_queue;
+        let longest = self.tally().longest_queue;
         vec![(observed::LONGEST_QUEUE, longest as f64)]
     }
 }
 
 /// Our mutex as configured.
-#[derive(Clone, Copy, Debug)]
-struct Ours;
-
-impl LockConfig for Ours {
-    fn tuning() -> Tuning {
-        with(|w| w.tuning)
-    }
-}
-
 impl Config for Ours {}
 
 /// FreeBSD's `lock_delay` as its source documents it since 2018, in iterations of a pausing loop:

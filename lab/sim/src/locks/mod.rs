@@ -1,20 +1,21 @@
 //! The locks that can run on the simulated machine, and what else a workload can take.
 //!
-//! To add a lock: write a file with a function that places it, and add a line to `SPINLOCKS`, or
-//! for a mutex in `mutex.rs` or `polled.rs`.
+//! To add a lock: write a file with a function that places it, and add a line to [`ALL`].
 
 mod futex;
 pub mod invalidation;
 mod mcs;
-mod mutex;
 mod native;
 mod osq;
+mod own;
 mod polled;
-mod qspinlock;
 pub mod rwlock;
 mod tas;
 mod ticket;
 
+use self::native::Order;
+use self::osq::CpuNumber;
+use self::own::{AsConfigured, InOrder, LocalFirst, Unqueued};
 use crate::platform::SimU64;
 use kinlock_ids::raw::Policy;
 
@@ -102,10 +103,8 @@ impl Kind {
     }
 }
 
-/// All kinds.
-pub static ALL: &[Kind] = &join();
-
-const SPINLOCKS: &[Kind] = &[
+/// The spinlocks, the mutexes that sleep, and the mutexes of the published tables.
+pub static ALL: &[Kind] = &[
     Kind::new("tas", tas::place, "test-and-test-and-set"),
     Kind::new("ticket", ticket::place, "ticket lock"),
     Kind::new("mcs", mcs::place, "Mellor-Crummey and Scott's queue lock"),
@@ -121,61 +120,95 @@ const SPINLOCKS: &[Kind] = &[
     ),
     Kind::new(
         "cna-v10-priority",
-        native::place_cna_priority,
+        |threads| native::place(threads, Order::V10_PRIORITY),
         "the same, and one thread in sixteen is never set aside",
     ),
     Kind::new(
         "cna-v10-limited",
-        native::place_cna_limited,
+        |threads| native::place(threads, Order::V10_LIMITED),
         "the same with the scan limited as Long proposed: it goes on while the lock is held, and \
          looks at 4 waiters for each node once it is free",
     ),
     Kind::new(
         "cna-paper",
-        native::place_cna_paper,
+        |threads| native::place(threads, Order::PAPER),
         "the same with the scan of the paper and the first versions: at the hand-off only",
     ),
     Kind::new(
         "cna-v11",
-        native::place_cna_v11,
+        |threads| native::place(threads, Order::V11),
         "the same with the incremental scan of v11 and its limit of 10 ms",
     ),
     Kind::new(
         "cna-v13",
-        native::place_cna_v13,
+        |threads| native::place(threads, Order::V13),
         "the same as cna-v11, and reordering begins once in 128 hand-offs only",
     ),
     Kind::new(
         "cna",
-        qspinlock::place_cna,
+        own::spinlock::<AsConfigured>,
         "our queued spinlock, NUMA-aware, as configured; waiters park",
     ),
     Kind::new(
         "fifo",
-        qspinlock::place_fifo,
+        own::spinlock::<InOrder>,
         "our queued spinlock, first in first out; waiters park",
     ),
+    Kind::new(
+        "mutex",
+        own::mutex::<AsConfigured>,
+        "our mutex as configured: waiters sleep in a queue, the one at the front spins, \
+         watches and requests",
+    ),
+    Kind::new(
+        "mutex-cna",
+        own::mutex::<LocalFirst>,
+        "our mutex as configured on a NUMA machine: the same, and its queue serves local waiters \
+         first",
+    ),
+    Kind::new(
+        "mutex-unqueued",
+        own::mutex::<Unqueued>,
+        "our mutex without a queue: every waiter watches and requests for itself",
+    ),
+    Kind::new(
+        "futex",
+        futex::place,
+        "a mutex as the standard library's on Linux: spins shortly, then sleeps; no queue",
+    ),
+    Kind::new(
+        "polled",
+        polled::place_unqueued,
+        "a mutex as before the published tables: every spinner polls the word, nobody parks",
+    ),
+    Kind::new(
+        "polled-fifo",
+        polled::place_mcs,
+        "a mutex as in the published tables: spinners queue, their head watches the owner, tries \
+         once and leaves the queue, nobody parks",
+    ),
+    Kind::new(
+        "polled-ticket",
+        polled::place_ticket,
+        "the same with a ticket lock for a queue, whose waiters all watch one word",
+    ),
+    Kind::new(
+        "polled-osq-shared",
+        |threads| polled::place_osq(threads, CpuNumber::InNode),
+        "a mutex whose spinners wait in a kernel's cancellable queue, and read their predecessor's \
+         CPU number in its node",
+    ),
+    Kind::new(
+        "polled-osq-own-line",
+        |threads| polled::place_osq(threads, CpuNumber::OwnLine),
+        "the same, in a line of its own",
+    ),
+    Kind::new(
+        "polled-osq-cached",
+        |threads| polled::place_osq(threads, CpuNumber::Copied),
+        "the same, in a copy of their own",
+    ),
 ];
-
-/// How many there are of the spinlocks, of these and the mutexes, and of all.
-const SPIN: usize = SPINLOCKS.len();
-const QUEUED: usize = SPIN + mutex::ALL.len();
-const COUNT: usize = QUEUED + polled::ALL.len();
-
-/// The spinlocks, then the mutexes, then those of the published tables.
-const fn join() -> [Kind; COUNT] {
-    let mut all = [SPINLOCKS[0]; COUNT];
-    let mut i = 0;
-    while i < all.len() {
-        all[i] = match i {
-            0..SPIN => SPINLOCKS[i],
-            SPIN..QUEUED => mutex::ALL[i - SPIN],
-            _ => polled::ALL[i - QUEUED],
-        };
-        i += 1;
-    }
-    all
-}
 
 /// Policies for concurrency IDs. They are no locks; the workloads of
 /// `workloads::IDS` take them instead.
@@ -274,6 +307,8 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Disturbance, Schedule, compute, machine, place};
+    use kinlock_core::platform::{Atomic, Ordering::Relaxed};
 
     #[test]
     fn every_policy_has_a_name_of_its_own() {
@@ -282,5 +317,77 @@ mod tests {
         let are = |kinds: &[Kind], genre| kinds.iter().all(|kind| kind.genre() == genre);
         assert!(are(ALL, Genre::Lock) && are(invalidation::ALL, Genre::Invalidation));
         assert!(are(rwlock::ALL, Genre::ReaderWriter));
+    }
+
+    /// Plays a schedule in which threads do something several times with what `new` makes.
+    pub(super) fn play<S: 'static, R>(
+        threads: usize,
+        seed: u64,
+        new: impl FnOnce() -> S,
+        turn: impl Fn(&S, usize, usize) + Copy + 'static,
+        check: impl FnOnce(&S) -> R,
+    ) -> Option<R> {
+        // Up to a millisecond: the last ones outlast all time limits of waiters.
+        let disturbance = Disturbance::preemptions(seed, 5, 1 << 22);
+        let machine = machine::load("haswell-ex-4s").unwrap();
+        let (played, result) = Schedule::new(machine, threads, disturbance).play(
+            new,
+            move |shared, me| (0..TURNS).for_each(|n| turn(shared, me, n)),
+            |_, _| {},
+            |shared, _| check(shared),
+        );
+        played.end.is_ok().then_some(result)
+    }
+
+    pub(super) const TURNS: usize = 6;
+
+    /// Threads count under the lock, by a load and a store that others may come between, and look
+    /// whether the count changes while they read. Returns whether all of them ended and were right.
+    fn excludes(seed: u64, lock: fn(usize) -> &'static dyn Lock) -> bool {
+        const THREADS: usize = 8;
+        let new = || [(); 2].map(|()| place(SimU64::new(0)));
+        let counted = play(
+            THREADS,
+            seed,
+            || (lock(THREADS), new()),
+            |(lock, [count, torn]), me, turn| {
+                if turn % 3 == 2 {
+                    lock.read(me);
+                    let before = count.load(Relaxed);
+                    compute(100.0);
+                    torn.fetch_or(count.load(Relaxed) ^ before, Relaxed);
+                    lock.unlock_read(me);
+                } else {
+                    lock.lock(me);
+                    let before = count.load(Relaxed);
+                    count.store(before + 1, Relaxed);
+                    lock.unlock(me);
+                }
+            },
+            |(_, counts)| counts.map(|count| count.load(Relaxed)),
+        );
+        counted == Some([(THREADS * TURNS * 2 / 3) as u64, 0])
+    }
+
+    #[test]
+    fn every_lock_excludes_and_loses_no_thread() {
+        for kind in ALL.iter().chain(rwlock::ALL) {
+            for seed in 0..60 {
+                assert!(excludes(seed, kind.place), "{} {seed}", kind.name);
+            }
+        }
+    }
+
+    /// It lets all threads in.
+    struct Open;
+
+    impl Lock for Open {
+        fn lock(&self, _: usize) {}
+        fn unlock(&self, _: usize) {}
+    }
+
+    #[test]
+    fn a_lock_that_excludes_nobody_shows() {
+        assert!((0..60).any(|seed| !excludes(seed, |_| &Open)));
     }
 }

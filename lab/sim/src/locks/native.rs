@@ -26,7 +26,8 @@ mod cna;
 #[cfg(test)]
 mod tests;
 
-use self::cna::{Limit, Order};
+use self::cna::Limit;
+pub(super) use self::cna::Order;
 use super::{Lock, observed};
 use crate::platform::{Sim, SimU32, SimU64};
 use crate::world::with;
@@ -142,27 +143,7 @@ pub(super) fn place_cna(threads: usize) -> &'static dyn Lock {
     place(threads, order)
 }
 
-pub(super) fn place_cna_priority(threads: usize) -> &'static dyn Lock {
-    place(threads, Order::V10_PRIORITY)
-}
-
-pub(super) fn place_cna_limited(threads: usize) -> &'static dyn Lock {
-    place(threads, Order::V10_LIMITED)
-}
-
-pub(super) fn place_cna_paper(threads: usize) -> &'static dyn Lock {
-    place(threads, Order::PAPER)
-}
-
-pub(super) fn place_cna_v11(threads: usize) -> &'static dyn Lock {
-    place(threads, Order::V11)
-}
-
-pub(super) fn place_cna_v13(threads: usize) -> &'static dyn Lock {
-    place(threads, Order::V13)
-}
-
-fn place(threads: usize, order: Order) -> &'static dyn Lock {
+pub(super) fn place(threads: usize, order: Order) -> &'static dyn Lock {
     crate::place(Native::<true>::new(threads, order))
 }
 

@@ -7,58 +7,19 @@
 use super::mcs::Mcs;
 use super::osq::{CpuNumber, Osq};
 use super::ticket::Ticket;
-use super::{Kind, Lock, observed};
+use super::{Lock, observed};
 use crate::platform::{Sim, SimU8, SimU32};
 use crate::world::with;
 use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
 use std::cell::Cell;
 use std::mem::offset_of;
 
-/// All polled mutexes.
-pub(super) const ALL: &[Kind] = &[
-    Kind::new(
-        "polled",
-        |_| crate::place(Owned::new(None)),
-        "a mutex as before the published tables: every spinner polls the word, nobody parks",
-    ),
-    Kind::new(
-        "polled-fifo",
-        |threads| crate::place(Owned::new(Some(Turns::Mcs(Mcs::new(threads))))),
-        "a mutex as in the published tables: spinners queue, their head watches the owner, tries \
-         once and leaves the queue, nobody parks",
-    ),
-    Kind::new(
-        "polled-ticket",
-        |_| crate::place(Owned::new(Some(Turns::Ticket(Ticket::new())))),
-        "the same with a ticket lock for a queue, whose waiters all watch one word",
-    ),
-    Kind::new(
-        "polled-osq-shared",
-        |threads| place_impatient(threads, CpuNumber::InNode),
-        "a mutex whose spinners wait in a kernel's cancellable queue, and read their predecessor's \
-         CPU number in its node",
-    ),
-    Kind::new(
-        "polled-osq-own-line",
-        |threads| place_impatient(threads, CpuNumber::OwnLine),
-        "the same, in a line of its own",
-    ),
-    Kind::new(
-        "polled-osq-cached",
-        |threads| place_impatient(threads, CpuNumber::Copied),
-        "the same, in a copy of their own",
-    ),
-];
-
 const FREE: u8 = 0;
 const HELD: u8 = 1;
 
-/// The word of a mutex, and the queue of its spinners.
-// `repr(C)`: the word first; see `Owned`.
-#[repr(C)]
+/// The word of a mutex, and what its spinners have spent.
 struct Polled {
     locked: SimU8,
-    queue: Option<Osq>,
     spent: Spent,
 }
 
@@ -83,10 +44,9 @@ impl Spent {
 }
 
 impl Polled {
-    fn new(queue: Option<Osq>) -> Self {
+    fn new() -> Self {
         Polled {
             locked: SimU8::new(FREE),
-            queue,
             spent: Spent::default(),
         }
     }
@@ -96,26 +56,8 @@ impl Polled {
         taken.is_ok()
     }
 
-    /// Takes the lock (`true`), or gives up at `until`.
-    fn lock_until(&self, me: usize, until: u64) -> bool {
-        if self.take() {
-            return true;
-        }
-        let Some(queue) = &self.queue else {
-            return self.poll(until);
-        };
-        let came = with(|w| w.now());
-        let is_head = queue.join(me, until);
-        let headed = with(|w| w.now());
-        let taken = is_head && self.poll(until);
-        self.spent.add(came, headed);
-        if is_head {
-            queue.leave(me);
-        }
-        taken
-    }
-
-    /// Waits until the word is free, looks at it again, and only then tries to take it.
+    /// Waits until the word is free, looks at it again, and only then tries to take it (`true`);
+    /// gives up at `until`.
     ///
     /// The first reads of the clock and of the word stand for what a kernel checks between its
     /// wait and its attempt. Without the second look all spinners would try at the same moment.
@@ -144,48 +86,38 @@ impl Polled {
     }
 }
 
-/// A mutex that also stores its owner's number, as a kernel's mutex does. The number is written
-/// after locking and cleared before unlocking.
+/// A mutex that also stores its owner's number, as a kernel's mutex does, and the lock in which its
+/// spinners queue. The number is written after locking and cleared before unlocking.
 // `repr(C)`: the tail of the queue, the owner and the word in the first 64 bytes, which are a line.
 #[repr(C)]
-struct Owned {
-    queue: Option<Turns>,
+struct Owned<Q> {
+    queue: Option<Q>,
     owner: SimU32,
     mutex: Polled,
 }
 
-const _: () = assert!(offset_of!(Owned, mutex) < 64);
+const _: () = assert!(offset_of!(Owned<Mcs>, mutex) < 64);
 
 const NOBODY: u32 = 0;
 
-/// The lock in which spinners queue.
-enum Turns {
-    Mcs(Mcs),
-    Ticket(Ticket),
+pub(super) fn place_unqueued(_: usize) -> &'static dyn Lock {
+    crate::place(Owned::<Mcs>::new(None))
 }
 
-impl Turns {
-    fn lock(&self, me: usize) {
-        match self {
-            Turns::Mcs(mcs) => mcs.lock(me),
-            Turns::Ticket(ticket) => ticket.lock(me),
-        }
-    }
-
-    fn unlock(&self, me: usize) {
-        match self {
-            Turns::Mcs(mcs) => mcs.unlock(me),
-            Turns::Ticket(ticket) => ticket.unlock(me),
-        }
-    }
+pub(super) fn place_mcs(threads: usize) -> &'static dyn Lock {
+    crate::place(Owned::new(Some(Mcs::new(threads))))
 }
 
-impl Owned {
-    fn new(queue: Option<Turns>) -> Self {
+pub(super) fn place_ticket(_: usize) -> &'static dyn Lock {
+    crate::place(Owned::new(Some(Ticket::new())))
+}
+
+impl<Q: Lock> Owned<Q> {
+    fn new(queue: Option<Q>) -> Self {
         Owned {
-            mutex: Polled::new(None),
-            owner: SimU32::new(NOBODY),
             queue,
+            owner: SimU32::new(NOBODY),
+            mutex: Polled::new(),
         }
     }
 
@@ -197,7 +129,7 @@ impl Owned {
     /// the queue, whether it has the mutex (`true`) or not.
     ///
     /// A spinner that finds another owner in its place would go to sleep in a kernel.
-    fn take_turn(&self, queue: &Turns, me: usize) -> bool {
+    fn take_turn(&self, queue: &Q, me: usize) -> bool {
         let came = with(|w| w.now());
         queue.lock(me);
         let headed = with(|w| w.now());
@@ -215,15 +147,15 @@ impl Owned {
     }
 }
 
-impl Lock for Owned {
+impl<Q: Lock> Lock for Owned<Q> {
     fn lock(&self, me: usize) {
-        let Some(queue) = &self.queue else {
-            self.mutex.lock_until(me, NEVER);
-            return self.own(me);
-        };
         if self.mutex.take() {
             return self.own(me);
         }
+        let Some(queue) = &self.queue else {
+            self.mutex.poll(NEVER);
+            return self.own(me);
+        };
         while !self.take_turn(queue, me) {
             Sim::relax();
         }
@@ -244,30 +176,59 @@ impl Lock for Owned {
 
 /// A mutex whose waiters give up now and then, and start again from the end of the queue. So they
 /// leave the queue from any place in it.
-struct Impatient(Polled);
+// `repr(C)`: the word and the tail of the queue in the first line.
+#[repr(C)]
+struct Impatient {
+    mutex: Polled,
+    queue: Osq,
+}
 
-fn place_impatient(threads: usize, number: CpuNumber) -> &'static dyn Lock {
-    crate::place(Impatient(Polled::new(Some(Osq::new(threads, number)))))
+const _: () = assert!(offset_of!(Impatient, queue) + size_of::<Osq>() <= 64);
+
+pub(super) fn place_osq(threads: usize, number: CpuNumber) -> &'static dyn Lock {
+    crate::place(Impatient {
+        mutex: Polled::new(),
+        queue: Osq::new(threads, number),
+    })
 }
 
 /// How many nanoseconds a waiter waits before it gives up for the first time. Each later wait may
 /// last twice as long as the one before it.
 const FIRST_LIMIT_NS: u64 = 200_000;
 
+impl Impatient {
+    /// Takes the lock (`true`), or gives up at `until`.
+    fn lock_until(&self, me: usize, until: u64) -> bool {
+        if self.mutex.take() {
+            return true;
+        }
+        let came = with(|w| w.now());
+        let is_head = self.queue.join(me, until);
+        let headed = with(|w| w.now());
+        let taken = is_head && self.mutex.poll(until);
+        self.mutex.spent.add(came, headed);
+        if is_head {
+            self.queue.leave(me);
+        }
+        taken
+    }
+}
+
 impl Lock for Impatient {
     fn lock(&self, me: usize) {
         let mut limit = FIRST_LIMIT_NS;
-        while !self.0.lock_until(me, Sim::now() + limit) {
+        while !self.lock_until(me, Sim::now() + limit) {
             limit *= 2;
         }
     }
 
     fn unlock(&self, _: usize) {
-        self.0.unlock();
+        self.mutex.unlock();
     }
 
     fn observed(&self) -> Vec<(&'static str, f64)> {
-        let queue = self.0.queue.iter().flat_map(Osq::observed);
-        self.0.spent.observed().into_iter().chain(queue).collect()
+        let mut all = self.mutex.spent.observed();
+        all.extend(self.queue.observed());
+        all
     }
 }

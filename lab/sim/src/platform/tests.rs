@@ -1,14 +1,12 @@
-//! Requests in flight, the store buffer, and spinners that the scheduler checks.
+//! Requests in flight, the store buffer, and spinners.
 //!
 //! All on `haswell-ex-4s`, one thread per core: the first eighteen on socket 0, the next on socket
 //! 1.
 
 use crate::machine::{self, Costs};
 use crate::platform::{Sim, SimU64, place};
-use crate::world::{Placement, Setup, run, with};
-use kinlock_core::config::Tuning;
+use crate::world::{Setup, run, with};
 use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform};
-use kinlock_linux::topology::DomainKind;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -37,25 +35,8 @@ fn costs() -> Costs {
     machine::load(MACHINE).expect("it is built in").costs
 }
 
-/// 20 threads.
-fn setup() -> Setup {
-    Setup {
-        machine: machine::load(MACHINE).expect("it is built in"),
-        threads: NEXT_SOCKET + 2,
-        placement: Placement::Compact,
-        tuning: Tuning::DEFAULT,
-        domain: DomainKind::Node,
-        seed: 1,
-        cpus: None,
-        start: 0,
-        end: 0,
-        limit: u64::MAX,
-        max_accesses: u64::MAX,
-        disturbance: None,
-        patience: u64::MAX,
-        factors: Vec::new(),
-        trace: None,
-    }
+fn setup(threads: usize) -> Setup {
+    Setup::new(machine::load(MACHINE).expect("it is built in"), threads)
 }
 
 /// Lets 20 threads run, and returns what they said, in order.
@@ -67,7 +48,9 @@ fn play(body: impl Fn(&Shared, usize) + Copy + 'static) -> Vec<(usize, u64)> {
         c: line(),
         said: Rc::default(),
     };
-    let (_, end, said) = run(&setup(), prepare, body, |shared, _| shared.said.take());
+    let (_, end, said) = run(&setup(NEXT_SOCKET + 2), prepare, body, |shared, _| {
+        shared.said.take()
+    });
     assert_eq!(end, Ok(()));
     said
 }
@@ -160,72 +143,43 @@ fn loads_that_follow_directly_come_with_the_same_transfer() {
 
 #[test]
 fn stores_do_not_stall_and_become_visible_in_order() {
-    let arrival = costs().modified[2] / 2;
-    let said = play(move |shared, thread| match thread {
-        NEXT_SOCKET => shared.a.store(1, Relaxed),
-        0 => {
-            shared.b.store(1, Relaxed);
-            shared.c.store(1, Relaxed);
-            wait_until(LATER);
-            let stores = || {
-                // The first is far away; the second hits, and waits for it.
-                shared.a.store(2, Relaxed);
-                shared.b.store(2, Relaxed);
-            };
-            shared.say(thread, time(stores));
-            // A locked operation waits until both are done.
-            shared.c.fetch_add(1, Relaxed);
-            shared.say(thread, now() - LATER);
-        }
-        1 => {
-            // Its request comes when the store's has arrived.
-            wait_until(LATER + arrival);
-            let seen = shared.b.load(Relaxed);
-            shared.say(thread, now() - LATER);
-            assert_eq!(seen, 2);
-        }
-        _ => {}
-    });
     let costs = costs();
-    let visible = costs.modified[2];
-    let nearby = costs.modified[0];
-    let mut expected = [
-        (0, 2),
-        (0, visible + costs.own_cache + costs.rmw),
-        // Its request arrived long before.
-        (1, visible + nearby - nearby / 2),
-    ];
-    let mut said = said;
-    said.sort_unstable();
-    expected.sort_unstable();
-    assert_eq!(said, expected);
-}
-
-#[test]
-fn a_store_that_is_done_early_is_visible_after_those_before() {
-    let arrival = costs().modified[2] / 2;
-    let said = play(move |shared, thread| match thread {
-        NEXT_SOCKET => shared.a.store(1, Relaxed),
-        2 => shared.b.store(1, Relaxed),
-        0 => {
-            wait_until(LATER);
-            // From far away, then from nearby.
-            shared.a.store(2, Relaxed);
-            shared.b.store(2, Relaxed);
-        }
-        1 => {
-            // Its request comes when the store's has arrived.
-            wait_until(LATER + arrival);
-            let seen = shared.b.load(Relaxed);
-            shared.say(thread, now() - LATER);
-            assert_eq!(seen, 2);
-        }
-        _ => {}
-    });
-    let costs = costs();
-    let nearby = costs.modified[0];
-    let expected = costs.modified[2] + nearby - nearby / 2;
-    assert_eq!(said, [(1, expected)]);
+    let (visible, nearby) = (costs.modified[2], costs.modified[0]);
+    // The first store is far away; the second hits or comes from nearby, and waits for it.
+    for owner in [0, 2] {
+        let mut said = play(move |shared, thread| {
+            if thread == owner {
+                shared.b.store(1, Relaxed);
+            }
+            match thread {
+                NEXT_SOCKET => shared.a.store(1, Relaxed),
+                0 => {
+                    shared.c.store(1, Relaxed);
+                    wait_until(LATER);
+                    let stores = || {
+                        shared.a.store(2, Relaxed);
+                        shared.b.store(2, Relaxed);
+                    };
+                    shared.say(thread, time(stores));
+                    // A locked operation waits until both are done.
+                    shared.c.fetch_add(1, Relaxed);
+                    shared.say(thread, now() - LATER);
+                }
+                1 => {
+                    // Its request comes when the first store's has arrived, and long after the
+                    // second one's.
+                    wait_until(LATER + visible / 2);
+                    assert_eq!(shared.b.load(Relaxed), 2);
+                    shared.say(thread, now() - LATER);
+                }
+                _ => {}
+            }
+        });
+        said.sort_unstable();
+        let locked = visible + costs.own_cache + costs.rmw;
+        let read = visible + nearby - nearby / 2;
+        assert_eq!(said, [(0, 2), (0, locked), (1, read)], "{owner}");
+    }
 }
 
 #[test]
@@ -322,54 +276,10 @@ fn a_spinner_gives_up_after_its_time_limit() {
 }
 
 #[test]
-fn a_spinner_may_read_other_words_too() {
-    let said = play(|shared, thread| match thread {
-        0 => {
-            // The second word is far away. The scheduler, which checks, must not be suspended for
-            // it.
-            let both = |a| a == 1 && shared.b.load(Relaxed) == 0;
-            shared.say(thread, Sim::wait(shared.a, Relaxed, both));
-        }
-        NEXT_SOCKET => {
-            shared.b.store(0, Relaxed);
-            wait_until(LATER);
-            shared.a.store(1, Relaxed);
-            wait_until(10 * LATER);
-            shared.a.store(2, Relaxed);
-        }
-        _ => {}
-    });
-    assert_eq!(said, [(0, 1)]);
-}
-
-#[test]
-#[should_panic(expected = "nobody may wait while others may not run")]
-fn a_spinner_must_not_wait_while_it_checks() {
-    play(|shared, thread| match thread {
-        0 => {
-            let waits = |a| a == 1 && Sim::wait(shared.b, Relaxed, |b| b == 1) == 1;
-            Sim::wait(shared.a, Relaxed, waits);
-        }
-        1 => {
-            wait_until(LATER);
-            shared.a.store(1, Relaxed);
-            wait_until(2 * LATER);
-            shared.b.store(1, Relaxed);
-        }
-        _ => {}
-    });
-}
-
-#[test]
 fn reading_the_clock_takes_as_long_as_the_machine_says() {
     let took = |clock: u64| {
-        let mut machine = machine::load(MACHINE).expect("it is built in");
-        machine.costs.clock = clock;
-        let setup = Setup {
-            machine,
-            threads: 1,
-            ..setup()
-        };
+        let mut setup = setup(1);
+        setup.machine.costs.clock = clock;
         let body = |said: &Rc<RefCell<Vec<u64>>>, _| {
             let (before, shown) = (now(), Sim::now());
             let cycles = with(|w| w.costs().cycles(shown as f64));

@@ -63,7 +63,6 @@ struct Cycle {
 }
 
 /// A run's recorder.
-#[derive(Debug)]
 pub(crate) struct Recorder {
     /// What counts: from the end of the warm-up to the end, in cycles.
     counted: Range<u64>,
@@ -83,12 +82,6 @@ pub(crate) struct Recorder {
     /// For each kind of access.
     moved: BTreeMap<LineName, [[u64; Reach::ALL.len()]; 2]>,
     kept: VecDeque<(Distance, Cycle)>,
-}
-
-impl std::fmt::Debug for Cycle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "cycle until {}", self.handed_at)
-    }
 }
 
 impl Recorder {

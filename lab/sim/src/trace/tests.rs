@@ -101,12 +101,3 @@ fn a_sleeper_goes_back_to_its_waker() {
     ];
     assert_eq!(got, expected);
 }
-
-#[test]
-fn what_ended_before_the_horizon_is_forgotten() {
-    let mut timeline = Timeline::default();
-    timeline.push(0, 10, What::Leaves, 0);
-    timeline.push(20, 30, What::Leaves, 10);
-    let got = shown(chain(&[timeline], 0, 0, 30));
-    assert_eq!(got, [(0, Cause::Own, 0, 20), (0, Cause::Spin, 20, 30)]);
-}

@@ -1,8 +1,7 @@
 //! The parts that workloads for concurrency IDs share: the areas of the IDs, and the cost of a
 //! burst of work on one.
 
-use super::Constant;
-use super::meter::Burst;
+use super::{Bursts, Constant};
 use crate::platform::{Sim, SimU64};
 use crate::world::{self, with};
 use kinlock_core::platform::{Atomic, Platform};
@@ -105,7 +104,7 @@ impl Areas {
 
     /// A burst: increments the integers of the area of an ID. `first_touch`: the cost of the first
     /// write to a page of it, in nanoseconds.
-    pub(super) fn burst(&self, (held, waited): &(Held, u64), first_touch: f64) -> Burst {
+    pub(super) fn burst(&self, (held, waited): &(Held, u64), first_touch: f64) -> Bursts {
         let (id, since) = (held.id(), with(|w| w.now()));
         let touched = self.touched[id as usize].replace(true);
         let stopped = &self.stopped[with(|w| w.current_cpu())];
@@ -128,12 +127,15 @@ impl Areas {
             }
         }
         stopped.set(Sim::now());
-        Burst {
-            id,
-            since,
+        let nanos = |cycles| with(|w| w.costs().nanos(cycles));
+        Bursts {
+            count: 1,
+            nanos: nanos(with(|w| w.now()) - since),
+            ids: u64::from(id),
+            largest: id,
+            waited_nanos: nanos(*waited),
             foreign_lines,
-            first_touch: !touched,
-            waited: *waited,
+            first_touches: u64::from(!touched),
         }
     }
 }

@@ -202,7 +202,7 @@ impl Program {
             }
             meter.borrow_mut().end_warm_up();
             let burst = self.areas.burst(&acquired, FIRST_TOUCH.ns);
-            meter.borrow_mut().burst(me, burst);
+            meter.borrow_mut().burst(me, &burst);
             self.tick(since);
             self.areas.release(acquired.0);
             let cycle = self.ranks.len() as f64 * self.delay;

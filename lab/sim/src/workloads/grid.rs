@@ -118,18 +118,18 @@ mod tests {
     use super::*;
     use crate::{Run, locks, machine};
 
+    fn run(machine: &str, workload: Kind, lock: &str, threads: usize) -> Run {
+        let machine = machine::load(machine).unwrap();
+        Run::new(machine, workload, locks::by_name(lock).unwrap(), threads)
+    }
+
+    fn ns_per_op(run: &Run) -> f64 {
+        1e3 / run.execute().unwrap().ops_per_us()
+    }
+
     /// What one thread needs for an operation, in nanoseconds.
     fn alone(name: &str) -> f64 {
-        let run = Run {
-            seconds: 0.02,
-            ..Run::new(
-                machine::load("haswell-ex-4s").unwrap(),
-                workload(Cell::find(name).unwrap()),
-                locks::by_name("futex").unwrap(),
-                1,
-            )
-        };
-        1e3 / run.execute().unwrap().ops_per_us()
+        ns_per_op(&run("haswell-ex-4s", by_name(name).unwrap(), "futex", 1))
     }
 
     #[test]
@@ -165,13 +165,7 @@ mod tests {
             ("grid:50us-sleep/10us/2", 100e3),
         ] {
             for lock in ["futex", "mutex"] {
-                let machine = machine::load("laptop").unwrap();
-                let cell = workload(Cell::find(name).unwrap());
-                let run = Run {
-                    seconds: 0.05,
-                    ..Run::new(machine, cell, locks::by_name(lock).unwrap(), 4)
-                };
-                let took = 1e3 / run.execute().unwrap().ops_per_us();
+                let took = ns_per_op(&run("laptop", by_name(name).unwrap(), lock, 4));
                 let range = 0.85 * section..1.3 * section;
                 assert!(range.contains(&took), "{name} {lock}: {took}");
             }
@@ -180,21 +174,9 @@ mod tests {
 
     #[test]
     fn many_locks_do_not_wait_for_each_other() {
-        let ops = |name: &str| {
-            let machine = machine::load("laptop").unwrap();
-            let run = Run {
-                seconds: 0.02,
-                ..Run::new(
-                    machine,
-                    by_name(name).unwrap(),
-                    locks::by_name("mutex").unwrap(),
-                    4,
-                )
-            };
-            run.execute().unwrap().ops_per_us()
-        };
-        let (one, many) = (ops("grid:20us/0/2"), ops("grid:20us/0/2@64"));
-        assert!(many > 3.0 * one, "{one} {many}");
+        let ns = |name| ns_per_op(&run("laptop", by_name(name).unwrap(), "mutex", 4));
+        let (one, many) = (ns("grid:20us/0/2"), ns("grid:20us/0/2@64"));
+        assert!(one > 3.0 * many, "{one} {many}");
         assert!(by_name("grid:20us/0/2@64").unwrap().has_many_locks());
         assert!(!by_name("grid:20us/0/2").unwrap().has_many_locks());
         for name in [
@@ -209,23 +191,14 @@ mod tests {
 
     #[test]
     fn cpu_time_is_that_of_threads_that_run() {
-        let run = |name: &str, threads, cpus| {
-            let machine = machine::load("laptop").unwrap();
+        let run = |name, threads, cpus| {
             let run = Run {
-                seconds: 0.05,
                 cpus,
-                ..Run::new(
-                    machine,
-                    by_name(name).unwrap(),
-                    locks::by_name("futex").unwrap(),
-                    threads,
-                )
+                ..run("laptop", by_name(name).unwrap(), "futex", threads)
             };
             let outcome = run.execute().unwrap();
-            (
-                outcome.cpu_ns_per_op(),
-                outcome.cpu_seconds / outcome.seconds,
-            )
+            let cpus = outcome.cpu_seconds / outcome.seconds;
+            (outcome.cpu_ns_per_op(), cpus)
         };
         let (per_op, cpus) = run("grid:20us/10us/2", 1, None);
         assert!(
@@ -250,22 +223,14 @@ mod tests {
     #[test]
     fn lines_travel_with_the_lock_as_many_at_a_time_as_the_machine_says() {
         let fetched = |lines: u32, next_line: u64| {
-            let mut machine = machine::load("haswell-ex-4s").unwrap();
-            machine.costs.next_line = next_line;
             let cell = Cell {
                 section_ns: 2_000,
                 lines,
                 ..Cell::default()
             };
-            let run = Run {
-                seconds: 0.002,
-                ..Run::new(
-                    machine,
-                    workload(cell),
-                    locks::by_name("ticket").unwrap(),
-                    2,
-                )
-            };
+            let mut run = run("haswell-ex-4s", workload(cell), "ticket", 2);
+            run.machine.costs.next_line = next_line;
+            run.seconds = 0.002;
             let o = run.execute().unwrap();
             (1e3 / o.ops_per_us(), o.traffic.remote as f64 / o.ops as f64)
         };

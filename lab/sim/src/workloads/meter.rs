@@ -8,7 +8,6 @@ use hdrhistogram::Histogram;
 use kinlock_core::platform::{Atomic, Platform};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::rc::Rc;
 
 /// The meter of a run.
@@ -25,7 +24,7 @@ pub struct Metered {
 
 impl Metered {
     pub(crate) fn new(lock: &'static dyn Lock, meter: SharedMeter) -> Self {
-        meter.borrow_mut().locks.0.push(lock);
+        meter.borrow_mut().locks.push(lock);
         Metered {
             lock,
             meter,
@@ -73,7 +72,6 @@ impl Metered {
 }
 
 /// The counters of a run.
-#[derive(Debug)]
 pub struct Meter {
     pub(crate) per_thread: Vec<u64>,
     pub(crate) waits: Histogram<u64>,
@@ -85,21 +83,12 @@ pub struct Meter {
     pub(crate) acquisitions: u64,
     pub(crate) bursts: Option<Bursts>,
     pub(crate) waited: Vec<Waited>,
-    locks: Locks,
+    /// The locks under test.
+    locks: Vec<&'static dyn Lock>,
     /// What the world had counted when the warm-up was over.
     warm_up: Option<(Traffic, [u64; COUNTED])>,
     start: u64,
     end: u64,
-}
-
-/// The locks under test.
-#[derive(Default)]
-struct Locks(Vec<&'static dyn Lock>);
-
-impl fmt::Debug for Locks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} locks", self.0.len())
-    }
 }
 
 /// Acquisitions by the holder before.
@@ -124,7 +113,7 @@ impl Meter {
             acquisitions: 0,
             bursts: None,
             waited: Vec::new(),
-            locks: Locks::default(),
+            locks: Vec::new(),
             warm_up: None,
             start,
             end,
@@ -144,7 +133,7 @@ impl Meter {
     /// What the locks have counted, all together.
     pub(crate) fn observed(&self) -> Vec<(&'static str, f64)> {
         let mut sums: Vec<(&'static str, f64)> = Vec::new();
-        for (name, count) in self.locks.0.iter().flat_map(|lock| lock.observed()) {
+        for (name, count) in self.locks.iter().flat_map(|lock| lock.observed()) {
             match sums.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, sum)) => *sum += count,
                 None => sums.push((name, count)),
@@ -164,31 +153,23 @@ impl Meter {
         self.warm_up.unwrap_or((Traffic::default(), [0; COUNTED]))
     }
 
-    /// Whether something that began at `since` and has just ended lies between the warm-up and the
-    /// end.
-    pub(super) fn covers(&self, since: u64) -> bool {
-        since >= self.start && with(|w| w.now()) <= self.end
-    }
-
-    /// Counts a burst of work under a concurrency ID that has just ended.
-    pub(super) fn burst(&mut self, me: usize, burst: Burst) {
-        let now = with(|w| w.now());
+    /// Counts a burst of work under a concurrency ID.
+    pub(super) fn burst(&mut self, me: usize, burst: &Bursts) {
         self.per_thread[me] += 1;
         let sum = self.bursts.get_or_insert_default();
-        *sum = sum.and(&Bursts {
-            count: 1,
-            nanos: with(|w| w.costs().nanos(now - burst.since)),
-            ids: burst.id as u64,
-            largest: burst.id,
-            waited_nanos: with(|w| w.costs().nanos(burst.waited)),
-            foreign_lines: burst.foreign_lines,
-            first_touches: u64::from(burst.first_touch),
-        });
+        sum.count += burst.count;
+        sum.nanos += burst.nanos;
+        sum.ids += burst.ids;
+        sum.largest = sum.largest.max(burst.largest);
+        sum.waited_nanos += burst.waited_nanos;
+        sum.foreign_lines += burst.foreign_lines;
+        sum.first_touches += burst.first_touches;
     }
 
-    /// Notes a wait for one of the locks of a recorded program, which has just ended.
+    /// Notes a wait for one of the locks of a recorded program, which has just ended, if it lies
+    /// between the warm-up and the end.
     pub(super) fn waited(&mut self, lock: usize, since: u64) {
-        if !self.covers(since) {
+        if since < self.start || with(|w| w.now()) > self.end {
             return;
         }
         if self.waited.len() <= lock {
@@ -257,36 +238,8 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// Both.
-    #[must_use]
-    pub fn and(self, other: &Bursts) -> Bursts {
-        Bursts {
-            count: self.count + other.count,
-            nanos: self.nanos + other.nanos,
-            ids: self.ids + other.ids,
-            largest: self.largest.max(other.largest),
-            waited_nanos: self.waited_nanos + other.waited_nanos,
-            foreign_lines: self.foreign_lines + other.foreign_lines,
-            first_touches: self.first_touches + other.first_touches,
-        }
-    }
-
     /// The mean of a sum over bursts; 0 if there were none.
     pub fn mean(&self, sum: f64) -> f64 {
         sum / (self.count as f64).max(1.0)
     }
-}
-
-/// One burst.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Burst {
-    pub(super) id: u32,
-    /// When it began.
-    pub(super) since: u64,
-    /// How many lines came from elsewhere than the core's own caches.
-    pub(super) foreign_lines: u64,
-    /// Whether it was the first on its ID's area.
-    pub(super) first_touch: bool,
-    /// How long its thread waited for the ID, in cycles.
-    pub(super) waited: u64,
 }

@@ -6,10 +6,12 @@ use crate::coherence::{How, Kind, LINE, Service};
 use crate::trace::Served;
 use corosensei::Yielder;
 use kinlock_core::platform::NEVER;
-use std::rc::Rc;
 
 /// How many loads of one line are sent at once: as many as a look at a lock reads values.
 const LOADS_AT_ONCE: u64 = 3;
+
+/// No load has fetched a line.
+pub(super) const NOTHING: (usize, u64) = (usize::MAX, 0);
 
 /// One access of the current thread to the line at `address`.
 ///
@@ -26,27 +28,24 @@ pub(crate) fn access(address: usize, how: How) {
 /// Begins an access. If it is not finished, returns the yielder that suspends the thread.
 #[inline(never)]
 fn try_access(address: usize, how: How) -> Option<*const Yielder<(), ()>> {
-    if with(|w| w.hit(address, how)) || with(|w| std::mem::take(&mut w.read_already)) {
+    if with(|w| w.hit(address, how)) {
         return None;
     }
     if with(|w| w.disturbance.is_some()) {
         disturb();
         with(|w| w.prepare_for_glances(how));
     }
-    with(|w| w.access(address, how))
+    let is_finished = with(|w| w.go_on_with(address, how, 0));
+    (!is_finished).then(|| with(|w| w.threads[w.current].yielder))
 }
 
-/// Applies the disturbance before an access.
+/// Applies the disturbance before an access. A handler may run on the current thread, as a signal's
+/// does.
 #[cold]
 fn disturb() {
-    if let Some(handler) = with(World::disturb) {
-        interrupt(&handler);
-    }
-}
-
-/// Runs a handler on the current thread, as a signal does.
-#[cold]
-fn interrupt(handler: &Rc<dyn Fn(usize)>) {
+    let Some(handler) = with(World::disturb) else {
+        return;
+    };
     let me = with(|w| w.current);
     with(|w| w.threads[me].interrupted = true);
     handler(me);
@@ -70,15 +69,6 @@ impl Pending {
         travelled: 0,
         how: None,
     };
-
-    #[inline]
-    pub(super) fn load(address: usize) -> Self {
-        Pending {
-            address,
-            travelled: 0,
-            how: Some(How::Load),
-        }
-    }
 }
 
 impl World {
@@ -93,8 +83,7 @@ impl World {
             && thread.now < thread.preempt_at
             && line.hits(how.kind(), thread.place.core)
             && (how.kind() == Kind::Read || line.spinners.is_empty())
-            && !self.watched
-            && !self.read_already;
+            && !self.watched;
         if simple {
             self.traffic.own_cache += 1;
             let cost = self.fabric.costs.own_cache;
@@ -124,8 +113,7 @@ impl World {
         let (line, at) = thread.fetched;
         let follows = line == address / LINE
             && thread.now < at + (LOADS_AT_ONCE - 1) * cost
-            && self.disturbance.is_none()
-            && !self.read_already;
+            && self.disturbance.is_none();
         if follows {
             self.traffic.own_cache += 1;
             if how == How::Load {
@@ -133,17 +121,6 @@ impl World {
             }
         }
         follows
-    }
-
-    /// An access of the current thread. If it is not finished, returns the yielder that suspends
-    /// the thread.
-    #[inline]
-    fn access(&mut self, address: usize, how: How) -> Option<*const Yielder<(), ()>> {
-        if self.go_on_with(address, how, 0) {
-            None
-        } else {
-            Some(self.threads[self.current].yielder)
-        }
     }
 
     /// Goes on with the access in which the current thread is suspended, if any, until an earlier
@@ -160,22 +137,7 @@ impl World {
         }
     }
 
-    /// One copy of `step` for each kind, with few decisions left in it.
-    #[inline(always)]
-    fn go_on_with(&mut self, address: usize, how: How, travelled: u64) -> bool {
-        match how {
-            How::Load => self.step(address, How::Load, travelled),
-            How::Glance => self.step(address, How::Glance, travelled),
-            How::Ahead => self.step(address, How::Ahead, travelled),
-            How::Store => self.step(address, How::Store, travelled),
-            How::Prefetch => self.step(address, How::Prefetch, travelled),
-            How::Locked => self.step(address, How::Locked, travelled),
-        }
-    }
-
-    #[inline(always)]
-    fn step(&mut self, address: usize, how: How, travelled: u64) -> bool {
-        let mut travelled = travelled;
+    fn go_on_with(&mut self, address: usize, how: How, mut travelled: u64) -> bool {
         if travelled == 0 {
             if self.must_yield() {
                 return self.put_off(address, how, travelled);
@@ -320,6 +282,8 @@ impl World {
         let id = self.current;
         let thread = &mut self.threads[id];
         thread.enter(State::Spinning);
+        // The next look at the line is not sent together with the last one.
+        thread.fetched = NOTHING;
         let (epoch, now, preempt_at) = (thread.epoch, thread.now, thread.preempt_at);
         if let Some(recorder) = &mut self.recorder {
             recorder.stops(id, now);

@@ -1,6 +1,5 @@
 //! What a thread does besides accessing memory: compute, spin, sleep and wake others.
 
-use super::access::Pending;
 use super::coroutine::{suspend, wait_for_turn};
 use super::{State, World, with};
 use kinlock_core::platform::{EVERY_SET, Parked};
@@ -32,74 +31,10 @@ pub(crate) fn leave_spin() {
     });
 }
 
-/// Spins on the line at `address` until `check` is satisfied, or until the clock reaches `until`.
-/// Returns whether it was satisfied. The caller has just found that it is not.
-///
-/// `check` reads a word of the line first of all. It is called whenever the line may have changed,
-/// by the scheduler on another stack where possible, since a switch to the thread's stack would
-/// cost more. So it must not wait.
-#[inline(always)]
-pub(crate) fn spin_on<F: FnMut() -> bool>(address: usize, until: u64, mut check: F) -> bool {
-    while with(|w| w.now()) < until {
-        let disturbed = with(|w| w.disturbance.is_some());
-        if disturbed {
-            with(|w| w.spin(address, until));
-        } else {
-            with(|w| w.spin_rechecked(Recheck::new(address, until, &mut check)));
-        }
-        suspend();
-        // A disturbance runs on the thread's own stack.
-        if disturbed && check() || with(|w| std::mem::take(&mut w.current().satisfied)) {
-            return true;
-        }
-    }
-    false
-}
-
-/// What the scheduler needs to check the condition of a spinner.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Recheck {
-    address: usize,
-    until: u64,
-    closure: *mut (),
-    call: unsafe fn(*mut ()) -> bool,
-}
-
-impl Recheck {
-    fn new<F: FnMut() -> bool>(address: usize, until: u64, check: &mut F) -> Self {
-        Recheck {
-            address,
-            until,
-            closure: (&raw mut *check).cast(),
-            // SAFETY: invariant 3 of `world`; `closure` was made from an `F`.
-            call: |closure| unsafe { (*closure.cast::<F>())() },
-        }
-    }
-}
-
-/// Whether the current thread, which is due, goes on. If it spins, and has just read the line, its
-/// condition decides.
-#[inline]
-pub(super) fn spin_is_over() -> bool {
-    match with(|w| w.current().recheck.take()) {
-        None => true,
-        Some(recheck) => check_again(recheck),
-    }
-}
-
-fn check_again(recheck: Recheck) -> bool {
-    with(|w| w.read_already = true);
-    // SAFETY: invariant 3 of `world`: the thread is suspended in `spin_on`, which has the closure.
-    let satisfied = in_one_step(|| unsafe { (recheck.call)(recheck.closure) });
-    with(|w| {
-        let goes_on = satisfied || w.now() >= recheck.until;
-        if goes_on {
-            w.current().satisfied = satisfied;
-        } else {
-            w.spin_rechecked(recheck);
-        }
-        goes_on
-    })
+/// Spins until the line at `address` may have changed, or until the clock reaches `until`.
+pub(crate) fn spin(address: usize, until: u64) {
+    with(|w| w.spin(address, until));
+    suspend();
 }
 
 /// Sleeps at `key`, as a member of `sets`, until unparked or until the clock reaches `until`, if
@@ -167,14 +102,6 @@ fn in_one_step<R>(f: impl FnOnce() -> R) -> R {
 }
 
 impl World {
-    fn spin_rechecked(&mut self, recheck: Recheck) {
-        let thread = &mut self.threads[self.current];
-        thread.recheck = Some(recheck);
-        // The check begins by reading the line.
-        thread.pending = Pending::load(recheck.address);
-        self.spin(recheck.address, recheck.until);
-    }
-
     fn compute(&mut self, cycles: u64) {
         let percent = self.sibling_percent();
         let thread = &mut self.threads[self.current];

@@ -31,11 +31,17 @@ impl Bodies {
         shared: &S,
         body: impl Fn(&S, usize) + Copy + 'static,
     ) -> Self {
-        Bodies(
-            (0..threads)
-                .map(|thread| spawn(thread, shared.clone(), body))
-                .collect(),
-        )
+        let spawn = |thread: usize| {
+            let stack = STACKS
+                .with_borrow_mut(Vec::pop)
+                .unwrap_or_else(|| DefaultStack::new(STACK).expect("there is memory for a stack"));
+            let shared = shared.clone();
+            Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
+                with(|w| w.threads[thread].yielder = yielder);
+                body(&shared, thread);
+            })
+        };
+        Bodies((0..threads).map(spawn).collect())
     }
 
     /// Lets a thread go on until it is suspended again. Returns whether it has returned instead.
@@ -52,16 +58,6 @@ impl Drop for Bodies {
             STACKS.with_borrow_mut(|stacks| stacks.push(body.into_stack()));
         }
     }
-}
-
-fn spawn<S: 'static>(thread: usize, shared: S, body: impl Fn(&S, usize) + 'static) -> Body {
-    let stack = STACKS
-        .with_borrow_mut(Vec::pop)
-        .unwrap_or_else(|| DefaultStack::new(STACK).expect("there is memory for a stack"));
-    Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-        with(|w| w.threads[thread].yielder = yielder);
-        body(&shared, thread);
-    })
 }
 
 /// Lets all threads with an earlier clock go first.

@@ -6,18 +6,17 @@
 //! stays on its CPU. An unpinned thread that wakes or has to leave its CPU goes to an idle CPU if
 //! there is one: its last one, else the nearest to that.
 
-use super::access::Pending;
-use super::{COUNTED, Noted, Setup, Sleeper, State, Thread, What, World};
+use super::access::{NOTHING, Pending};
+use super::{Noted, Setup, Sleeper, State, Thread, What, World};
 use crate::coherence::Place;
 use crate::machine::{CpuId, Shape};
 use kinlock_core::platform::NEVER;
 use kinlock_measure::random::Random;
 
 /// Where threads run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
     /// Pinned, one per core, socket by socket; then the sibling hardware threads.
-    #[default]
     Compact,
     /// Pinned, one per core, sockets and last-level caches in turn; then the siblings.
     Spread,
@@ -107,7 +106,7 @@ impl World {
                 place: Place::default(),
                 next_tick,
                 drained: 0,
-                fetched: (usize::MAX, 0),
+                fetched: NOTHING,
                 preempt_at: NEVER,
                 pinned: setup.placement != Placement::Scheduled,
                 overslept: false,
@@ -119,8 +118,6 @@ impl World {
                 in_line: false,
                 in_line_since: None,
                 pending: Pending::NONE,
-                recheck: None,
-                satisfied: false,
                 interrupted: false,
             });
         }
@@ -128,7 +125,6 @@ impl World {
             let now = self.threads[thread].now;
             self.enqueue(thread, self.threads[thread].cpu, now, false);
         }
-        debug_assert_eq!(self.counted.len(), COUNTED);
     }
 
     /// The current thread gives way to earlier events, or its time slice is over.

@@ -4,14 +4,7 @@
 mod tests;
 
 use super::{State, Stuck, World};
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, VecDeque};
-
-/// How many of the earliest events are kept in order.
-const NEAR: usize = 32;
-
-/// How many are fetched when there are none left.
-const FETCHED: usize = 8;
+use std::collections::VecDeque;
 
 /// How far out of order a time limit may be and still be put among the others. Threads run ahead of
 /// each other by an access or so, thus a few limits are a little out of order.
@@ -22,76 +15,11 @@ const OUT_OF_ORDER: usize = 32;
 struct Event {
     time: u64,
     number: u64,
-    whose: Whose,
+    thread: usize,
+    /// Of the thread's wait.
+    epoch: u32,
+    what: What,
 }
-
-/// The thread of an event, the epoch of its wait, and what happens; packed, since events move
-/// often.
-#[derive(Clone, Copy, Debug)]
-struct Whose(u64);
-
-impl Whose {
-    #[inline]
-    fn new(thread: usize, epoch: u32, what: What) -> Self {
-        Whose((epoch as u64) << 32 | (thread as u64) << 2 | what as u64)
-    }
-
-    #[inline]
-    fn thread(self) -> usize {
-        self.0 as u32 as usize >> 2
-    }
-
-    #[inline]
-    fn epoch(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-
-    #[inline]
-    fn what(self) -> What {
-        match self.0 & 3 {
-            0 => What::Step,
-            1 => What::TimeLimit,
-            _ => What::SliceEnd,
-        }
-    }
-}
-
-impl Event {
-    const NONE: Event = Event {
-        time: u64::MAX,
-        number: u64::MAX,
-        whose: Whose(0),
-    };
-
-    #[inline]
-    fn order(&self) -> u128 {
-        (self.time as u128) << 64 | self.number as u128
-    }
-}
-
-/// The earliest is the greatest, as [`BinaryHeap`] wants it.
-impl Ord for Event {
-    #[inline]
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.order().cmp(&self.order())
-    }
-}
-
-impl PartialOrd for Event {
-    #[inline]
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Event {
-    #[inline]
-    fn eq(&self, other: &Self) -> bool {
-        self.order() == other.order()
-    }
-}
-
-impl Eq for Event {}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
@@ -103,22 +31,15 @@ pub(super) enum What {
     SliceEnd,
 }
 
-/// All planned events. Most are planned for soon, before all but a few of the others. A short
-/// ordered list has those, and a new event searches its place there from the front.
+/// All planned events.
 #[derive(Debug)]
 pub(super) struct Events {
-    /// The earliest ones except `limits`, the last one first. Empty only if `far` is empty too.
-    near: [Event; NEAR],
-    /// How many there are.
-    len: usize,
-    far: BinaryHeap<Event>,
-    /// The time of the earliest that is far.
-    earliest_far: u64,
+    /// All but `limits`, the earliest one last. Most are planned for soon, before all but a few of
+    /// the others, so a new one searches its place from the end. A heap is slower by a quarter.
+    others: Vec<Event>,
     /// Most time limits, in order. They are many, most are void by the time they come, and most
     /// come in the order in which they are planned. Elsewhere they would slow the others down.
     limits: VecDeque<Event>,
-    /// The time of the earliest limit.
-    earliest_limit: u64,
     planned: u64,
     /// The time of the earliest of all.
     pub(super) earliest: u64,
@@ -127,12 +48,8 @@ pub(super) struct Events {
 impl Events {
     pub(super) fn new() -> Self {
         Events {
-            near: [Event::NONE; NEAR],
-            len: 0,
-            far: BinaryHeap::new(),
-            earliest_far: u64::MAX,
+            others: Vec::new(),
             limits: VecDeque::new(),
-            earliest_limit: u64::MAX,
             planned: 0,
             earliest: u64::MAX,
         }
@@ -144,27 +61,16 @@ impl Events {
         let event = Event {
             time,
             number: self.planned,
-            whose: Whose::new(thread, epoch, what),
+            thread,
+            epoch,
+            what,
         };
         self.earliest = self.earliest.min(time);
-        if what == What::TimeLimit && self.plan_limit(event) {
-            return;
+        if what != What::TimeLimit || !self.plan_limit(event) {
+            let earlier = self.others.iter().rev();
+            let earlier = earlier.take_while(|other| other.time <= time).count();
+            self.others.insert(self.others.len() - earlier, event);
         }
-        if self.len == NEAR {
-            self.make_room();
-        }
-        if time >= self.earliest_far {
-            // It was planned later, so it comes after that one.
-            self.far.push(event);
-            return;
-        }
-        let mut place = self.len;
-        while place > 0 && self.near[place - 1].time <= time {
-            self.near[place] = self.near[place - 1];
-            place -= 1;
-        }
-        self.near[place] = event;
-        self.len += 1;
     }
 
     /// Puts a time limit among the others, unless it is too far out of order. Returns whether it
@@ -177,77 +83,28 @@ impl Events {
             return false;
         }
         self.limits.insert(self.limits.len() - later, event);
-        self.earliest_limit = self.earliest_limit.min(event.time);
         true
-    }
-
-    /// Moves the later half of the near events to the far ones.
-    #[cold]
-    fn make_room(&mut self) {
-        let half = NEAR / 2;
-        self.far.extend(&self.near[..half]);
-        self.near.copy_within(half.., 0);
-        self.len -= half;
-        self.note_earliest_far();
     }
 
     /// Removes the earliest.
     #[inline(always)]
-    fn pop(&mut self) -> Option<(u64, Whose)> {
-        if self.limit_first() {
-            return self.pop_limit();
-        }
-        let last = self.len.checked_sub(1)?;
-        let Event { time, whose, .. } = self.near[last];
-        self.len = last;
-        if last == 0 {
-            self.fetch();
-        }
-        self.note_earliest();
-        Some((time, whose))
-    }
-
-    /// Whether a limit is the earliest of all.
-    #[inline]
-    fn limit_first(&self) -> bool {
-        let limit = self.earliest_limit;
-        let Some(last) = self.len.checked_sub(1) else {
-            return limit != u64::MAX;
+    fn pop(&mut self) -> Option<Event> {
+        let event = match self.earliest_limit() {
+            None => self.others.pop()?,
+            Some(_) => self.limits.pop_front()?,
         };
-        let first = self.near[last].time;
-        limit < first || limit == first && self.limits[0].number < self.near[last].number
+        let limit = self.limits.front().map_or(u64::MAX, |limit| limit.time);
+        let other = self.others.last().map_or(u64::MAX, |other| other.time);
+        self.earliest = limit.min(other);
+        Some(event)
     }
 
-    #[inline(never)]
-    fn pop_limit(&mut self) -> Option<(u64, Whose)> {
-        let limit = self.limits.pop_front()?;
-        self.earliest_limit = self.limits.front().map_or(u64::MAX, |limit| limit.time);
-        self.note_earliest();
-        Some((limit.time, limit.whose))
-    }
-
-    /// No event is near: fetches the next ones from the far events.
-    #[inline(never)]
-    fn fetch(&mut self) {
-        let n = FETCHED.min(self.far.len());
-        for place in (0..n).rev() {
-            self.near[place] = self.far.pop().expect("there are so many");
-        }
-        self.len = n;
-        self.note_earliest_far();
-    }
-
-    fn note_earliest_far(&mut self) {
-        self.earliest_far = self.far.peek().map_or(u64::MAX, |event| event.time);
-    }
-
+    /// The earliest of all, if it is one of `limits`.
     #[inline]
-    fn note_earliest(&mut self) {
-        let near = match self.len {
-            0 => u64::MAX,
-            len => self.near[len - 1].time,
-        };
-        self.earliest = near.min(self.earliest_limit);
+    fn earliest_limit(&self) -> Option<&Event> {
+        let limit = self.limits.front()?;
+        let is_first = |other: &Event| (limit.time, limit.number) < (other.time, other.number);
+        self.others.last().is_none_or(is_first).then_some(limit)
     }
 }
 
@@ -258,17 +115,16 @@ impl World {
             if self.accesses > self.max_accesses {
                 return None;
             }
-            let (time, whose) = self.events.pop()?;
-            let id = whose.thread();
-            if whose.epoch() != self.threads[id].epoch {
+            let event = self.events.pop()?;
+            let id = event.thread;
+            if event.epoch != self.threads[id].epoch {
                 continue;
             }
-            if time > self.limit {
+            if event.time > self.limit {
                 self.too_late = true;
                 return None;
             }
-            if self.due(id, time, whose.what()) {
-                self.switches += 1;
+            if self.due(id, event.time, event.what) {
                 self.current = id;
                 if self.go_on() {
                     return Some(id);
@@ -326,12 +182,11 @@ impl World {
     /// it would fall behind other threads that are due at the same time: a void limit would decide
     /// the order.
     fn forget_void_limits(&mut self) {
-        while self.events.limit_first() {
-            let whose = self.events.limits[0].whose;
-            if whose.epoch() == self.threads[whose.thread()].epoch {
+        while let Some(limit) = self.events.earliest_limit() {
+            if limit.epoch == self.threads[limit.thread].epoch {
                 return;
             }
-            self.events.pop_limit();
+            self.events.pop();
         }
     }
 

@@ -186,33 +186,28 @@ impl Lock for List {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Disturbance, Schedule, machine};
-
-    const THREADS: usize = 5;
-    const TURNS: u64 = 20;
+    use crate::locks::tests::{TURNS, play};
 
     #[test]
     fn every_section_gets_a_generation_and_the_head_ends_with_the_newest() {
+        const THREADS: usize = 5;
         for seed in 0..50 {
-            let machine = machine::load("haswell-ex-4s").unwrap();
-            let (_, (head, left)) =
-                Schedule::new(machine, THREADS, Disturbance::preemptions(seed, 5, 2_000)).play(
-                    || List::new(THREADS),
-                    |list, me| {
-                        for _ in 0..TURNS {
-                            list.lock(me);
-                            list.unlock(me);
-                        }
-                    },
-                    |_, _| {},
-                    |list, _| {
-                        let pair = |element: &Element| element.0.load(Relaxed);
-                        let left = list.elements.iter().filter(|one| !is_marked(pair(one)));
-                        (pair(&list.head), left.count())
-                    },
-                );
-            assert_eq!((next_of(head), left), (0, 0), "{seed}");
-            assert_eq!(head / GENERATION, 1 + THREADS as u64 * TURNS, "{seed}");
+            let end = play(
+                THREADS,
+                seed,
+                || List::new(THREADS),
+                |list, me, _| {
+                    list.lock(me);
+                    list.unlock(me);
+                },
+                |list| {
+                    let pair = |element: &Element| element.0.load(Relaxed);
+                    let left = list.elements.iter().filter(|one| !is_marked(pair(one)));
+                    let head = pair(&list.head);
+                    (next_of(head), left.count(), head / GENERATION)
+                },
+            );
+            assert_eq!(end, Some((0, 0, (1 + THREADS * TURNS) as u64)), "{seed}");
         }
     }
 }

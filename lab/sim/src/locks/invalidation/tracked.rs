@@ -170,32 +170,28 @@ impl<const BACKS_OFF: bool> Lock for Tracked<BACKS_OFF> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Disturbance, Schedule, machine};
-
-    const THREADS: usize = 5;
-    const TURNS: u64 = 20;
+    use crate::locks::tests::{TURNS, play};
 
     #[test]
     fn every_section_gets_a_generation_and_the_newest_has_passed_in_the_end() {
+        const THREADS: usize = 5;
         for seed in 0..50 {
-            let machine = machine::load("haswell-ex-4s").unwrap();
-            let (_, end) =
-                Schedule::new(machine, THREADS, Disturbance::preemptions(seed, 5, 2_000)).play(
-                    || Tracked::<true>::new(THREADS),
-                    |list, me| {
-                        for _ in 0..TURNS {
-                            list.lock(me);
-                            list.unlock(me);
-                        }
-                    },
-                    |_, _| {},
-                    |list, _| {
-                        let (passed, sleepers) = (&list.passed.0, &list.sleepers.0.lock);
-                        let words = [&list.first.0, &list.mutex.0.0, sleepers];
-                        (passed.load(Relaxed), words.map(|word| word.load(Relaxed)))
-                    },
-                );
-            assert_eq!(end, (1 + THREADS as u64 * TURNS, [0, FREE, FREE]), "{seed}");
+            let end = play(
+                THREADS,
+                seed,
+                || Tracked::<true>::new(THREADS),
+                |list, me, _| {
+                    list.lock(me);
+                    list.unlock(me);
+                },
+                |list| {
+                    let words = [&list.first.0, &list.mutex.0.0, &list.sleepers.0.lock];
+                    let words = words.map(|word| word.load(Relaxed));
+                    (list.passed.0.load(Relaxed), words)
+                },
+            );
+            let passed = (1 + THREADS * TURNS) as u64;
+            assert_eq!(end, Some((passed, [0, FREE, FREE])), "{seed}");
         }
     }
 }

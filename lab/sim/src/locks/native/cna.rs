@@ -10,7 +10,7 @@ use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 /// How a version reorders its queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Order {
+pub(in crate::locks) struct Order {
     search: Search,
     pub(super) limit: Limit,
     /// Whether reordering begins by chance only, once in [`SELDOM`] hand-offs.
@@ -44,36 +44,36 @@ pub(super) enum Limit {
 
 impl Order {
     /// Version 10 of April 2020.
-    pub(super) const V10: Order = Order {
+    pub(in crate::locks) const V10: Order = Order {
         search: Search::Full,
         limit: Limit::Count(1 << 16),
         seldom: false,
         priority: false,
     };
     /// The same, and some of the waiters have priority.
-    pub(super) const V10_PRIORITY: Order = Order {
+    pub(in crate::locks) const V10_PRIORITY: Order = Order {
         priority: true,
         ..Order::V10
     };
     /// The same with the limited scan that was proposed in its discussion.
-    pub(super) const V10_LIMITED: Order = Order {
+    pub(in crate::locks) const V10_LIMITED: Order = Order {
         search: Search::Limited,
         ..Order::V10
     };
     /// The paper of 2019, and the first versions. A turn ended by chance there, once in that many
     /// hand-offs.
-    pub(super) const PAPER: Order = Order {
+    pub(in crate::locks) const PAPER: Order = Order {
         search: Search::AtHandOff,
         ..Order::V10
     };
     /// Version 11 of September 2020.
-    pub(super) const V11: Order = Order {
+    pub(in crate::locks) const V11: Order = Order {
         search: Search::One,
         limit: Limit::Time(10_000),
         ..Order::V10
     };
     /// Version 13 of December 2020.
-    pub(super) const V13: Order = Order {
+    pub(in crate::locks) const V13: Order = Order {
         seldom: true,
         ..Order::V11
     };
