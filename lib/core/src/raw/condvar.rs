@@ -46,7 +46,7 @@
 //! * (a) Not needed if both flags are set, unless the distance is or becomes `SEVERAL`.
 //! * (b) It then releases the mutex and waits for another count.
 //! * (c) If c + 1 is a multiple of 64, then also unpark one.
-//! * (d) Wakes one and requeues the others, if the word has not changed.
+//! * (d) Wakes one and requeues the others. If the word has changed meanwhile, it wakes all.
 //! * (e) Sets the flag again if there may be more.
 //!
 //! # Why no notification is lost
@@ -144,7 +144,7 @@ const PORTION: u32 = 16;
 enum End {
     /// The time limit ended it: no wake-up came.
     TimeUp,
-    /// The sequence had changed, and the waiter slept neither here nor on the mutex.
+    /// The sequence had changed when the waiter looked. No wake-up has ended its last sleep.
     Awake,
     /// A wake-up, here or perhaps on the mutex.
     Woken,

@@ -65,4 +65,4 @@ impl Wait {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests;
+pub(in crate::raw) mod tests;

@@ -55,8 +55,8 @@
 //! Notes:
 //!
 //! * (a) Unparks the requester if `REQUESTER_SLEEPS` is set.
-//! * (b) Made by the waiter at the front. It is refused while a request of this process stands, or
-//!   `PICKUP`, which happens since waiters without a node are at the front, too. A waiter that is
+//! * (b) Made by the waiter at the front. It is refused while `PICKUP` or a request of this process
+//!   stands. There can be one, since waiters beside the queue request, too. A waiter that is
 //!   refused polls for a moment. If it sees the lock free, it leaves that to the requester and goes
 //!   to a timed sleep. If not, it sleeps until an unlock wakes it, or until its patience ends.
 //! * (c) Only at a deadline. If the requester finds `PICKUP`, it picks the lock up, unless another
@@ -65,8 +65,8 @@
 //!   unlock.
 //! * (e) A waiter does this when it gives up, and before a timed sleep. It wakes another sleeper if
 //!   the lock is free. With `Split` the holder may miss the flag. So a waiter that gives up wakes
-//!   another sleeper in any case. One that goes to a timed sleep still owes the wake-up afterwards,
-//!   unless that sleep is longer than a millisecond: then it does the same.
+//!   another sleeper in any case. One that goes to a timed sleep of more than a millisecond does
+//!   so, too, and before a shorter one it goes on owing the wake-up.
 //! * (f) For the other sleepers: this thread's unlock then wakes the next one.
 //! * (g) `Split` only: a request may come between the look at the flags and the store. The
 //!   requester may be giving up, so waking it does not replace waking another sleeper.
@@ -76,10 +76,10 @@
 //!   is shared until the next trial, although it should be kept.
 //! * (i) A requester that does not run must not keep the lock from others for as long as it is
 //!   stopped. The waiter whose compare-and-swap clears `PICKUP` has the lock. A requester that
-//!   comes too late finds neither `HANDOFF` nor `PICKUP`, and requests again. If another waiter has
-//!   requested meanwhile, it takes that request for its own: then two threads are requesters for
-//!   one pickup. One gets it, and the other requests again. So a thread that ends a request wakes
-//!   all that sleep as requesters, and so does a hand-off.
+//!   comes too late finds neither `HANDOFF` nor `PICKUP`, and requests again. If a third waiter has
+//!   requested meanwhile, the late one cannot tell that request from its own: then two threads are
+//!   requesters for one pickup. One gets it, and the other requests again. So a thread that ends a
+//!   request wakes all that sleep as requesters, and so does a hand-off.
 //!
 //! # Why no sleeper is forgotten
 //!

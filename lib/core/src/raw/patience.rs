@@ -12,8 +12,8 @@ use crate::platform::{NEVER, Platform};
 /// more than [`MOST_AHEAD`].
 const COUNTED: u64 = 8;
 const MOST_AHEAD: u32 = 256;
-/// Each time between two looks is this many times as long as the one before. With long sections no
-/// look finds a free lock.
+/// Each time between two looks is this many times as long as the one before, since beside long
+/// sections most looks find nothing.
 pub(in crate::raw) const GROWTH: u64 = 8;
 
 /// When a waiter looks next whether another one runs.
@@ -76,7 +76,8 @@ impl Patience {
 
     /// Whether the waiter goes on without the other one. `stuck` looks at the lock, and returns
     /// whether the other one does not come for it; its argument says whether the waiter has looked
-    /// before. It is called only if a look is due, and then the next one is put off.
+    /// before. It is called only if a look is due. The next one is then due after [`GROWTH`] times
+    /// as long, whatever this one finds.
     pub(in crate::raw) fn is_lost<P: Platform>(
         &mut self,
         stuck: impl FnOnce(bool) -> bool,

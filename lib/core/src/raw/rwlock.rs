@@ -39,7 +39,7 @@
 //! | ... leaves | (F + U, n) | (F, n), no `FRONT_SLEEPS`, `WATCHED` | unparks the front |
 //! | ... as a reader | (F + U, n) | (F, n + 1), likewise | the same |
 //! | ... becomes a writer | (F + U, 0) | (F + W, 0) | unparks readers |
-//! | ... wants to, but n > 0 | (F + U, n) | (F + U + UPGRADING, n) | waits for n = 0 |
+//! | ... wants to, but n > 0 | (F + U, n) | (F + U + UPGRADING, n), by fetch-or | waits for n = 0 |
 //! | ... and gives up | (F + U + UPGRADING, n) | (F + U, n), by fetch-and | unparks readers |
 //! | front falls asleep | (F, n), cannot enter | (F + FRONT_SLEEPS, n) | parks |
 //! | front begins a watch | (F, n) | (F + WATCHED, n), by fetch-or | |

@@ -220,6 +220,7 @@ impl Front {
             if self.unlocks < UNLOCKS_SAMPLED {
                 return self.watch(seen);
             }
+            // That was the last one: see the end.
         } else if seen.free && free {
             self.trial = false;
             self.phase = Phase::Rested;

@@ -4,7 +4,7 @@ mod alone;
 mod newcomer;
 mod patience;
 mod spin;
-mod timed;
+pub(in crate::raw) mod timed;
 
 use super::constants::{
     FIRST_PAUSE_NS as LOOK, IDLE_NS as IDLE, SPIN_NS as SPIN, UNLOCKS_MEASURED,

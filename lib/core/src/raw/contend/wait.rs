@@ -208,7 +208,7 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
 /// goes on in three cases. The lock is free. It was handed over and not picked up: the first time,
 /// that was perhaps under way. Or no waiter has asked to go next: newcomers may take the lock each
 /// time that a waiter looks, and the front may still not run. It stays if the lock is held and
-/// requested: then the next release serves the requester.
+/// requested: the next release serves the requester, mostly the front.
 pub(super) fn is_stuck<P: Platform, T: Target<P>>(target: &T, looked: bool) -> bool {
     let until = P::now().saturating_add(BARGE_NS);
     loop {

@@ -236,9 +236,10 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             if !self.try_lock() {
                 // This thread may have to queue behind a sleeping head whose wake-up it has taken.
                 // So it sets the flag at once, and wakes a waiter at the front if the holder may
-                // miss that. One front waiter is enough: it takes the lock, and its unlock wakes
-                // the next, or it sets the flag again, with a fence. This thread wakes the other
-                // sleepers when it has the lock.
+                // miss that. A waiter at the front is enough, since only that may stand ahead of
+                // this thread: it takes the lock, and its unlock wakes the next, or it sets the
+                // flag again, with a fence. This thread wakes the other sleepers when it has the
+                // lock.
                 if !self.pass_wake_up_on() {
                     P::unpark_in(self.key(), 1, FRONT);
                 }
@@ -258,8 +259,8 @@ pub(super) struct Waiting<'a, P: Platform, C: LockConfig, L: Layout<P>> {
     /// It may have had a wake-up that other sleepers on the word need, and has not passed it on: it
     /// has slept there, or was about to, or acts in place of a waiter that has.
     pub(super) owes: bool,
-    /// How long this waiter still waits for the requester whose request stands.
-    patience: Option<Patience>,
+    /// It was refused and has slept, and has not seen the lock free since.
+    refused: bool,
 }
 
 impl<'a, P: Platform, C: LockConfig, L: Layout<P>> Waiting<'a, P, C, L> {
@@ -267,7 +268,7 @@ impl<'a, P: Platform, C: LockConfig, L: Layout<P>> Waiting<'a, P, C, L> {
         Waiting {
             mutex,
             owes: false,
-            patience: None,
+            refused: false,
         }
     }
 
@@ -396,14 +397,11 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, L
         }
         // Another waiter's request stands, and is served first. If the lock becomes free, that
         // waiter may need this CPU to come and take it, so this one sleeps for a moment. If not,
-        // the next unlock hands the lock over, and a later one wakes this waiter.
+        // the next unlock hands the lock over, and the pickup or a later unlock wakes this waiter.
         let spin = wait.spin.min(left);
-        // `Some`: this waiter has slept here before, and has not seen the lock free since. Then a
-        // look is enough in place of the poll.
-        let (mut patience, polled) = match self.patience.take() {
-            Some(patience) => (patience, 0),
-            None => (Patience::begin::<P>(), spin),
-        };
+        // The second time a look is enough in place of the poll.
+        let polled = if self.refused { 0 } else { spin };
+        self.refused = false;
         if mutex.word.wait_until_free(polled) {
             self.timed_sleep(spin.min(time_left(wait.deadline, P::now)));
             // If the requester has not come for it, this waiter's unlock will hand the lock over.
@@ -412,21 +410,21 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, L
                 false => Next::Look,
             };
         }
-        // The patience with the requester counts from the hand-over on. So it begins anew while no
-        // hand-over stands, and is lost only if one stood before this sleep and stands after it.
-        let pickup = || mutex.word.flags() & PICKUP != 0;
-        let due = pickup();
-        if !due {
-            patience = Patience::begin::<P>();
-        }
+        // A hand-over that stands before a sleep of a whole patience and after it is not picked up.
+        // (There may have been two: then a requester that runs requests again.) So this waiter
+        // picks the lock up one patience after the hand-over at the earliest, and two at the
+        // latest, if it began to sleep just before that.
+        let handed_over = || mutex.word.flags() & PICKUP != 0;
+        let before = handed_over();
+        let mut patience = Patience::begin::<P>();
         let until = patience.or(wait.deadline);
         mutex.sleep(&mut self.owes, Sleeper::Front, until);
-        if patience.is_lost::<P>(|_| due && pickup()) && mutex.pick_up() {
+        if patience.is_lost::<P>(|_| before && handed_over()) && mutex.pick_up() {
             // The thread that handed it over may not have woken that waiter yet.
             wake::<P>(mutex.key(), REQUESTER);
             return Next::End(Some(()));
         }
-        self.patience = Some(patience);
+        self.refused = true;
         Next::Look
     }
 }

@@ -11,8 +11,8 @@ use crate::raw::LockConfig;
 pub(super) const HANDOFF: u8 = 1;
 /// The lock was handed over, and belongs to the requester. It has not noticed yet.
 pub(super) const PICKUP: u8 = 2;
-/// A thread other than a requester may sleep on the word, and no wake-up has been sent since the
-/// flag was set. An unlock or a pickup clears the flag and wakes one sleeper. That one owes the
+/// A thread other than a requester may sleep on the word, and needs a wake-up. An unlock or a
+/// pickup clears the flag and wakes one sleeper. That one owes the
 /// others a wake-up, and pays by setting the flag again.
 pub(super) const SLEEPERS: u8 = 4;
 /// A requester sleeps on the word, or is about to. Only beside [`HANDOFF`].

@@ -102,7 +102,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         Some(P::row()?.entry(self.name()))
     }
 
-    /// A reader enters without a word in the lock, while that is biased.
+    /// A reader enters without writing to the lock's word, while that is biased.
     #[inline]
     pub(super) fn announce(&self) -> bool {
         let Some(entry) = self.entry() else {

@@ -53,7 +53,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// has taken the place of one that is just leaving, see `left_last`, and now no reader is
     /// counted. A waiter that was woken for the last reader may have seen -1, taken that for
     /// readers, and fallen asleep again. So it is woken as if the last reader left now:
-    /// `after | READER` is the word that such a reader would have found.
+    /// `after | READER` is the word that such a reader would have found, with a count of 1.
     fn has_come_to_zero(&self, before: u32) {
         let after = before.wrapping_add(READER);
         if is_below_zero(before) && count(after) == 0 {

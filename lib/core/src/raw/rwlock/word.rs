@@ -11,9 +11,10 @@ pub(super) const UPGRADABLE: u32 = 2;
 pub(super) const UPGRADING: u32 = 4;
 /// A waiter at the front goes next: only waiters at the front and readers that pass writers enter.
 pub(super) const REQUEST: u32 = 8;
-/// A waiter at the front sleeps, and the release that leaves the lock to it wakes one. On a free
-/// lock the wake-up has been sent already: the last reader leaves by an addition, which cannot
-/// clear the flag. So a thread that enters a free lock clears it.
+/// On a lock that is not free: a waiter at the front sleeps, and the release that leaves the lock
+/// to it wakes one. On a free lock it means nothing, since the wake-up has been sent: the last
+/// reader leaves by an addition, which cannot clear the flag. A thread that enters a free lock
+/// clears it.
 pub(super) const FRONT_SLEEPS: u32 = 16;
 /// Readers sleep.
 pub(super) const READERS_SLEEP: u32 = 32;
@@ -22,7 +23,8 @@ pub(super) const BIASED: u32 = 64;
 /// The writer has ended the bias, and waits for announced readers. While it does, the readers that
 /// are counted hold the lock; under a writer without this flag they wait.
 pub(super) const REVOKING: u32 = 128;
-/// Set by a waiter that watches the lock, cleared by the next holder that leaves.
+/// Set by a waiter that watches the lock, cleared by the next holder that leaves by a
+/// compare-and-swap.
 pub(super) const WATCHED: u32 = 256;
 /// The process, in a chain of forks, in which waiters left their marks: `REQUEST`, `FRONT_SLEEPS`,
 /// and the count while a writer holds the lock. Marks of another process are void.
@@ -266,7 +268,8 @@ pub(super) fn after_writer<P: Platform>(seen: u32, leave: Leave) -> u32 {
         word &= !READERS_SLEEP;
     }
     // The waiter at the front is woken. If it wants to write and readers have registered, it finds
-    // these and sets the flag again. If it wants to read upgradably, it can enter with them.
+    // these, and sets the flag again when it falls asleep. If it wants to read upgradably, it can
+    // enter with them.
     if word & UPGRADABLE == 0 {
         word &= !FRONT_SLEEPS;
     }

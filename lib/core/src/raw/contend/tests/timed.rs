@@ -1,7 +1,8 @@
-//! A platform with a clock that tests set, and a lock that does what they say.
+//! A platform with a clock that tests set, and a lock that does what they say. No thread wakes
+//! another: all sleeps last until their time is over.
 
 use crate::bare::Bare;
-use crate::platform::{Atomics, Clock, Platform, Spinning};
+use crate::platform::{Atomics, Clock, Parked, Parking, Platform, Spinning};
 use crate::raw::contend::{Next, Sight, Target, Wait};
 use crate::slots::{Table, Waiters};
 use std::cell::Cell;
@@ -9,13 +10,13 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// A platform whose time passes where a test says so, and in pauses.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Timed;
+pub(in crate::raw) struct Timed;
 
 static TABLE: Table<Timed, 2, 1> = Table::new();
 static WAITERS: Waiters<Timed> = TABLE.waiters();
 
 thread_local! {
-    pub(super) static NOW: Cell<u64> = const { Cell::new(0) };
+    pub(in crate::raw) static NOW: Cell<u64> = const { Cell::new(0) };
 }
 
 impl Atomics for Timed {
@@ -39,10 +40,19 @@ impl Spinning for Timed {
     }
 }
 
+impl Parking for Timed {
+    const CAN_PARK: bool = true;
+
+    fn park_in(_: *const u32, _: u32, until: u64, _: u32, _: impl Fn() -> u32) -> Parked {
+        NOW.set(until);
+        Parked::Unwoken
+    }
+}
+
 impl Platform for Timed {
     type Clock = Self;
     type Spinning = Self;
-    type Parking = Bare;
+    type Parking = Self;
     type Fences = Bare;
     type Place = Bare;
 

@@ -1,7 +1,9 @@
 //! Sleepers, and those whose wake-up another waiter takes.
 
 use super::*;
+use crate::platform::PATIENCE_NS;
 use crate::raw::contend::Target;
+use crate::raw::contend::tests::timed::{NOW, Timed};
 use crate::raw::waiter::UNNOTICED_SLEEP_NS;
 use std::sync::mpsc;
 use std::thread;
@@ -180,6 +182,20 @@ both_layouts! {
         assert!(!mutex.is_locked());
         // Now it runs, and has missed it.
         assert!(!mutex.pick_up());
+    }
+
+    /// It was refused before the hand-over, and has slept once.
+    fn a_refused_waiter_picks_up_a_patience_after_it_has_seen_the_hand_over<L>() {
+        let mutex = QueuedMutex::<Timed, Sound, L::On<Timed>>::new();
+        assert!(mutex.try_lock());
+        assert!(mutex.request_handoff());
+        let mut waiter = Waiting::new(&mutex);
+        // No time to poll: on this platform a poll would not end.
+        assert!(matches!(waiter.request(&at_front(), 0), Next::Look));
+        unlock(&mutex);
+        let handed_over = NOW.get();
+        assert!(matches!(waiter.request(&at_front(), 0), Next::End(Some(()))));
+        assert_eq!(NOW.get() - handed_over, PATIENCE_NS);
     }
 
     /// The lock became free before the request was made, and the requester is stopped.
