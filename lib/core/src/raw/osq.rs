@@ -52,7 +52,6 @@
 //!   comes: it looks for the mark after that, and the head looks at the tail after it has set the
 //!   mark. At least one of the two sees the other, and empties the queue.
 
-use super::patience::Patience;
 use super::waiter::{
     ABANDONED, Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters, expired, left,
 };
@@ -98,38 +97,46 @@ impl<P: Platform> Osq<P> {
     /// and for the predecessor's node, and one to become head. A head must call
     /// [`leave`](Self::leave) with the same node.
     pub fn join(&self, waiter: &Waiter<P>, sleeps: bool, until: u64) -> bool {
-        let mut patience = Patience::ENDLESS;
-        self.join_with(waiter, sleeps, until, &mut patience, |_| false)
+        self.append(waiter) || self.wait(waiter, sleeps, until) || !self.quit(waiter)
     }
 
-    /// As [`join`](Self::join). A sleeper also leaves if it [loses its
-    /// patience](Patience::is_lost) with the head.
-    pub(in crate::raw) fn join_with(
-        &self,
-        waiter: &Waiter<P>,
-        sleeps: bool,
-        until: u64,
-        patience: &mut Patience,
-        stuck: impl Fn(bool) -> bool,
-    ) -> bool {
+    /// Queues. `true`: the thread is the head, as no other queues.
+    pub(in crate::raw) fn append(&self, waiter: &Waiter<P>) -> bool {
         debug_assert!(!waiter.is_left_behind());
-        let queue = self.links();
-        let (me, node) = (waiter.id(), waiter.node());
-        if queue.append(me) {
-            return true;
+        let is_head = self.links().append(waiter.id());
+        if !is_head {
+            P::count(Event::Queued);
         }
-        P::count(Event::Queued);
-        let is_head = match sleeps {
-            true => {
-                patience.count_ahead(|limit| queue.count_ahead(node, limit));
-                sleep(node, until, patience, stuck)
-            }
-            false => {
-                let limit = left(until, P::now);
-                P::wait_for(&node.state, Acquire, limit, |s| s != WAITING).is_ok()
-            }
-        };
-        is_head || !queue.unqueue(waiter)
+        is_head
+    }
+
+    /// How many waiters are ahead of this one; `None`: more than `limit`.
+    pub(in crate::raw) fn count_ahead(&self, waiter: &Waiter<P>, limit: u64) -> Option<u64> {
+        self.links().count_ahead(waiter.node(), limit)
+    }
+
+    /// Waits until the thread is the head (`true`) or until `until`, in which case it still queues
+    /// and may wait again. It sleeps if it `sleeps` and threads can, and spins otherwise.
+    pub(in crate::raw) fn wait(&self, waiter: &Waiter<P>, sleeps: bool, until: u64) -> bool {
+        let state = &waiter.node().state;
+        if !sleeps {
+            return P::wait_for(state, Acquire, left(until, P::now), |s| s != WAITING).is_ok();
+        }
+        // A waiter whose time is up does not fall asleep.
+        let park = || state.compare_exchange(WAITING, PARKED, AcqRel, Acquire);
+        if !expired(until, P::now) && park().is_ok() {
+            P::count(Event::Park);
+        }
+        while state.load(Acquire) == PARKED && !expired(until, P::now) {
+            let key = (&raw const *state).cast();
+            P::park(key, PARKED, until, || state.load(Relaxed));
+        }
+        state.load(Acquire) == GO
+    }
+
+    /// Leaves the queue, not being its head. `false`: the thread has become the head meanwhile.
+    pub(in crate::raw) fn quit(&self, waiter: &Waiter<P>) -> bool {
+        self.links().unqueue(waiter)
     }
 
     /// About how many waiters have queued behind this `waiter`, with those that have left since.
@@ -379,38 +386,6 @@ impl<P: Platform> Links<'_, P> {
     fn set_previous(&self, id: Id, before: Id) {
         self.node(id).previous.store(before.encode(), Release);
     }
-}
-
-/// Sleeps until headship comes (`true`), until `until`, or until the patience is lost.
-fn sleep<P: Platform>(
-    node: &Node<P>,
-    until: u64,
-    patience: &mut Patience,
-    stuck: impl Fn(bool) -> bool,
-) -> bool {
-    let state = &node.state;
-    // A waiter whose time is up leaves without a sleep.
-    let sleeps = !expired(until, P::now)
-        && state
-            .compare_exchange(WAITING, PARKED, AcqRel, Acquire)
-            .is_ok();
-    if sleeps {
-        P::count(Event::Park);
-        while state.load(Acquire) == PARKED && !expired(until, P::now) {
-            P::park(
-                (&raw const *state).cast(),
-                PARKED,
-                patience.or(until),
-                || state.load(Relaxed),
-            );
-            // A waiter that has been made the head goes on without a look.
-            let stuck = |looked| state.load(Relaxed) == PARKED && stuck(looked);
-            if patience.is_lost::<P>(stuck) {
-                break;
-            }
-        }
-    }
-    state.load(Acquire) == GO
 }
 
 /// How `next` names `id`.

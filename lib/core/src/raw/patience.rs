@@ -10,7 +10,7 @@ use crate::platform::{NEVER, Platform};
 /// Up to this number a waiter counts those ahead of it, with a cache miss for each. If there are
 /// more, it uses the number of living threads of the process that have ever queued instead, but no
 /// more than [`MOST_AHEAD`].
-const COUNTED: u64 = 8;
+pub(in crate::raw) const COUNTED: u64 = 8;
 const MOST_AHEAD: u32 = 256;
 /// Each time between two looks is this many times as long as the one before, since beside long
 /// sections most looks find nothing.
@@ -56,17 +56,14 @@ impl Patience {
         }
     }
 
-    /// Shortens it for a waiter with few others ahead. `ahead` counts these, up to a limit that it
-    /// is given; `None`: there are more.
-    pub(in crate::raw) fn count_ahead(&mut self, ahead: impl FnOnce(u64) -> Option<u64>) {
-        if self.length == NEVER {
+    /// Shortens it for a waiter with few others ahead. `None`: there are more than [`COUNTED`].
+    pub(in crate::raw) fn count_ahead(&mut self, ahead: Option<u64>) {
+        let Some(ahead) = ahead.filter(|_| self.length != NEVER) else {
             return;
-        }
-        if let Some(ahead) = ahead(COUNTED) {
-            let begun = self.next - self.length;
-            self.length = self.each.saturating_mul(ahead.max(1));
-            self.next = begun.saturating_add(self.length);
-        }
+        };
+        let begun = self.next - self.length;
+        self.length = self.each.saturating_mul(ahead.max(1));
+        self.next = begun.saturating_add(self.length);
     }
 
     /// When a sleep has to end: at the next look, or at `deadline`.
@@ -74,21 +71,16 @@ impl Patience {
         self.next.min(deadline)
     }
 
-    /// Whether the waiter goes on without the other one. `stuck` looks at the lock, and returns
-    /// whether the other one does not come for it; its argument says whether the waiter has looked
-    /// before. It is called only if a look is due. The next one is then due after [`GROWTH`] times
-    /// as long, whatever this one finds.
-    pub(in crate::raw) fn is_lost<P: Platform>(
-        &mut self,
-        stuck: impl FnOnce(bool) -> bool,
-    ) -> bool {
-        if P::now() < self.next {
-            return false;
+    /// Whether a look at the lock is due, by which the waiter finds out whether the other one comes
+    /// for it. `Some` says whether it has looked before. The next look is then due after [`GROWTH`]
+    /// times as long, whatever this one finds.
+    pub(in crate::raw) fn look_is_due<P: Platform>(&mut self) -> Option<bool> {
+        let now = P::now();
+        if now < self.next {
+            return None;
         }
-        let lost = stuck(self.looked);
-        self.looked = true;
         self.length = self.length.saturating_mul(GROWTH);
-        self.next = P::now().saturating_add(self.length);
-        lost
+        self.next = now.saturating_add(self.length);
+        Some(core::mem::replace(&mut self.looked, true))
     }
 }

@@ -7,38 +7,40 @@
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::raw::cna::{self, Head};
-use crate::raw::patience::Patience;
-use crate::raw::waiter::{ABANDONED, GO, Link, Node, PARKED, WAITING, Waiter, expired, left};
+use crate::raw::waiter::{ABANDONED, Link, Node, PARKED, WAITING, Waiter, expired, left};
 use crate::tuning::Tuning;
 
-/// Queues, and waits to be the head, asleep or spinning. `None`: the deadline has come first, or
-/// the waiter has lost its patience.
-pub(super) fn join<P: Platform>(
+/// Queues. `true`: the waiter is the head, as no other queues. The second result is what
+/// [`head`] needs to know.
+pub(super) fn append<P: Platform>(
     tail: &P::AtomicU16,
-    waiter: Waiter<P>,
+    waiter: &Waiter<P>,
     tuning: Tuning,
-    sleeps: bool,
-    deadline: u64,
-    patience: &mut Patience,
-    stuck: impl Fn(bool) -> bool,
-) -> Option<(Head<P>, Waiter<P>)> {
+) -> (bool, u16) {
     let domain = if tuning.reorder { P::domain() } else { 0 };
     let named = match tuning.reorder {
         true => waiter.named(domain),
         false => domain,
     };
-    waiter.node().prepare(named, true);
-    P::waiters().number(waiter.node(), tail);
+    let node = waiter.node();
+    node.prepare(named, true);
+    P::waiters().number(node, tail);
     // Guarded: this waiter may leave or sleep, so headship is handed over by compare-and-swap.
     let link = Link::new(waiter.id(), true, named);
-    let node = waiter.node();
-    let (waiter, state) = match cna::queue::<P>(tail, link, |before| node.number_after(before)) {
-        None => (waiter, GO),
-        Some(_) => wait_for_headship(waiter, sleeps, deadline, patience, stuck)?,
-    };
+    let before = cna::queue::<P>(tail, link, |before| node.number_after(before));
+    (before.is_none(), domain)
+}
+
+/// The headship of a waiter that queued from this `domain`, and was told `state`.
+pub(super) fn head<P: Platform>(
+    waiter: &Waiter<P>,
+    state: u32,
+    tuning: Tuning,
+    domain: u16,
+) -> Head<P> {
     let mut head = Head::new(P::waiters(), waiter.id(), state, tuning, domain);
     head.pre_scan();
-    Some((head, waiter))
+    head
 }
 
 /// Passes headship on.
@@ -46,35 +48,45 @@ pub(super) fn leave<P: Platform>(tail: &P::AtomicU16, head: &mut Head<P>, waiter
     head.leave(tail, waiter, |heir, go, _| hand_over(heir, go));
 }
 
-/// `None`: the waiter has left, and the node belongs to the head that skips it.
-fn wait_for_headship<P: Platform>(
-    mut waiter: Waiter<P>,
-    sleeps: bool,
-    deadline: u64,
-    patience: &mut Patience,
-    stuck: impl Fn(bool) -> bool,
-) -> Option<(Waiter<P>, u32)> {
+fn is_headship(state: u32) -> bool {
+    state != WAITING && state != PARKED
+}
+
+/// Waits to be the head, asleep or spinning, and returns what the waiter was told. `None`: `until`
+/// has come first. It still queues, and may wait again.
+pub(super) fn wait<P: Platform>(waiter: &Waiter<P>, sleeps: bool, until: u64) -> Option<u32> {
     let state = &waiter.node().state;
+    if !sleeps {
+        return P::wait_for(state, Acquire, left(until, P::now), is_headship).ok();
+    }
     loop {
-        let limit = if sleeps { 0 } else { left(deadline, P::now) };
-        if let Ok(headship) = P::wait_for(state, Acquire, limit, |s| s != WAITING) {
-            return Some((waiter, headship));
+        let seen = state.load(Acquire);
+        if is_headship(seen) {
+            return Some(seen);
+        }
+        if expired(until, P::now) {
+            return None;
         }
         // Relaxed: nothing is handed over.
         let park = || state.compare_exchange(WAITING, PARKED, Relaxed, Relaxed);
-        if expired(deadline, P::now) {
-            waiter = waiter.abandon(WAITING).err()?;
-        } else if park().is_ok() {
+        if seen == WAITING && park().is_ok() {
             P::count(Event::Park);
-            while state.load(Relaxed) == PARKED {
-                let key = (&raw const *state).cast();
-                P::park(key, PARKED, patience.or(deadline), || state.load(Relaxed));
-                if expired(deadline, P::now) || patience.is_lost::<P>(&stuck) {
-                    waiter = waiter.abandon(PARKED).err()?;
-                }
-            }
         }
+        let key = (&raw const *state).cast();
+        P::park(key, PARKED, until, || state.load(Relaxed));
     }
+}
+
+/// Leaves the queue, not being its head: the node then belongs to the head that skips it. `Some`:
+/// the waiter has become the head meanwhile, and was told this.
+pub(super) fn quit<P: Platform>(waiter: Waiter<P>) -> Option<(Waiter<P>, u32)> {
+    let seen = waiter.node().state.load(Acquire);
+    let waiter = match is_headship(seen) {
+        true => waiter,
+        false => waiter.abandon(seen).err()?,
+    };
+    let told = waiter.node().state.load(Acquire);
+    Some((waiter, told))
 }
 
 /// Makes `heir` the head, and wakes it if it sleeps. `false`: it has given up.

@@ -1,12 +1,12 @@
 //! Queueing, for locks whose waiter at the front follows the policy: in a queue of the kind that
 //! the lock is configured for.
 
-use super::{Wait, cna_queue};
+use super::cna_queue;
 use crate::platform::Platform;
 use crate::raw::cna::Head;
 use crate::raw::osq::Osq;
-use crate::raw::patience::Patience;
-use crate::raw::waiter::Waiter;
+use crate::raw::waiter::{GO, Waiter};
+use crate::tuning::Tuning;
 
 /// How waiters queue. A lock has the same two bytes for each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,45 +41,116 @@ enum Standing<'a, P: Platform> {
     },
 }
 
+/// A place in the queue behind others.
+#[derive(Debug)]
+pub(super) enum Behind<'a, P: Platform> {
+    Osq {
+        queue: &'a Osq<P>,
+        node: Waiter<P>,
+    },
+    Cna {
+        tail: &'a P::AtomicU16,
+        node: Waiter<P>,
+        tuning: Tuning,
+        domain: u16,
+    },
+}
+
 impl<'a, P: Platform> Headship<'a, P> {
     /// For a waiter beside the queue: it has found no node or lost its patience, or is a reader.
     pub(in crate::raw) fn beside() -> Self {
         Headship(Standing::Unqueued { _node: None })
     }
 
-    /// Queues, and waits for the place at the front, asleep or spinning. `None`: the deadline has
-    /// come first, or the waiter has lost its [patience](Patience::is_lost).
-    pub(super) fn wait(
+    /// Queues.
+    pub(super) fn join(
         kind: QueueKind,
         queue: &'a Osq<P>,
         node: Waiter<P>,
-        wait: &Wait,
-        sleeps: bool,
-        patience: &mut Patience,
-        stuck: impl Fn(bool) -> bool,
-    ) -> Option<Self> {
-        let standing = match kind {
-            QueueKind::Unqueued => Standing::Unqueued { _node: Some(node) },
-            QueueKind::Osq => {
-                let first = queue.join_with(&node, sleeps, wait.deadline, patience, stuck);
-                first.then_some(Standing::Osq { queue, node })?
-            }
+        tuning: Tuning,
+    ) -> Result<Self, Behind<'a, P>> {
+        match kind {
+            QueueKind::Unqueued => Ok(Headship(Standing::Unqueued { _node: Some(node) })),
+            QueueKind::Osq => match queue.append(&node) {
+                true => Ok(Headship(Standing::Osq { queue, node })),
+                false => Err(Behind::Osq { queue, node }),
+            },
             QueueKind::Cna => {
                 // Of the OSQ only the tail, which the two kinds have in common.
                 let tail = queue.tail();
-                let (head, node) = cna_queue::join(
-                    tail,
-                    node,
-                    wait.tuning,
-                    sleeps,
-                    wait.deadline,
-                    patience,
-                    stuck,
-                )?;
-                Standing::Cna { head, tail, node }
+                match cna_queue::append(tail, &node, tuning) {
+                    (true, domain) => Ok(Self::of_cna(tail, node, GO, tuning, domain)),
+                    (false, domain) => Err(Behind::Cna {
+                        tail,
+                        node,
+                        tuning,
+                        domain,
+                    }),
+                }
             }
-        };
-        Some(Headship(standing))
+        }
+    }
+
+    fn of_cna(
+        tail: &'a P::AtomicU16,
+        node: Waiter<P>,
+        told: u32,
+        tuning: Tuning,
+        domain: u16,
+    ) -> Self {
+        let head = cna_queue::head(&node, told, tuning, domain);
+        Headship(Standing::Cna { head, tail, node })
+    }
+}
+
+impl<'a, P: Platform> Behind<'a, P> {
+    /// How many waiters are ahead of this one; `None`: more than `limit`, or the queue cannot tell.
+    pub(super) fn count_ahead(&self, limit: u64) -> Option<u64> {
+        match self {
+            Behind::Osq { queue, node } => queue.count_ahead(node, limit),
+            Behind::Cna { .. } => None,
+        }
+    }
+
+    /// Waits to be at the front, asleep or spinning, and returns what [`come`](Self::come) needs to
+    /// know. `None`: `until` has come first. It still queues, and may wait again.
+    pub(super) fn wait(&self, sleeps: bool, until: u64) -> Option<u32> {
+        match self {
+            Behind::Osq { queue, node } => queue.wait(node, sleeps, until).then_some(GO),
+            Behind::Cna { node, .. } => cna_queue::wait(node, sleeps, until),
+        }
+    }
+
+    /// The waiter is at the front now.
+    pub(super) fn come(self, told: u32) -> Headship<'a, P> {
+        match self {
+            Behind::Osq { queue, node } => Headship(Standing::Osq { queue, node }),
+            Behind::Cna {
+                tail,
+                node,
+                tuning,
+                domain,
+            } => Headship::of_cna(tail, node, told, tuning, domain),
+        }
+    }
+
+    /// Leaves the queue. `Some`: the waiter has come to the front meanwhile.
+    pub(super) fn quit(self) -> Option<Headship<'a, P>> {
+        match self {
+            Behind::Osq { queue, node } => {
+                let left = queue.quit(&node);
+                (!left).then_some(Headship(Standing::Osq { queue, node }))
+            }
+            Behind::Cna {
+                tail,
+                node,
+                tuning,
+                domain,
+            } => {
+                let (node, told) = cna_queue::quit(node)?;
+                Some(Headship::of_cna(tail, node, told, tuning, domain))
+            }
+        }
     }
 }
 

@@ -15,7 +15,6 @@ use super::{Headship, QueueKind, Wait};
 use crate::Native;
 use crate::platform::{NEVER, Platform};
 use crate::raw::osq::Osq;
-use crate::raw::patience::Patience;
 use crate::tuning::{Quantum, Tuning};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -362,14 +361,26 @@ fn an_overdue_waiter_requests() {
 
 fn head<'a>(kind: QueueKind, queue: &'a Osq<Native>) -> Headship<'a, Native> {
     let node = Native::waiters().take_node().expect("a slot is free");
-    let mut patience = Patience::ENDLESS;
-    let wait = Wait {
-        deadline: NEVER,
-        tuning: Tuning::DEFAULT,
-        trial: false,
-        spin: SPIN,
-    };
-    Headship::wait(kind, queue, node, &wait, true, &mut patience, |_| false).expect("no deadline")
+    Headship::join(kind, queue, node, Tuning::DEFAULT).unwrap_or_else(|place| {
+        let told = place.wait(true, NEVER).expect("no deadline");
+        place.come(told)
+    })
+}
+
+/// The second waiter gives up.
+#[test]
+fn a_waiter_in_the_queue_counts_those_ahead_and_may_leave() {
+    for (kind, ahead) in [(QueueKind::Osq, Some(1)), (QueueKind::Cna, None)] {
+        let queue = Osq::new();
+        let front = head(kind, &queue);
+        let node = Native::waiters().take_node().expect("a slot is free");
+        let place = Headship::join(kind, &queue, node, Tuning::DEFAULT).expect_err("not the first");
+        assert_eq!(place.count_ahead(8), ahead);
+        assert_eq!(place.wait(true, 0), None);
+        assert!(place.quit().is_none());
+        drop(front);
+        assert_eq!(queue.last(), 0);
+    }
 }
 
 /// The waiter at the front requests after its share of a round. Others wait behind it, asleep.

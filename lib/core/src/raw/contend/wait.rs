@@ -10,7 +10,7 @@ use super::spin;
 use crate::events::Event;
 use crate::platform::{NEVER, Platform};
 use crate::raw::osq::Osq;
-use crate::raw::patience::Patience;
+use crate::raw::patience::{COUNTED, Patience};
 use crate::raw::waiter::{expired, left, sleep_until};
 
 /// What one waiter can see and do at its lock, for example take it for reading or for writing.
@@ -187,17 +187,34 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
         P::count(Event::SlotFallback);
         return Some(Headship::beside());
     };
+    let place = match Headship::join(kind, queue, node, wait.tuning) {
+        Ok(front) => return Some(front),
+        Err(place) => place,
+    };
     let mut patience = match T::PARKS {
         true => Patience::begin::<P>(),
         false => Patience::ENDLESS,
     };
-    let stuck = |looked| is_stuck(target, looked);
-    let front = Headship::wait(kind, queue, node, wait, T::PARKS, &mut patience, stuck);
-    if front.is_none() && !expired(wait.deadline, P::now) {
-        target.lose_patience();
-        return Some(Headship::beside());
+    if T::PARKS {
+        patience.count_ahead(place.count_ahead(COUNTED));
     }
-    front
+    loop {
+        if let Some(told) = place.wait(T::PARKS, patience.or(wait.deadline)) {
+            return Some(place.come(told));
+        }
+        let late = expired(wait.deadline, P::now);
+        let is_stuck = |looked| is_stuck(target, looked);
+        if late || patience.look_is_due::<P>().is_some_and(is_stuck) {
+            return match place.quit() {
+                Some(front) => Some(front),
+                None if late => None,
+                None => {
+                    target.lose_patience();
+                    Some(Headship::beside())
+                }
+            };
+        }
+    }
 }
 
 /// Whether a waiter in the queue goes on without the front, since no thread seems to come for the

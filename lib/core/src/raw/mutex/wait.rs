@@ -419,7 +419,8 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, L
         let mut patience = Patience::begin::<P>();
         let until = patience.or(wait.deadline);
         mutex.sleep(&mut self.owes, Sleeper::Front, until);
-        if patience.is_lost::<P>(|_| before && handed_over()) && mutex.pick_up() {
+        let lost = patience.look_is_due::<P>().is_some() && before && handed_over();
+        if lost && mutex.pick_up() {
             // The thread that handed it over may not have woken that waiter yet.
             wake::<P>(mutex.key(), REQUESTER);
             return Next::End(Some(()));

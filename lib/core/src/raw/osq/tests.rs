@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::Native;
-use crate::platform::NEVER;
 use crate::raw::waiter::Slot;
 use core::sync::atomic::{AtomicU16, AtomicU32};
 
@@ -366,23 +365,4 @@ fn a_head_behind_a_gone_node_has_nobody_ahead() {
     assert!(links.append(head), "the last node is gone");
     assert!(!links.append(behind));
     assert_eq!(links.count_ahead(links.node(behind), 8), Some(1));
-}
-
-#[test]
-fn a_waiter_behind_the_head_looks_soon() {
-    let queue = Osq::<Native>::new();
-    let node = || Native::waiters().take_node().expect("a slot is free");
-    let (head, next) = (node(), node());
-    assert!(queue.join(&head, true, NEVER));
-    let other = Native::waiters().claim().expect("a slot is free");
-    let mut patience = Patience::begin::<Native>();
-    let usual = patience.or(NEVER);
-    // Its time is up already, so it neither sleeps nor looks.
-    assert!(!queue.join_with(&next, true, 0, &mut patience, |_| unreachable!()));
-    assert!(
-        patience.or(NEVER) < usual,
-        "one is ahead, and two have queued"
-    );
-    Native::waiters().drop_reference(other);
-    queue.leave(&head);
 }

@@ -122,7 +122,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
             };
             let mark = |seen| seen | READERS_SLEEP;
             self.sleep(READERS, READERS_SLEEP, until, mark, blocked);
-            if !registered && patience.is_lost::<P>(|_| idle) {
+            if !registered && patience.look_is_due::<P>().is_some() && idle {
                 self.pass_idle_front();
             }
         }

@@ -104,7 +104,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
             if !self.state.wait_for(spin_ns, done) {
                 self.sleep_in_turn(want, patience.or(deadline));
                 // Only the next look is put off: here patience is no more than a timer.
-                patience.is_lost::<P>(|_| false);
+                patience.look_is_due::<P>();
             }
         }
     }

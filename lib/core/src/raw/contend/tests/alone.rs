@@ -6,7 +6,6 @@ use crate::platform::{NEVER, Ordering::Relaxed, Platform};
 use crate::raw::contend::constants::ALONE_NS;
 use crate::raw::contend::{Headship, QueueKind, Wait, wait_at_front};
 use crate::raw::osq::Osq;
-use crate::raw::patience::Patience;
 use crate::tuning::Tuning;
 use std::cell::Cell;
 
@@ -41,16 +40,7 @@ fn a_waiter_sleeps_beyond_its_quantum_only_if_no_other_waits_behind_it() {
     let (first, second) = (node(), node());
     let (id, behind) = (first.id(), second.id());
     second.node().number.store(1, Relaxed);
-    let mut patience = Patience::ENDLESS;
-    let place = Headship::wait(
-        QueueKind::Osq,
-        &queue,
-        first,
-        &WAIT,
-        true,
-        &mut patience,
-        |_| false,
-    );
+    let place = Headship::join(QueueKind::Osq, &queue, first, WAIT.tuning);
     let place = place.expect("the queue is empty");
     assert!(first_sleep::<true>(&place, NEVER).1 >= ALONE_NS);
     // A request after the first eighth leaves the holder time to grant it.
