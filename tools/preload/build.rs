@@ -70,6 +70,11 @@ const EMPTY: &[&str] = &["gcc_s", "dl", "m", "pthread", "rt", "util"];
 mod versions;
 
 fn main() {
+    let architecture = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    assert!(
+        ["x86_64", "aarch64"].contains(&&*architecture),
+        "this library replaces functions of the GNU C library on x86-64 and aarch64"
+    );
     versions::add();
     println!("cargo::rerun-if-changed=build.rs");
     for file in SOURCES {

@@ -106,6 +106,13 @@ fn what_is_broken_is_caught() {
 }
 
 #[test]
+fn what_is_broken_and_gets_away_is_no_success() {
+    // One thread waits for no other.
+    let line = "torture invalidation --backends busted-wakeup --threads 1 --seconds 0.1";
+    assert!(ends(3, line).contains("NOT CAUGHT"));
+}
+
+#[test]
 fn a_report_goes_to_a_file_beside_the_text() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("report.json");

@@ -342,7 +342,8 @@ fn boxed<T>(count: u32, new: impl FnMut() -> T) -> Result<Box<[T]>, BuildError> 
 }
 
 /// What tells this copy of the library from others in the process: made from the address of a
-/// static, which is a multiple of 8.
+/// static, which is a multiple of 8. Two copies would have the same only if they lay a multiple of
+/// 32 GiB apart.
 fn copy() -> u32 {
     (core::ptr::from_ref(&LIST).addr() >> 3) as u32
 }

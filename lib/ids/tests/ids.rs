@@ -320,3 +320,11 @@ fn a_domain_without_memory_is_an_error() {
     });
     assert!(right);
 }
+
+#[test]
+fn names_of_backends_are_read_as_they_are_written() {
+    for backend in Backend::ALL {
+        assert_eq!(backend.to_string().parse(), Ok(backend));
+    }
+    assert!("fifo".parse::<Backend>().is_err());
+}

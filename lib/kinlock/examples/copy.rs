@@ -53,8 +53,6 @@ pub(crate) struct Functions {
     pub(crate) has_table: fn() -> bool,
     /// How often the process has forked, as far as this copy knows.
     pub(crate) forks: fn() -> u8,
-    /// A number that no other copy gives out.
-    pub(crate) serial: fn() -> Option<u32>,
     pub(crate) mutex: Kind,
     pub(crate) spin: Kind,
     pub(crate) write: Kind,
@@ -96,7 +94,6 @@ pub(crate) static FUNCTIONS: Functions = Functions {
     slots: || Native::waiters().in_use(),
     has_table: || Native::visible_readers().is_some(),
     forks: Native::forks,
-    serial: kinlock_linux::native::next_serial,
     mutex: Kind {
         word: |locks| word(&locks.mutex, 0),
         lock: |locks| locks.mutex.lock(),
@@ -166,4 +163,31 @@ pub(crate) static FUNCTIONS: Functions = Functions {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn functions() -> &'static Functions {
     &FUNCTIONS
+}
+
+/// Some of them by name, for programs in C.
+macro_rules! for_c {
+    ($($name:ident = $($field:ident).+ $(-> $result:ty)?;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub(crate) extern "C" fn $name(locks: &Locks) $(-> $result)? {
+            (FUNCTIONS.$($field).+)(locks)
+        }
+    )*};
+}
+
+for_c! {
+    mutex_lock = mutex.lock;
+    mutex_unlock = mutex.unlock;
+    spin_lock = spin.lock;
+    spin_unlock = spin.unlock;
+    read_lock = read_lock;
+    read_unlock = read_unlock;
+    bias = bias;
+    write_try = write_try -> bool;
+    write_unlock = write.unlock;
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn decide() {
+    (FUNCTIONS.decide)();
 }

@@ -14,7 +14,7 @@ mod thread;
 
 pub use clock::coarse_now;
 #[doc(hidden)]
-pub use copies::{are_serials_shared, next_serial, pretend_other_version};
+pub use copies::pretend_other_version;
 pub use kept::{give_up_key, keep_no_slot, keeps_slots};
 pub use key::{Key, Rounds};
 pub use slice::{NoExtension, slice_extensions};

@@ -58,9 +58,10 @@
 //! - The thread to which an entry belongs changes it by plain loads and stores: [`Thread`],
 //!   [`Owner`], [`Held`], [`Tally`] (the thread that unlocks also stores 0 in `since`), [`Waits`]
 //!   and [`Pause`]. So it is with a [`Maker`], but the last one of an order is any thread's.
-//! - The holder of the lock changes its [`Record`] and a part of its [`Lock`] by plain loads and
-//!   stores, since the lock orders the writers. A [reading side](READING) has several holders, who
-//!   change it by atomic operations.
+//! - The holder of the lock changes its [`Record`] by plain loads and stores, since the lock orders
+//!   the writers, and of its [`Lock`] `last`, `domain`, `gap`, `first`, `record`, `nested`,
+//!   `samples`, `held`, `holds`, `hold_ns` and `hold_max`. A [reading side](READING) has several
+//!   holders, who change it by atomic operations.
 //! - The command writes `magic` and `is_over` of [`Shared`], and of a [`Switch`] the bit
 //!   [`REPORTS`], `window`, and the 0 in `errno`.
 

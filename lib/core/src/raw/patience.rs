@@ -12,9 +12,13 @@ use crate::platform::{NEVER, Platform};
 /// more than [`MOST_AHEAD`].
 pub(in crate::raw) const COUNTED: u64 = 8;
 const MOST_AHEAD: u32 = 256;
-/// Each time between two looks is this many times as long as the one before, since beside long
-/// sections most looks find nothing.
+/// The time from the first look to the second is this many times as long as that to the first:
+/// beside long sections most looks find nothing.
 pub(in crate::raw) const GROWTH: u64 = 8;
+/// Each further time between two looks is this many times as long as the one before. With eight
+/// times for all a waiter that has waited for a second when the front stops would notice that after
+/// nine seconds instead of one.
+const LATER_GROWTH: u64 = 4;
 
 /// When a waiter looks next whether another one runs.
 #[derive(Debug)]
@@ -72,15 +76,17 @@ impl Patience {
     }
 
     /// Whether a look at the lock is due, by which the waiter finds out whether the other one comes
-    /// for it. `Some` says whether it has looked before. The next look is then due after [`GROWTH`]
-    /// times as long, whatever this one finds.
+    /// for it. `Some` says whether it has looked before. The next look is due later, whatever this
+    /// one finds.
     pub(in crate::raw) fn look_is_due<P: Platform>(&mut self) -> Option<bool> {
         let now = P::now();
         if now < self.next {
             return None;
         }
-        self.length = self.length.saturating_mul(GROWTH);
+        let looked = core::mem::replace(&mut self.looked, true);
+        let growth = if looked { LATER_GROWTH } else { GROWTH };
+        self.length = self.length.saturating_mul(growth);
         self.next = now.saturating_add(self.length);
-        Some(core::mem::replace(&mut self.looked, true))
+        Some(looked)
     }
 }

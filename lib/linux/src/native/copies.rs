@@ -19,7 +19,7 @@
 //!   meeting page                 card of the first copy        tables of the first copy
 //!     magic                        kind                          slots, rows of readers
 //!     first  ------------------>   tables  ------------------>   kind of queue
-//!     forks, serials               name of the object            the copies that use them
+//!     forks                        name of the object            the copies that use them
 //! ```
 //!
 //! The first copy that writes the address of its card to the page offers its own tables, which are
@@ -147,14 +147,12 @@ struct Card {
 }
 
 /// What the meeting page contains. A copy without the page has a static of this type instead, for
-/// the number of forks and for serials.
+/// the number of forks.
 #[repr(C)]
 struct Meeting {
     magic: AtomicU64,
     first: AtomicPtr<Card>,
     forks: AtomicU8,
-    /// How many serials have been given out. See [`next_serial`].
-    serials: AtomicU32,
     /// The key under which a thread has its number, plus 1; 0: none yet; [`NO_KEY`]: none.
     key: AtomicU32,
     /// How many threads have got a number.
@@ -258,36 +256,17 @@ pub(super) fn visible_readers() -> Option<&'static VisibleReaders<Native>> {
     (!ptr::eq(tables, &NONE)).then_some(&tables.announced)
 }
 
-/// A new number, by which threads can remember an object that may be dropped, such as a domain of
-/// IDs. It is never 0, and was never given out before by this copy or by one with a meeting page.
-/// `None`: all numbers have been given out.
-///
-/// Copies that have the page count there, whichever tables they use. A copy without the page counts
-/// for itself, in the upper half of the numbers: see [`are_serials_shared`].
-pub fn next_serial() -> Option<u32> {
-    meeting().next_serial(are_serials_shared())
-}
-
-/// Whether this copy takes serials from the meeting page, as others do. If not, another copy
-/// without the page may give out the same serial, so that an object of this copy may be confused
-/// with an object of that one.
-pub fn are_serials_shared() -> bool {
-    !ptr::eq(meeting(), &ALONE)
-}
-
 /// A number for the calling thread, the same for all copies, which no other thread of this process
 /// has ever had, nor one of a process from which this one was forked. It is odd. `None` if this
 /// copy has no meeting page.
 pub(super) fn number_of_thread() -> Option<usize> {
-    are_serials_shared().then(|| meeting().number_of_thread())
+    let meeting = meeting();
+    (!ptr::eq(meeting, &ALONE)).then(|| meeting.number_of_thread())
 }
 
 /// No key could be made, or none of those whose values are stored without allocation. Copies then
 /// have different numbers for a thread.
 const NO_KEY: u32 = u32::MAX;
-
-/// The last serial that is given out from the page. Copies without a page give out higher ones.
-const LAST_SHARED: u32 = u32::MAX >> 1;
 
 /// How many forks led to this process; see
 /// [`Platform::forks`](kinlock_core::platform::Platform::forks).
@@ -358,20 +337,9 @@ impl Meeting {
         magic: AtomicU64::new(MAGIC),
         first: AtomicPtr::new(ptr::null_mut()),
         forks: AtomicU8::new(0),
-        serials: AtomicU32::new(0),
         key: AtomicU32::new(0),
         threads: AtomicUsize::new(0),
     };
-
-    /// See [`next_serial`](next_serial()).
-    fn next_serial(&self, shared: bool) -> Option<u32> {
-        let given = (self.serials)
-            .fetch_update(Relaxed, Relaxed, |given| {
-                (given < LAST_SHARED).then_some(given + 1)
-            })
-            .ok()?;
-        Some(given + 1 + if shared { 0 } else { LAST_SHARED })
-    }
 
     fn number_of_thread(&self) -> usize {
         let key = self.key();

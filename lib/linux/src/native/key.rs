@@ -7,6 +7,7 @@
 //!
 //! 1. `pthread_key_create` writes to a local. All other functions for keys check the key's number.
 //!    A key is deleted, or a value set to null, only as long as no value of others is under it.
+//!    Destructors do not unwind, and stay loaded: objects with a copy of this crate are pinned.
 
 use core::ffi::c_void;
 use core::ptr;

@@ -110,7 +110,7 @@ unsafe extern "C-unwind" {
 }
 
 /// Waits up to this time of the clock, or of the condition variable's own clock, or without a limit
-/// if it is null. A delegated condition variable gets the time unread.
+/// if it is null. A delegated condition variable gets any other time unread.
 ///
 /// # Safety
 ///

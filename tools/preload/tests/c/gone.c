@@ -124,7 +124,9 @@ int main(void)
     }
     printf("slept for and gone\n");
     for (int i = 0; i < 80; i++)
-        notify_and_destroy(1 + i % 8, i % 2, i % 8);
+        notify_and_destroy(1 + i % 8, i / 8 % 2, i % 8);
+    for (int i = 0; i < 8; i++)
+        notify_and_destroy(1, i % 2, i / 2 % 2);
     notify_and_destroy(400, 0, 1);
     notify_and_destroy(400, 1, 1);
     printf("broadcast and gone\n");

@@ -1,5 +1,5 @@
-/* Notifications while the mutex is held: woken waiters run into it. No waiter is forgotten if another times out or
-   is cancelled meanwhile. */
+/* Notifications while the mutex is held: woken waiters run into it. No waiter is forgotten if another times out, is
+   cancelled or destroys the condition variable meanwhile. */
 #include "common.h"
 
 enum { THREADS = 16, ROUNDS = 150 };
@@ -65,11 +65,57 @@ static void cancellations(void)
     }
 }
 
+/* The notifier destroys the condition variable with the mutex held, and fills its memory. */
+struct once {
+    pthread_cond_t condvar;
+    int done, waiting;
+};
+
+static void *waits_once(void *argument)
+{
+    struct once *once = argument;
+    int *done = &once->done;
+    lock();
+    once->waiting++;
+    while (!*done)
+        CHECK(pthread_cond_wait(&once->condvar, &mutex) == 0);
+    unlock();
+    return NULL;
+}
+
+static void destroyed_at_once(int waiters, int all)
+{
+    for (int i = 0; i < 120; i++) {
+        struct once *once = calloc(1, sizeof *once);
+        pthread_t threads[THREADS];
+        CHECK(pthread_cond_init(&once->condvar, NULL) == 0);
+        for (int t = 0; t < waiters; t++)
+            threads[t] = start(waits_once, once);
+        lock();
+        while (once->waiting < waiters) {
+            unlock();
+            sched_yield();
+            lock();
+        }
+        once->done = 1;
+        CHECK((all ? pthread_cond_broadcast : pthread_cond_signal)(&once->condvar) == 0);
+        CHECK(pthread_cond_destroy(&once->condvar) == 0);
+        memset(&once->condvar, 0xa5, sizeof once->condvar);
+        unlock();
+        for (int t = 0; t < waiters; t++)
+            end(threads[t]);
+        free(once);
+    }
+}
+
 int main(void)
 {
     run_threads(THREADS, meet);
     printf("generation %ld\n", generation);
     cancellations();
+    destroyed_at_once(1, 0);
+    destroyed_at_once(1, 1);
+    destroyed_at_once(6, 1);
     SHOW(pthread_cond_destroy(&more));
     SHOW(pthread_mutex_destroy(&mutex));
     return 0;

@@ -261,6 +261,8 @@ pub(super) struct Waiting<'a, P: Platform, C: LockConfig, L: Layout<P>> {
     pub(super) owes: bool,
     /// It was refused and has slept, and has not seen the lock free since.
     refused: bool,
+    /// How long it still waits for the requester to which the lock has been handed over.
+    patience: Option<Patience>,
 }
 
 impl<'a, P: Platform, C: LockConfig, L: Layout<P>> Waiting<'a, P, C, L> {
@@ -269,6 +271,7 @@ impl<'a, P: Platform, C: LockConfig, L: Layout<P>> Waiting<'a, P, C, L> {
             mutex,
             owes: false,
             refused: false,
+            patience: None,
         }
     }
 
@@ -392,6 +395,7 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, L
 
     fn request(&mut self, wait: &Wait, left: u64) -> Next<()> {
         let mutex = self.mutex;
+        let patience = self.patience.take();
         if mutex.request_handoff() {
             return self.await_handoff(wait);
         }
@@ -410,21 +414,24 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, L
                 false => Next::Look,
             };
         }
-        // A hand-over that stands before a sleep of a whole patience and after it is not picked up.
-        // (There may have been two: then a requester that runs requests again.) So this waiter
-        // picks the lock up one patience after the hand-over at the earliest, and two at the
-        // latest, if it began to sleep just before that.
+        // A hand-over that stands before a whole patience and after it is not picked up. (There may
+        // have been two: then a requester that runs requests again.) So this waiter picks the lock
+        // up one patience after the hand-over at the earliest, and two at the latest, if it began
+        // to sleep just before that.
         let handed_over = || mutex.word.flags() & PICKUP != 0;
         let before = handed_over();
-        let mut patience = Patience::begin::<P>();
-        let until = patience.or(wait.deadline);
-        mutex.sleep(&mut self.owes, Sleeper::Front, until);
-        let lost = patience.look_is_due::<P>().is_some() && before && handed_over();
-        if lost && mutex.pick_up() {
+        let mut patience = match patience {
+            Some(begun) if before => begun,
+            _ => Patience::begin::<P>(),
+        };
+        mutex.sleep(&mut self.owes, Sleeper::Front, patience.or(wait.deadline));
+        let is_over = patience.look_is_due::<P>().is_some();
+        if is_over && before && handed_over() && mutex.pick_up() {
             // The thread that handed it over may not have woken that waiter yet.
             wake::<P>(mutex.key(), REQUESTER);
             return Next::End(Some(()));
         }
+        self.patience = (before && !is_over).then_some(patience);
         self.refused = true;
         Next::Look
     }

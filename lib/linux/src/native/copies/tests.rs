@@ -125,19 +125,6 @@ fn copies_with_other_meanings_are_of_another_kind() {
 }
 
 #[test]
-fn serials_are_not_used_again() {
-    let page = Meeting::NEW;
-    // The serials of copies with a meeting page, and of copies without one.
-    assert_eq!(page.next_serial(true), Some(1));
-    assert_eq!(page.next_serial(false), Some((1 << 31) + 1));
-    page.serials.store(LAST_SHARED - 1, Relaxed);
-    assert_eq!(page.next_serial(true), Some(LAST_SHARED));
-    for shared in [true, false] {
-        assert_eq!(page.next_serial(shared), None);
-    }
-}
-
-#[test]
 fn a_thread_has_one_number_and_each_has_another() {
     let page = Meeting::NEW;
     let first = page.number_of_thread();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::platform::PATIENCE_NS;
 use crate::raw::contend::Target;
-use crate::raw::contend::tests::timed::{NOW, Timed};
+use crate::raw::contend::tests::timed::{NOW, Timed, WAKE_UPS};
 use crate::raw::waiter::UNNOTICED_SLEEP_NS;
 use std::sync::mpsc;
 use std::thread;
@@ -184,7 +184,8 @@ both_layouts! {
         assert!(!mutex.pick_up());
     }
 
-    /// It was refused before the hand-over, and has slept once.
+    /// It was refused before the hand-over, and has slept once. Then others wake it, such as
+    /// waiters that give up.
     fn a_refused_waiter_picks_up_a_patience_after_it_has_seen_the_hand_over<L>() {
         let mutex = QueuedMutex::<Timed, Sound, L::On<Timed>>::new();
         assert!(mutex.try_lock());
@@ -194,6 +195,10 @@ both_layouts! {
         assert!(matches!(waiter.request(&at_front(), 0), Next::Look));
         unlock(&mutex);
         let handed_over = NOW.get();
+        WAKE_UPS.set(3);
+        for _ in 0..3 {
+            assert!(matches!(waiter.request(&at_front(), 0), Next::Look));
+        }
         assert!(matches!(waiter.request(&at_front(), 0), Next::End(Some(()))));
         assert_eq!(NOW.get() - handed_over, PATIENCE_NS);
     }
