@@ -14,6 +14,15 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 #[derive(Clone, Copy, Debug)]
 pub struct Bare;
 
+/// The configuration of locks on this platform; see [`config`].
+pub type AsConfigured = config::AsConfigured<Bare>;
+/// As [`AsConfigured`], but always first in, first out.
+pub type Fifo = config::Fifo<Bare>;
+/// As [`Fifo`], and no thread overtakes a waiter that sleeps.
+pub type InOrder = config::InOrder<Bare>;
+/// As [`AsConfigured`], but always NUMA-aware.
+pub type NumaAware = config::NumaAware<Bare>;
+
 /// How many CPUs may wait at a time. Each waiter occupies one.
 const SLOTS: usize = 1024;
 

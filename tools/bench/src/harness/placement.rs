@@ -1,6 +1,9 @@
 //! Which thread runs on which CPU.
 
+use std::thread;
+
 use kinlock_linux::topology::{self, Topology};
+use kinlock_measure::cpus::pin_to;
 
 /// A CPU that this process may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,12 +15,22 @@ struct Cpu {
 }
 
 /// The CPU of each of `threads` threads, while each has one of its own; empty if they are not
-/// bound. Binding more threads than CPUs would keep the kernel from balancing them.
+/// bound, also since the kernel refuses. Binding more threads than CPUs would keep the kernel from
+/// balancing them.
 pub fn assign(threads: usize) -> Vec<usize> {
     let mut order = spread(usable_cpus());
-    match threads <= order.len() {
-        true => order.truncate(threads),
-        false => order.clear(),
+    if threads > order.len() {
+        return Vec::new();
+    }
+    order.truncate(threads);
+    // Tried in a thread of its own, which stays bound.
+    let is_bound = thread::scope(|scope| {
+        let tried = || order.iter().all(|&cpu| pin_to(cpu));
+        let tried = thread::Builder::new().spawn_scoped(scope, tried);
+        tried.is_ok_and(|tried| tried.join().unwrap_or(false))
+    });
+    if !is_bound {
+        order.clear();
     }
     order
 }

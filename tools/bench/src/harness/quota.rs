@@ -8,7 +8,9 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -63,6 +65,8 @@ pub struct Group {
     outside: PathBuf,
     /// Where the controller was switched on for it.
     switched_on: Option<PathBuf>,
+    /// A process that stays outside: systemd removes a scope without processes.
+    keeper: Option<Child>,
 }
 
 impl Group {
@@ -96,6 +100,7 @@ impl Group {
             path,
             outside: own.path.clone(),
             switched_on: None,
+            keeper: None,
         };
         match own.version {
             Version::One => {
@@ -118,7 +123,11 @@ impl Group {
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn enter(&self) -> anyhow::Result<()> {
+    pub fn enter(&mut self) -> anyhow::Result<()> {
+        // It ends with this process, since then its input ends, and heeds no signal of a terminal.
+        let mut keeper = Command::new("cat");
+        keeper.stdin(Stdio::piped()).stdout(Stdio::null());
+        self.keeper = keeper.process_group(0).spawn().ok();
         self.set("cgroup.procs", "0").context("--quota")
     }
 }
@@ -126,6 +135,10 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let _ = fs::write(self.outside.join("cgroup.procs"), "0");
+        if let Some(mut keeper) = self.keeper.take() {
+            drop(keeper.stdin.take());
+            let _ = keeper.wait();
+        }
         // The kernel may take a moment to note that it is empty.
         let begin = Instant::now();
         while fs::remove_dir(&self.path).is_err_and(|error| error.kind() != ErrorKind::NotFound)

@@ -110,7 +110,7 @@ impl<S: Pictured> Common<S> {
     /// Measures everything, or as much as there is time for, and writes the report.
     pub fn run(&self, mut suite: S) -> anyhow::Result<Outcome> {
         let plan = self.plan(&suite)?;
-        let limited = plan.quota_percent.map(Group::make).transpose()?;
+        let mut limited = plan.quota_percent.map(Group::make).transpose()?;
         let outputs = self.destinations.open()?;
         interrupt::listen();
         let machine = Machine::current();
@@ -128,7 +128,7 @@ impl<S: Pictured> Common<S> {
         }
         let hogs = Hogs::start(plan.hogs)?;
         // After busy processes, which stay outside.
-        limited.iter().try_for_each(Group::enter)?;
+        limited.iter_mut().try_for_each(Group::enter)?;
         let mut order_rng = Random::stream(plan.seed, u64::MAX);
         let mut results = Vec::new();
         for (workload, threads, _) in cells {

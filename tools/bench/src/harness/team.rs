@@ -22,32 +22,27 @@ pub struct Team {
 
 impl Team {
     /// A team of `measured` threads, each bound to its CPU in `cpus`, or unbound if `cpus` is
-    /// empty or the kernel binds nothing. One more thread takes part if `background` is a thread;
-    /// it is not bound.
+    /// empty. One more thread takes part if `background` is a thread; it is not bound.
     ///
     /// # Errors
     /// If the kernel refuses to give a thread a low priority.
     pub fn new(
         measured: usize,
-        mut cpus: Vec<usize>,
+        cpus: Vec<usize>,
         background: Option<Background>,
     ) -> anyhow::Result<Self> {
         let background = background.filter(|background| background.is_thread());
-        // Tried in threads of their own, which stay bound, or at a low priority.
-        let [can_bind, can_lower] = std::thread::scope(|scope| {
-            let bind = scope.spawn(|| cpus.iter().all(|&cpu| pin_to(cpu)));
-            let lower = scope.spawn(|| background.is_none_or(Background::lower));
-            [bind, lower].map(|tried| tried.join().unwrap_or(false))
-        });
-        if let Some(background) = background.filter(|_| !can_lower) {
-            bail!(
-                "--background {}: the kernel does not let a thread lower its priority; leave the \
-                 option out",
-                background.name()
-            );
-        }
-        if !can_bind {
-            cpus.clear();
+        if let Some(background) = background {
+            // Tried in a thread of its own, which stays at a low priority.
+            let lowered = Builder::new().spawn(move || background.lower());
+            let lowered = lowered.context("cannot start a thread")?.join();
+            if !lowered.unwrap_or(false) {
+                bail!(
+                    "--background {}: the kernel does not let a thread lower its priority; leave \
+                     the option out",
+                    background.name()
+                );
+            }
         }
         Ok(Self {
             measured,
@@ -107,12 +102,6 @@ pub fn or_abort<R>(work: impl FnOnce() -> R) -> R {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn threads_are_unbound_where_they_cannot_be_bound() {
-        let team = Team::new(1, vec![1_000_000], None).unwrap();
-        assert_eq!((team.size(), team.cpu_of(0)), (1, None));
-    }
 
     #[test]
     fn only_a_thread_in_the_background_is_one_more() {

@@ -85,9 +85,9 @@ fn draw_curves(
     let points = || all.iter().flat_map(|curve| curve.points.values());
     let lowest = points().map(|&[median, ..]| median);
     let highest = points().map(|&[.., high]| high).fold(0.0, f64::max);
-    let least = lowest.fold(f64::INFINITY, f64::min).max(highest / most);
+    let least = lowest.fold(f64::INFINITY, f64::min).max(highest / most) * 0.7;
     let vertical = Vertical {
-        range: (least * 0.7..highest * 1.25).log_scale(),
+        range: (least..highest * 1.25).log_scale(),
         least,
         unit,
         number,

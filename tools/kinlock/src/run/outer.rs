@@ -103,3 +103,45 @@ fn is_ours(file: &Path) -> bool {
     };
     file.file_name() == Some(library::FILE.as_ref()) || reads_counts() == Some(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_copy_of_the_library_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let renamed = file("locks.so", "\0KINLOCK_COUNTS\0");
+        let other = file("other.so", "\0COUNTS\0");
+        let link = folder.path().join("link.so").display().to_string();
+        std::os::unix::fs::symlink(&renamed, &link).unwrap();
+        let of = |preloaded: &str| without_ours(preloaded.as_ref());
+        for ours in [
+            "libkinlock_preload.so",
+            "/usr/$LIB/libkinlock_preload.so",
+            "/a/libkinlock_preload.so-for/${PLATFORM}/libkinlock_preload.so",
+            &renamed,
+            &link,
+        ] {
+            assert_eq!(of(ours).unwrap(), "", "{ours}");
+            let among = format!("libc.so.6 {ours}::{other}:{ours}");
+            let rest = format!("libc.so.6:{other}");
+            assert_eq!(of(&among).unwrap(), rest.as_str(), "{ours}");
+        }
+        for others in [
+            "",
+            "libc.so.6",
+            &other,
+            "/no/such.so",
+            "/a/libkinlock.so.1",
+            "/dev",
+        ] {
+            assert_eq!(of(others), None, "{others}");
+        }
+    }
+}

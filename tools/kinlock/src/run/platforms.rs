@@ -151,6 +151,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn files_are_made_once_and_mended() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("library.so");
+        fs::write(&library, "new").unwrap();
+        let found = path(&library);
+        if !knows_platform() {
+            assert_eq!(found, library);
+            return;
+        }
+        let all = folder.path().join("library.so-for");
+        assert_eq!(found, all.join("$PLATFORM/library.so"));
+        let own = all.join(WIDE[0]).join("library.so");
+        assert_eq!(fs::read_to_string(&own).unwrap(), "new");
+        let changed = |path: &Path| fs::symlink_metadata(path).unwrap().modified().unwrap();
+        let before = changed(&own);
+        path(&library);
+        assert_eq!(changed(&own), before);
+        fs::remove_file(&own).unwrap();
+        fs::write(&own, "old").unwrap();
+        path(&library);
+        assert_eq!(fs::read_to_string(&own).unwrap(), "new");
+    }
+
+    #[test]
     fn a_folder_that_cannot_be_written_to_has_the_library_alone() {
         let library = Path::new("/proc/library.so");
         assert_eq!(path(library), library);
