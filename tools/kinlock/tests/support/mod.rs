@@ -36,7 +36,9 @@ pub fn with_library(command: Command) -> Command {
 pub fn library() -> PathBuf {
     let this = std::env::current_exe().unwrap();
     let library = this.with_file_name("libkinlock_preload.so");
-    assert!(library.exists(), "{} is missing", library.display());
+    if let Err(error) = library.metadata() {
+        panic!("{}: {error}", library.display());
+    }
     library
 }
 
