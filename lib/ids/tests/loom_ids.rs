@@ -36,8 +36,10 @@ fn explore<P: Platform>(
     model::explore(name, preemptions, threads, make, body, check);
 }
 
+type Storage<P> = (Vec<Record<P>>, Vec<Block<P>>);
+
 struct Model<P: Platform> {
-    ids: IdAllocator<P, (Vec<Record<P>>, Vec<Block<P>>)>,
+    ids: IdAllocator<P, Storage<P>>,
     /// The data of each ID's holder.
     data: Vec<UnsafeCell<u32>>,
     /// The current and the peak number of active threads; not modelled.

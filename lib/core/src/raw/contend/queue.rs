@@ -137,10 +137,10 @@ impl<'a, P: Platform> Behind<'a, P> {
     /// Leaves the queue. `Some`: the waiter has come to the front meanwhile.
     pub(super) fn quit(self) -> Option<Headship<'a, P>> {
         match self {
-            Behind::Osq { queue, node } => {
-                let left = queue.quit(&node);
-                (!left).then_some(Headship(Standing::Osq { queue, node }))
-            }
+            Behind::Osq { queue, node } => match queue.quit(&node) {
+                true => None,
+                false => Some(Headship(Standing::Osq { queue, node })),
+            },
             Behind::Cna {
                 tail,
                 node,

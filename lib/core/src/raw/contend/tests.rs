@@ -15,6 +15,7 @@ use super::{Headship, QueueKind, Wait};
 use crate::Native;
 use crate::platform::{NEVER, Platform};
 use crate::raw::osq::Osq;
+use crate::slots::NESTING;
 use crate::tuning::{Quantum, Tuning};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -380,6 +381,9 @@ fn a_waiter_in_the_queue_counts_those_ahead_and_may_leave() {
         assert!(place.quit().is_none());
         drop(front);
         assert_eq!(queue.last(), 0);
+        // No node was left behind.
+        let nodes = [(); NESTING].map(|()| Native::waiters().take_node());
+        assert!(nodes.iter().all(Option::is_some));
     }
 }
 
