@@ -41,7 +41,8 @@ enum Standing<'a, P: Platform> {
     },
 }
 
-/// A place in the queue behind others.
+/// A place in the queue behind others. Ends by [`come`](Self::come) or [`quit`](Self::quit) only:
+/// its node is in the queue until then.
 #[derive(Debug)]
 pub(super) enum Behind<'a, P: Platform> {
     Osq {

@@ -195,7 +195,7 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
         true => Patience::begin::<P>(),
         false => Patience::ENDLESS,
     };
-    if T::PARKS {
+    if patience.or(NEVER) != NEVER {
         patience.count_ahead(place.count_ahead(COUNTED));
     }
     loop {
@@ -207,7 +207,7 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
         if late || patience.look_is_due::<P>().is_some_and(is_stuck) {
             return match place.quit() {
                 Some(front) => Some(front),
-                None if late => None,
+                None if late || expired(wait.deadline, P::now) => None,
                 None => {
                     target.lose_patience();
                     Some(Headship::beside())

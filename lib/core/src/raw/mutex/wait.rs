@@ -414,10 +414,9 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> Target<P> for Waiting<'_, P, C, L
                 false => Next::Look,
             };
         }
-        // A hand-over that stands before a whole patience and after it is not picked up. (There may
-        // have been two: then a requester that runs requests again.) So this waiter picks the lock
-        // up one patience after the hand-over at the earliest, and two at the latest, if it began
-        // to sleep just before that.
+        // A hand-over that stands before a whole patience and after it is not picked up: one
+        // patience after it, or two if this waiter began to sleep just before it. (There may have
+        // been two hand-overs: then a requester that runs requests again.)
         let handed_over = || mutex.word.flags() & PICKUP != 0;
         let before = handed_over();
         let mut patience = match patience {
