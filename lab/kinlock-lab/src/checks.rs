@@ -39,7 +39,7 @@ pub fn one_of(
     found.copied().ok_or_else(|| unknown(kind, known))
 }
 
-/// What is said of a name that is not one of those.
+/// The error for a name that is not among the known ones.
 pub fn unknown<'a>(kind: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<_> = known.into_iter().collect();
     format!("no such {kind}; known: {}", known.join(", "))

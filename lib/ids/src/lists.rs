@@ -77,8 +77,8 @@ pub(super) struct Lists<P: Probe> {
 }
 
 /// The newest chain of the shared list, in cache lines of its own. In a chain that is shared, the
-/// depth of the first node is the address of the next older chain: whoever takes the chain takes
-/// that node away from it.
+/// depth of the first node is the address of the next older chain: a thread that takes the chain
+/// takes that node away from it.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Shared(Mutex<*mut Node>);

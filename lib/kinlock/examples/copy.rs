@@ -57,9 +57,10 @@ pub(crate) struct Functions {
     pub(crate) spin: Kind,
     pub(crate) write: Kind,
     pub(crate) write_try: fn(&Locks) -> bool,
-    /// Takes the reader-writer lock for writing if that is possible within so many milliseconds.
+    /// Takes the reader-writer lock for writing if that is possible within this time, in
+    /// milliseconds.
     pub(crate) write_for: fn(&Locks, u64) -> bool,
-    /// Becomes an upgradable reader, and then a writer if that is possible within so many
+    /// Becomes an upgradable reader, and then a writer if that is possible within this time, in
     /// milliseconds. Otherwise ends reading.
     pub(crate) upgrade_for: fn(&Locks, u64) -> bool,
     /// Whether the reader-writer lock is held in any way, as far as this copy knows.
@@ -83,7 +84,7 @@ pub(crate) struct Functions {
 
 /// The first four bytes of a lock, or four later ones.
 fn word<T>(lock: &T, at: usize) -> u32 {
-    // SAFETY: the lock has so many bytes, which are atomics.
+    // SAFETY: the callers below name words that lie in the lock, and its bytes are atomics.
     unsafe { ptr::from_ref(lock).cast::<u32>().add(at).read_volatile() }
 }
 

@@ -16,8 +16,8 @@ const MOST_AHEAD: u32 = 256;
 /// beside long sections most looks find nothing.
 pub(in crate::raw) const GROWTH: u64 = 8;
 /// Each further time between two looks is this many times as long as the one before. So a waiter
-/// notices a front that stops after at most three times as long as it has waited before. With eight
-/// times for all it would be seven times as long.
+/// that has looked twice notices a front that stops after at most three times as long as it has
+/// waited. With eight times for all it would be seven times as long.
 const LATER_GROWTH: u64 = 4;
 
 /// When a waiter looks next whether another one runs.

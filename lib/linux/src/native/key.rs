@@ -94,7 +94,7 @@ impl Rounds {
     /// Makes the key, once. Not for signal handlers.
     ///
     /// Two threads may each make a key, of which one is kept. A `Once` would be simpler, but in the
-    /// child of a fork it might wait for ever for a thread that does not exist there.
+    /// child of a fork it might wait forever for a thread that does not exist there.
     pub fn prepare(&self, destructor: extern "C" fn(*mut c_void)) {
         if self.0.load(Relaxed) != 0 {
             return;

@@ -1,12 +1,14 @@
 //! When a waiter that sleeps in the queue looks whether anybody comes for the lock.
 
-use super::timed::{HELD, Lock, NOW, Timed};
+use super::timed::{HELD, Lock, NOW, SLOTS, Timed};
 use crate::platform::Platform;
 use crate::platform::{NEVER, PATIENCE_NS};
-use crate::raw::contend::Sight;
-use crate::raw::contend::constants::BARGE_NS;
+use crate::raw::contend::constants::{BARGE_NS, SPIN_NS};
 use crate::raw::contend::wait::is_stuck;
+use crate::raw::contend::{QueueKind, Sight, Wait, queue_up};
+use crate::raw::osq::Osq;
 use crate::raw::patience::Patience;
+use crate::tuning::Tuning;
 
 /// When each waiter comes.
 const BEGUN: u64 = 1_000_000;
@@ -44,6 +46,7 @@ fn a_waiter_looks_after_a_time_for_each_ahead() {
 /// Threads that have queued before count as ahead of a waiter that does not know better.
 #[test]
 fn a_waiter_with_many_ahead_counts_the_threads() {
+    let _alone = SLOTS.lock();
     let first = |ahead| looks(ahead, 0)[0].0;
     assert_eq!(first(None), EACH, "none has queued");
     let threads = [(); 2].map(|()| Timed::waiters().claim().expect("a slot is free"));
@@ -52,6 +55,32 @@ fn a_waiter_with_many_ahead_counts_the_threads() {
     for slot in threads {
         Timed::waiters().drop_reference(slot);
     }
+}
+
+/// It leaves the queue at its first look. Two threads have queued, and one of them is ahead.
+#[test]
+fn a_waiter_in_the_queue_counts_before_it_sleeps() {
+    let _alone = SLOTS.lock();
+    let node = || Timed::waiters().take_node().expect("a slot is free");
+    let (queue, head) = (Osq::<Timed>::new(), node());
+    assert!(queue.join(&head, true, NEVER), "no other queues");
+    NOW.set(BEGUN);
+    let mut lock: Lock<'_, true> = Lock {
+        sight: &|| Sight { free: true, ..HELD },
+        is_taken: &|| unreachable!("it only looks"),
+        wait_until_free: &|_| unreachable!("it only looks"),
+        sleep: &|_| unreachable!("it only looks"),
+    };
+    let wait = Wait {
+        deadline: NEVER,
+        tuning: Tuning::DEFAULT,
+        trial: false,
+        spin: SPIN_NS,
+    };
+    let place = queue_up(&mut lock, &queue, QueueKind::Osq, &wait).expect("no time limit");
+    assert!(place.is_beside());
+    assert_eq!(NOW.get() - BEGUN, EACH + BARGE_NS);
+    queue.leave(&head);
 }
 
 #[test]

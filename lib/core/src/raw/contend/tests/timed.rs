@@ -6,6 +6,7 @@ use crate::platform::{Atomics, Clock, Parked, Parking, Platform, Spinning};
 use crate::raw::contend::{Next, Sight, Target, Wait};
 use crate::slots::{Table, Waiters};
 use std::cell::Cell;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// A platform whose time passes where a test says so, and in pauses.
@@ -14,6 +15,9 @@ pub(in crate::raw) struct Timed;
 
 static TABLE: Table<Timed, 2, 1> = Table::new();
 static WAITERS: Waiters<Timed> = TABLE.waiters();
+
+/// Held by tests that claim slots, and by those that count on how many are claimed.
+pub(in crate::raw) static SLOTS: Mutex<()> = Mutex::new(());
 
 thread_local! {
     pub(in crate::raw) static NOW: Cell<u64> = const { Cell::new(0) };

@@ -3,7 +3,7 @@
 use super::*;
 use crate::platform::PATIENCE_NS;
 use crate::raw::contend::Target;
-use crate::raw::contend::tests::timed::{NOW, Timed, WAKE_UPS};
+use crate::raw::contend::tests::timed::{NOW, SLOTS, Timed, WAKE_UPS};
 use crate::raw::waiter::UNNOTICED_SLEEP_NS;
 use std::sync::mpsc;
 use std::thread;
@@ -187,6 +187,7 @@ both_layouts! {
     /// It was refused before the hand-over, and has slept once. Then others wake it, such as
     /// waiters that give up.
     fn a_refused_waiter_picks_up_a_patience_after_it_has_seen_the_hand_over<L>() {
+        let _alone = SLOTS.lock();
         let mutex = QueuedMutex::<Timed, Sound, L::On<Timed>>::new();
         assert!(mutex.try_lock());
         assert!(mutex.request_handoff());
