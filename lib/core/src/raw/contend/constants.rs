@@ -36,10 +36,10 @@ pub(in crate::raw) const UNLOCKS_MEASURED: u32 = 4;
 /// shortest share of a round, however many waiters there are.
 pub(in crate::raw) const SPIN_NS: u64 = 20_000;
 
-/// How long after its arrival a newcomer stops barging if it has seen the lock free and lost it to
-/// another thread: about two short critical sections. It barges past a queue, too. So threads that
-/// run share the lock among themselves while others sleep in the queue, and hand-offs need not wait
-/// for threads to wake up.
+/// The time from its arrival after which a newcomer that has seen the lock free and lost it to
+/// another thread stops barging: about two short critical sections. It barges past a queue, too. So
+/// threads that run share the lock among themselves while others sleep in the queue, and hand-offs
+/// need not wait for threads to wake up.
 ///
 /// A newcomer that waits for the end of a long section checks every `BARGE_NS` whether a waiter has
 /// requested the lock. If the lock stays free for `BARGE_NS` while a waiter in the queue looks at
@@ -52,10 +52,10 @@ pub(in crate::raw) const BARGE_NS: u64 = 5_000;
 pub(in crate::raw) const ROUND_QUANTA: u64 = 2;
 
 /// The shortest sleep of a front waiter that has no time limit and no waiter behind it; an unlock
-/// may end it earlier. Such a waiter does not wake up when its quantum is over to make its request:
-/// it makes it when an unlock has woken it after that, or when this time is over. That unlock would
-/// have granted the request. So if another thread takes the lock first, the waiter waits for one
-/// section more.
+/// may end it earlier. Such a waiter does not wake up to make its request when its quantum is over:
+/// it makes the request when an unlock has woken it after that, or when this time is over. That
+/// unlock would have granted an earlier request. So if another thread takes the lock first, the
+/// waiter waits for one section more.
 ///
 /// With 250 scheduler ticks a second or more, this time ends after the next tick. For a timer that
 /// ends before the next tick, the kernel programs the timer of the CPU, and in a virtual machine

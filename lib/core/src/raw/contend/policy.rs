@@ -60,7 +60,7 @@ enum Phase {
     /// Finds out whether the lock should be kept. The watch began at `start`, and the last look
     /// found the lock `free` or not.
     Watching { start: u64, free: bool },
-    /// Sleeps until an unlock wakes it or its quantum is over, or has slept so.
+    /// Sleeps until an unlock wakes it or its quantum is over, or has done so.
     Woken,
     /// Leaves the lock alone in a timed sleep, or has done so, or is about to take a lock that it
     /// found idle.

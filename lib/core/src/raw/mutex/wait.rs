@@ -90,7 +90,7 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         true
     }
 
-    /// Called by the thread that has ended a request, with the flags from `before` that.
+    /// Called by the thread that has ended a request. `before`: the flags before that.
     ///
     /// Two waiters may take the request for theirs: the one that made it, and one that was too late
     /// for the pickup of an earlier request. So the thread that ends the request wakes both.
@@ -230,7 +230,7 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// Like [`lock`](Self::lock), for a thread that was woken, perhaps by the only wake-up that an
     /// unlock sends while others sleep on the word. Makes sure that the next sleeper wakes up.
     pub(in crate::raw) fn lock_after_sleep(&self) {
-        // While the lock is free, the next sleeper can wake up while this thread takes the lock.
+        // If the lock is free, the next sleeper can wake up while this thread takes the lock.
         // Waking sleepers only one after the other would leave CPUs idle in between, and an idle
         // CPU takes long to come back. It is then up to the woken thread to wake the next sleeper.
         if !Self::PARKS || !self.is_locked() && P::unpark_in(self.key(), 1, OTHERS) != 0 {
