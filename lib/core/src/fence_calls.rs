@@ -42,7 +42,7 @@ impl FenceCalls {
         next: AtomicU64::new(0),
     };
 
-    /// Whether a call has covered the store that came before the first question with this ticket.
+    /// Whether a call has covered the store that preceded the first use of this ticket.
     ///
     /// The first answer is `false`. When asked again, this makes the system call itself, by `call`,
     /// if one is due. `call` returns whether it has succeeded. `now` reads the time in nanoseconds.

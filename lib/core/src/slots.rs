@@ -392,7 +392,7 @@ impl<P: Atomics> Waiters<P> {
         (slot != 0).then(|| &self.slots[slot as usize - 1].halvings)
     }
 
-    /// How many slots are claimed: roughly how many threads have waited and still live.
+    /// How many slots are claimed: roughly the number of living threads that have ever queued.
     pub fn in_use(&self) -> u32 {
         self.in_use.glance(Relaxed)
     }

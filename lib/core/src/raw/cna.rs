@@ -83,7 +83,7 @@ enum Search {
     Off,
     /// No local waiter up to and including this node. More waiters may have queued behind it since.
     UpTo(Id),
-    /// The next waiter is the one to pass headship to.
+    /// Headship is to pass to the next waiter.
     Found,
 }
 

@@ -70,7 +70,7 @@
 //! 5. *A wake-up caught by a latecomer.* A wake-up is sent after the count has changed. A waiter
 //!    that registers in between may catch the wake-up in place of an earlier waiter. It recognises
 //!    this by the count: it was woken, and the count is still its ticket. It then notifies all. If
-//!    a notification of the spinner changes the count before that check, the latecomer keeps the
+//!    a notification for the spinner changes the count before that check, the latecomer keeps the
 //!    wake-up: it was already waiting when that notification came.
 //! 6. *A wake-up caught by a waiter whose time is up.* The platform tells whether a sleep was ended
 //!    by a wake-up or by the clock. A woken waiter counts as notified, however late it is. A waiter

@@ -1,5 +1,5 @@
-//! How a contended lock is waited for: what the [mutex](super::mutex) and the
-//! [reader-writer lock](super::rwlock) share.
+//! Waiting for a contended lock: what the [mutex](super::mutex) and the [reader-writer
+//! lock](super::rwlock) share.
 //!
 //! A wait has three parts. Each is a function that the lock calls:
 //!

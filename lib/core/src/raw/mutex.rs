@@ -227,7 +227,7 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         self.queue.last() != 0 || self.word.flags() & (SLEEPERS | HANDOFF | PICKUP) != 0
     }
 
-    /// Makes it an unlocked mutex in a forked child, where its holder and waiters do not exist.
+    /// Resets the mutex to unlocked in a forked child, where its holder and waiters do not exist.
     ///
     /// # Safety
     ///

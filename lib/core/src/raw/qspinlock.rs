@@ -57,7 +57,7 @@
 //! | holder has unlocked | (n, p + EXTENDED, *) | (n, p, *) | the fetch-and that clears `PARKED` |
 //!
 //! A head takes the lock by a CAS of `locked`. Before that, it or an earlier head of the same queue
-//! has read `pending`. Whether it first reads `locked`, too, is decided in `policy.rs`.
+//! has read `pending`. `policy.rs` decides whether it first reads `locked`, too.
 //!
 //! # Fork
 //!
@@ -66,8 +66,8 @@
 //! and so on each set another bit for `PENDING`, while bits are left; later generations have no
 //! pending waiters. So a child knows which bits to clear. `PARKED` and `STEAL` end as usual.
 //!
-//! With the knob [`stealing`](Tuning::stealing) off no thread sets `STEAL`, and none steals. The
-//! other transitions stay.
+//! With the knob [`stealing`](Tuning::stealing) off, no thread sets `STEAL` or steals. The other
+//! transitions stay.
 //!
 //! # Why no wake-up is lost
 //!
@@ -97,15 +97,15 @@
 //!    its sleep: it writes `drowsy`, executes a heavy fence, and changes `WAITING` to `PARKED` by
 //!    compare-and-swap. Its granter writes `state`, executes a light fence, and reads `drowsy`.
 //!    Either the grant comes first, and the compare-and-swap fails. Or the granter sees `drowsy`,
-//!    and moves the sleep as in 2, unless the waiter does not sleep yet.
+//!    and moves the sleep as in 2, if there is one.
 //!
 //!    * The granter holds the lock until then. The waiter cannot leave without having had the lock,
 //!      so it still waits for this lock, and the granter moves no sleep that belongs to another
 //!      wait.
 //!    * The plain store of the grant loses nothing: only a grant ends the wait of such a waiter,
 //!      and only heads and the waiter itself write its state.
-//!    * A waiter that wakes up clears `drowsy`, and announces each later sleep anew. A `drowsy`
-//!      that is read late costs a system call and nothing else.
+//!    * A waiter that wakes up clears `drowsy`, and announces each later sleep anew. A stale
+//!      `drowsy` costs a system call and nothing else.
 //!    * Without a heavy fence the sleeper wakes up by itself now and then, and finds the grant.
 //! 6. *Rousing* wakes a waiter before its turn. Any thread may rouse any waiter, since rousing
 //!    decides nothing. The thread changes `drowsy` from `DROWSY` to `ROUSED`, which a granter
@@ -122,7 +122,7 @@
 //!   do so only once, since it sees the waiter the next time.
 //! * Stealing lasts from when a front waiter falls asleep until it runs again. The next unlock
 //!   wakes it, and it forbids stealing before it does anything else. If it has to sleep again, it
-//!   permits stealing for [`STEAL_LIMIT_NS`] nanoseconds from the first time on.
+//!   permits stealing for [`STEAL_LIMIT_NS`] nanoseconds, counted from its first sleep.
 //! * With the knob `stealing` off, only threads as in the first item overtake, and threads that
 //!   wait without a node.
 

@@ -96,11 +96,11 @@
 //!
 //! # Why neither side starves
 //!
-//! 1. *A writer at the front* requests to go next after a quantum. From then on only readers enter
-//!    that had looked before, readers register only while a writer holds the lock, and only writers
-//!    enter that wait beside the queue. So the writer waits at most for the writer that holds the
-//!    lock, if there is one, and for one batch of readers: those that hold the lock, had looked, or
-//!    were registered when that writer left.
+//! 1. *A writer at the front* requests to go next after a quantum. From then on no reader enters
+//!    unless it had looked before, no reader registers unless a writer holds the lock, and no other
+//!    writer enters unless it waits beside the queue. So the writer waits at most for the writer
+//!    that holds the lock, if there is one, and for one batch of readers: those that hold the lock,
+//!    had looked, or were registered when that writer left.
 //! 2. *A reader* registers after a spin, or after a quantum at a kept lock, if a writer holds the
 //!    lock: it then waits for the rest of that writer's section. If a writer is to go next, the
 //!    reader waits until that writer enters, is woken, and registers. So once it has spun it waits
@@ -116,8 +116,8 @@
 //! Each release changes `state` or an entry once, and then only uses the address. So a thread that
 //! has taken the lock for writing may free it. There is one exception: a reader that leaves in
 //! place of another reader looks at `state` a second time. For this to happen, a guard must be
-//! released by another thread than its own, and a thread preempted between its look at the flags
-//! and its fetch-and-add.
+//! released by another thread than its own, and a thread must be preempted between its look at the
+//! flags and its fetch-and-add.
 //!
 //! # Fork
 //!
@@ -373,7 +373,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         may
     }
 
-    /// Makes it an unlocked lock in a forked child, where its holders and waiters do not exist.
+    /// Resets the lock to unlocked in a forked child, where its holders and waiters do not exist.
     ///
     /// # Safety
     ///

@@ -28,7 +28,7 @@ pub(super) enum Limit {
     Distant,
     /// More than its first part, or there is no secondary queue.
     Far,
-    /// All but the time in which sleepers wake up.
+    /// All but the time that sleepers need to wake up.
     Near,
     /// All of it.
     Reached,

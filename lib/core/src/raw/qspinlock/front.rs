@@ -178,7 +178,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         self.clear_marks(PARKED, || ());
     }
 
-    /// After an unlock that found a mark.
+    /// The end of an unlock that found a mark.
     #[cold]
     #[inline(never)]
     pub(super) fn unlocked_marked(&self) {

@@ -22,7 +22,7 @@ const ROUSE_STEPS: u32 = 1024;
 struct Headship {
     /// The word that brought it.
     state: u32,
-    /// Whether the waiter has slept before, or was about to.
+    /// Whether the waiter has slept in the queue, or was about to.
     slept: bool,
 }
 

@@ -86,7 +86,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     }
 }
 
-/// Whether the waiter that this tail names sleeps.
+/// Whether the waiter that `tail` names sleeps.
 fn sleeps<P: Platform>(tail: u16) -> bool {
     let last = Id::decode(tail);
     last.is_some_and(|id| P::waiters().node(id).state.load(Relaxed) == NODE_PARKED)

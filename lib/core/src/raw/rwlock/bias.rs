@@ -37,7 +37,7 @@
 //!   this reader's count, see (c), a writer with `REVOKING` may have come, which waits for an entry
 //!   that stands for this reader. Then `BIASED` stays set together with `W`, until that writer
 //!   leaves a biased lock behind. In rows in which `F` contains `BIASED`, it changes nothing.
-//! * (b) Without `W`, `REQUEST` and `UPGRADING`.
+//! * (b) `F` must not contain `W`, `REQUEST` or `UPGRADING`.
 //! * (c) The reader empties its own thread's entry. If another reader has emptied that entry, this
 //!   reader subtracts one from the count, or empties any entry of the lock.
 //! * (d) The writer then looks at the lock's entries in the table, and waits until all are empty.

@@ -138,7 +138,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// Becomes a writer if no reader is counted, and waits for announced readers. `None`: readers
     /// are counted. `false`: the time is up.
     fn upgrade_now(&self, deadline: u64) -> Option<bool> {
-        // SeqCst: before the look at announced readers.
+        // SeqCst orders this before the look at announced readers.
         let before = self.state.fetch_update(SeqCst, upgraded).ok()?;
         Self::wake(self.key(), before & READERS_SLEEP);
         if before & BIASED == 0 || self.revoke(deadline) {

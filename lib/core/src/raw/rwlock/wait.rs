@@ -34,7 +34,7 @@ pub(super) struct Writer<'a, P: Platform, C: LockConfig> {
 }
 
 impl<P: Platform, C: LockConfig> Writer<'_, P, C> {
-    /// Waits at the front of the queue, and takes the lock. Returns the word before, or `None` if
+    /// Waits at the front of the queue, and takes the lock. Returns the previous word, or `None` if
     /// the time is up, or the lock is full.
     pub(super) fn wait_at_front(&mut self, wait: &Wait, headship: &Headship<'_, P>) -> Option<u32> {
         self.front = true;
@@ -66,7 +66,7 @@ impl<P: Platform, C: LockConfig> Writer<'_, P, C> {
 
 impl<P: Platform, C: LockConfig> Target<P> for Writer<'_, P, C> {
     type Look = u32;
-    /// The word before.
+    /// The previous word.
     type Taken = u32;
     const PARKS: bool = QueuedRwLock::<P, C>::PARKS;
     const HAS_READERS: bool = true;

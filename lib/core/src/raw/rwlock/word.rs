@@ -180,7 +180,7 @@ pub(super) fn is_refused<P: Platform>(seen: u32, passing: bool) -> bool {
 /// A waiting reader registers, and holds the lock when the writer releases it.
 pub(super) fn with_registered<P: Platform>(seen: u32) -> Option<u32> {
     let word = marked::<P>(seen);
-    // `is_full` is false below zero, too.
+    // The first comparison is for a count below zero, for which `is_full` is false.
     let has_room = count(word) < LIMIT && !is_full(word);
     (is_written(seen) && has_room).then_some(word.wrapping_add(READER))
 }
@@ -354,13 +354,13 @@ impl<P: Platform> State<P> {
                 .is_ok()
     }
 
-    /// A counted reader leaves. Returns the word before.
+    /// A counted reader leaves. Returns the previous word.
     #[inline]
     pub(super) fn leave(&self) -> u32 {
         self.0.fetch_add(READER.wrapping_neg(), Release)
     }
 
-    /// A reader counts itself. Returns the word before.
+    /// A reader counts itself. Returns the previous word.
     #[inline]
     pub(super) fn add(&self) -> u32 {
         self.0.fetch_add(READER, Acquire)
@@ -394,7 +394,7 @@ impl<P: Platform> State<P> {
         self.0.fetch_or(flags, Relaxed);
     }
 
-    /// Clears flags. Returns the word before.
+    /// Clears flags. Returns the previous word.
     #[inline]
     pub(super) fn clear(&self, flags: u32) -> u32 {
         self.0.fetch_and(!flags, Relaxed)

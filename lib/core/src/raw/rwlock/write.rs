@@ -52,9 +52,10 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         !announced() && taken().is_ok_and(|before| self.end_bias(Want::Write, before, 0))
     }
 
-    /// Takes the lock if that is possible now. Returns the word before.
+    /// Takes the lock if that is possible now. Returns the previous word.
     pub(super) fn take(&self, want: Want, front: bool) -> Result<u32, u32> {
-        // SeqCst: before the look at announced readers. Acquire pairs with the release of others.
+        // SeqCst orders this before the look at announced readers. Acquire pairs with the release
+        // of others.
         let before = self
             .state
             .fetch_update(SeqCst, |seen| taken::<P>(seen, want, front))?;
@@ -64,8 +65,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         Ok(before)
     }
 
-    /// Waits, and takes the lock. Returns the word before, or `None` if the time is up, or the lock
-    /// is full.
+    /// Waits, and takes the lock. Returns the previous word, or `None` if the time is up, or the
+    /// lock is full.
     fn wait(&self, want: Want, deadline: u64) -> Option<u32> {
         let wait = Self::begin_wait(deadline);
         let mut writer = Writer {
@@ -81,8 +82,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         writer.wait_at_front(&wait, &headship)
     }
 
-    /// Requests to go next, and waits for the lock. Returns the word before, or `None` if the time
-    /// is up, or the lock is full.
+    /// Requests to go next, and waits for the lock. Returns the previous word, or `None` if the
+    /// time is up, or the lock is full.
     pub(super) fn take_in_turn(&self, want: Want, deadline: u64) -> Option<u32> {
         P::count(Event::HandoffRequest);
         // Needed since the one wake-up of a release may have gone to a waiter that does not run.
