@@ -298,9 +298,8 @@ pub trait Parking {
 
 /// A part of a platform: an asymmetric pair of fences.
 ///
-/// If one thread executes `store a; light_fence(); load b`, another executes `store b;
-/// heavy_fence(); load a`, and the heavy fence is granted, at least one of them sees the other's
-/// store.
+/// One thread executes `store a; light_fence(); load b`, another `store b; heavy_fence(); load a`.
+/// If the heavy fence is granted, at least one of them sees the other's store.
 pub trait Fences {
     /// The cheap half of the pair, for the frequent side. On hardware it only stops the compiler.
     #[inline]
