@@ -271,7 +271,7 @@ fn chance_chooses_the_reads_that_set_the_bias() {
     hints.keep();
     hints.bias_ended(1_000_000);
     hints.bias_ended(300);
-    // 512 on average. The bounds are eleven standard deviations away.
+    // 512 on average. The bounds are twelve standard deviations away, or more.
     assert!((256..1024).contains(&chosen()), "one in eight");
     assert!(hints.is_kept());
     hints.share();

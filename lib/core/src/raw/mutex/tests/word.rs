@@ -188,7 +188,7 @@ both_layouts! {
 
     fn a_forked_child_resets_what_its_parent_left<L>() {
         let mutex = with::<Sound, L>(HELD, u8::MAX);
-        // SAFETY: nobody uses the mutex.
+        // SAFETY: no thread uses the mutex.
         unsafe { mutex.reset_in_child() };
         assert!(!mutex.is_contended());
         assert_eq!(state(&mutex), (FREE, 0));

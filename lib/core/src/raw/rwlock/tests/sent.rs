@@ -131,8 +131,7 @@ fn a_release_too_many_comes_to_an_end_and_changes_nothing() {
     }
 }
 
-/// Another reader was released by this reader's count, right before this reader subtracted it
-/// itself.
+/// Another release subtracted this reader's count right before this reader did so itself.
 #[test]
 fn a_reader_that_finds_no_count_takes_it_back_unless_another_has_done_so() {
     let lock = lock::<Fair, Scripted>();
