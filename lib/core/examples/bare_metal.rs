@@ -1,12 +1,13 @@
-//! The queued spinlock on a platform of one's own, without `std`: a kernel with two CPUs.
+//! The queued spinlock on a custom platform without `std`: a kernel with two CPUs.
 //!
 //! `cargo build -p kinlock-core --example bare_metal --target x86_64-unknown-none`
 //!
-//! A platform needs four atomic types and a table of waiter slots of the size it chooses. Here
+//! A platform needs four atomic types and a table of waiter slots, whose size it chooses. Here
 //! there are two CPUs, and each may be interrupted while it waits. Everything else has defaults.
-//! This platform also tells the NUMA node of a CPU, so that the lock can prefer local waiters.
+//! This platform also says which NUMA node a CPU belongs to, so that the lock can prefer local
+//! waiters.
 //!
-//! On an operating system the same file is a small program that checks itself.
+//! On an operating system this file is a small program that checks itself.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 

@@ -10,8 +10,8 @@ pub trait Atomic: Sized + Send + Sync + core::fmt::Debug + 'static {
     /// The plain integer inside.
     type Value: Copy + Eq + core::fmt::Debug;
 
-    /// The atomic that holds zero, in a constant: an unlocked lock consists of such. The model
-    /// checker has none, because it registers each atomic at run time.
+    /// An atomic that holds zero, as a constant: an unlocked lock consists of these. The model
+    /// checker has no such constant, because it registers each atomic at run time.
     #[cfg(not(loom))]
     const ZERO: Self;
 
@@ -19,37 +19,38 @@ pub trait Atomic: Sized + Send + Sync + core::fmt::Debug + 'static {
     fn new(value: Self::Value) -> Self;
     /// Reads the value.
     fn load(&self, order: Ordering) -> Self::Value;
-    /// As [`load`](Self::load), for a value on which only a well-predicted branch depends.
+    /// Like [`load`](Self::load), for a value on which only a well-predicted branch depends.
     ///
-    /// A processor speculates past such a load. A simulator, which waits for each load, may do so
-    /// too.
+    /// A processor speculates past such a load. A simulator, which otherwise waits for each load,
+    /// may do so, too.
     #[inline]
     fn glance(&self, order: Ordering) -> Self::Value {
         self.load(order)
     }
-    /// As [`load`](Self::load), for a step of a walk: nothing depends on the value but branches
-    /// that are predicted well and the addresses of further steps.
+    /// Like [`load`](Self::load), for a step of a walk: only well-predicted branches and the
+    /// addresses of later steps depend on the value.
     ///
-    /// A processor goes on with what follows before the value has come. Only later stores wait, as
-    /// they become visible after earlier loads are done. A simulator may do so too.
+    /// A processor executes what follows before the value has come. Only later stores wait, since
+    /// they become visible after earlier loads are done. A simulator may do so, too.
     #[inline]
     fn load_ahead(&self, order: Ordering) -> Self::Value {
         self.load(order)
     }
     /// Writes the value. On hardware this is a plain store, not a read-modify-write.
     fn store(&self, value: Self::Value, order: Ordering);
-    /// As [`store`](Self::store), where it may race with another thread's read-modify-write.
+    /// Like [`store`](Self::store), for a store that may race with another thread's
+    /// read-modify-write.
     ///
-    /// Hardware uses a plain store here too. A model checker may need another operation: loom does
-    /// not keep such a store out of the middle of a read-modify-write, as the language does.
+    /// Hardware uses a plain store here, too. A model checker may need another operation: unlike
+    /// the language, loom lets such a store fall into the middle of a read-modify-write.
     #[inline]
     fn overwrite(&self, value: Self::Value, order: Ordering) {
         self.store(value, order);
     }
-    /// Writes the value and returns the one it replaced. Never a compare-and-swap loop, which may
+    /// Writes the value and returns the previous value. Never a compare-and-swap loop, which may
     /// starve.
     fn swap(&self, value: Self::Value, order: Ordering) -> Self::Value;
-    /// Replaces `current` by `new`. Returns the value found, as `Err` if it was not `current`.
+    /// Replaces `current` with `new`. Returns the value found, as `Err` if it was not `current`.
     fn compare_exchange(
         &self,
         current: Self::Value,
@@ -63,10 +64,11 @@ pub trait Atomic: Sized + Send + Sync + core::fmt::Debug + 'static {
     fn fetch_or(&self, value: Self::Value, order: Ordering) -> Self::Value;
     /// Keeps only the bits of `value`; returns the previous value.
     fn fetch_and(&self, value: Self::Value, order: Ordering) -> Self::Value;
-    /// Replaces the value by what `f` makes of it, unless that is `None`. The result is the value
-    /// before, as `Err` if nothing was changed.
+    /// Replaces the value with the result of `f`, unless that is `None`. Returns the previous
+    /// value, as `Err` if nothing was changed.
     ///
-    /// A compare-and-swap loop: it ends as soon as no other thread changes the value within a turn.
+    /// A compare-and-swap loop: it ends as soon as no other thread changes the value during one
+    /// iteration.
     fn fetch_update(
         &self,
         order: Ordering,

@@ -1,7 +1,7 @@
 //! The platform of hardware without an operating system: waiters only spin, first in, first out.
 //!
-//! The crate `kinlock` without its feature `std` runs on it. A kernel that knows more about its
-//! machine writes a platform of its own; see the example `bare_metal`.
+//! The crate `kinlock` without its feature `std` runs on this platform. A kernel that knows more
+//! about its machine writes its own platform; see the example `bare_metal`.
 
 use crate::config::{self, Decision, Domains, Settings, Source, Tuning};
 use crate::events::{self, Event};
@@ -16,14 +16,14 @@ pub struct Bare;
 
 /// The configuration of locks on this platform; see [`config`].
 pub type AsConfigured = config::AsConfigured<Bare>;
-/// As [`AsConfigured`], but always first in, first out.
+/// Like [`AsConfigured`], but always first in, first out.
 pub type Fifo = config::Fifo<Bare>;
-/// As [`Fifo`], and no thread overtakes a waiter that sleeps.
+/// Like [`Fifo`], but no thread overtakes a waiter that sleeps.
 pub type InOrder = config::InOrder<Bare>;
-/// As [`AsConfigured`], but always NUMA-aware.
+/// Like [`AsConfigured`], but always NUMA-aware.
 pub type NumaAware = config::NumaAware<Bare>;
 
-/// How many CPUs may wait at a time. Each waiter occupies one.
+/// How many waiters can queue at a time. Each of them occupies a CPU.
 const SLOTS: usize = 1024;
 
 static TABLE: Table<Bare, SLOTS, { SLOTS.div_ceil(32) }> = Table::new();
@@ -65,7 +65,7 @@ impl Fences for Bare {
         hardware::light_fence();
     }
 
-    // Without sleepers no fence is needed.
+    // No waiter sleeps, so no fence is needed.
     fn heavy_fence(_: &mut Ticket) -> bool {
         false
     }

@@ -1,6 +1,6 @@
-//! The knobs of the process: what functions set here, and what a [`Source`] says of the others.
+//! The knobs of the process: those that functions set here, and those that come from a [`Source`].
 //!
-//! The knobs stand in one word. A function of this module overrides what the environment says. The
+//! The knobs are packed into one word. A function of this module overrides the environment. The
 //! first use after a change *resolves* the word: it takes the knobs that no function has set from
 //! the source, and decides what `auto` means. Later uses cost one relaxed load.
 //!
@@ -27,29 +27,30 @@ pub use crate::tuning::{Decision, LocalLimit, Numa, ParseError, Quantum, Tuning}
 pub use settings::Settings;
 use word::Word;
 
-/// Where the knobs come from that no function has set: environment variables, and the machine.
+/// The source of the knobs that no function has set: environment variables, and the machine.
 ///
-/// A trait beside [`LockConfig`], since this crate knows neither: Linux and bare hardware differ in
-/// it. One program uses one source. It has associated functions only, like a
-/// [`Platform`](crate::platform::Platform).
+/// A trait besides [`LockConfig`], since this crate knows neither the environment nor the machine:
+/// Linux and bare hardware differ in this. One program uses one source. All functions are
+/// associated, as in a [`Platform`](crate::platform::Platform).
 pub trait Source: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// What the environment sets.
+    /// The knobs that the environment sets.
     fn settings() -> Settings;
 
     /// The locality domains. May take a millisecond; `None` while another thread determines them.
     fn domains() -> Option<Domains>;
 
-    /// As [`domains`](Self::domains), for the slow path of a lock: may put it off.
+    /// Like [`domains`](Self::domains), for the slow path of a lock: may postpone determining them,
+    /// and return `None`.
     fn domains_of_wait() -> Option<Domains> {
         Self::domains()
     }
 
-    /// The knobs have been resolved to `tuning`. Called after each change.
+    /// Called when the knobs have been resolved to `tuning`, after each change.
     fn resolved(tuning: Tuning) {
         let _ = tuning;
     }
 
-    /// Where the kind of queue of all mutexes is kept, see [`AsConfigured`]. 0 at first.
+    /// Stores the kind of queue of all mutexes, see [`AsConfigured`]. 0 at first.
     fn kind_of_queue() -> &'static AtomicU8;
 }
 
@@ -60,7 +61,7 @@ pub struct Domains {
     pub automatic: Decision,
     /// `auto` means that mutexes reorder their queues and spinlocks do not.
     pub mutexes_only: bool,
-    /// They are last-level caches.
+    /// The domains are last-level caches.
     pub are_caches: bool,
 }
 
@@ -71,15 +72,15 @@ pub fn tuning<S: Source>() -> Tuning {
     resolved::<S>(S::domains).tuning()
 }
 
-/// As [`tuning_of_wait`], as spinlocks use the knobs. They keep the order of arrival where `auto`
-/// took caches for domains.
+/// Like [`tuning_of_wait`], for spinlocks: they keep the order of arrival if `auto` treats caches
+/// as domains.
 #[inline]
 pub(crate) fn tuning_of_spinlock<S: Source>() -> Tuning {
     resolved::<S>(S::domains_of_wait).tuning_of_spinlock()
 }
 
-/// As [`tuning`], for the slow path of a lock. As long as the source [puts it
-/// off](Source::domains_of_wait) to determine what `auto` means, it means `off`.
+/// Like [`tuning`], for the slow path of a lock. As long as the source
+/// [postpones](Source::domains_of_wait) determining what `auto` means, `auto` means `off`.
 #[inline]
 pub fn tuning_of_wait<S: Source>() -> Tuning {
     resolved::<S>(S::domains_of_wait).tuning()
@@ -100,32 +101,32 @@ pub fn set_numa(numa: Numa) {
     update(|word| word.with_numa(numa).with(Word::NUMA_SET));
 }
 
-/// Sets how long hand-offs may stay in one locality domain while waiters of others exist.
+/// Sets how long hand-offs may stay in one locality domain while waiters of other domains exist.
 pub fn set_local_limit(limit: LocalLimit) {
     update(|word| word.with_limit(limit).with(Word::LIMIT_SET));
 }
 
-/// Sets whether a running thread may take a free lock before a front waiter that does not run.
+/// Sets whether a running thread may take a free lock ahead of a front waiter that does not run.
 ///
-/// Without stealing, locks go strictly in the order of their queue, and each hand-off to a sleeper
-/// takes as long as waking it does. A thread still takes a free lock for which no thread waits.
-/// Threads that find no free node still take the lock whenever they find it free.
+/// Without stealing, locks strictly follow the order of their queue, and each hand-off to a sleeper
+/// takes as long as waking it. A thread still takes a free lock for which no thread waits, and a
+/// thread that finds no free node still takes the lock whenever it finds it free.
 pub fn set_stealing(on: bool) {
     update(|word| word.with_stealing(on).with(Word::STEALING_SET));
 }
 
-/// Sets how long a mutex stays with threads that keep taking it while another one waits at the
+/// Sets how long a mutex stays with threads that keep taking it while another thread waits at the
 /// front.
 pub fn set_quantum(quantum: Quantum) {
     update(|word| word.with_quantum(quantum).with(Word::QUANTUM_SET));
 }
 
-/// Sets whether a thread that has waited for a mutex or a spinlock asks the scheduler not to take
-/// its CPU away while it holds the lock, for some microseconds.
+/// Sets whether a thread that has waited for a mutex or a spinlock asks the scheduler to leave it
+/// its CPU for some microseconds while it holds the lock.
 ///
-/// The thread gives the rest of that time up when it releases the lock. It asks once per
-/// acquisition, where the kernel offers such extensions (Linux 7.0 and later, if built so) and the
-/// C library's area is large enough for them (glibc 2.41 and later). Elsewhere the knob has no
+/// The thread gives up the rest of that time when it releases the lock. It asks once per
+/// acquisition, if the kernel offers such extensions (Linux 7.0 and later, if built so) and the C
+/// library's rseq area is large enough for them (glibc 2.41 and later). Elsewhere the knob has no
 /// effect: `kinlock topology` says what is offered.
 pub fn set_slice_extension(on: bool) {
     update(|word| {
@@ -134,7 +135,8 @@ pub fn set_slice_extension(on: bool) {
     });
 }
 
-/// All knobs in one word, so that a lock reads all at once and concurrent updates do not mix.
+/// All knobs in one word, so that a lock reads all of them at once and concurrent updates do not
+/// mix.
 static KNOBS: AtomicU32 = AtomicU32::new(Word::new(Tuning::DEFAULT).0);
 
 const UNDECIDED: Decision = Decision {
@@ -173,7 +175,8 @@ fn resolved<S: Source>(decide: fn() -> Option<Domains>) -> Word {
     }
 }
 
-/// Sets the knobs that no function has set from the environment, and `auto` as `decide` says.
+/// Takes the knobs that no function has set from the environment, and the meaning of `auto` from
+/// `decide`.
 #[cold]
 fn resolve<S: Source>(decide: fn() -> Option<Domains>) -> Word {
     let settings = S::settings();
@@ -196,7 +199,7 @@ fn resolve<S: Source>(decide: fn() -> Option<Domains>) -> Word {
     }
 }
 
-/// The knobs in force: what the crate `kinlock` uses.
+/// A configuration with the knobs in force: the one that the crate `kinlock` uses.
 #[derive(Clone, Copy, Debug)]
 pub struct AsConfigured<S>(PhantomData<S>);
 
@@ -218,7 +221,7 @@ impl<S: Source> LockConfig for AsConfigured<S> {
     }
 }
 
-/// As [`AsConfigured`], but always first in, first out.
+/// Like [`AsConfigured`], but always first in, first out.
 #[derive(Clone, Copy, Debug)]
 pub struct Fifo<S>(PhantomData<S>);
 
@@ -231,7 +234,7 @@ impl<S: Source> LockConfig for Fifo<S> {
     }
 }
 
-/// As [`Fifo`], and no thread overtakes a waiter that sleeps.
+/// Like [`Fifo`], but no thread overtakes a waiter that sleeps.
 #[derive(Clone, Copy, Debug)]
 pub struct InOrder<S>(PhantomData<S>);
 
@@ -244,7 +247,7 @@ impl<S: Source> LockConfig for InOrder<S> {
     }
 }
 
-/// As [`AsConfigured`], but always NUMA-aware.
+/// Like [`AsConfigured`], but always NUMA-aware.
 #[derive(Clone, Copy, Debug)]
 pub struct NumaAware<S>(PhantomData<S>);
 
@@ -265,7 +268,7 @@ const LOCAL_FIRST: u8 = 2;
 #[cold]
 fn choose_queue<S: Source>() -> QueueKind {
     let choice = if !is_decided() {
-        // Nobody knows the locality domains yet. Waiters use no queue meanwhile.
+        // The locality domains are not known yet. Until they are, waiters use no queue.
         return QueueKind::Unqueued;
     } else if tuning::<S>().reorder {
         LOCAL_FIRST

@@ -69,7 +69,7 @@ events! {
     Splice = "splice",
     /// The limit on local hand-offs was reached.
     FlushByLimit = "flush_by_limit",
-    /// A head without local waiters, but with some before, waited for more.
+    /// A head knew no local waiter, and waited for one since several hand-offs were local.
     WaitForLocal = "wait_for_local",
     /// A head tried to take the lock without reading it first.
     BlindTry = "blind_try",
@@ -79,13 +79,13 @@ events! {
     Park = "park",
     /// An unlock woke sleepers.
     Wake = "wake",
-    /// A waiter of a condition variable was woken, there or on the mutex.
+    /// A waiter of a condition variable was woken, on the condition variable or on the mutex.
     Notified = "notified",
     /// A waiter of a condition variable saw the notification while it spun.
     NotifiedSpinning = "notified_spinning",
     /// A broadcast moved a sleeper to the mutex.
     Requeue = "requeue",
-    /// A sleeper was roused in advance, before the hand-off reached it.
+    /// A sleeper was roused before the hand-off reached it.
     WakeEarly = "wake_early",
     /// A waiter's time limit passed.
     Timeout = "timeout",
@@ -128,7 +128,8 @@ pub fn set_enabled(on: bool) {
     let _ = on;
 }
 
-/// The counters so far. Not one instant: other threads may count while it sums.
+/// The counters so far. Not a consistent snapshot: other threads may count while this adds the
+/// numbers up.
 pub fn snapshot() -> Snapshot {
     #[cfg(feature = "events")]
     return Snapshot(core::array::from_fn(|i| {

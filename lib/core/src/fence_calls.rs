@@ -1,25 +1,26 @@
-//! A heavy fence that a system call executes, for platforms: which store a call covers, and how
-//! many calls a process makes.
+//! For platforms whose heavy fence is a system call: decides which store a call covers, and limits
+//! how many calls a process makes.
 //!
 //! Such a call, `membarrier` on Linux, interrupts all CPUs that run the process. So a process makes
-//! one at a time, and one per [`INTERVAL_NS`] at most. It covers not only its caller. Calls are
-//! numbered as they begin, and a thread that asks for a fence notes how many have begun. Any call
-//! with a higher number has begun after the thread's store, and covers it when it ends.
+//! one call at a time, and at most one per [`INTERVAL_NS`]. A call covers stores of other threads,
+//! too. Calls are numbered as they begin, and a thread that asks for a fence notes how many have
+//! begun. Any call with a higher number begins after the thread's store, and covers the store once
+//! the call has ended.
 
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 
-/// From the end of a call to the next one, in nanoseconds.
+/// The time from the end of a call to the next call, in nanoseconds.
 ///
-/// A waiter that has had no fence sleeps as long. A shorter interval would spare it no sleep, since
-/// it asks only when such a sleep is over.
+/// A waiter that was refused a fence sleeps for the same time. A shorter interval would not save it
+/// a sleep, since it only asks again after that sleep.
 pub const INTERVAL_NS: u64 = 1_000_000;
 
-/// A call that takes longer no longer keeps others from being made, in nanoseconds. A forked child
-/// may wait so long for a call that a thread of its parent has begun.
+/// For how long a call that has begun keeps other calls from being made, in nanoseconds. A forked
+/// child may wait for this long because of a call that a thread of its parent has begun.
 const LONGEST_CALL_NS: u64 = 10 * INTERVAL_NS;
 
-/// Names the store that a thread wants covered: how many calls had begun after it. A new one, for a
-/// new store, is `Ticket::default()`.
+/// Names the store that a thread wants covered, by the number of calls that had begun when the
+/// thread first asked. `Ticket::default()` is a ticket for a new store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ticket(Option<u64>);
 
@@ -27,24 +28,24 @@ pub struct Ticket(Option<u64>);
 #[derive(Debug)]
 pub struct FenceCalls {
     begun: AtomicU64,
-    /// The number of a call that has succeeded. The first call has the number 1.
+    /// The highest number of a call that has succeeded. The first call has the number 1.
     done: AtomicU64,
-    /// When the next one may begin.
+    /// When the next call may begin.
     next: AtomicU64,
 }
 
 impl FenceCalls {
-    /// None so far.
+    /// No calls so far.
     pub const NONE: Self = FenceCalls {
         begun: AtomicU64::new(0),
         done: AtomicU64::new(0),
         next: AtomicU64::new(0),
     };
 
-    /// Whether a call has covered the store that came before the first question with this ticket.
+    /// Whether a call has covered the store that preceded the first use of this ticket.
     ///
-    /// The first answer is `false`. After that it makes the call itself, by `call`, if one is due.
-    /// That returns whether it has succeeded. `now` reads the time in nanoseconds.
+    /// The first answer is `false`. When asked again, this makes the system call itself, by `call`,
+    /// if one is due. `call` returns whether it has succeeded. `now` reads the time in nanoseconds.
     pub fn cover(
         &self,
         ticket: &mut Ticket,
@@ -52,14 +53,14 @@ impl FenceCalls {
         call: impl FnOnce() -> bool,
     ) -> bool {
         let Some(begun) = ticket.0 else {
-            // With `fetch_add` below: a call whose number this load does not see begins after the
-            // store.
+            // Pairs with `fetch_add` below: a call whose number this load does not see begins after
+            // the store.
             fence(SeqCst);
             ticket.0 = Some(self.begun.load(Relaxed));
             return false;
         };
         // Acquire pairs with the Release below: the caller now sees what others stored before that
-        // call.
+        // call began.
         if self.done.load(Acquire) > begun {
             return true;
         }
@@ -75,12 +76,12 @@ impl FenceCalls {
         succeeds
     }
 
-    /// Whether a call may begin now. Of several threads that ask one is told so, and keeps the
-    /// others from it until it has ended.
+    /// Whether a call may begin now. If several threads ask, one gets the answer `true`, and the
+    /// others have to wait until its call has ended.
     fn is_due(&self, now: impl Fn() -> u64) -> bool {
         let due = self.next.load(Relaxed);
-        // Read after `due`, which is ahead of it by a call at most. A moment beyond that is of
-        // another clock: of a machine from which the process was moved.
+        // Read after `due`, which is later than `now` by the longest call at most. If it is later
+        // than that, it comes from another clock: the process was moved from another machine.
         let now = now();
         let later = now.saturating_add(LONGEST_CALL_NS);
         let waits = now < due && due <= later;
@@ -99,12 +100,12 @@ mod tests {
 
     const START: u64 = 5 * INTERVAL_NS;
 
-    /// Asks at that time. A call takes no time.
+    /// Asks at the time `now`. A call takes no time.
     fn ask(calls: &FenceCalls, ticket: &mut Ticket, now: u64) -> bool {
         calls.cover(ticket, || now, || true)
     }
 
-    /// A ticket for a store of this moment.
+    /// A ticket for a store that the thread has just made.
     fn ticket(calls: &FenceCalls) -> Ticket {
         let mut ticket = Ticket::default();
         assert!(!ask(calls, &mut ticket, START), "the first answer");

@@ -1,8 +1,8 @@
-//! The processor's atomics, which implement the trait [`Atomic`], and its hints.
+//! The processor's atomics, as implementations of the trait [`Atomic`], and its hints.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. A load-exclusive reads the atomic at its own size and nothing else. Its result only decides
+//! 1. A load-exclusive reads the atomic at its own size and nothing else. The result only decides
 //!    how to pause.
 //! 2. WFE and CLREX do not touch memory. At worst they end a pause early or late.
 //! 3. A prefetch has no effect that a program can observe: it neither faults nor changes flags.
@@ -56,7 +56,7 @@ macro_rules! hardware_atomic {
             }
 
             /// Sleeps in WFE with the exclusive monitor on the word. A write to its line ends the
-            /// sleep. The kernel's event stream (some ten kHz) ends it if the write came before.
+            /// sleep. If the write came before, the kernel's event stream (some ten kHz) ends it.
             #[cfg(all(target_arch = "aarch64", not(miri)))]
             #[inline]
             fn pause_while(&self, seen: $value) {
@@ -115,7 +115,7 @@ pub fn prefetch_for_writing<A: Atomic>(word: &A) {
 /// See [`Platform::light_fence`](crate::platform::Platform::light_fence): stops the compiler only.
 #[inline]
 pub fn light_fence() {
-    // Miri has no membarrier, but has loads that return old values.
+    // Miri has no membarrier, but its loads may return old values.
     #[cfg(miri)]
     core::sync::atomic::fence(Ordering::SeqCst);
     core::sync::atomic::compiler_fence(Ordering::SeqCst);

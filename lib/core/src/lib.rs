@@ -3,8 +3,9 @@
 //!
 //! Users of locks want the crate `kinlock`. This crate is for readers of the algorithms, and for
 //! those who run them on another platform, such as a simulator, a model checker or a kernel. It is
-//! `no_std` and does not know libc: what an algorithm needs of the machine, it asks its platform
-//! for. The platform of Linux is in the crate `kinlock-linux`. This crate makes no semver promise.
+//! `no_std` and does not use libc: an algorithm asks its platform for what it needs from the
+//! machine. The platform of Linux is in the crate `kinlock-linux`. This crate makes no semver
+//! promise.
 //!
 //! # Features
 //!
@@ -36,7 +37,7 @@ pub mod visible_readers;
 #[cfg(all(test, not(loom)))]
 use threads::Threads as Native;
 
-/// Has `cargo test` run the example of the page that the registry shows.
+/// Makes `cargo test` run the example in the README, which the registry shows.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

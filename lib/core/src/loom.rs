@@ -1,13 +1,13 @@
 //! The loom model checker as a platform (`RUSTFLAGS="--cfg loom"`).
 //!
-//! * A thread's clock starts at 0 and advances whenever its wait ends by itself: by [`LATE`], or as
-//!   the thread [chose](set_step).
+//! * A thread's clock starts at 0 and advances whenever a wait of the thread ends by itself: by
+//!   [`LATE`], or by the step that the thread [chose](set_step).
 //! * Waiters give up spinning at once, so that parking is explored wherever it can happen.
 //! * A thread belongs to the locality domain that it [chose](set_domain).
 //! * The machine counts as oversubscribed unless the thread
 //!   [chose otherwise](set_oversubscribed).
 //! * A reader announces itself in the row that the thread [chose](set_row).
-//! * Each slow path claims a slot anew, so that claiming and recycling are explored too.
+//! * Each slow path claims a slot, so that claiming and recycling are explored, too.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
@@ -40,7 +40,7 @@ fn wait_in_vain() {
     NOW.with(|n| n.set(n.get() + STEP.with(Cell::get)));
 }
 
-/// One for each thread of the largest model.
+/// One slot for each thread of the largest model.
 const SLOTS: usize = 4;
 
 loom::thread_local! {
@@ -68,7 +68,7 @@ pub fn set_domain(domain: u16) {
     DOMAIN.with(|d| d.set(domain));
 }
 
-/// Sets whether the calling model thread takes the machine for oversubscribed.
+/// Sets whether the machine counts as oversubscribed for the calling model thread.
 pub fn set_oversubscribed(oversubscribed: bool) {
     OVERSUBSCRIBED.with(|c| c.set(oversubscribed));
 }
@@ -229,8 +229,8 @@ impl Spinning for Loom {
 impl Parking for Loom {
     const CAN_PARK: bool = true;
 
-    /// Without end, unless the model [says otherwise](set_patience): a time limit always passes, so
-    /// that nobody would ever depend on being woken in the queue.
+    /// Endless, unless the model [sets it](set_patience): in a model every time limit passes, so
+    /// with a patience no thread would depend on being woken in the queue.
     fn patience() -> u64 {
         PATIENCE.with(Cell::get)
     }
@@ -256,7 +256,7 @@ impl Parking for Loom {
             wake: wake.clone(),
         });
         if until != NEVER {
-            // Its time limit always passes. Another thread may run first, and wake it.
+            // The time limit always passes. Another thread may run before that, and wake this one.
             drop(sleepers);
             wait_in_vain();
             loom::thread::yield_now();

@@ -8,9 +8,8 @@
 //!
 //! # Writing a platform
 //!
-//! A platform has atomics of four widths, a table of waiter slots, and five parts, each a trait of
-//! its own. For each part it names the type that plays it: itself, or another platform, whose part
-//! it takes over as a whole.
+//! A platform has atomics of four widths, a table of waiter slots, and five parts. Each part is a
+//! trait, and the platform names a type that implements it: itself, or another platform.
 //!
 //! | part | what an algorithm asks for |
 //! | --- | --- |
@@ -18,12 +17,13 @@
 //! | [`Spinning`] | to wait for a word without sleeping, and whether that is sensible |
 //! | [`Parking`] | to sleep on four bytes, and to wake sleepers |
 //! | [`Fences`] | an asymmetric pair of fences |
-//! | [`Place`] | where, as what and how long the thread runs: domain, priority, forks, slice |
+//! | [`Place`] | how the calling thread runs: its domain, priority, forks, time slice |
 //!
 //! All functions of a part have defaults: waiters spin, first in, first out, and never sleep. So an
-//! embedder without an operating system implements [`Atomics`] (four types) and, of [`Platform`],
-//! only [`waiters`](Platform::waiters), with a [`Table`](crate::slots::Table) of the size it needs.
-//! For each part it names [`Bare`](crate::bare::Bare). A kernel may replace or add three things:
+//! embedder without an operating system implements [`Atomics`] (four types), and only the function
+//! [`waiters`](Platform::waiters) of [`Platform`], with a [`Table`](crate::slots::Table) of the
+//! size that it needs. It names [`Bare`](crate::bare::Bare) for each part. A kernel may add three
+//! things:
 //!
 //! * [`Clock`], for time limits;
 //! * [`Place`], for NUMA-aware order;
@@ -32,8 +32,8 @@
 //!
 //! The example `bare_metal` of this crate is a complete platform.
 //!
-//! Algorithms ask `P: Platform` for all of this. Its functions only pass the question on to the
-//! part, and no platform overrides them.
+//! Algorithms call all of this on `P: Platform`, whose functions forward to the parts. No platform
+//! overrides these functions.
 //!
 //! # Example
 //!
@@ -69,21 +69,22 @@ pub const EVERY_SET: u32 = u32::MAX;
 /// How a sleep ended; see [`Parking::park_in`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parked {
-    /// A wake-up ended it.
+    /// A wake-up ended the sleep.
     Woken,
-    /// It did not begin: the bytes differed from the expected ones.
+    /// The sleep did not begin: the bytes were not the expected ones.
     Differed,
-    /// The time limit ended it, or nothing did: a spurious return, or a refusal to sleep.
+    /// No wake-up ended the sleep: the time limit passed, the return was spurious, or the platform
+    /// refused to sleep.
     Unwoken,
 }
 
-/// A part of a platform: time, and chance.
+/// A part of a platform: time and randomness.
 pub trait Clock {
     /// Monotonic time in nanoseconds since a fixed moment.
     ///
-    /// A platform without a clock counts its readings instead, by default. Each counts as 128 ns,
-    /// about as long as the pauses that [`Spinning::wait_for`] makes between two of them. So
-    /// timed waits end there too, but the earlier, the more threads wait.
+    /// The default, for a platform without a clock, counts the calls of this function. Each call
+    /// counts as 128 ns, about as long as the pauses that [`Spinning::wait_for`] makes between two
+    /// calls. So timed waits end there, too, but earlier if more threads wait.
     fn now() -> u64 {
         static READINGS: AtomicU64 = AtomicU64::new(0);
         READINGS.fetch_add(1, Ordering::Relaxed) * 128
@@ -120,8 +121,8 @@ pub trait Spinning {
         }
     }
 
-    /// As [`wait`](Self::wait), for about `nanos` nanoseconds; then returns the last value as
-    /// `Err`. `done` may hold for that, too: it is read last, and not checked.
+    /// Like [`wait`](Self::wait), but gives up after about `nanos` nanoseconds and returns the last
+    /// value as `Err`. `done` may hold for that value, too: it is not checked.
     ///
     /// Reads `word` at least once, and reads the clock only if more reads are needed. [`NEVER`]
     /// means no limit. With any other limit a model checker gives up after one read.
@@ -132,12 +133,12 @@ pub trait Spinning {
         nanos: u64,
         mut done: impl FnMut(A::Value) -> bool,
     ) -> Result<A::Value, A::Value> {
-        /// Pauses between two reads of the clock. A spin takes two times this at least. A pause
+        /// Pauses between two reads of the clock. A spin makes at least twice as many. A pause
         /// takes 15 to 60 ns.
         const PAUSES: u32 = 8;
-        /// Two readings of the clock are so far apart only if the thread had no CPU in between, or
-        /// if a signal handler ran. The pauses take less than a microsecond, and an
-        /// interrupt some hundred at most.
+        /// Two readings of the clock are this far apart only if the thread had no CPU in between,
+        /// or if a signal handler ran. The pauses take less than a microsecond, and an interrupt
+        /// takes a few hundred microseconds at most.
         const LOST_NS: u64 = 1_000_000;
 
         if nanos == NEVER {
@@ -167,10 +168,10 @@ pub trait Spinning {
         }
     }
 
-    /// As [`wait_for`](Self::wait_for), but yields the CPU between two reads: for a
-    /// process that is [oversubscribed](Self::oversubscribed).
+    /// Like [`wait_for`](Self::wait_for), but yields the CPU between two reads: for a process that
+    /// is [oversubscribed](Self::oversubscribed).
     ///
-    /// May give up early, as it does when other threads keep the CPU for long.
+    /// May give up early, for example when other threads keep the CPU for long.
     fn wait_yielding<A: Atomic>(
         word: &A,
         order: Ordering,
@@ -180,8 +181,7 @@ pub trait Spinning {
         Self::wait_for(word, order, nanos, done)
     }
 
-    /// Asks the CPU to fetch the cache line of `word` for writing. Does not wait, and changes
-    /// nothing.
+    /// Asks the CPU to fetch the cache line of `word` for writing. Does not wait for the line.
     fn prefetch_for_writing<A: Atomic>(_word: &A) {}
 
     /// Tells the CPU that this is a spin loop. One call takes some nanoseconds.
@@ -190,40 +190,39 @@ pub trait Spinning {
         core::hint::spin_loop();
     }
 
-    /// Lets another runnable thread use this CPU. For waits on a thread that may be preempted.
+    /// Lets another runnable thread use this CPU. For waits for a thread that may be preempted.
     fn yield_now() {
         Self::relax();
     }
 
-    /// Whether the process is oversubscribed: more threads wait for locks now, or hold the one that
-    /// is asked for, than there are CPUs for the process.
+    /// Whether the process is oversubscribed: the number of threads that wait for locks now, plus
+    /// the holder of the lock in question, exceeds the number of CPUs that the process may use.
     ///
-    /// It answers "should I stop spinning?" in user space. In an oversubscribed process a spinner
+    /// This answers "should I stop spinning?" in user space. In an oversubscribed process a spinner
     /// may occupy the CPU that the lock's holder needs. Only slow paths ask. The answer may be some
-    /// milliseconds old. On hardware it also heeds the CPU quota of the process, and is yes for a
-    /// thread that has lately [lost its CPU](Self::lost_cpu).
+    /// milliseconds old. On hardware it also takes the CPU quota of the process into account, and
+    /// is `true` for a thread that has lately [lost its CPU](Self::lost_cpu).
     fn oversubscribed() -> bool {
         false
     }
 
-    /// Says that the calling thread had no CPU for a while as it spun in
-    /// [`wait_for`](Self::wait_for): others want the CPUs, whether they are threads of this process
-    /// or not.
+    /// Called when the calling thread had no CPU for a while during its spin in
+    /// [`wait_for`](Self::wait_for): other threads, of this process or another, want the CPUs.
     fn lost_cpu() {}
 
     /// Spends about `nanos` nanoseconds without touching shared memory.
     fn back_off(nanos: u64) {
-        // There is no clock by default; a pause takes 15 ns or more.
+        // There may be no clock; a pause takes 15 ns or more.
         for _ in 0..nanos / 16 + 1 {
             Self::relax();
         }
     }
 }
 
-/// The usual [patience](Parking::patience), in nanoseconds: half of the
-/// default [quantum](crate::tuning::Quantum). At its second look, after nine times as long, a
-/// waiter has waited for four and a half quanta for each waiter ahead: its queue does not move as
-/// it should.
+/// The usual [patience](Parking::patience), in nanoseconds: half of the default
+/// [quantum](crate::tuning::Quantum). A waiter looks for the second time after nine times as long,
+/// four and a half quanta for each waiter ahead: if it is still waiting then, its queue does not
+/// move as it should.
 pub const PATIENCE_NS: u64 = 500_000;
 
 /// A part of a platform: sleeping.
@@ -232,11 +231,12 @@ pub trait Parking {
     /// never called.
     const CAN_PARK: bool = false;
 
-    /// How long a waiter sleeps, for each waiter ahead of it, before it looks whether the waiter
-    /// runs on which it depends: the one at the front of its queue, or one to which the lock was
-    /// handed over. That one may be stopped, or have no CPU for as long as others compute.
+    /// How long a waiter sleeps, for each waiter ahead of it, before it checks whether the waiter
+    /// on which it depends runs: the waiter at the front of its queue, or a requester to which the
+    /// lock was handed over. That waiter may be stopped, or may have no CPU for as long as others
+    /// compute.
     ///
-    /// In nanoseconds; [`NEVER`]: all waiters run.
+    /// In nanoseconds; [`NEVER`]: it never checks, since all waiters run.
     fn patience() -> u64 {
         PATIENCE_NS
     }
@@ -244,10 +244,10 @@ pub trait Parking {
     /// Puts the thread to sleep on the four bytes at `key` while they equal `expected`, as a member
     /// of `sets` (one per bit).
     ///
-    /// * The comparison and falling asleep are one step with respect to
+    /// * Comparing and falling asleep are one atomic step with respect to
     ///   [`unpark_in`](Self::unpark_in): a wake-up sent after the bytes changed is not lost.
-    /// * `current` reads the four bytes as the algorithm does. Platforms without a kernel compare
-    ///   with it.
+    /// * `current` reads the four bytes as the algorithm does. Platforms without a kernel use it
+    ///   for the comparison.
     /// * The sleep ends at `until` at the latest, a moment of [`Clock::now`] or [`NEVER`]. It
     ///   may end spuriously.
     /// * The result is [`Parked::Woken`] exactly for the threads that
@@ -272,7 +272,7 @@ pub trait Parking {
         0
     }
 
-    /// As [`unpark_in`](Self::unpark_in), for threads of every set. Returns how many it woke, or
+    /// Like [`unpark_in`](Self::unpark_in), for threads of every set. Returns how many it woke, or
     /// `n + 1` if other threads may still sleep there.
     fn unpark_some(key: *const u32, n: u32) -> u32 {
         let _ = (key, n);
@@ -282,7 +282,7 @@ pub trait Parking {
     /// Wakes `woken` of the threads parked at `from` and moves the others to `to`, if the bytes at
     /// `from` equal `expected`.
     ///
-    /// May wake all of them instead. Platforms without a kernel read the bytes with `current`.
+    /// May wake all threads instead. Platforms without a kernel read the bytes with `current`.
     /// Returns how many threads it woke or moved.
     fn requeue_but(
         woken: u32,
@@ -299,7 +299,7 @@ pub trait Parking {
 /// A part of a platform: an asymmetric pair of fences.
 ///
 /// One thread executes `store a; light_fence(); load b`, another `store b; heavy_fence(); load a`.
-/// At least one of them sees the other's store if the heavy fence is granted.
+/// If the heavy fence is granted, at least one of them sees the other's store.
 pub trait Fences {
     /// The cheap half of the pair, for the frequent side. On hardware it only stops the compiler.
     #[inline]
@@ -310,12 +310,12 @@ pub trait Fences {
     /// The expensive half, for the rare side: `membarrier` on hardware.
     ///
     /// Returns whether every thread of the process has executed a fence since the caller's store,
-    /// which came before the first call with this `ticket`. If not, the store may go unnoticed. The
-    /// caller has to check again after a while, and may then ask again with the same ticket.
+    /// which came before the first call with this `ticket`. If `false`, the store may go unnoticed:
+    /// the caller has to check again after a while, and may then ask again with the same ticket.
     ///
-    /// On hardware the first answer is no. A later answer is no where the kernel refuses, and where
-    /// the process has made such a call within the last millisecond, unless that covers the store;
-    /// see [`fence_calls`](crate::fence_calls).
+    /// On hardware the first answer is `false`. A later answer is `false` if the kernel refuses, or
+    /// if the process has made such a call within the last millisecond and that call does not cover
+    /// the store; see [`fence_calls`](crate::fence_calls).
     fn heavy_fence(ticket: &mut Ticket) -> bool {
         let _ = ticket;
         core::sync::atomic::fence(Ordering::SeqCst);
@@ -323,7 +323,7 @@ pub trait Fences {
     }
 }
 
-/// A part of a platform: where, as what, and how long the calling thread runs.
+/// A part of a platform: how the calling thread runs.
 pub trait Place {
     /// The locality domain of the CPU that the thread runs on, below
     /// [`PRIORITY`](crate::slots::PRIORITY).
@@ -333,7 +333,7 @@ pub trait Place {
         0
     }
 
-    /// How many forks, each in the child of the one before, led to this process.
+    /// How many forks led to this process, each in the child of the previous one.
     fn forks() -> u8 {
         0
     }
@@ -344,22 +344,23 @@ pub trait Place {
         false
     }
 
-    /// The calling thread holds a lock for which others wait: asks that it keeps its CPU for a
-    /// moment if its time slice ends meanwhile. [`end_slice`](Self::end_slice) follows soon.
+    /// The calling thread holds a lock for which others wait: asks the scheduler to leave it its
+    /// CPU for a moment if its time slice ends before it releases the lock.
+    /// [`end_slice`](Self::end_slice) follows soon.
     ///
     /// Called only with the knob [`slice_extension`](crate::tuning::Tuning::slice_extension).
     fn extend_slice() {}
 
-    /// The calling thread has released that lock, or is about to wait for another: it asks for no
-    /// more time, and gives the CPU to others if it has it beyond the end of its slice. Called
-    /// before the thread wakes others, since that may be a system call.
+    /// The calling thread has released that lock, or is about to wait for another: ends the
+    /// request, and yields the CPU if the time slice is over. Called before the thread wakes
+    /// others, since that may be a system call.
     ///
-    /// Also called where nothing was asked for. Changes nothing that an algorithm relies on.
+    /// Also called if the thread has not asked. Has no effect that an algorithm relies on.
     #[inline]
     fn end_slice() {}
 }
 
-/// Functions of [`Platform`] that a part answers.
+/// Functions of [`Platform`] that forward to a part.
 macro_rules! answered_by_parts {
     ($($part:ident::$name:ident $(<$generic:ident: $bound:ident>)?(
         $($argument:ident: $type:ty),* $(,)?
@@ -376,7 +377,7 @@ macro_rules! answered_by_parts {
 ///
 /// All functions are associated, not methods: a platform is a type that is chosen at compile time.
 pub trait Platform: Atomics {
-    /// Time, and chance.
+    /// Time and randomness.
     type Clock: Clock;
     /// Waiting without sleeping.
     type Spinning: Spinning<Clock = Self::Clock>;
@@ -384,10 +385,10 @@ pub trait Platform: Atomics {
     type Parking: Parking;
     /// An asymmetric pair of fences.
     type Fences: Fences;
-    /// Where, and as what, the calling thread runs.
+    /// How the calling thread runs.
     type Place: Place;
 
-    // ---- what the parts answer ----
+    // ---- forwarded to the parts ----
 
     /// See [`Parking::CAN_PARK`].
     const CAN_PARK: bool = <Self::Parking as Parking>::CAN_PARK;
@@ -445,17 +446,17 @@ pub trait Platform: Atomics {
 
     // ---- the functions above with fewer arguments ----
 
-    /// As [`park_in`](Self::park_in), as a member of every set.
+    /// Like [`park_in`](Self::park_in), as a member of every set.
     fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) -> Parked {
         Self::park_in(key, expected, until, EVERY_SET, current)
     }
 
-    /// As [`unpark_in`](Self::unpark_in), for threads of every set.
+    /// Like [`unpark_in`](Self::unpark_in), for threads of every set.
     fn unpark(key: *const u32, n: u32) {
         Self::unpark_in(key, n, EVERY_SET);
     }
 
-    /// As [`requeue_but`](Self::requeue_but), without waking a thread.
+    /// Like [`requeue_but`](Self::requeue_but), but wakes no thread.
     fn requeue(from: *const u32, expected: u32, to: *const u32, current: impl Fn() -> u32) {
         Self::requeue_but(0, from, expected, to, current);
     }
@@ -481,12 +482,12 @@ pub trait Platform: Atomics {
     /// Asks the platform to keep `slot` (never 0) for this thread, and to call
     /// [`Waiters::release`](crate::slots::Waiters::release) with it when the thread ends.
     ///
-    /// Returns `false` if that is impossible: the thread is ending, a signal handler has set a slot
-    /// meanwhile, or there are no thread-locals. The caller then releases the slot after use.
+    /// Returns `false` if that is impossible: the thread is ending, a signal handler has already
+    /// set a slot, or there are no thread-locals. The caller then releases the slot after use.
     ///
     /// # Safety
     ///
-    /// The calling thread has claimed the slot, and uses it no more after it has ended.
+    /// The calling thread has claimed the slot, and does not use it after it has ended.
     unsafe fn keep_slot(slot: u16) -> bool {
         let _ = slot;
         false
@@ -502,16 +503,15 @@ pub trait Platform: Atomics {
     }
 
     /// The calling thread's row of the table, the same row at each call. Several threads may share
-    /// one. `None` if there is no table.
+    /// a row. `None` if there is no table.
     #[inline]
     fn row() -> Option<&'static Row<Self>> {
         Some(Self::visible_readers()?.row(0))
     }
 
-    /// A lock shows that readers are announced at it, and this platform has no table in which they
-    /// could be. So code with another table uses the lock, too, and exclusion is lost if the caller
-    /// goes on. `lock` is the address of the lock. Nothing happens by default; on Linux the process
-    /// aborts.
+    /// Called if the lock at the address `lock` shows that readers are announced, but this platform
+    /// has no table. So other code, with a table, uses the lock, too, and exclusion is lost if the
+    /// caller goes on. The default does nothing; on Linux the process aborts.
     #[cold]
     fn on_foreign_readers(lock: *const u32) {
         let _ = lock;
@@ -537,7 +537,7 @@ mod tests {
         static LOST: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// Between two readings of this clock pass `STEP` nanoseconds.
+    /// Each reading of this clock advances it by `STEP` nanoseconds.
     struct Ticking<const STEP: u64>;
 
     impl<const STEP: u64> Clock for Ticking<STEP> {

@@ -1,13 +1,13 @@
-//! Threads that sleep at addresses, in a table behind a mutex of `std`: for unit tests, and for
-//! Miri, whose futexes cannot requeue, and which would report the kernel's read of a whole lock
-//! word as a mixed-size access.
+//! Parks threads at addresses, with a table behind a mutex of `std`. For unit tests and for Miri:
+//! its futexes cannot requeue, and it would report the kernel's read of a whole lock word as a
+//! mixed-size access.
 
 use crate::platform::{EVERY_SET, Parked};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 use std::vec::Vec;
 
-/// Who sleeps. Its functions are those of [`Parking`](crate::platform::Parking).
+/// The threads that sleep. Its functions are like those of [`Parking`](crate::platform::Parking).
 #[derive(Debug)]
 pub struct Sleepers {
     table: Mutex<Table>,
@@ -41,7 +41,7 @@ impl Table {
 }
 
 impl Sleepers {
-    /// Nobody.
+    /// No sleepers.
     pub const NONE: Self = Sleepers {
         table: Mutex::new(Table {
             last: 0,
@@ -67,7 +67,7 @@ impl Sleepers {
         let me = table.last;
         let key = key.addr();
         table.asleep.push(Sleeper { key, me, sets });
-        // The clock overflows if it is to show a longer time.
+        // With a longer limit the clock would overflow.
         let limit = Duration::from_nanos(nanos.min(u64::MAX / 4));
         let is_asleep = |table: &mut Table| table.asleep.iter().any(|s| s.me == me);
         let waited = self.changed.wait_timeout_while(table, limit, is_asleep);
@@ -80,14 +80,14 @@ impl Sleepers {
         }
     }
 
-    /// Wakes up to `n` threads of any of `sets`. Returns how many it woke.
+    /// Wakes up to `n` threads that belong to any of `sets`. Returns how many it woke.
     pub fn unpark_in(&self, key: *const u32, n: u32, sets: u32) -> u32 {
         let woken = self.table.lock().unwrap().wake(key, n, sets);
         self.changed.notify_all();
         woken
     }
 
-    /// Wakes up to `n` threads. Returns how many it woke, or `n + 1` if others sleep on.
+    /// Wakes up to `n` threads. Returns how many it woke, or `n + 1` if other threads still sleep.
     pub fn unpark_some(&self, key: *const u32, n: u32) -> u32 {
         let mut table = self.table.lock().unwrap();
         let woken = table.wake(key, n, EVERY_SET);
@@ -95,8 +95,8 @@ impl Sleepers {
         woken + u32::from(table.asleep.iter().any(|s| s.key == key.addr()))
     }
 
-    /// Wakes `woken` threads and moves the others, or wakes all if the bytes differ. Returns how
-    /// many it woke and how many it moved.
+    /// Wakes `woken` threads and moves the others, or wakes all if the bytes at `from` differ.
+    /// Returns how many it woke and how many it moved.
     pub fn requeue_but(
         &self,
         woken: u32,

@@ -1,10 +1,10 @@
 //! Waiter slots: where a thread waits.
 //!
-//! A kernel keeps queue nodes per CPU, because a CPU that queues cannot be preempted. A thread can
-//! be preempted, so each thread gets a **slot** when it first queues: a dense index that it keeps
-//! until it ends, and that is then recycled. A slot holds four **nodes**, for two reasons: a signal
-//! handler may queue for another lock while its thread is queued, and a waiter that timed out
-//! leaves its node behind in the queue for a while.
+//! A kernel keeps queue nodes per CPU, because it disables preemption while it queues. A thread can
+//! be preempted, so each thread gets a **slot** when it first queues: a dense index that the thread
+//! keeps until it ends, and that is then recycled. A slot holds four **nodes**, for two reasons: a
+//! signal handler may queue for another lock while its thread is queued, and the node of a waiter
+//! that timed out stays in the queue for a while.
 //!
 //! A node is named by a 16-bit [`Id`], not by a pointer. An id fits into the lock word, needs no
 //! `unsafe`, and stays valid across `fork`.
@@ -24,8 +24,8 @@
 //! | 3 | `ABANDONED` | the owner timed out and has left; skip the node |
 //! | >= 4 | an [`Id`] | the owner is the head; this is the tail of the secondary queue |
 //!
-//! `GO` and an id may be combined with bits from 16 on. These tell the new head how to approach the
-//! lock first; only the lock that set them reads them.
+//! `GO` and an id may be combined with bits from 16 on. These tell the new head how to first try to
+//! get the lock; only the lock that set them reads them.
 //!
 //! | from | to | by | how |
 //! | --- | --- | --- | --- |
@@ -33,19 +33,20 @@
 //! | `WAITING` | `PARKED` | the owner | compare-and-swap |
 //! | `PARKED` | `WAITING` | the owner, roused | compare-and-swap |
 //! | `WAITING`, `PARKED` | `ABANDONED` | the owner | compare-and-swap |
-//! | `WAITING`, `PARKED` | `GO` or an id | the head before | store; guarded, or OSQ: conditional |
+//! | `WAITING`, `PARKED` | `GO` or an id | last head | store; guarded, or OSQ: conditional |
 //!
 //! # Guarded and drowsy waiters
 //!
 //! Headship is handed over by a plain store, which may overwrite `PARKED` or `ABANDONED`. Two marks
 //! make that safe:
 //!
-//! * A waiter is **guarded** if it may leave, or is likely to sleep soon. The link by which its
-//!   predecessor names it says so, and the previous head has read that link anyway. Headship then
-//!   passes by a read-modify-write that checks `state`.
+//! * A waiter is **guarded** if it may leave, or is likely to sleep soon. Its predecessor's link to
+//!   it says so, and the previous head has read that link anyway. Headship then passes by a
+//!   read-modify-write that checks `state`.
 //! * A waiter is **drowsy** from before it falls asleep on `state` until it is awake again. Its
-//!   node says so. If the waiter is not guarded, the previous head checks this after its store, and
-//!   wakes it. Any thread may **rouse** a drowsy waiter, so that it is awake when headship arrives:
+//!   node says so. If the waiter is not guarded, the previous head checks `drowsy` after its store,
+//!   and wakes the waiter. Any thread may **rouse** a drowsy waiter, so that it is awake when
+//!   headship arrives:
 //!
 //! | `drowsy` | name | set by | meaning |
 //! | --- | --- | --- | --- |
@@ -57,17 +58,18 @@
 //!
 //! # Late links and gone nodes
 //!
-//! A newcomer swaps the tail, and then links itself behind its predecessor: it changes that one's
-//! `next` from 0 by compare-and-swap. It may be preempted between the two. A head that leaves then
-//! does not wait for the link, since it may hold the lock. It changes `next` from 0 to `GONE` and
-//! leaves its node behind. The newcomer finds `GONE` when it links itself: it is the head, and it
-//! reaps the node.
+//! A newcomer swaps the tail, and then links itself behind its predecessor: it changes the
+//! predecessor's `next` from 0 by compare-and-swap. It may be preempted between the two. A head
+//! that leaves at that moment does not wait for the link, since it may hold the lock. It changes
+//! its `next` from 0 to `GONE` and leaves its node behind. The newcomer finds `GONE` when it links
+//! itself: it is the head now, and reaps the node.
 //!
 //! The child of a fork marks the nodes of the parent's waiters in the same way. So the first
-//! newcomer behind waiters that do not exist is the head at once.
+//! newcomer that finds such a waiter before it, which does not exist in the child, is the head at
+//! once.
 //!
-//! A thread that still has to look at a node, or whether the tail names it, when others may already
-//! reap it **pins** the node first. A pinned node is not used again.
+//! A thread **pins** a node first if it will look at the node, or check whether the tail names it,
+//! when others may already reap it. A pinned node is not used again.
 //!
 //! # States of a slot
 //!
@@ -82,7 +84,7 @@
 //!
 //! # Several copies of this code in one process
 //!
-//! They may share slots, and the rows of [`visible_readers`](crate::visible_readers). Raise
+//! The copies may share slots, and the rows of [`visible_readers`](crate::visible_readers). Raise
 //! [`MEANING`] with each change of what these contain.
 
 #[cfg(not(loom))]
@@ -93,11 +95,12 @@ pub use table::Table;
 
 use crate::atomic::{Atomic, Atomics, Ordering::*, const_fn, zero};
 
-/// The number of the meaning of all that copies of this code share besides the words of locks: the
-/// fields of nodes and slots, what algorithms write to them, and entries of rows. Copies with
-/// different numbers use tables of their own.
+/// Version of the data that copies of this code share besides the words of locks: the fields of
+/// nodes and slots, what algorithms write to them, and entries of rows. Copies with different
+/// numbers use separate tables.
 ///
-/// Two builds of one version may come from different commits. Sizes alone do not tell them apart.
+/// The version of the crate is not enough, since two builds of it may come from different commits,
+/// nor are the sizes of the types.
 pub const MEANING: u64 = 5;
 
 /// Nodes per slot.
@@ -106,7 +109,7 @@ pub(crate) const NESTING: usize = 4;
 pub const MAX_SLOTS: usize = (1 << 14) - 1;
 /// The domain of a priority waiter, which must not be set aside. Domains of CPUs are below it.
 pub const PRIORITY: u16 = u16::MAX >> 1;
-/// A [`Node`] preference: none is inherited, and the new head prefers its own domain.
+/// A [`Node`]'s `preference` if none is inherited: the new head prefers its own domain.
 pub(crate) const NO_PREFERENCE: u16 = u16::MAX;
 
 /// A value of a node's `state`: the owner spins.
@@ -117,9 +120,10 @@ pub const GO: u32 = 1;
 pub const PARKED: u32 = 2;
 /// A value of a node's `state`: the owner has left.
 pub const ABANDONED: u32 = 3;
-/// A value of a node's `next`: the owner has left as the head, or did not survive a fork.
+/// A value of a node's `next`: the owner was the head and has left, or does not exist in this child
+/// of a fork.
 pub(crate) const GONE: u32 = 1;
-/// The first of the bits of `state` that tell a new head how to approach the lock.
+/// The lowest of the bits of `state` that tell a new head how to first try to get the lock.
 pub(crate) const APPROACH: u32 = 16;
 
 // Values of `drowsy`; see the table at the top.
@@ -138,7 +142,7 @@ const LEFT_OVER: u8 = 2;
 pub struct Id(u16);
 
 impl Id {
-    /// Decodes a tail or next field; 0 is none.
+    /// Decodes a tail or the id in a link; 0 is none.
     #[inline]
     pub fn decode(raw: u16) -> Option<Id> {
         (raw != 0).then_some(Id(raw))
@@ -198,7 +202,7 @@ impl Link {
         (self.0 >> Self::DOMAIN) as u16
     }
 
-    /// See "Guarded and drowsy waiters".
+    /// Whether headship has to pass by a read-modify-write; see "Guarded and drowsy waiters".
     #[inline]
     pub(crate) fn is_guarded(self) -> bool {
         self.0 & Self::GUARDED != 0
@@ -224,8 +228,8 @@ pub struct Node<P: Atomics> {
     pub(crate) state: P::AtomicU32,
     /// When the secondary queue became non-empty. Passed from head to head.
     pub(crate) since: P::AtomicU32,
-    /// Hand-offs since then, and whether the first waiter of the secondary queue has been roused.
-    /// Passed from head to head.
+    /// Hand-offs since `since`, and whether the first waiter of the secondary queue has been
+    /// roused. Passed from head to head.
     pub(crate) run: P::AtomicU32,
     /// A [`Link`] to the next waiter of the primary or secondary queue; 0 = none yet, or [`GONE`].
     pub(crate) next: P::AtomicU32,
@@ -244,7 +248,7 @@ pub struct Node<P: Atomics> {
     pub(crate) drowsy: P::AtomicU8,
     /// [`FREE`], [`BUSY`] (in use by its owner, or left behind in a queue) or [`LEFT_OVER`].
     busy: P::AtomicU8,
-    /// How many threads will still look at the node, although it may be reaped.
+    /// How many threads will still look at the node, although others may reap it.
     pins: P::AtomicU8,
 }
 
@@ -280,22 +284,22 @@ impl<P: Atomics> Node<P> {
 }
 
 impl<P: Atomics> Node<P> {
-    /// Gives the waiter the number after that of `before`.
+    /// Numbers the waiter as the one after `before`.
     pub(crate) fn number_after(&self, before: &Node<P>) {
         let number = before.number.load(Relaxed).wrapping_add(1);
         self.number.store(number, Relaxed);
     }
 }
 
-/// A thread's nodes. Aligned to a pair of cache lines, which some CPUs fetch together.
+/// A thread's nodes. Aligned to two cache lines, since some CPUs fetch lines in pairs.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Slot<P: Atomics> {
     nodes: [Node<P>; NESTING],
     /// See "States of a slot".
     references: P::AtomicU8,
-    /// How often the owner has halved its spins, see `raw::contend::spin`. A hint,
-    /// which the next owner inherits.
+    /// How often the owner has halved its spins, see `raw::contend::spin`. A hint; the next owner
+    /// of the slot inherits it.
     halvings: P::AtomicU8,
 }
 
@@ -313,8 +317,8 @@ impl<P: Atomics> Slot<P> {
 }
 
 impl<P: Atomics> Slot<P> {
-    /// Whether the owner waits in a queue. Looks only at the nodes up to the first free one: a wait
-    /// uses the first free node, and abandoned ones do not count.
+    /// Whether the owner waits in a queue. Looks only at the nodes up to the first free one, since
+    /// a wait uses the first free node. Abandoned nodes do not count.
     fn is_waiting(&self) -> bool {
         let mut busy = self
             .nodes
@@ -369,42 +373,42 @@ impl<P: Atomics> Waiters<P> {
         &self.slots[id.slot() as usize - 1].nodes[(id.0 & 3) as usize]
     }
 
-    /// Adds a reference to `slot`, so that it is not claimed anew.
+    /// Adds a reference to `slot`, so that the slot stays claimed.
     pub(crate) fn add_reference(&self, slot: u16) {
         self.slots[slot as usize - 1]
             .references
             .fetch_add(1, Relaxed);
     }
 
-    /// Removes a reference that was added, where another is known to remain.
+    /// Removes a reference when another is known to remain.
     pub(crate) fn take_back_reference(&self, slot: u16) {
         self.slots[slot as usize - 1]
             .references
             .fetch_add(u8::MAX, Relaxed);
     }
 
-    /// By how often the owner of a slot has halved its spins. `None`: the thread has no slot.
+    /// How often the owner of a slot has halved its spins. `None`: the thread has no slot.
     pub(crate) fn halvings(&self, slot: u16) -> Option<&P::AtomicU8> {
         (slot != 0).then(|| &self.slots[slot as usize - 1].halvings)
     }
 
-    /// How many slots are claimed: roughly how many threads have waited and still live.
+    /// How many slots are claimed: roughly the number of living threads that have ever queued.
     pub fn in_use(&self) -> u32 {
         self.in_use.glance(Relaxed)
     }
 
-    /// Numbers a waiter that is about to queue: as if it came to stand behind the waiter that
-    /// `tail` names now. It [corrects](Node::number_after) that once it has queued. So those that
-    /// come behind it at the same moment, and read its number before that, are a little out at
-    /// most.
+    /// Numbers a waiter that is about to queue as if it came right behind the waiter that `tail`
+    /// names now. It [corrects](Node::number_after) its number once it has queued. So waiters that
+    /// queue behind it at the same moment, and read its number before the correction, are off by a
+    /// few at most.
     pub(crate) fn number(&self, node: &Node<P>, tail: &P::AtomicU16) {
         if let Some(last) = Id::decode(tail.load(Relaxed)) {
             node.number_after(self.node(last));
         }
     }
 
-    /// About how many waiters have queued since the one of `node`, in the queue whose tail this is.
-    /// Those that have left since count, too. No more than there are threads that have waited.
+    /// About how many waiters have queued behind the waiter of `node` in the queue with this
+    /// `tail`, including waiters that have left since. At most the number of claimed slots.
     pub(crate) fn followers(&self, node: &Node<P>, tail: &P::AtomicU16) -> u32 {
         let last = Id::decode(tail.load(Relaxed));
         let last = last.map_or(0, |last| self.node(last).number.load(Relaxed));
@@ -412,15 +416,15 @@ impl<P: Atomics> Waiters<P> {
         u32::from(since).min(self.in_use())
     }
 
-    /// How many threads wait in queues now, at most `most`, without the one that holds `but` (0 =
-    /// none). Roughly: the sum is taken while threads come and go.
+    /// How many threads wait in queues now, at most `most`, not counting the owner of slot `but` (0
+    /// = none). Not exact: threads come and go during the count.
     ///
-    /// Reads a cache line of each claimed slot, which its owner may be writing. So platforms ask
-    /// seldom and keep the answer. The alternative, a counter, would be written by every CPU twice
-    /// per wait.
+    /// Reads a cache line of each claimed slot, which the owner may be writing. So platforms call
+    /// this seldom and keep the result. The alternative, a counter, would be written twice per
+    /// wait, by every CPU.
     ///
-    /// Counts in some words of 32 slots, as long as `left` is not 0: how many claimed slots have
-    /// not been looked at.
+    /// Counts only in these `words` of 32 slots each, and only as long as `left`, the number of
+    /// claimed slots that were not looked at, is not 0.
     pub fn waiting_in(
         &self,
         words: core::ops::Range<usize>,
@@ -431,7 +435,7 @@ impl<P: Atomics> Waiters<P> {
         let mut waiting = 0;
         let (from, many) = (words.start, words.len());
         for (w, word) in self.claimed.iter().enumerate().skip(from).take(many) {
-            // The lowest free slot is claimed first, so the claimed ones are in front.
+            // The lowest free slot is claimed first, so claimed slots are at the beginning.
             if *left == 0 || waiting >= most {
                 break;
             }
@@ -450,8 +454,8 @@ impl<P: Atomics> Waiters<P> {
     ///
     /// # Safety
     ///
-    /// The slot is the caller's, and is not used by it any more. Locks would give two threads one
-    /// place to wait.
+    /// The slot belongs to the caller, which no longer uses it. Otherwise locks would give two
+    /// threads one place to wait.
     pub unsafe fn release(&self, slot: u16) {
         self.drop_reference(slot);
     }
@@ -462,8 +466,8 @@ impl<P: Atomics> Waiters<P> {
         self.drop_reference(id.slot());
     }
 
-    /// Links a waiter behind `before`, whose link is 0 or [`GONE`]. `true`: the node was gone, and
-    /// is reaped; the waiter is to be head.
+    /// Links a waiter behind `before`, whose `next` is 0 or [`GONE`]. `true`: the node was gone and
+    /// has been reaped, and the waiter is the new head.
     ///
     /// Not a swap: a waiter that leaves must not find itself linked behind a node that is gone.
     pub(crate) fn link(&self, before: Id, waiter: Link) -> bool {
@@ -478,33 +482,34 @@ impl<P: Atomics> Waiters<P> {
         gone
     }
 
-    /// Leaves the node of a head to the thread whose link is late. `false`: the link has come.
+    /// Leaves the node of a head to the newcomer whose link is late. `false`: the link has come.
     pub(crate) fn mark_gone(&self, id: Id) -> bool {
-        // Release pairs with the acquire in `link`, acquire with the release there.
+        // Release pairs with the acquire in `link`, and acquire with the release there.
         let next = &self.node(id).next;
         next.compare_exchange(0, GONE, AcqRel, Relaxed).is_ok()
     }
 
-    /// Keeps the node from being used again until [`unpin`](Self::unpin). Relaxed: what lets other
-    /// threads reap it comes later, and releases this.
+    /// Keeps the node from being used again until [`unpin`](Self::unpin). Relaxed: the write that
+    /// lets other threads reap the node comes later, and releases this one.
     pub(crate) fn pin(&self, id: Id) {
         self.node(id).pins.fetch_add(1, Relaxed);
     }
 
-    /// Release pairs with the acquire in `claim_node`.
+    /// Ends a pin. Release pairs with the acquire in `claim_node`.
     pub(crate) fn unpin(&self, id: Id) {
         self.node(id).pins.fetch_add(u8::MAX, Release);
     }
 
     /// Frees the slots of threads that do not exist in the child of a fork.
     ///
-    /// The exceptions are those that the forking thread keeps, and slots that a queue may still
-    /// name. Their busy nodes are marked as gone. The platform calls this in the child, before the
-    /// child starts threads.
+    /// Slots that the forking thread keeps stay claimed, and so do slots with nodes that a queue
+    /// may still name; such nodes are marked as gone. The platform calls this in the child, before
+    /// the child starts threads.
     ///
     /// # Safety
     ///
-    /// The process has a single thread, which waits nowhere and keeps no other slot.
+    /// The process has a single thread, which waits nowhere and keeps no slot but those that
+    /// `is_kept` names.
     pub unsafe fn reset_in_child(&self, is_kept: impl Fn(u16) -> bool) {
         let mut left = 0;
         for (w, word) in self.claimed.iter().enumerate() {
@@ -513,8 +518,9 @@ impl<P: Atomics> Waiters<P> {
                 let slot = w * 32 + bits.trailing_zeros() as usize + 1;
                 bits &= bits - 1;
                 let s = &self.slots[slot - 1];
-                // The queue of an inherited lock may name a busy node. The newcomer that finds it
-                // reaps it. The forking thread itself waits nowhere.
+                // The queue of an inherited lock may name a busy node. The newcomer that finds the
+                // node reaps it. None of these nodes is the forking thread's, since that waits
+                // nowhere.
                 let mut references = is_kept(slot as u16) as u8;
                 for node in s.nodes.iter().filter(|n| n.busy.load(Relaxed) != FREE) {
                     node.next.store(GONE, Relaxed);
@@ -535,8 +541,8 @@ impl<P: Atomics> Waiters<P> {
         self.in_use.store(left, Relaxed);
     }
 
-    /// Whether as many slots are claimed as [`in_use`](Self::in_use) says, and `kept` (0 = none) is
-    /// one of them. Only for a process with a single thread and no queues.
+    /// Whether [`in_use`](Self::in_use) is the number of claimed slots, and slot `kept` (0 = none)
+    /// is claimed. Only for a process with a single thread and no queues.
     pub fn is_consistent(&self, kept: u16) -> bool {
         let claimed = |word: &P::AtomicU32| word.load(Relaxed);
         let count: u32 = self
@@ -561,8 +567,8 @@ impl<P: Atomics> Waiters<P> {
                 if slot > self.slots.len() {
                     break;
                 }
-                // Acquire pairs with the release in `drop_reference`: the last user has finished
-                // with the nodes.
+                // Acquire pairs with the release in `drop_reference`: the last user no longer
+                // accesses the nodes.
                 let was = word.fetch_or(1 << bit, Acquire);
                 if was & (1 << bit) == 0 {
                     self.slots[slot - 1].references.store(1, Relaxed);
@@ -575,12 +581,13 @@ impl<P: Atomics> Waiters<P> {
         None
     }
 
-    /// Marks a free node of `slot` as busy, by compare-and-swap because a signal handler may
-    /// intervene. Not a pinned one.
+    /// Marks a free node of `slot` that is not pinned as busy, by compare-and-swap because a signal
+    /// handler may intervene.
     pub fn claim_node(&self, slot: u16) -> Option<Id> {
         let nodes = &self.slots[slot as usize - 1].nodes;
-        // Acquire pairs with the release in `free` and `unpin`: the thread that reaped the node or
-        // looked at it has finished. It pinned the node before that could be reaped.
+        // Acquire pairs with the release in `free` and `unpin`: the threads that reaped the node or
+        // pinned it no longer access it. A pin is set before the node can be reaped, so it is seen
+        // here.
         let claim = |n: &Node<P>| {
             n.busy.load(Relaxed) == FREE
                 && n.busy
@@ -595,9 +602,9 @@ impl<P: Atomics> Waiters<P> {
         Some(Id(slot << 2 | free as u16))
     }
 
-    /// Whether the owner of the node already waits with an earlier node of its slot: it runs a
-    /// signal handler. An abandoned node does not count, nor one that its head has left. For the
-    /// first node, which nearly all waits use, this reads nothing.
+    /// Whether the owner of the node already waits with an earlier node of its slot, and so runs a
+    /// signal handler. Nodes that are abandoned or gone do not count. For the first node, which
+    /// nearly all waits use, this reads nothing.
     pub(crate) fn is_nested(&self, id: Id) -> bool {
         let (slot, number) = (id.slot() as usize - 1, (id.encode() & 3) as usize);
         self.slots[slot].nodes[..number].iter().any(|node| {
@@ -613,7 +620,7 @@ impl<P: Atomics> Waiters<P> {
 
     pub(crate) fn drop_reference(&self, slot: u16) {
         let i = slot as usize - 1;
-        // AcqRel: all accesses of former users happen before the slot is claimed again.
+        // AcqRel: all accesses by earlier users happen before the slot is claimed again.
         if self.slots[i].references.fetch_add(u8::MAX, AcqRel) == 1 {
             self.in_use.fetch_add(u32::MAX, Relaxed);
             self.claimed[i / 32].fetch_and(!(1 << (i % 32)), Release);

@@ -1,11 +1,11 @@
 //! The platform of this crate's unit tests: threads of the standard library.
 //!
-//! Its fences are full ones, and it parks in a table. So Miri can interpret it. What a real machine
-//! adds, such as futexes and membarrier, is tested in the crate `kinlock-linux`.
+//! Its fences are full fences, and threads park in a table, so Miri can interpret it. The crate
+//! `kinlock-linux` tests what a real machine adds, such as futexes and membarrier.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
-//! 1. The slot is the one that this thread keeps. It uses it no more, since it ends.
+//! 1. The slot is the one that this thread keeps. The thread no longer uses it, since it ends.
 
 use crate::events::{self, Event};
 use crate::platform::{Atomics, Clock, Fences, Parked, Parking, Place, Platform, Spinning};
@@ -132,7 +132,7 @@ std::thread_local! {
     static SLICES: Cell<Slices> = const { Cell::new(Slices { extended: 0, ended: 0 }) };
 }
 
-/// How often this thread has asked for more time, and has ended that.
+/// How often this thread has asked for a longer time slice, and has ended that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slices {
     pub extended: u32,
@@ -140,7 +140,7 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// Of the calling thread, while it does this.
+    /// The numbers of the calling thread during `action`.
     pub fn during(action: impl FnOnce()) -> Self {
         SLICES.set(Slices {
             extended: 0,

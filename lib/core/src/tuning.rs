@@ -7,9 +7,9 @@ use core::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Numa {
     /// On if the process may run in several locality domains, and what the machine reports about
-    /// them is credible. Off for spinlocks where the domains are caches of a single NUMA node.
+    /// them is credible. Off for spinlocks if the domains are caches of a single NUMA node.
     ///
-    /// `Decision::reason` tells which of these decided.
+    /// `Decision::reason` says what decided.
     #[default]
     Auto,
     /// Always.
@@ -18,11 +18,11 @@ pub enum Numa {
     Off,
 }
 
-/// How long hand-offs may stay in one locality domain while waiters of others exist. Spelt `10ms`
-/// or `2^16`.
+/// How long hand-offs may stay in one locality domain while waiters of other domains exist. Spelt
+/// `10ms` or `2^16`.
 ///
-/// Made by [`time`](Self::time), [`count`](Self::count) or parsing, so its number is always in
-/// range.
+/// Only [`time`](Self::time), [`count`](Self::count) and parsing make a value, so its number is
+/// always in range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LocalLimit {
     /// A number of milliseconds.
@@ -34,18 +34,18 @@ pub enum LocalLimit {
     /// A number of hand-offs, counted approximately.
     #[non_exhaustive]
     Count {
-        /// The binary logarithm of their number, 0 to 31.
+        /// The binary logarithm of the number of hand-offs, 0 to 31.
         log2: u8,
     },
 }
 
-/// How long a mutex stays with threads that keep taking it while another one waits at the front.
+/// How long a mutex stays with threads that keep taking it while another thread waits at the front.
 ///
 /// From [`FAIR`](Self::FAIR) to [`THROUGHPUT`](Self::THROUGHPUT). Spelt `250us`, `fair` and
 /// `throughput`.
 ///
 /// Taking a lock again on the same CPU is ten times faster than passing it on. A short quantum
-/// costs throughput; a long one makes waits rare but long. Where several wait, all have
+/// costs throughput; with a long quantum waits are rare but long. If several threads wait, all have
 /// their turns in about two quanta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantum(u16);
@@ -58,7 +58,7 @@ pub struct Tuning {
     pub reorder: bool,
     /// How long hand-offs may stay local.
     pub limit: LocalLimit,
-    /// Whether a running thread may take a free lock before a front waiter that does not run.
+    /// Whether a running thread may take a free lock ahead of a front waiter that does not run.
     pub stealing: bool,
     /// How long running threads may take a mutex again while a waiter is at its front.
     pub quantum: Quantum,
@@ -71,12 +71,12 @@ pub struct Tuning {
 pub struct Decision {
     /// Whether queues are reordered by locality domain.
     pub reorder: bool,
-    /// Why, in one clause.
+    /// The reason, in one clause.
     pub reason: &'static str,
 }
 
 impl LocalLimit {
-    /// The default where domains are last-level caches. A machine has many, and a wait lasts one
+    /// The default if domains are last-level caches. A machine has many, and a wait may last one
     /// limit for each other domain.
     pub(crate) const BETWEEN_CACHES: Self = LocalLimit::Time { ms: 1 };
 
@@ -133,7 +133,7 @@ impl Quantum {
         self.0 as u64 * 1000
     }
 
-    /// From ten bits that came from [`micros`](Self::micros).
+    /// The quantum of `micros` microseconds, a number that came from [`micros`](Self::micros).
     pub(crate) const fn packed(micros: u16) -> Self {
         Quantum(micros)
     }
@@ -244,14 +244,14 @@ impl fmt::Display for LocalLimit {
     }
 }
 
-/// The text is not a value of the knob. The message tells what was expected.
+/// The text is not a value of the knob. The message says what was expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseError {
     expected: &'static str,
 }
 
 impl ParseError {
-    /// The text is none of those that `expected` describes.
+    /// The error for a text that `expected` does not describe.
     pub const fn new(expected: &'static str) -> Self {
         ParseError { expected }
     }

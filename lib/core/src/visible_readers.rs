@@ -1,9 +1,9 @@
 //! The visible readers table: where readers of read-biased locks announce themselves. All locks
 //! share it.
 //!
-//! Source: the visible readers table of BRAVO (Dice and Kogan, USENIX ATC 2019). There a hash of
+//! Source: the visible readers table of BRAVO (Dice and Kogan, USENIX ATC 2019). In BRAVO a hash of
 //! lock and thread selects the entry. Here each thread has a row of the table and each lock a
-//! column. So a thread writes to its own cache lines only, and a writer that looks for readers of
+//! column. So a thread writes only to its own cache lines, and a writer that looks for readers of
 //! its lock reads one entry of each row.
 //!
 //! ```text
@@ -12,26 +12,26 @@
 //!   row 1          [ A ][   ][ B ] .. [   ]   thread 1, 257 ..
 //! ```
 //!
-//! An entry is 0 or the address of a lock. The last bits of the address are zero, and it is
-//! compared, never followed. Threads may share a row, and locks a column: a reader that finds its
-//! entry taken counts itself in the lock.
+//! An entry is 0 or the address of a lock. Addresses are only compared, never followed. Threads may
+//! share a row, and locks may share a column: a reader that finds its entry taken counts itself in
+//! the lock.
 //!
 //! # Fork
 //!
-//! In a child the readers of other rows do not exist. The platform empties those rows.
+//! In a child the readers in rows of other threads do not exist. The platform empties those rows.
 //!
 //! # Several copies of this code in one process
 //!
-//! They may share the table. Raise [`MEANING`](crate::slots::MEANING) if what an entry means
-//! changes, or which one a thread or a lock has.
+//! The copies may share the table. Raise [`MEANING`](crate::slots::MEANING) with each change of
+//! what an entry means, or of the row of a thread or the column of a lock.
 
 use crate::atomic::{Atomic, Atomics, Ordering::*, const_fn, zero};
 
-/// Entries per row: two cache lines of 64 bytes, which processors fetch in pairs. A model checker
-/// gets one, since which of several a lock has depends on its address.
+/// Entries per row: two cache lines of 64 bytes, since some CPUs fetch lines in pairs. One under a
+/// model checker: with several, a lock's column would depend on its address.
 pub const COLUMNS: usize = if cfg!(loom) { 1 } else { 16 };
 
-/// The entries of one thread, or of several that share them.
+/// The entries of one thread, or of several threads that share them.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Row<P: Atomics>([P::AtomicU64; COLUMNS]);
@@ -62,12 +62,12 @@ impl<P: Atomics> Default for Row<P> {
 #[derive(Debug)]
 pub struct VisibleReaders<P: Atomics> {
     rows: &'static [Row<P>],
-    /// How many rows have been given to threads, from the first on.
+    /// How many rows, counted from the first, have been given to threads.
     in_use: &'static P::AtomicU32,
 }
 
 impl<P: Atomics> VisibleReaders<P> {
-    /// A table of these rows, all empty.
+    /// A table of these rows, which must be empty.
     pub const fn new(rows: &'static [Row<P>], in_use: &'static P::AtomicU32) -> Self {
         assert!(!rows.is_empty() && COLUMNS.is_power_of_two());
         VisibleReaders { rows, in_use }
@@ -76,8 +76,8 @@ impl<P: Atomics> VisibleReaders<P> {
     /// A row for a new thread. Threads get the rows in turn.
     pub fn assign(&self) -> usize {
         let count = self.rows.len() as u32;
-        // SeqCst: a writer that misses the new row has ended the bias before a reader in that row
-        // looks at it.
+        // SeqCst: if a writer misses the new row, it has ended the bias before a reader in that row
+        // looks at the bias.
         let seen = self.in_use.fetch_add(1, SeqCst);
         if seen > u32::MAX / 2 {
             // All rows stay in use: the number must not wrap.
@@ -86,7 +86,8 @@ impl<P: Atomics> VisibleReaders<P> {
         (seen % count) as usize
     }
 
-    /// The row with this number. All numbers are good: more threads than rows share them.
+    /// The row with this number, modulo the number of rows: if there are more threads than rows,
+    /// threads share rows.
     pub fn row(&self, number: usize) -> &'static Row<P> {
         &self.rows[number % self.rows.len()]
     }
@@ -96,19 +97,19 @@ impl<P: Atomics> VisibleReaders<P> {
         self.used().iter().map(move |row| row.entry(address))
     }
 
-    /// The rows that threads have.
+    /// The rows that were given to threads.
     fn used(&self) -> &'static [Row<P>] {
         // SeqCst pairs with `assign`.
         let used = self.in_use.load(SeqCst) as usize;
         &self.rows[..used.min(self.rows.len())]
     }
 
-    /// In the child of a fork: forgets the readers in all rows but those of the forking thread.
+    /// In the child of a fork: empties all rows but those of the forking thread.
     ///
     /// # Safety
     ///
-    /// No thread holds a lock for reading that is announced in another row: a writer would enter
-    /// beside it. In the child such threads do not exist.
+    /// No thread of this process reads with an entry in another row: a writer would not see it. In
+    /// the child of a fork this holds, since such threads do not exist there.
     pub unsafe fn reset_in_child(&self, is_own: impl Fn(&Row<P>) -> bool) {
         for row in self.used().iter().filter(|row| !is_own(row)) {
             row.0.iter().for_each(|entry| entry.store(0, Relaxed));

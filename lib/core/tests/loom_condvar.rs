@@ -17,7 +17,7 @@ use kinlock_core::platform::Platform;
 use kinlock_core::raw::{LockConfig, QueuedCondvar, QueuedMutex};
 use loom::cell::UnsafeCell;
 
-/// One wait in `N` finds out whether the mutex should be kept; 0: none does.
+/// One wait in `N` is a trial, which finds out whether the mutex should be kept; 0: none is.
 #[derive(Clone, Copy, Debug)]
 struct Trials<const N: u32>;
 
@@ -41,7 +41,8 @@ impl Model for Correct {
     type On = Loom;
 }
 
-/// A broadcast wakes one waiter at once and moves the others, so that two waiters suffice for both.
+/// A broadcast wakes one waiter at once and moves the others, so two waiters are enough to explore
+/// both.
 #[derive(Clone, Copy, Debug)]
 struct OneAtOnce;
 
@@ -53,7 +54,7 @@ impl Model for OneAtOnce {
     type On = Loom;
 }
 
-/// A deadline just after the start: it passes when the thread has slept in vain.
+/// A deadline right after the start: it passes when a sleep of the thread ends without a wake-up.
 const SOON: u64 = 1;
 
 /// Tokens under a mutex.
@@ -84,7 +85,7 @@ impl<C: Model, const TRIALS: u32> Shared<C, TRIALS> {
         self.take_one()
     }
 
-    /// As `take`, with a time limit. After a timeout it does not check for a token.
+    /// Like `take`, with a time limit. After a timeout it does not check for a token.
     fn take_soon(&self) -> u32 {
         self.mutex.lock();
         while self.available() == 0 {
@@ -112,7 +113,8 @@ impl<C: Model, const TRIALS: u32> Shared<C, TRIALS> {
     }
 }
 
-/// Explores `body` in `threads` threads. It returns how many of the `given` tokens its thread kept.
+/// Explores `body` in `threads` threads. `body` returns how many of the `given` tokens its thread
+/// kept.
 fn explore<C: Model>(
     name: &str,
     preemptions: usize,
@@ -170,7 +172,7 @@ fn one_for_all<C: Model, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
     shared.take()
 }
 
-/// Two notifications, of which one may find no waiter, and a waiter that waits twice.
+/// Two notifications, one of which may find no waiter, and a waiter that waits twice.
 fn twice<C: Model, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
     if i == 0 {
         shared.give(1, QueuedCondvar::notify_one);

@@ -6,9 +6,9 @@
 //! Each model prints how many executions it explored.
 //!
 //! Waiters give up spinning at once, and every quantum ends at once, so that hand-off requests,
-//! hand-offs and sleep are explored wherever they can happen. In some models time goes in steps
-//! within the quantum, so that waiters also watch the lock, sleep until an unlock, and sleep with a
-//! time limit.
+//! hand-offs and sleep are explored wherever they can happen. In some models time advances in steps
+//! shorter than the quantum, so that waiters also watch the lock, sleep until an unlock, and sleep
+//! with a time limit.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
@@ -33,7 +33,7 @@ trait Model: LockConfig {
     type On: Platform;
 }
 
-/// One wait in `trials` is a trial, which keeps the lock until it knows better.
+/// One wait in `trials` is a trial, which marks the lock as kept until it has a verdict.
 macro_rules! config {
     ($($name:ident: queue $queue:expr, trials $trials:literal;)*) => {$(
         #[derive(Clone, Copy, Debug)]
@@ -71,11 +71,12 @@ config! {
 type Two<C> = Split<<C as Model>::On>;
 type One<C> = Joined<<C as Model>::On>;
 
-/// Less than a waiter polls before it sleeps, more than it watches between two looks.
+/// Shorter than a waiter polls before it sleeps, longer than its pause between two looks in a
+/// watch.
 const STEP: u64 = 10_000;
 
-/// The length of a critical section in yields: as often as a waiter pauses before it sleeps.
-/// Otherwise the model would have to preempt the holder that often.
+/// The length of a critical section in yields: the number of pauses that a waiter makes before it
+/// sleeps. With fewer, the model would have to preempt the holder to let a waiter fall asleep.
 const SECTION: usize = 1;
 
 /// A mutex and what it guards; loom reports unsynchronised access to the cell.
@@ -96,7 +97,7 @@ impl<C: Model, L: Layout<C::On>> Shared<C, L> {
     }
 
     fn section(&self) {
-        // A yield lets the others run until they block or have yielded as often: then they are
+        // A yield lets the others run until they block or have yielded as often, and then they are
         // asleep.
         for _ in 0..SECTION {
             loom::thread::yield_now();
@@ -129,13 +130,13 @@ fn twice<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     once(shared, i);
 }
 
-/// As `once`, and time goes in steps within the quantum.
+/// Like `once`, but time advances in steps shorter than the quantum.
 fn in_steps<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     set_step(STEP);
     once(shared, i);
 }
 
-/// As `once`, and a waiter that sleeps in vain no longer depends on others.
+/// Like `once`, but a waiter whose sleep ends without a wake-up loses its patience.
 fn impatient<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     set_patience(1);
     once(shared, i);
@@ -160,7 +161,8 @@ fn all_give_up<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     }
 }
 
-/// As `all_give_up`, after some steps: asleep until an unlock, or while they watch the lock.
+/// Like `all_give_up`, but after some steps: while waiters sleep until an unlock, or watch the
+/// lock.
 fn all_give_up_late<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     set_step(STEP);
     if i == 0 {
@@ -170,8 +172,8 @@ fn all_give_up_late<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize)
     }
 }
 
-/// As `all_give_up`, with a request: a waiter waits in vain before it queues, at the front, and
-/// then for the hand-off.
+/// Like `all_give_up`, but after a request: three waits of a waiter end by themselves, one before
+/// it queues, one at the front, and one for the hand-off.
 fn all_withdraw<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     if i == 0 {
         once(shared, i);
@@ -180,7 +182,7 @@ fn all_withdraw<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     }
 }
 
-/// As `all_withdraw`, asleep.
+/// Like `all_withdraw`, but waiters are asleep when they give up.
 fn all_withdraw_late<C: Model, L: Layout<C::On>>(shared: &Shared<C, L>, i: usize) {
     if i == 0 {
         once(shared, i);
@@ -279,7 +281,7 @@ fn unqueued() {
     );
 }
 
-/// Waiters leave the queue, and pick up what was handed over to others.
+/// Waiters leave the queue, and pick up locks that were handed over to others.
 #[test]
 fn impatient_waiters() {
     both!(Queued, "impatient mutex, 2 threads", 5, 2, impatient);
@@ -350,7 +352,7 @@ impl Line {
     }
 }
 
-/// One spins and one sleeps; the others leave as soon as they have to wait.
+/// One thread spins and one sleeps; the others leave as soon as they have to wait.
 fn others_leave(line: &Line, i: usize) {
     match i {
         0 => line.stand(false, NEVER),

@@ -1,4 +1,4 @@
-//! Loom models of notifications while the mutex is held. Woken waiters take it by
+//! Loom models of notifications while the mutex is held. Woken waiters take the mutex by
 //! [`QueuedMutex::lock_notified`], as in unmodified programs.
 //!
 //! # Invariant cited by `SAFETY` comments
@@ -15,7 +15,7 @@ use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use kinlock_core::raw::{LockConfig, QueuedCondvar};
 use loom::cell::UnsafeCell;
 
-/// One wait in `TRIALS` finds out whether the mutex should be kept.
+/// One wait in `TRIALS` is a trial, which finds out whether the mutex should be kept.
 #[derive(Clone, Copy, Debug)]
 struct Config<const TRIALS: u32>;
 
@@ -36,7 +36,7 @@ struct Sleepy<C: Model>(QueuedMutex<C::On, C, Joined<C::On>>);
 
 impl<C: Model> Partner<C::On> for Sleepy<C> {
     unsafe fn unlock(&self) -> bool {
-        // SAFETY: as this function demands.
+        // SAFETY: by the caller.
         unsafe { self.0.unlock() };
         true
     }
@@ -82,7 +82,7 @@ impl<C: Model> Shared<C> {
     }
 }
 
-/// Thread 0 gives two tokens, one signal each or all at once. Each of the others takes one.
+/// Thread 0 gives two tokens, with a signal for each or one broadcast. Each other thread takes one.
 fn explore<C: Model>(name: &str, body: fn(&Shared<C>, usize) -> u32) {
     let make = || Shared {
         mutex: Sleepy(QueuedMutex::default()),

@@ -7,8 +7,8 @@
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
-//! 1. One function runs at a time, and the cell is read after one has ended. If that is broken,
-//!    loom reports the access before it happens.
+//! 1. One function runs at a time, and threads read the cell after a function has ended. If this is
+//!    broken, loom reports the access before it happens.
 #![cfg(loom)]
 
 mod model;
@@ -31,7 +31,7 @@ impl<P: Platform> Shared<P> {
         self.runs.with_mut(|runs| unsafe { *runs += 1 });
     }
 
-    /// How many had run when a call returned.
+    /// How many functions had run when a call returned.
     fn seen(&self) -> u32 {
         assert_eq!(self.once.state(), OnceState::Done);
         // SAFETY: invariant 1.
@@ -55,19 +55,19 @@ fn explore<P: Platform>(
     });
 }
 
-/// All call; one of them runs.
+/// All threads call; one function runs.
 fn all_call<P: Platform>(shared: &Shared<P>, _: usize) -> u32 {
     let called = shared.once.call(false, |_| shared.add_one());
     assert_eq!(called, Ok(()));
     shared.seen()
 }
 
-/// The first function panics. All go on until one returns.
+/// The first function panics. All threads call again until a function has returned.
 fn first_panics<P: Platform>(shared: &Shared<P>, _: usize) -> u32 {
     let run = |state| {
         shared.add_one();
         if state == OnceState::New {
-            // Without a message.
+            // This panics without a message.
             std::panic::resume_unwind(Box::new(()));
         }
     };

@@ -3,8 +3,8 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_rwlock -- --nocapture`
 //!
-//! Waiters give up spinning at once, and every quantum ends at once: requests, registered readers
-//! and sleep are explored wherever they can happen.
+//! Waiters give up spinning at once, and every quantum ends at once, so that requests, registered
+//! readers and sleep are explored wherever they can happen.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
@@ -27,7 +27,7 @@ trait Model: LockConfig {
     type On: Platform;
 }
 
-/// One wait in `trials` is a trial, which keeps the lock until it knows better.
+/// One wait in `trials` is a trial, which marks the lock as kept until it has a verdict.
 macro_rules! config {
     ($($name:ident: trials $trials:literal, $queue:ident;)*) => {$(
         #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,8 @@ config! {
     Beside: trials 0, Unqueued;
 }
 
-/// Less than a waiter spins before it sleeps, more than it watches between two looks.
+/// Shorter than a waiter spins before it sleeps, longer than its pause between two looks in a
+/// watch.
 const STEP: u64 = 10_000;
 
 /// A lock and what it guards; loom reports unsynchronised access to the cell.
@@ -87,7 +88,7 @@ impl<C: Model> Shared<C> {
     }
 
     fn look(&self) {
-        // A yield lets the others run until they block or have yielded as often: then they are
+        // A yield lets the others run until they block or have yielded as often, and then they are
         // asleep.
         loom::thread::yield_now();
         // SAFETY: invariant 1.
@@ -132,7 +133,7 @@ impl<C: Model> Shared<C> {
     }
 }
 
-/// Threads 0, 1, .. of a model write (`true`) or read.
+/// Thread `i` of a model writes or reads.
 fn role<C: Model>(shared: &Shared<C>, i: usize, writes: bool) {
     set_row(i);
     if writes {
@@ -154,7 +155,7 @@ fn all_write<C: Model>(shared: &Shared<C>, i: usize) {
     role(shared, i, true);
 }
 
-/// Thread 0 reads, the others write, the last of them in time.
+/// Thread 0 reads, the others write, the last of them with a time limit.
 fn last_gives_up<C: Model>(shared: &Shared<C>, i: usize) {
     if i == 2 && !shared.lock.write_until(3 * LATE) {
         return;
@@ -173,13 +174,13 @@ fn last_writes<C: Model>(shared: &Shared<C>, i: usize) {
     role(shared, i, i == 2);
 }
 
-/// Time goes in steps within the quantum.
+/// Time advances in steps shorter than the quantum.
 fn in_steps<C: Model>(shared: &Shared<C>, i: usize) {
     set_step(STEP);
     role(shared, i, i == 0);
 }
 
-/// A reader that waits for the first writer is a holder when the second comes.
+/// A reader that waits for the first write holds the lock when the second write comes.
 fn writes_twice<C: Model>(shared: &Shared<C>, i: usize) {
     role(shared, i, i == 0);
     if i == 0 {
@@ -201,7 +202,7 @@ fn in_one_row<C: Model>(shared: &Shared<C>, i: usize) {
     }
 }
 
-/// Thread 1 gives up reading, thread 2 writing.
+/// Thread 1 may give up reading, and thread 2 writing.
 fn others_give_up<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     match i {
@@ -218,7 +219,7 @@ fn others_give_up<C: Model>(shared: &Shared<C>, i: usize) {
     }
 }
 
-/// A writer gives up, one reader stays for longer, and another comes after.
+/// A writer gives up, one reader stays for longer, and another reader comes later.
 fn writer_gives_up<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     match i {
@@ -235,7 +236,7 @@ fn writer_gives_up<C: Model>(shared: &Shared<C>, i: usize) {
     }
 }
 
-/// Thread 0 reads within reading; see `read_passing`.
+/// Thread 0 reads while it already reads; see `read_passing`.
 fn recursive<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     if i == 1 {
@@ -250,7 +251,7 @@ fn recursive<C: Model>(shared: &Shared<C>, i: usize) {
     shared.end_read();
 }
 
-/// Reading begins in one row and ends in another, as by a guard that was sent.
+/// A read begins in one row and ends in another, as if the guard was sent to another thread.
 fn sent<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     match i {
@@ -265,7 +266,7 @@ fn sent<C: Model>(shared: &Shared<C>, i: usize) {
     }
 }
 
-/// Reads, announced where that is possible, and releases in another row.
+/// Reads, announced if possible, and releases in another row.
 fn read_and_send<C: Model>(shared: &Shared<C>) {
     shared.lock.set_biased();
     set_row(1);
@@ -274,9 +275,9 @@ fn read_and_send<C: Model>(shared: &Shared<C>) {
     shared.end_read();
 }
 
-/// Thread 1 waits for the first writer. Before it runs again, another reader is released elsewhere
-/// and a second writer comes. Thread 2, if there is one, is another such reader: it releases
-/// elsewhere, too.
+/// Thread 1 waits for the first writer. Before it runs again, another reader is released in another
+/// row and a second writer comes. Thread 2, if there is one, also reads and releases in another
+/// row.
 fn sent_past_registered<C: Model>(shared: &Shared<C>, i: usize) {
     match i {
         0 => {
@@ -289,7 +290,7 @@ fn sent_past_registered<C: Model>(shared: &Shared<C>, i: usize) {
     }
 }
 
-/// As `sent_past_registered`, and the reader may give up.
+/// Like `sent_past_registered`, but the reader may give up.
 fn sent_past_timed<C: Model>(shared: &Shared<C>, i: usize) {
     match i {
         1 if shared.lock.read_until(3 * LATE, false) => {
@@ -301,7 +302,7 @@ fn sent_past_timed<C: Model>(shared: &Shared<C>, i: usize) {
     }
 }
 
-/// As `sent_past_registered`, and the second writer is the first one again, after it has read.
+/// Like `sent_past_registered`, but the second writer is the first writer again, after it has read.
 fn sent_past_upgrade<C: Model>(shared: &Shared<C>, i: usize) {
     if i > 0 {
         return sent_past_registered(shared, i);
@@ -318,7 +319,8 @@ fn sent_past_upgrade<C: Model>(shared: &Shared<C>, i: usize) {
     shared.end_write();
 }
 
-/// As `sent_past_registered`, and what is sent was a writer, too.
+/// Like `sent_past_registered`, but thread 2 was a writer before it reads and releases in another
+/// row.
 fn sent_after_downgrade<C: Model>(shared: &Shared<C>, i: usize) {
     if i < 2 {
         return sent_past_registered(shared, i);
@@ -335,7 +337,7 @@ fn sent_after_downgrade<C: Model>(shared: &Shared<C>, i: usize) {
     shared.end_read();
 }
 
-/// Thread 1 releases what thread 0 reads, while thread 0 reads again. A third one writes.
+/// Thread 1 releases the read lock of thread 0 while thread 0 reads again. A third thread writes.
 fn handed_over<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     match i {
@@ -371,7 +373,8 @@ fn upgrade<C: Model>(shared: &Shared<C>, i: usize) {
     shared.end_write();
 }
 
-/// Thread 0 goes down from writing, by way of upgradable reading; 1 reads, 2 upgrades in time.
+/// Thread 0 downgrades from writing by way of upgradable reading; 1 reads, 2 upgrades with a time
+/// limit.
 fn downgrade<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     match i {
@@ -395,14 +398,14 @@ fn downgrade<C: Model>(shared: &Shared<C>, i: usize) {
                 shared.change();
                 shared.end_write();
             } else {
-                // SAFETY: it is still taken.
+                // SAFETY: still held.
                 unsafe { shared.lock.unlock_upgradable() };
             }
         }
     }
 }
 
-/// Tries only; a lock that is free for a moment may be missed.
+/// Threads only try; they may miss a lock that is free for a moment.
 fn tries<C: Model>(shared: &Shared<C>, i: usize) {
     set_row(i);
     if i == 0 {

@@ -36,7 +36,8 @@ macro_rules! config {
                 tuning.reorder = $reorder;
                 tuning.stealing = $steal;
                 tuning.limit = LocalLimit::count(0).unwrap();
-                // The mark in the word is the algorithm's, whatever the platform does.
+                // This only makes the lock set its mark in the word: the platform grants no
+                // extensions.
                 tuning.slice_extension = $steal && $park;
                 tuning
             }
@@ -77,8 +78,8 @@ impl<C: Model> Shared<C> {
     }
 }
 
-/// Explores `body` in `threads` threads with a lock of configuration `C`. It returns how often its
-/// thread added 1.
+/// Explores `body` in `threads` threads with a lock of configuration `C`. `body` returns how often
+/// its thread added 1.
 fn explore<C: Model>(
     name: &str,
     preemptions: usize,
@@ -114,8 +115,8 @@ fn twice<C: Model>(shared: &Shared<C>, i: usize) -> u32 {
     once(shared, i) + once(shared, i)
 }
 
-/// With a CPU for each thread: headship passes to queued waiters by a store, and they announce that
-/// they sleep.
+/// There is a CPU for each thread: headship passes to queued waiters by a store, and they announce
+/// their sleep.
 fn enough_cpus<C: Model>(shared: &Shared<C>, i: usize) -> u32 {
     set_oversubscribed(false);
     once(shared, i)
@@ -131,7 +132,7 @@ fn first_locks_twice<C: Model>(shared: &Shared<C>, i: usize) -> u32 {
     again + enough_cpus(shared, i)
 }
 
-/// The first thread takes the machine for oversubscribed: headship passes to it by
+/// For the first thread the machine counts as oversubscribed: headship passes to it by
 /// compare-and-swap, and it sleeps unannounced.
 fn mixed<C: Model>(shared: &Shared<C>, i: usize) -> u32 {
     set_oversubscribed(i == 0);

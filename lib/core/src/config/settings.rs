@@ -3,14 +3,14 @@
 use super::{Domains, Word};
 use crate::tuning::{LocalLimit, Numa, Quantum};
 
-/// The knobs that the environment sets; `None`: not set there.
+/// The knobs that the environment sets; `None`: the environment does not set this knob.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
     /// Whether queues are reordered by locality domain.
     pub numa: Option<Numa>,
     /// How long hand-offs may stay local.
     pub limit: Option<LocalLimit>,
-    /// Whether a running thread may take a free lock before a front waiter that does not run.
+    /// Whether a running thread may take a free lock ahead of a front waiter that does not run.
     pub stealing: Option<bool>,
     /// How long running threads may take a mutex again while a waiter is at its front.
     pub quantum: Option<Quantum>,
@@ -19,7 +19,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Sets the knobs that no function has set. `domains` says what `auto` means, if it is known.
+    /// Sets the knobs that no function has set. `domains` says what `auto` means, if that is known.
     pub(super) fn complete(self, mut word: Word, domains: fn() -> Option<Domains>) -> Word {
         if let Some(numa) = self.numa.filter(|_| !word.has(Word::NUMA_SET)) {
             word = word.with_numa(numa);
@@ -41,7 +41,7 @@ impl Settings {
         if numa == Numa::Off {
             return word.with_reorder(false).with(Word::RESOLVED);
         }
-        // Not known: the next use asks again.
+        // The domains are not known yet: the next use asks again.
         let Some(domains) = domains() else {
             return word.with_reorder(numa == Numa::On);
         };
@@ -60,7 +60,8 @@ mod tests {
     use super::*;
     use crate::tuning::{Decision, Tuning};
 
-    /// Where `auto` took caches for domains, the spinlock keeps the order of arrival, unless asked.
+    /// If `auto` treats caches as domains, the spinlock keeps the order of arrival, unless
+    /// reordering is asked for.
     #[test]
     fn caches_shorten_the_limit_and_concern_mutexes() {
         let domains = || {

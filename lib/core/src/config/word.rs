@@ -12,9 +12,9 @@ use crate::tuning::{LocalLimit, Numa, Quantum, Tuning};
 /// | 12 | reorder, if resolved |
 /// | 13 | stealing |
 /// | 11 | only mutexes reorder |
-/// | 14 | the quantum is set by a function |
+/// | 14 | a function has set the quantum |
 /// | 15 | ask for slice extensions |
-/// | 16, 18, 20, 19 | set by a function: numa, limit, stealing, slice extensions |
+/// | 16, 18, 20, 19 | a function has set numa, limit, stealing, slice extensions |
 /// | 21..31 | the quantum in microseconds |
 /// | 31 | resolved: the environment has been read and `auto` decided |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +146,7 @@ mod tests {
         times.chain((0..=31).map(|log2| LocalLimit::count(log2).unwrap()))
     }
 
-    /// Whatever the other fields hold.
+    /// A field survives whatever the other fields hold.
     #[test]
     fn every_tuning_survives_packing() {
         for limit in all_limits() {

@@ -5,8 +5,8 @@
 //!
 //! * MCS: Mellor-Crummey and Scott, "Algorithms for scalable synchronization on shared-memory
 //!   multiprocessors", TOCS 1991.
-//! * CNA: Dice and Kogan, "Compact NUMA-aware locks", EuroSys 2019. Priority waiters are in its
-//!   Linux patches of 2020, the time limit in later ones (up to 2021).
+//! * CNA: Dice and Kogan, "Compact NUMA-aware locks", EuroSys 2019. Its Linux patches have had
+//!   priority waiters since 2020, and the later ones (up to 2021) the time limit.
 //!
 //! `docs/guide/spin.md` introduces the queue, and has the reasons for its parameters.
 //!
@@ -22,8 +22,9 @@
 //! ```
 //!
 //! The **primary queue** is the MCS queue. The **secondary queue** holds waiters that were *set
-//! aside*: they run in another locality domain than the one the head prefers. The lock stores
-//! nothing of it. The head knows its tail, and passes the tail on in the word that passes headship.
+//! aside*: they run in another locality domain than the one that the head prefers. The lock word
+//! does not name this queue. The head knows the tail of the secondary queue, and passes it on in
+//! the word that passes headship.
 //!
 //! Every waiter but the last of the primary queue has `next` set, and only the head accesses a
 //! `next` that is set. So the head relinks the queue with plain stores. A newcomer writes only the
@@ -37,7 +38,7 @@
 //! | --- | --- | --- | --- |
 //! | empty | empty | - | set the tail to 0; the queue is gone |
 //! | empty | s | - | open the circle; swing the tail to the last of s; pass to the first of s |
-//! | local waiter at position k | any | no | set the k waiters before it aside; pass to it |
+//! | local waiter behind k others | any | no | set these k aside; pass to the local waiter |
 //! | no local waiter | empty | - | pass to the next (plain MCS) |
 //! | no local waiter | s | - | splice s in front of the primary; pass to the first of s |
 //! | any | s | yes | splice and pass, as in the row above |
@@ -45,8 +46,9 @@
 //! | a late link | s | - | put the place, abandoned, behind s; pass to the first of s |
 //!
 //! The second row swings the tail by a compare-and-swap. If that fails, a newcomer has queued: the
-//! head closes the circle again. A link is late if the newcomer, after some pauses, has still not
-//! linked itself: it may be preempted. The head does not wait for it, as it may hold the lock.
+//! head closes the circle again. A link is late if the newcomer has still not linked itself after
+//! some pauses: it may be preempted. The head does not wait for it, since the head may hold the
+//! lock.
 //!
 //! A hand-off takes constant time, apart from the scan. A scan passes over each remote waiter
 //! once per domain change, and mostly while the head waits for the lock.
@@ -81,12 +83,12 @@ enum Search {
     Off,
     /// No local waiter up to and including this node. More waiters may have queued behind it since.
     UpTo(Id),
-    /// The next waiter is the one to pass headship to.
+    /// Headship is to pass to the next waiter.
     Found,
 }
 
-/// What the head of the queue knows. It lives on the head's stack; what the next head has to know
-/// travels in that one's node.
+/// What the head of the queue knows. It lives on the head's stack; the head writes what the next
+/// head has to know into the next head's node.
 #[derive(Debug)]
 pub(crate) struct Head<P: Platform> {
     table: &'static Waiters<P>,
@@ -100,25 +102,25 @@ pub(crate) struct Head<P: Platform> {
     secondary: Option<Id>,
     /// When the secondary queue became non-empty, in units of [`limit::clock`].
     since: u32,
-    /// Hand-offs since then, and the flag [`limit::ROUSED_BEFORE`].
+    /// Hand-offs since `since`, and the flag [`limit::ROUSED_BEFORE`].
     run: u32,
     limit: Limit,
     search: Search,
     /// The next waiter, if it was seen drowsy: it may be about to wake up.
     drowsy: Option<Id>,
-    /// Whether the place was left in a queue, where another thread reaps it.
+    /// Whether the place was left behind in a queue, so that another thread reaps it.
     left_behind: bool,
 }
 
-/// Queues the prepared node that `link` names. Returns the node before it, `None` if it is head.
-/// `behind` is called with the node before, ahead of the link to this one.
+/// Queues the prepared node that `link` names. Returns its predecessor; `None`: the node is the
+/// head. Calls `behind` with the predecessor before it links the node behind that.
 pub(crate) fn queue<P: Platform>(
     tail: &P::AtomicU16,
     link: Link,
     behind: impl FnOnce(&Node<P>),
 ) -> Option<&'static Node<P>> {
     let table = P::waiters();
-    // Release publishes the prepared node, Acquire sees the predecessor's; SeqCst: see
+    // Release publishes the prepared node, and Acquire makes the predecessor's visible; SeqCst: see
     // `QueuedSpinLock::become_pending`.
     let before = Id::decode(tail.swap(link.id().encode(), SeqCst))?;
     behind(table.node(before));
@@ -126,7 +128,7 @@ pub(crate) fn queue<P: Platform>(
 }
 
 impl<P: Platform> Head<P> {
-    /// Takes headship over. `state` is the word by which it came, [`GO`] if the queue was empty.
+    /// Takes headship over. `state` is the word that brought it, [`GO`] if the queue was empty.
     /// `domain` is the thread's locality domain.
     pub(crate) fn new(
         table: &'static Waiters<P>,
@@ -162,25 +164,26 @@ impl<P: Platform> Head<P> {
         head
     }
 
-    /// Whether waiters were set aside, and stand in the secondary queue.
+    /// Whether the secondary queue has waiters.
     pub(crate) fn has_set_aside(&self) -> bool {
         self.secondary.is_some()
     }
 
-    /// Passes headship to a successor, or empties the queue. May leave the head's node behind. The
+    /// Passes headship to a successor, or empties the queue. May leave the head's node behind. All
     /// waiters must have queued by [`queue`].
     ///
-    /// `grant(node, state, check)` stores `state` in the node. If `check` is true it has to look at
-    /// the state before. It returns whether the waiter was still there; the head passes over a
-    /// waiter that has left, and goes on from its place.
+    /// `grant(node, state, check)` stores `state` in the node. If `check` is true, it must check
+    /// the previous state. It returns whether the waiter was still there; the head passes over a
+    /// waiter that has left, and goes on from that waiter's place.
     pub(crate) fn leave(
         &mut self,
         tail: &P::AtomicU16,
         owner: &Waiter<P>,
         mut grant: impl FnMut(&Node<P>, u32, bool) -> bool,
     ) {
-        // The place that the owner frees, so that it is not reaped here. `None` once it was left
-        // behind: another thread reaps it then, and its id may come up as an abandoned node's.
+        // The owner's own place, which the owner frees, so it is not reaped here. `None` once it
+        // was left behind: another thread then reaps it, and an abandoned node may come up under
+        // the same id.
         let mut own = Some(self.place);
         loop {
             let heir = self.choose_heir(tail, owner);
@@ -189,7 +192,8 @@ impl<P: Platform> Head<P> {
             if let Some(id) = heir.filter(|_| !taken).map(Link::id) {
                 self.place = id;
                 self.search = match self.search {
-                    // The scan was relative to the place just left. Waiters set aside stay there.
+                    // The scan was relative to the place just left. Waiters that it set aside stay
+                    // set aside.
                     Search::Off => Search::Off,
                     _ => Search::UpTo(id),
                 };
@@ -208,17 +212,17 @@ impl<P: Platform> Head<P> {
 
     fn hand_over(&self, link: Link, grant: &mut impl FnMut(&Node<P>, u32, bool) -> bool) -> bool {
         let heir = self.node(link.id());
-        // Relaxed: the grant releases them.
+        // Relaxed: the grant releases these stores.
         if self.secondary.is_some() {
             heir.since.store(self.since, Relaxed);
             heir.run.store(self.run.wrapping_add(1), Relaxed);
-            // The scan needs the preference, too: a priority waiter of another domain would
-            // set waiters of the old domain aside. Then waiters of its own domain would overtake
-            // the ones set aside before.
+            // The next head's scan needs the preference, too: a priority waiter of another domain
+            // would otherwise set waiters of the old domain aside, and waiters of its own domain
+            // would overtake the waiters that were set aside earlier.
             heir.preference.store(self.preference, Relaxed);
         }
         let local = link.domain() == self.preference;
-        // An unchecked grant takes a waiter that is waking up for a sleeper.
+        // An unchecked grant would mistake a waiter that is waking up for a sleeper.
         let check = link.is_guarded() || self.drowsy == Some(link.id());
         let go = self.secondary.map_or(GO, |s| s.encode() as u32);
         let taken = grant(heir, go, check);
@@ -232,8 +236,8 @@ impl<P: Platform> Head<P> {
         taken
     }
 
-    /// Decides which waiter is next, and removes the ones before it from the primary queue. `None`:
-    /// the queue is empty, or its only waiter finds itself head.
+    /// Decides which waiter is next, and removes the waiters before it from the primary queue.
+    /// `None`: the queue is empty, or its only waiter will find that it is the head.
     fn choose_heir(&mut self, tail: &P::AtomicU16, owner: &Waiter<P>) -> Option<Link> {
         let next = match self.next(self.place) {
             Some(next) => next,
@@ -285,7 +289,8 @@ impl<P: Platform> Head<P> {
     }
 
     /// Waits for a newcomer that has swapped the tail and is about to link itself. `Err`: its link
-    /// is late, and the place is left behind.
+    /// is late, and the place is left behind; the heir, if any, is the first of the secondary
+    /// queue.
     fn await_link(&mut self, owner: &Waiter<P>) -> Result<Link, Option<Link>> {
         let mut backoff = Backoff::NEW;
         loop {
@@ -311,8 +316,8 @@ impl<P: Platform> Head<P> {
         }
     }
 
-    /// Puts the secondary queue, if any, between the head and `next`. Returns the first waiter
-    /// then.
+    /// Puts the secondary queue, if any, between the head and `next`. Returns the waiter that is
+    /// then behind the head.
     fn splice_in_front(&mut self, next: Link) -> Link {
         let Some(first) = self.secondary.and_then(|last| self.next(last)) else {
             return next;
@@ -347,7 +352,8 @@ impl<P: Platform> Head<P> {
         Link::decode(self.node(id).next.load(Acquire))
     }
 
-    /// As [`next`](Self::next), for a walk that nearly always goes on or ends as the last one did.
+    /// Like [`next`](Self::next), for a walk that nearly always goes on or ends where the last walk
+    /// did.
     fn next_of_walk(&self, id: Id) -> Option<Link> {
         Link::decode(self.node(id).next.load_ahead(Acquire))
     }

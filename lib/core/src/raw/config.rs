@@ -4,15 +4,15 @@ use super::contend::{QueueKind, constants::WAITS_PER_TRIAL};
 use crate::tuning::Tuning;
 
 /// What is fixed about a lock or a condition variable at compile time, and where it finds its
-/// knobs. Each reads those that concern it.
+/// knobs. Each kind of lock reads the items that concern it.
 pub trait LockConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// Whether waiters may sleep, where the platform can.
+    /// Whether waiters may sleep, if the platform can park.
     const PARK: bool = true;
-    /// Whether the first waiter for a spinlock waits without a node. Model checks switch it off, so
-    /// that two threads reach the queue.
+    /// Whether the first waiter for a spinlock waits without a node. Model checks switch this off,
+    /// so that two threads are enough to reach the queue.
     const PENDING_BIT: bool = true;
-    /// Whether readers of a reader-writer lock may announce themselves in the table, where the
-    /// platform has one.
+    /// Whether readers of a reader-writer lock may announce themselves in the visible readers
+    /// table, if the platform has one.
     const BIAS: bool = true;
     /// One wait in `TRIALS` for a mutex or a reader-writer lock is a trial: it finds out whether
     /// the lock should be kept. 0: none is.
@@ -27,13 +27,13 @@ pub trait LockConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
         Tuning::DEFAULT
     }
 
-    /// As [`tuning`](Self::tuning), for a spinlock, which may have to keep the order of arrival
-    /// where a mutex need not.
+    /// The knobs of a spinlock, which may have to keep the order of arrival when a mutex need not.
     fn tuning_of_spinlock() -> Tuning {
         Self::tuning()
     }
 
-    /// How waiters for a mutex queue, and writers. All waits for a lock that queue must agree.
+    /// How waiters for a mutex queue, and writers. All waiters in the queue of a lock must use the
+    /// same kind.
     fn queue() -> QueueKind {
         QueueKind::Osq
     }

@@ -1,21 +1,22 @@
-//! How a contended lock is waited for: what the [mutex](super::mutex) and the
-//! [reader-writer lock](super::rwlock) share.
+//! Waiting for a contended lock: what the [mutex](super::mutex) and the [reader-writer
+//! lock](super::rwlock) share.
 //!
-//! A wait has three parts, each a function that the lock calls:
+//! A wait has three parts. Each is a function that the lock calls:
 //!
 //! 1. [`barge`]: the newcomer tries to take the lock past the queue, for some microseconds.
-//! 2. [`queue_up`]: it queues, and sleeps in its place. The result is a guard, a [`Headship`]: its
-//!    owner is at the front of the queue, and hands that on by dropping it.
-//! 3. [`wait_at_front`]: one loop looks at the lock, asks the [policy] what to do next, and does
-//!    it.
+//! 2. [`queue_up`]: the thread queues, and sleeps in its place. The result is a guard, a
+//!    [`Headship`]: its owner is at the front of the queue, and dropping it brings the next waiter
+//!    to the front.
+//! 3. [`wait_at_front`]: a loop looks at the lock, asks the [policy] what to do next, and does
+//!    that.
 //!
-//! A lock says what a look, taking it, sleeping and requesting a hand-off are by implementing
-//! [`Target`].
+//! A lock implements [`Target`]: how to look at it, to take it, to sleep, and to request a
+//! hand-off.
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | `wait.rs` | the three parts, and `Target` |
-//! | `policy.rs` | from what was seen to what is done next, without a clock or the lock |
+//! | `policy.rs` | what a waiter does next, from what it has seen; reads neither clock nor lock |
 //! | `queue.rs`, `cna_queue.rs` | queueing: first in, first out, or local waiters first |
 //! | `spin.rs` | how long a thread spins |
 //! | `constants.rs` | how long each step lasts |
@@ -34,26 +35,27 @@ pub(in crate::raw) use queue::Headship;
 pub use queue::QueueKind;
 pub(in crate::raw) use wait::{Next, Sight, Target, barge, queue_up, wait_at_front};
 
-/// One wait, from its beginning to its end.
+/// What stays the same during one wait.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::raw) struct Wait {
     pub(in crate::raw) deadline: u64,
     pub(in crate::raw) tuning: Tuning,
-    /// This wait finds out whether the lock should be kept.
+    /// This wait is a trial: it finds out whether the lock should be kept.
     pub(in crate::raw) trial: bool,
     /// How long the waiter spins before it sleeps, in nanoseconds.
     pub(in crate::raw) spin: u64,
 }
 
 impl Wait {
-    /// One wait in `waits_per_trial` finds out whether the lock should be kept; 0: none does.
+    /// One wait in `waits_per_trial` is a trial; 0: none is.
     pub(in crate::raw) fn begin<P: Platform>(
         tuning: Tuning,
         deadline: u64,
         waits_per_trial: u32,
     ) -> Self {
         let tries = waits_per_trial > 0 && tuning.quantum.nanos() > 0;
-        // Not 0: without a source of randomness each wait would be a trial.
+        // Compared with the largest remainder, not with 0: a platform without randomness returns 0,
+        // and each of its waits would be a trial.
         let trial = tries && P::random() % waits_per_trial == waits_per_trial - 1;
         Wait {
             deadline,

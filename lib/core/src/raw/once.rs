@@ -1,5 +1,5 @@
-//! Running a function once: four bytes. The first thread runs it, the others wait until it has
-//! ended.
+//! Running a function once: four bytes. The first thread runs the function, the others wait until
+//! it has ended.
 //!
 //! # The word
 //!
@@ -13,7 +13,7 @@
 //! | who | from | to | how |
 //! | --- | --- | --- | --- |
 //! | first thread begins | New | Running | compare-and-swap |
-//! | ... after a panic, if it may | Poisoned | Running | compare-and-swap |
+//! | ... after a panic, if forced | Poisoned | Running | compare-and-swap |
 //! | its function returns | Running (+ SLEEPERS) | Done | swap, unpark all if a thread sleeps |
 //! | its function panics | Running (+ SLEEPERS) | Poisoned | swap, unpark all if a thread sleeps |
 //! | waiter falls asleep | Running | Running + SLEEPERS | compare-and-swap, then park |
@@ -21,13 +21,13 @@
 //! # Why no sleeper is forgotten
 //!
 //! A waiter sleeps only while the word is Running + SLEEPERS: the kernel compares. The thread that
-//! leaves this state does so by a swap. It finds the flag, and wakes all that sleep.
-//! A waiter sets the flag only where it has seen Running, so that no end is overwritten.
+//! ends this state does so by a swap, finds the flag, and wakes all sleepers. A waiter sets the
+//! flag by a compare-and-swap from Running, so it does not overwrite the end.
 //!
 //! # Memory
 //!
-//! After its swap the thread that ran the function uses the address of the word only. A thread
-//! that has seen the new state may free the memory.
+//! After its swap the thread that ran the function uses only the address of the word. A thread that
+//! has seen the new state may free the memory.
 
 use crate::events::Event;
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform, const_fn, zero};
@@ -39,16 +39,16 @@ const POISONED: u32 = 3;
 const STATE: u32 = 3;
 const SLEEPERS: u32 = 4;
 
-/// How long a waiter spins before it sleeps, in nanoseconds: about what it costs to fall asleep and
-/// to be woken.
+/// How long a waiter spins before it sleeps, in nanoseconds: about the cost of falling asleep and
+/// being woken.
 const SPIN_NS: u64 = 20_000;
 
-/// What has become of the function.
+/// How far the function has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnceState {
     /// No function has begun.
     New,
-    /// A function has panicked, and no other has begun since.
+    /// A function has panicked, and no function has begun since.
     Poisoned,
     /// A thread is running a function.
     InProgress,
@@ -57,7 +57,7 @@ pub enum OnceState {
 }
 
 impl OnceState {
-    /// Whether a function has panicked, and no other has begun since.
+    /// Whether a function has panicked, and no function has begun since.
     #[inline]
     pub fn poisoned(self) -> bool {
         self == OnceState::Poisoned
@@ -70,13 +70,13 @@ impl OnceState {
     }
 }
 
-/// An earlier function has panicked.
+/// The error of a call after a function has panicked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Poisoned;
 
 /// Runs a function once, generic over where it runs.
 ///
-/// All-zero memory is a new one. It owns nothing outside its four bytes.
+/// All-zero memory is a new `RunOnce`. It owns nothing outside its four bytes.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct RunOnce<P: Platform> {
@@ -91,13 +91,13 @@ impl<P: Platform> Default for RunOnce<P> {
 
 impl<P: Platform> RunOnce<P> {
     const_fn! {
-        /// A new one.
+        /// A word for which no function has run.
         pub const fn new() -> Self {
             RunOnce { word: zero!() }
         }
     }
 
-    /// What has become of the function. Acquires what it did, if it has ended.
+    /// How far the function has come. Acquires what the function did, if it has ended.
     #[inline]
     pub fn state(&self) -> OnceState {
         match self.word.load(Acquire) & STATE {
@@ -108,19 +108,19 @@ impl<P: Platform> RunOnce<P> {
         }
     }
 
-    /// Whether a function has returned. Acquires what it did.
+    /// Whether a function has returned. Acquires what that function did.
     #[inline]
     pub fn is_done(&self) -> bool {
         // Pairs with the swap in `end`.
         self.word.load(Acquire) == DONE
     }
 
-    /// Runs `function`, unless one has returned before. Waits for one that is running.
+    /// Runs `function`, unless a function has returned before. Waits if a function is running.
     ///
-    /// With `force` it also runs after one has panicked; otherwise the result is then `Err`. The
-    /// argument tells which: [`OnceState::New`] or [`OnceState::Poisoned`].
+    /// After a function has panicked, `function` runs only with `force`; otherwise the result is
+    /// `Err`. Its argument is the state before: [`OnceState::New`] or [`OnceState::Poisoned`].
     ///
-    /// A function that calls this for the same word waits for ever.
+    /// A function that calls this for the same word waits forever.
     #[inline]
     pub fn call(&self, force: bool, function: impl FnOnce(OnceState)) -> Result<(), Poisoned> {
         if self.is_done() {
@@ -135,7 +135,7 @@ impl<P: Platform> RunOnce<P> {
         self.call_slow(force, &mut run)
     }
 
-    /// As [`call`](Self::call). Not generic, so that programs have it once.
+    /// The rest of [`call`](Self::call). Not generic, so that a program contains it once.
     #[cold]
     #[inline(never)]
     fn call_slow(&self, force: bool, run: &mut dyn FnMut(OnceState)) -> Result<(), Poisoned> {
@@ -145,7 +145,7 @@ impl<P: Platform> RunOnce<P> {
                 DONE => return Ok(()),
                 POISONED if !force => return Err(Poisoned),
                 RUNNING => self.wait(),
-                // Acquire: what a function did that has panicked.
+                // Acquire makes visible what a function did that has panicked.
                 _ => match self.word.compare_exchange(seen, RUNNING, Acquire, Acquire) {
                     Ok(before) => {
                         self.run(before, run);
@@ -168,7 +168,7 @@ impl<P: Platform> RunOnce<P> {
         self.end(DONE);
     }
 
-    /// The function has ended: publishes what it did, and wakes all that wait for it.
+    /// Called when the function has ended: publishes what it did, and wakes all waiters.
     fn end(&self, state: u32) {
         let before = self.word.swap(state, Release);
         if before & SLEEPERS != 0 {
@@ -177,7 +177,7 @@ impl<P: Platform> RunOnce<P> {
         }
     }
 
-    /// Waits for the end of the function that runs. May return early. Returns the word.
+    /// Waits until the function has ended. May return early. Returns the word.
     fn wait(&self) -> u32 {
         // On an oversubscribed machine the function may need this CPU.
         let spin_ns = match P::CAN_PARK {
@@ -191,10 +191,11 @@ impl<P: Platform> RunOnce<P> {
         }
     }
 
-    /// Sleeps while the function runs. May return early. Returns the word, which was `seen`.
+    /// Sleeps while the function runs. May return early. `seen` is the word before; returns the
+    /// word after the sleep.
     fn sleep(&self, seen: u32) -> u32 {
         let asleep = RUNNING | SLEEPERS;
-        // The last word that a wait has seen may be of a function that has ended meanwhile.
+        // The function may have ended since the waiter saw the word.
         if seen == RUNNING {
             // Relaxed: this publishes nothing, and the caller looks again before it returns.
             let _ = self
@@ -214,7 +215,7 @@ impl<P: Platform> RunOnce<P> {
     }
 }
 
-/// Poisons the word when a panic passes.
+/// Poisons the word when it is dropped by a panic.
 struct Ending<'a, P: Platform>(&'a RunOnce<P>);
 
 impl<P: Platform> Drop for Ending<'_, P> {

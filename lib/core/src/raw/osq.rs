@@ -1,9 +1,9 @@
 //! The cancellable queue (OSQ, optimistic spin queue): an MCS queue that a waiter can leave at any
-//! time, from any place. A waiter sleeps in its place.
+//! time, from any place in it. Waiters sleep in their places.
 //!
 //! Source: the queue of optimistic spinners of the Linux kernel's mutex (Zijlstra and others,
-//! 2014), an MCS queue with unqueueing. There waiters spin as long as the holder runs. Here they
-//! sleep, nodes are named by number, and nodes belong to threads, which can be preempted.
+//! 2014), an MCS queue with unqueueing. In the kernel, waiters spin as long as the holder runs.
+//! Here they sleep, nodes are named by number, and nodes belong to threads, which can be preempted.
 //!
 //! # Shape
 //!
@@ -40,17 +40,19 @@
 //!
 //! # Progress
 //!
-//! Steps A and B need a few instructions of another thread. A kernel disables preemption there.
-//! Here the other thread may be preempted just then, or run a signal handler that waits for a lock
-//! of this one. So no thread waits for it for long: after some pauses it leaves its node behind.
+//! Steps A and B need another thread to execute a few instructions. A kernel disables preemption
+//! during these. Here the other thread may be preempted right then, or run a signal handler that
+//! waits for a lock which this thread holds. So a thread does not wait for the other for long:
+//! after some pauses it leaves its node behind.
 //!
-//! * A waiter puts itself back behind `p`, if it has done step A, and *abandons* its node. The
-//!   thread that would make it the head hands headship on instead, and reaps the node.
-//! * A head, and who acts for an abandoned one, marks the node as *gone*. The thread whose link is
-//!   late finds the mark, makes its waiter the head and reaps the node; see
+//! * A waiter that has done step A links itself behind `p` again. Then it *abandons* its node. The
+//!   thread that would make this waiter the head hands headship on instead, and reaps the node.
+//! * A head, or a thread that passes over an abandoned node, marks the node as *gone*. The thread
+//!   whose link is late finds the mark, makes its waiter the head and reaps the node; see
 //!   [`slots`](crate::slots). If that thread moves the tail back to the node instead, no link
-//!   comes: it looks for the mark after that, and the head looks at the tail after it has set the
-//!   mark. At least one of the two sees the other, and empties the queue.
+//!   comes: the thread looks for the mark after it has moved the tail, and the head looks at the
+//!   tail after it has set the mark. At least one of the two sees what the other wrote, and empties
+//!   the queue.
 
 use super::waiter::{
     ABANDONED, Backoff, GO, GONE, Id, Link, Node, PARKED, WAITING, Waiter, Waiters, expired, left,
@@ -58,7 +60,7 @@ use super::waiter::{
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform, const_fn, zero};
 
-/// The queue. All zeros: empty. Two bytes; its nodes are those of the threads' [waiter
+/// The queue: two bytes, all zeros if it is empty. Its nodes lie in the threads' [waiter
 /// slots](super::waiter).
 #[repr(transparent)]
 #[derive(Debug)]
@@ -90,17 +92,17 @@ impl<P: Platform> Osq<P> {
     }
 
     /// Queues, and waits until the thread is the head of the queue (`true`), or until `until`
-    /// (`false`: it has left the queue). It sleeps in its place if it `sleeps` and threads can, and
-    /// spins otherwise.
+    /// (`false`: it has left the queue). The thread sleeps in its place if it `sleeps` and the
+    /// platform can park, and spins otherwise.
     ///
-    /// Three remote cache misses to queue at most, for the tail, which is read and then swapped,
-    /// and for the predecessor's node, and one to become head. A head must call
+    /// Queueing costs at most three remote cache misses: two for the tail, which is read and then
+    /// swapped, and one for the predecessor's node. Becoming the head costs one. A head must call
     /// [`leave`](Self::leave) with the same node.
     pub fn join(&self, waiter: &Waiter<P>, sleeps: bool, until: u64) -> bool {
         self.append(waiter) || self.wait(waiter, sleeps, until) || !self.quit(waiter)
     }
 
-    /// Queues. `true`: the thread is the head, as no other queues.
+    /// Queues. `true`: the thread is the head, since the queue was empty.
     pub(in crate::raw) fn append(&self, waiter: &Waiter<P>) -> bool {
         debug_assert!(!waiter.is_left_behind());
         let is_head = self.links().append(waiter.id());
@@ -115,14 +117,15 @@ impl<P: Platform> Osq<P> {
         self.links().count_ahead(waiter.node(), limit)
     }
 
-    /// Waits until the thread is the head (`true`) or until `until`, in which case it still queues
-    /// and may wait again. It sleeps if it `sleeps` and threads can, and spins otherwise.
+    /// Waits until the thread is the head (`true`), or until `until` (`false`: it is still queued,
+    /// and may wait again). The thread sleeps if it `sleeps` and the platform can park, and spins
+    /// otherwise.
     pub(in crate::raw) fn wait(&self, waiter: &Waiter<P>, sleeps: bool, until: u64) -> bool {
         let state = &waiter.node().state;
         if !sleeps {
             return P::wait_for(state, Acquire, left(until, P::now), |s| s != WAITING).is_ok();
         }
-        // A waiter whose time is up does not fall asleep.
+        // Not if the time is up: such a waiter does not sleep.
         let park = || state.compare_exchange(WAITING, PARKED, AcqRel, Acquire);
         if !expired(until, P::now) && park().is_ok() {
             P::count(Event::Park);
@@ -134,18 +137,20 @@ impl<P: Platform> Osq<P> {
         state.load(Acquire) == GO
     }
 
-    /// Leaves the queue, not being its head. `false`: the thread has become the head meanwhile.
+    /// Leaves the queue as a waiter that is not its head. `false`: it has become the head in the
+    /// meantime, and stays.
     pub(in crate::raw) fn quit(&self, waiter: &Waiter<P>) -> bool {
         self.links().unqueue(waiter)
     }
 
-    /// About how many waiters have queued behind this `waiter`, with those that have left since.
+    /// About how many waiters have queued behind this `waiter`, including waiters that have left
+    /// since.
     pub(crate) fn followers(&self, waiter: &Waiter<P>) -> u32 {
         self.links().table.followers(waiter.node(), self.tail())
     }
 
-    /// Hands headship on to the next waiter, if any, without waiting for it. That may leave the
-    /// node behind, and then it cannot join again.
+    /// Hands headship on to the next waiter, if any, without waiting for it. This may leave the
+    /// node behind, which then cannot join again.
     pub fn leave(&self, waiter: &Waiter<P>) {
         self.links().hand_on(waiter);
     }
@@ -174,7 +179,7 @@ impl<P: Platform> Links<'_, P> {
         self.node(me).prepare(0, false);
         self.node(me).previous.store(0, Relaxed);
         self.table.number(self.node(me), self.tail);
-        // Release publishes the prepared node, Acquire sees the predecessor's.
+        // Release publishes the prepared node; Acquire makes the predecessor's visible.
         let Some(before) = Id::decode(self.tail.swap(me.encode(), AcqRel)) else {
             return true;
         };
@@ -187,22 +192,22 @@ impl<P: Platform> Links<'_, P> {
         is_head
     }
 
-    /// How many waiters are ahead of the one at `node`; `None`: more than `limit`.
+    /// How many waiters are ahead of the waiter at `node`; `None`: more than `limit`.
     ///
-    /// A hint: the nodes on the way may change meanwhile, and wait in other queues by now. One
-    /// cache miss for each.
+    /// Only a hint: the nodes on the way may change during the walk, or be in other queues by then.
+    /// Costs one cache miss for each node.
     fn count_ahead(&self, mut node: &Node<P>, limit: u64) -> Option<u64> {
         (1..=limit).find(|_| {
             if let Some(before) = Id::decode(node.previous.load(Relaxed)) {
                 node = self.node(before);
             }
-            // A head that nobody has made the head has no predecessor. A waiter that has not named
-            // its own yet looks the same.
+            // A waiter that became the head of an empty queue has no predecessor. A waiter that has
+            // not stored its predecessor yet looks the same.
             node.state.load(Relaxed) == GO || node.previous.load(Relaxed) == 0
         })
     }
 
-    /// Makes the successor of the head the head, if there is one.
+    /// Hands headship on from this waiter, the head, to its successor, if there is one.
     fn hand_on(&self, waiter: &Waiter<P>) {
         let me = waiter.id();
         let mark = || waiter.leave_behind(|| self.table.mark_gone(me));
@@ -212,7 +217,8 @@ impl<P: Platform> Links<'_, P> {
     }
 
     /// Takes the head out of the queue. `Some`: its successor, if it has one. `None`: a newcomer is
-    /// late to link itself, so `mark` has left the node behind, and the newcomer finds itself head.
+    /// late to link itself, so `mark` has left the node behind, and the newcomer will find that it
+    /// is the head.
     fn take_out(&self, head: Id, mark: impl Fn() -> bool) -> Option<Option<Id>> {
         let mut backoff = Backoff::NEW;
         loop {
@@ -222,8 +228,9 @@ impl<P: Platform> Links<'_, P> {
             if backoff.pause::<P>() {
                 continue;
             }
-            // From the mark on a newcomer may reap the node. Pinned, it is not used again before
-            // this thread has seen whether the tail of this queue still names it.
+            // As soon as the node is marked, a newcomer may reap it. The pin keeps the node from
+            // being used again before this thread has seen whether the tail of this queue still
+            // names it.
             self.table.pin(head);
             let marked = mark();
             if marked {
@@ -236,7 +243,7 @@ impl<P: Platform> Links<'_, P> {
         }
     }
 
-    /// Makes this waiter the head, or the first behind it that has not left.
+    /// Makes this waiter the head or, if it has left, the first waiter behind it that has not.
     fn make_head(&self, mut id: Id) {
         while !self.grant(id) {
             let Some(next) = self.take_out(id, || self.table.mark_gone(id)) else {
@@ -250,14 +257,14 @@ impl<P: Platform> Links<'_, P> {
         }
     }
 
-    /// Headship comes to this waiter, which is woken if it sleeps. `false`: it has left.
+    /// Grants headship to this waiter, and wakes it if it sleeps. `false`: it has left.
     fn grant(&self, id: Id) -> bool {
         let state = &self.node(id).state;
         let mut seen = WAITING;
         loop {
-            // AcqRel pairs with the waiter's load of its state, and with its falling asleep.
-            // Acquire on failure pairs with `abandon`: the reference counted before it must be
-            // visible when the node is reaped.
+            // AcqRel pairs with the waiter's load of its state, and with the compare-and-swap by
+            // which it falls asleep. Acquire on failure pairs with `abandon`: the reference that
+            // was counted before must be visible when the node is reaped.
             match state.compare_exchange(seen, GO, AcqRel, Acquire) {
                 Ok(PARKED) => {
                     P::unpark((&raw const *state).cast(), 1);
@@ -270,13 +277,13 @@ impl<P: Platform> Links<'_, P> {
         }
     }
 
-    /// Leaves. `false`: headship has come first.
+    /// Takes this waiter out of the queue. `false`: headship has come first.
     fn unqueue(&self, waiter: &Waiter<P>) -> bool {
         let node = waiter.node();
         let mut backoff = Backoff::NEW;
         // Step A.
         let before = loop {
-            // Never `None`: only a waiter behind another one comes here.
+            // Never `None`: only waiters with a predecessor come here.
             let Some(before) = Id::decode(node.previous.load(Acquire)) else {
                 return false;
             };
@@ -306,7 +313,7 @@ impl<P: Platform> Links<'_, P> {
                 Some(after) => break after,
                 None if backoff.pause::<P>() => {}
                 None if self.table.link(before, link_to(me)) => {
-                    // It is the head, since the one before is gone.
+                    // This waiter is the head now, since its predecessor is gone.
                     self.hand_on(waiter);
                     break None;
                 }
@@ -329,7 +336,7 @@ impl<P: Platform> Links<'_, P> {
     fn abandon(&self, waiter: &Waiter<P>) -> bool {
         let state = &waiter.node().state;
         let seen = state.load(Acquire);
-        // Only headship comes in between. Acquire on failure pairs with the one that brings it.
+        // Only a grant of headship can intervene. Acquire on failure pairs with the grant.
         let abandon = || {
             state
                 .compare_exchange(seen, ABANDONED, AcqRel, Acquire)
@@ -342,14 +349,15 @@ impl<P: Platform> Links<'_, P> {
         left
     }
 
-    /// Takes the successor's id out of `me.next`, so that the successor cannot leave meanwhile.
-    /// `Some(None)`: there is no successor, and the tail is `back` now. `None`: a newcomer is about
-    /// to link itself, or a leaving successor is about to link its own.
+    /// Takes the successor's id out of `me.next`, so that the successor cannot leave. `Some(None)`:
+    /// there is no successor, and the tail is `back` now. `None`: a newcomer is about to link
+    /// itself, or a leaving successor is about to link its own.
     fn detach_next(&self, me: Id, back: Option<Id>) -> Option<Option<Id>> {
         if self.tail.load(Relaxed) == me.encode() && self.move_tail_back(me, back) {
             return Some(None);
         }
-        // No load first: the successor has linked itself, and its line should come once.
+        // No load first: the successor has written this line, which should be transferred only
+        // once.
         Link::decode(self.node(me).next.swap(0, AcqRel)).map(|next| Some(next.id()))
     }
 
@@ -357,11 +365,11 @@ impl<P: Platform> Links<'_, P> {
         let Some(before) = back else {
             return self.swing_tail(me, 0);
         };
-        // A newcomer may reap the node from the exchange on.
+        // As soon as the tail names the node, a newcomer may reap it.
         self.table.pin(before);
         let moved = self.swing_tail(me, before.encode());
-        // A read-modify-write, so that it comes before the head's mark or sees it. In the first
-        // case the head acquires the new tail from it.
+        // A read-modify-write, so that it either precedes the head's mark or sees it. If it
+        // precedes the mark, the head acquires the new tail from it.
         if moved && self.node(before).next.fetch_add(0, AcqRel) == GONE {
             self.reap_last(before);
         }
@@ -369,7 +377,7 @@ impl<P: Platform> Links<'_, P> {
         moved
     }
 
-    /// Reaps a node that is gone and empties the queue, if that node is its last.
+    /// If this node, which is gone, is the last, empties the queue and reaps the node.
     fn reap_last(&self, gone: Id) {
         if self.swing_tail(gone, 0) {
             self.table.reap(gone);
@@ -388,7 +396,7 @@ impl<P: Platform> Links<'_, P> {
     }
 }
 
-/// How `next` names `id`.
+/// The link that names `id` in a `next`.
 fn link_to(id: Id) -> Link {
     Link::new(id, false, 0)
 }

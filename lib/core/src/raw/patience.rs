@@ -1,32 +1,32 @@
-//! How long a waiter depends on another one that may not run.
+//! How long a waiter relies on another waiter that may not run.
 //!
-//! A waiter behind others looks at the lock when its place in the queue would have come long ago,
-//! if all ran: after [`Parking::patience`](crate::platform::Parking::patience) for each waiter
-//! ahead. If sections are short and the queue moves, its turn comes before its second look, and
-//! mostly before the first.
+//! A waiter in the queue looks at the lock when its turn would have come long ago if all waiters
+//! ran: after [`Parking::patience`](crate::platform::Parking::patience) for each waiter ahead. If
+//! sections are short and the queue moves, its turn comes before its second look, and mostly before
+//! the first.
 
 use crate::platform::{NEVER, Platform};
 
-/// Up to this number a waiter counts those ahead of it, with a cache miss for each. If there are
-/// more, it uses the number of living threads of the process that have ever queued instead, but no
-/// more than [`MOST_AHEAD`].
+/// A waiter counts the waiters ahead of it up to this number, with a cache miss for each. If there
+/// are more, it uses the number of living threads of the process that have ever queued instead, at
+/// most [`MOST_AHEAD`].
 pub(in crate::raw) const COUNTED: u64 = 8;
 const MOST_AHEAD: u32 = 256;
-/// The time from the first look to the second is this many times as long as that to the first:
-/// beside long sections most looks find nothing.
+/// The time from the first look to the second, as a multiple of the time to the first look: at a
+/// lock with long sections most looks find nothing.
 pub(in crate::raw) const GROWTH: u64 = 8;
-/// Each further time between two looks is this many times as long as the one before. So a waiter
-/// that has looked twice notices a front that stops after at most three times as long as it has
-/// waited. With eight times for all it would be seven times as long.
+/// Each later interval between two looks, as a multiple of the interval before. So if the front
+/// waiter stops, a waiter that has looked twice notices after at most three times as long as it has
+/// waited. If this were 8, too, it would be seven times as long.
 const LATER_GROWTH: u64 = 4;
 
-/// When a waiter looks next whether another one runs.
+/// When a waiter next checks whether another waiter runs.
 #[derive(Debug)]
 pub(in crate::raw) struct Patience {
-    /// The patience for each waiter ahead.
+    /// The time for each waiter ahead, in nanoseconds.
     each: u64,
-    /// The time from the look before, or from the beginning, to the next one; [`NEVER`]: there is
-    /// none.
+    /// The time from the previous look, or from the beginning, to the next look; [`NEVER`]: there
+    /// are no looks.
     length: u64,
     /// When the next look is due.
     next: u64,
@@ -60,7 +60,8 @@ impl Patience {
         }
     }
 
-    /// Shortens it for a waiter with few others ahead. `None`: there are more than [`COUNTED`].
+    /// Shortens the time for a waiter with only a few waiters `ahead`. `None`: there are more than
+    /// [`COUNTED`].
     pub(in crate::raw) fn count_ahead(&mut self, ahead: Option<u64>) {
         let Some(ahead) = ahead.filter(|_| self.length != NEVER) else {
             return;
@@ -75,9 +76,9 @@ impl Patience {
         self.next.min(deadline)
     }
 
-    /// Whether a look at the lock is due, by which the waiter finds out whether the other one comes
-    /// for it. `Some` says whether it has looked before. The next look is due later, whatever this
-    /// one finds.
+    /// Whether a look at the lock is due, by which the waiter finds out whether the other waiter
+    /// comes for the lock. `Some` says whether it has looked before. Also schedules the next look,
+    /// whatever this look finds.
     pub(in crate::raw) fn look_is_due<P: Platform>(&mut self) -> Option<bool> {
         let now = P::now();
         if now < self.next {

@@ -3,8 +3,8 @@
 //! Sources: the shape of the word (locked, pending, tail) and of the slow path come from the Linux
 //! kernel's queued spinlock (Zijlstra, Long and others, 2014 to 2015). Parking and stealing follow
 //! the idea of its paravirtual variant. This is an independent design for threads, which can be
-//! preempted anywhere, exit, fork, and give up waiting. The order of the queue is told in `cna`, an
-//! introduction is in `docs/guide/spin.md`, measurements are in `docs/notebook/spin.md`.
+//! preempted anywhere, exit, fork, and give up waiting. `cna` defines the order of the queue,
+//! `docs/guide/spin.md` is an introduction, and `docs/notebook/spin.md` has measurements.
 //!
 //! # The word
 //!
@@ -14,23 +14,24 @@
 //!       0 or 1    PARKED   2    Id of the last waiter, 0 = the queue is empty
 //!                 STEAL    4
 //!                 EXTENDED 128
-//!                 PENDING  one of the others
+//!                 PENDING  one of the other bits
 //! ```
 //!
 //! Three separate atomics stand side by side. Each is only accessed at its own size, so no access
 //! mixes sizes. (The kernel compares all four bytes when a waiter falls asleep on them; see
 //! [`Platform::park`].)
 //!
-//! * `locked` alone decides which thread holds the lock. It is taken by a compare-and-swap from 0.
-//!   The other bytes only decide which thread tries next.
-//! * `PENDING`: one waiter waits without a node. It comes before the queue. Which bit says so
-//!   depends on the process, see "Fork".
+//! * `locked` alone decides which thread holds the lock. A thread takes it by a compare-and-swap
+//!   from 0. The other bytes only decide which thread tries next.
+//! * `PENDING`: a waiter waits without a node, ahead of the queue. Which bit this is depends on the
+//!   process, see "Fork".
 //! * `PARKED`: the pending waiter, the head, or both sleep on the word. The next unlock wakes them.
 //! * `STEAL`: the front waiter does not run, so a running thread may take a free lock before it.
 //!   The front waiter is the pending waiter or, without one, the head.
 //! * `EXTENDED`: the holder has asked for a longer time slice, which its unlock ends. Only with the
-//!   knob [`slice_extension`](Tuning::slice_extension). A hint to the holder itself: a former
-//!   holder may clear the bit with its own, and then this one's next wait ends the extension.
+//!   knob [`slice_extension`](Tuning::slice_extension). A hint to the holder itself: the previous
+//!   holder may clear this holder's bit with its own, and then this holder's next wait ends the
+//!   extension.
 //!
 //! # Transitions
 //!
@@ -47,82 +48,83 @@
 //! | head takes the lock | (n, 0, 0) | (n, 0, 1) | see below |
 //! | head, alone | (me, p, 1) | (0, p, 1) | CAS `tail` |
 //! | head, not alone | (n, p, 1) | (n, p, 1) | grant headship to the next waiter |
-//! | ... the next may sleep | (n, p, 1) | (n, p + PARKED + STEAL, 1) | move its sleep, set bits |
+//! | ... which may sleep | (n, p, 1) | (n, p + PARKED + STEAL, 1) | move its sleep, set bits |
 //! | front waiter sleeps | (n, p, 1) | (n, p + PARKED + STEAL, 1) | fetch-or, fence, look, park |
 //! | front waiter runs again | (n, p + STEAL, *) | (n, p, *) | fetch-and `pending` |
 //! | holder unlocks | (n, p, 1) | (n, p, 0) | store `locked`, light fence, read `pending` |
 //! | ... when `PARKED` was set | (n, p + PARKED, *) | (n, p, *) | fetch-and `pending`, unpark |
 //! | holder asks for more time | (n, p, 1) | (n, p + EXTENDED, 1) | fetch-or |
-//! | holder has unlocked | (n, p + EXTENDED, *) | (n, p, *) | fetch-and, with that of `PARKED` |
+//! | holder has unlocked | (n, p + EXTENDED, *) | (n, p, *) | the fetch-and that clears `PARKED` |
 //!
 //! A head takes the lock by a CAS of `locked`. Before that, it or an earlier head of the same queue
-//! has read `pending`. Whether it first reads `locked`, too, is decided in `policy.rs`.
+//! has read `pending`. `policy.rs` decides whether it first reads `locked`, too.
 //!
 //! # Fork
 //!
-//! In a forked child the word may name waiters that do not exist. The first newcomer finds their
-//! last node [gone](crate::slots), and is the head. The children of a process, their children and
-//! so on set different bits for `PENDING`, as long as there are some; a later generation has no
+//! In a forked child the word may name waiters that do not exist. The first newcomer finds that the
+//! last node is [gone](crate::slots), and is the head. The children of a process, their children
+//! and so on each set another bit for `PENDING`, while bits are left; later generations have no
 //! pending waiters. So a child knows which bits to clear. `PARKED` and `STEAL` end as usual.
 //!
-//! With the knob [`stealing`](Tuning::stealing) off no thread sets `STEAL`, and none steals. The
-//! other transitions stay.
+//! With the knob [`stealing`](Tuning::stealing) off, no thread sets `STEAL` or steals. The other
+//! transitions stay.
 //!
 //! # Why no wake-up is lost
 //!
 //! 1. *Falling asleep against unlocking* is a store-load race. The sleeper writes `PARKED`, then
 //!    reads `locked`; the holder writes `locked`, then reads `PARKED`. Asymmetric fences keep the
-//!    frequent side, the unlock, free of a barrier. So a thread that sets `PARKED` executes a heavy
-//!    fence and looks again, or it holds the lock. A second waiter may rely on a `PARKED` that
-//!    another one set and has not yet covered by its fence. Therefore a head that finds the lock
-//!    free at a look, while a pending waiter is to go first, wakes that waiter. Without a
-//!    heavy fence a sleeper wakes up by itself after a millisecond.
+//!    frequent side, the unlock, free of a barrier. So a thread that sets `PARKED` either executes
+//!    a heavy fence and looks again, or holds the lock. A second waiter may rely on a `PARKED` that
+//!    another waiter set and has not yet covered by its fence. Therefore a head that finds the lock
+//!    free at a look, while a pending waiter is to go first, wakes that waiter. Without a heavy
+//!    fence a sleeper wakes up by itself after a millisecond.
 //! 2. *Granting headship to a parked waiter.* The head sets `PARKED` itself, while it holds the
-//!    lock. Its own unlock comes later in program order and sees the bit. The waiter's sleep is
-//!    moved from its node to the word, so the unlock need not know which waiter it is.
+//!    lock. Its own unlock comes later in program order and sees the bit. The head moves the
+//!    waiter's sleep from the node to the word, so the unlock need not know which waiter it is.
 //! 3. *Becoming pending against queueing.* The first waiter sets `PENDING`, then reads `tail`; a
 //!    newcomer sets `tail`, then reads `PENDING`. All four accesses are sequentially consistent, so
 //!    at least one side sees the other. The pending waiter steps back. A head that takes the lock
-//!    without a look does not read `PENDING`. It relies on the holder that granted it headship,
-//!    which saw the bit clear or was told so itself. A head to which no thread granted headship
-//!    looks. No thread sets the bit for good while there is a queue: the first head of each queue
-//!    looks, and grants make what it saw visible to each later head.
-//! 4. *A head asleep behind a pending waiter* waits for an unlock, and for that waiter to go. If
-//!    the waiter goes with the lock, its own unlock comes later and finds the head's `PARKED`. If
-//!    it goes without the lock, it wakes the sleepers of `PARKED` (`leave_pending`).
+//!    without a look does not read `PENDING`. It relies on the holder that granted it headship:
+//!    that holder saw the bit clear, or relied on its own granter. A head that no thread granted
+//!    headship looks. The first head of each queue looks, and grants make what it saw visible to
+//!    each later head; a thread that sets the bit while there is a queue clears it again.
+//! 4. *A head asleep behind a pending waiter* waits for an unlock, and for that waiter to leave. If
+//!    the pending waiter takes the lock, its own unlock comes later and finds the head's `PARKED`.
+//!    If it leaves without the lock, it wakes the sleepers of `PARKED` (`leave_pending`).
 //! 5. *Falling asleep in the queue against a grant* is another store-load race, with two solutions.
 //!    A waiter that is likely to sleep, or may leave, is **guarded**. Its link says so, the granter
 //!    has read the link (Acquire), and grants by compare-and-swap. Any other waiter **announces**
 //!    its sleep: it writes `drowsy`, executes a heavy fence, and changes `WAITING` to `PARKED` by
 //!    compare-and-swap. Its granter writes `state`, executes a light fence, and reads `drowsy`.
 //!    Either the grant comes first, and the compare-and-swap fails. Or the granter sees `drowsy`,
-//!    and moves the sleep as in 2; there may be none to move.
+//!    and moves the sleep as in 2, if there is one.
 //!
 //!    * The granter holds the lock until then. The waiter cannot leave without having had the lock,
-//!      so it still waits for this lock, and no other sleep is moved.
+//!      so it still waits for this lock, and the granter moves no sleep that belongs to another
+//!      wait.
 //!    * The plain store of the grant loses nothing: only a grant ends the wait of such a waiter,
 //!      and only heads and the waiter itself write its state.
-//!    * A waiter that wakes up clears `drowsy`, and announces each later sleep anew. A `drowsy`
-//!      that is read late costs a system call and nothing else.
+//!    * A waiter that wakes up clears `drowsy`, and announces each later sleep anew. A stale
+//!      `drowsy` costs a system call and nothing else.
 //!    * Without a heavy fence the sleeper wakes up by itself now and then, and finds the grant.
-//! 6. *Rousing* wakes a waiter before its turn. Any thread may rouse any waiter, since it decides
-//!    nothing. It changes `drowsy` from `DROWSY` to `ROUSED`, which a granter treats alike, and
-//!    unparks. The sleeper itself changes `PARKED` to `WAITING`, unless headship has come. If the
-//!    rouse is missed, the sleeper is found as in 5.
+//! 6. *Rousing* wakes a waiter before its turn. Any thread may rouse any waiter, since rousing
+//!    decides nothing. The thread changes `drowsy` from `DROWSY` to `ROUSED`, which a granter
+//!    treats like `DROWSY`, and unparks. The sleeper itself changes `PARKED` to `WAITING`, unless
+//!    headship has come. If the sleeper misses the rouse, its granter finds it as in 5.
 //!
 //! `STEAL` wakes no waiter: it only lets other threads try. A waiter that could try because of
-//! `STEAL` also waits for one of the events above. So the lock stays correct if `STEAL` is never
+//! `STEAL` is also woken by one of the events above. So the lock stays correct if `STEAL` is never
 //! set.
 //!
 //! # Bounds on overtaking
 //!
-//! * A thread that saw no waiters in the word may take the lock after one has queued. It can do so
-//!   once, since it sees the waiter then.
+//! * A thread that saw no waiters in the word may take the lock after a waiter has queued. It can
+//!   do so only once, since it sees the waiter the next time.
 //! * Stealing lasts from when a front waiter falls asleep until it runs again. The next unlock
 //!   wakes it, and it forbids stealing before it does anything else. If it has to sleep again, it
-//!   permits stealing for [`STEAL_LIMIT_NS`] nanoseconds from the first time on.
-//! * With the knob `stealing` off, only the first of these remains, and threads that wait without a
-//!   node.
+//!   permits stealing for [`STEAL_LIMIT_NS`] nanoseconds, counted from its first sleep.
+//! * With the knob `stealing` off, only threads as in the first item overtake, and threads that
+//!   wait without a node.
 
 mod front;
 mod policy;
@@ -145,7 +147,8 @@ const STEAL: u8 = 4;
 const EXTENDED: u8 = 128;
 const PENDING: u8 = !(PARKED | STEAL | EXTENDED);
 
-/// The bit of [`PENDING`] that this process sets: 1 in the first one, then 8 to 64, then none.
+/// The bit of [`PENDING`] that this process sets: 1 in the first process, 8 to 64 in the next
+/// generations of forks, then none.
 fn pending_bit<P: Platform>() -> u8 {
     match P::forks() {
         0 => 1,
@@ -158,7 +161,7 @@ fn pending_bit<P: Platform>() -> u8 {
 /// All-zero memory is an unlocked lock. The lock owns nothing outside its four bytes.
 ///
 /// It must not move while it is held or waited for. It must stay valid until
-/// [`unlock`](Self::unlock) has returned, also if another thread has taken the lock in between.
+/// [`unlock`](Self::unlock) has returned, even if another thread has taken the lock in between.
 ///
 /// Uncontended, `lock` costs one compare-and-swap and `unlock` one store. Contended, waiters spin
 /// on cache lines of their own, and look at the lock every 50 us. Each hand-off moves a constant
@@ -178,21 +181,22 @@ impl<P: Platform, C: LockConfig> Default for QueuedSpinLock<P, C> {
     }
 }
 
-/// The waiters that a newcomer saw when the lock was taken. It decides by that look alone:
-/// newcomers and heads take the line from each other, so another look may be another transfer.
+/// The waiters that a newcomer saw at its one look at the word. The newcomer decides by that look
+/// alone: newcomers and heads take the line from each other, so another look may be another
+/// transfer.
 #[derive(Clone, Copy)]
 struct Seen {
     pending: u8,
     tail: u16,
 }
 
-/// What holds for one wait from its beginning to its end.
+/// What stays the same during one wait.
 #[derive(Clone, Copy)]
 struct Terms {
     tuning: Tuning,
     deadline: u64,
-    /// More threads wait than there are CPUs, or this one has lately lost its CPU as it spun: it
-    /// should sleep soon.
+    /// More threads wait than there are CPUs, or this thread has lately lost its CPU while it spun:
+    /// it should sleep soon.
     oversubscribed: bool,
 }
 
@@ -212,7 +216,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     /// Takes the lock, and waits for as long as it takes. Acquires what the previous holder
     /// released.
     ///
-    /// A thread that already holds the lock waits for ever.
+    /// A thread that already holds the lock waits forever.
     #[inline]
     pub fn lock(&self) {
         self.lock_until(NEVER);
@@ -270,7 +274,8 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     ///
     /// # Safety
     ///
-    /// No other thread uses the lock meanwhile, and none that got it before relies on holding it.
+    /// No other thread uses the lock during this call, and no thread that took it before relies on
+    /// still holding it.
     pub unsafe fn reset_in_child(&self) {
         self.tail.store(0, Relaxed);
         self.pending.store(0, Relaxed);
@@ -282,17 +287,18 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         self.pending.load(Relaxed) == 0 && self.tail.load(Relaxed) == 0 && self.try_take()
     }
 
-    // A newcomer that could not take the lock at once. Three functions: what it saw would cost the
-    // fast path registers, and to look again another transfer of the line.
+    // The next three functions are for a newcomer that could not take the lock at once. They are
+    // three since passing on what it saw would cost the fast path registers, and another look may
+    // be another transfer of the line.
 
-    /// There was a mark in `pending`.
+    /// The newcomer saw a mark in `pending`.
     #[cold]
     #[inline(never)]
     fn lock_marked(&self, deadline: u64) -> bool {
         self.lock_slow(self.look(), deadline)
     }
 
-    /// There was no mark, but a queue.
+    /// The newcomer saw no mark, but a queue.
     #[cold]
     #[inline(never)]
     fn lock_queued(&self, deadline: u64) -> bool {
@@ -300,7 +306,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         self.lock_slow(Seen { pending, tail }, deadline)
     }
 
-    /// There were no waiters.
+    /// The newcomer saw no waiters.
     #[cold]
     #[inline(never)]
     fn lock_held(&self, deadline: u64) -> bool {
@@ -316,7 +322,8 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Looks first, since even a failing exchange takes the line away from all other CPUs.
+    /// Takes the lock if a look finds it free. Looks first, since even a failed exchange takes the
+    /// line away from all other CPUs.
     #[inline]
     fn try_take(&self) -> bool {
         self.locked.load(Relaxed) == 0 && self.take()
@@ -330,14 +337,14 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
 
     fn lock_slow(&self, seen: Seen, deadline: u64) -> bool {
         P::count(Event::SlowPath);
-        // A waiter needs no extension.
+        // A waiter needs no time slice extension.
         P::end_slice();
         if P::forked() {
             self.forget_pending_of_parent();
         }
         let tuning = C::tuning_of_spinlock();
         let taken = self.wait(seen, tuning, deadline);
-        // Without sleepers an unlock does not look for the bit.
+        // Where waiters do not sleep, an unlock does not look for the bit.
         if taken && tuning.slice_extension && P::CAN_PARK && C::PARK {
             self.pending.fetch_or(EXTENDED, Relaxed);
             P::extend_slice();
@@ -349,7 +356,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         if expired(deadline, P::now) {
             return tuning.stealing && self.steal_permitted() && self.try_take();
         }
-        // Asked once, before the thread becomes one for which others wait.
+        // Read once, before other threads wait for this one.
         let oversubscribed = P::CAN_PARK && C::PARK && P::oversubscribed();
         if tuning.stealing && self.steal(seen, oversubscribed) {
             P::count(Event::Steal);
@@ -388,7 +395,7 @@ fn compose((locked, pending, tail): (u8, u8, u16)) -> u32 {
     u32::from_ne_bytes([locked, pending, t0, t1])
 }
 
-/// The key under which a thread sleeps that waits for this word to change.
+/// The key for threads that sleep until this word changes.
 fn key<P: Platform>(word: &P::AtomicU32) -> *const u32 {
     (word as *const P::AtomicU32).cast()
 }
@@ -411,7 +418,7 @@ mod tests {
         }
     }
 
-    /// What a holder asks for that has waited, and then what the word shows.
+    /// How many extensions a holder that has waited asks for, and what the word then shows.
     fn waited<const ON: bool>() -> (u32, u8) {
         let lock = QueuedSpinLock::<Native, Extending<ON>>::new();
         let slices = Slices::during(|| assert!(lock.lock_held(NEVER)));
@@ -444,7 +451,7 @@ mod tests {
         assert_eq!((slices.extended, slices.ended), (0, 0));
     }
 
-    /// The mark of a holder does not keep the first waiter from being the pending one.
+    /// The mark of a holder does not keep the first waiter from becoming the pending waiter.
     #[test]
     fn a_waiter_becomes_pending_beside_the_mark_of_a_holder() {
         let lock = QueuedSpinLock::<Native, Extending<true>>::new();
@@ -453,7 +460,7 @@ mod tests {
         assert_eq!(lock.pending.load(Relaxed), EXTENDED | 1);
     }
 
-    /// The holder in the parent had released the lock, and not yet cleared its mark.
+    /// At the fork, the holder in the parent had released the lock, but not yet cleared its mark.
     #[test]
     fn a_mark_that_was_inherited_keeps_nobody_from_the_lock() {
         let lock = QueuedSpinLock::<Native, Extending<true>>::new();

@@ -1,11 +1,11 @@
 //! The reader-writer lock: eight bytes. Readers count themselves in the word, or announce
 //! themselves in a table; writers queue as for the [mutex](super::mutex).
 //!
-//! Sources: readers and writers in turn are the phase-fair locks of Brandenburg and Anderson
-//! (2010). As in their ticket lock, a reader that waits for a writer counts itself at once, so that
-//! the writer's release is also the admission of all waiting readers, in one step. Here it may
-//! sleep, and give up. Readers in a table are BRAVO (Dice and Kogan, USENIX ATC 2019). The queue,
-//! the policy of waiters and the hand-off request are the mutex's.
+//! Sources: that readers and writers take turns is from the phase-fair locks of Brandenburg and
+//! Anderson (2010). As in their ticket lock, a reader that waits for a writer counts itself at
+//! once, so that the writer's release also admits all waiting readers, in one step. Here such a
+//! reader may sleep, and may give up. Readers in a table are from BRAVO (Dice and Kogan, USENIX ATC
+//! 2019). The queue, the policy of waiters and the hand-off request are those of the mutex.
 //!
 //! # The words
 //!
@@ -17,10 +17,10 @@
 //!
 //! # Transitions
 //!
-//! Of a lock that is not biased; the table of the module `bias` has those that set, heed and end
-//! the bias. `state` is (flags, count); `F` = any other flags; small letters refer to the notes
-//! below. `W` is `WRITER`, `U` is `UPGRADABLE`. A *free* word has neither, and the count 0. All are
-//! compare-and-swaps, but for those that say otherwise.
+//! The table is for a lock that is not biased; the table in the module `bias` has the transitions
+//! that set, use and end the bias. `state` is (flags, count); `F` = any other flags; small letters
+//! refer to the notes below. `W` is `WRITER`, `U` is `UPGRADABLE`. A *free* word has neither, and
+//! the count 0. Each transition is a compare-and-swap unless its row says otherwise.
 //!
 //! | who | from | to | then |
 //! | --- | --- | --- | --- |
@@ -28,9 +28,9 @@
 //! | ... passing writers | (F, n), no `W` | (F, n + 1) | (b) |
 //! | ... registers with a writer | (F + W, n) | (F + W, n + 1) | waits (c) |
 //! | ... and gives up | (F + W, n + 1) | (F + W, n) | |
-//! | ... falls asleep | (F, n), cannot enter | (F + READERS_SLEEP, n) | parks |
+//! | ... falls asleep | (F, n), where it cannot enter | (F + READERS_SLEEP, n) | parks |
 //! | reader leaves | (F, n + 1) | (F, n), by fetch-and-add | the last one unparks (d) |
-//! | ... seeing `W` or `WATCHED` | (F, n + 1) | (F, n), without `WATCHED` | the same |
+//! | ... that sees `W` or `WATCHED` | (F, n + 1) | (F, n), without `WATCHED` | the same |
 //! | writer enters | free, no `REQUEST` | (F + W, 0) | |
 //! | writer leaves | (F + W, n) | (F, n), no sleepers, no `WATCHED` | unparks (e) |
 //! | ... as a reader | (F + W, n) | (F, n + 1), likewise | the same |
@@ -43,83 +43,87 @@
 //! | ... and gives up | (F + U + UPGRADING, n) | (F + U, n), by fetch-and | unparks readers |
 //! | front falls asleep | (F, n), cannot enter | (F + FRONT_SLEEPS, n) | parks |
 //! | front begins a watch | (F, n) | (F + WATCHED, n), by fetch-or | |
-//! | front asks to go next | (F, n) | (F + REQUEST, n) | |
+//! | front requests to go next | (F, n) | (F + REQUEST, n) | |
 //! | ... and enters | as without `REQUEST` | the same, without `REQUEST` | unparks readers (f) |
-//! | ... and there are others | (F + W, 0) or (F + U, n) | with `FRONT_SLEEPS` | (h) |
-//! | ... or gives up | (F + REQUEST, n) | (F, n) | unparks readers, and another front |
+//! | ... with others at the front | (F + W, 0) or (F + U, n) | with `FRONT_SLEEPS` | (h) |
+//! | ... or gives up | (F + REQUEST, n) | (F, n) | unparks readers, another front waiter |
 //! | ... or does not come | free + REQUEST | (F, 0), by a reader (g) | the same |
-//! | holder is to leave fairly | (F + FRONT_SLEEPS, n) | (F + REQUEST, n) | unparks a front first |
+//! | holder is about to leave fairly | (F + FRONT_SLEEPS, n) | (F + REQUEST, n) | unparks a front |
 //! | ... and none slept | (F + REQUEST, n) | (F, n) | unparks readers |
 //!
 //! Notes:
 //!
-//! * (a) Nor is the lock full. A writer and an upgradable reader may become a counted one without a
-//!   look, so while one of them holds the lock a place is kept for it. A full lock registers
-//!   nobody, either: who finds it full in its wait gives up.
-//! * (b) Who enters a free lock clears `FRONT_SLEEPS`: see (d). On slow paths a reader that has
-//!   found such a word enters, passes or registers by a fetch-and-add, since among many readers a
-//!   compare-and-swap would fail. The word before tells whether it holds the lock, or has
-//!   registered, because a writer had come in between. It may enter although a waiter has just
-//!   asked to go next: that waits for all that are counted. Each reader does that once at most,
-//!   since it looks before. It may leave `FRONT_SLEEPS`, and then the last reader sends a wake-up
-//!   too many.
-//! * (c) It holds the lock from the moment in which `W` goes.
-//! * (d) The upgrading reader, or the front. It does not clear the flag, since the lock may be
-//!   gone. The flag on a free lock means that a wake-up has been sent.
-//! * (e) The front, unless it stays as an upgradable reader; and the readers, unless none is
-//!   counted then and another waiter goes next.
-//! * (f) They could not register before, and now they can.
-//! * (g) After its patience: the waiter at the front may not run. When it does, it finds that its
-//!   request has gone, and asks again.
-//! * (h) Its release wakes the next.
+//! * (a) And the lock must not be full. A writer and an upgradable reader may become a counted
+//!   reader without a look at the count, so while one of them holds the lock, a place is kept for
+//!   it. A full lock registers no readers, either: a waiter that finds the lock full gives up.
+//! * (b) A thread that enters a free lock clears `FRONT_SLEEPS`: see (d). On slow paths a reader
+//!   that has seen a word of this row enters, passes or registers by a fetch-and-add, since among
+//!   many readers a compare-and-swap would fail. The word before the addition tells whether the
+//!   reader holds the lock, or has registered because a writer came in between. The reader may
+//!   enter although a waiter has just requested to go next: that waiter waits for all counted
+//!   readers. Each reader can do so only once, since it looks first. It may leave `FRONT_SLEEPS`
+//!   set, and then the last reader sends a needless wake-up.
+//! * (c) The reader holds the lock from the moment at which `W` is cleared.
+//! * (d) The last reader unparks the upgrading reader or the front waiter. It does not clear the
+//!   flag, since the lock may be gone. On a free lock the flag means that a wake-up has been sent.
+//! * (e) The writer unparks the front waiter, unless the writer stays as an upgradable reader. It
+//!   unparks the sleeping readers, unless no reader is counted afterwards and another waiter goes
+//!   next.
+//! * (f) These readers could not register before, and now they can.
+//! * (g) The reader does this after its patience: the waiter at the front may not run. When that
+//!   waiter runs, it finds that its request has ended, and makes it again.
+//! * (h) The release of this holder wakes the next waiter at the front.
 //!
 //! # Why no front is forgotten
 //!
-//! Waiters beside the queue are at the front, too. A wake-up is for one of them and clears
-//! `FRONT_SLEEPS`, or leaves it on a free lock for whoever enters to clear. The one that is woken
-//! owes the others a wake-up until it
+//! Waiters beside the queue are at the front, too. A wake-up goes to one waiter at the front and
+//! clears `FRONT_SLEEPS`, or leaves it set on a free lock, where the next thread that enters clears
+//! it. The woken waiter owes the others a wake-up until it
 //!
-//! * *falls asleep again*: it sets the flag, in the step in which it finds the lock held;
+//! * *falls asleep again*: it sets the flag in the step in which it finds the lock held;
 //! * *takes the lock*: it sets the flag as holder if others are at the front (h), so that its
-//!   release wakes the next. They counted themselves (`Hints`) before they set the flag, and this
-//!   thread has changed the word since: it sees them, or they find the lock held and set it;
-//! * *gives up*: it clears the flag, looks in the same way for others, and wakes one of them. The
-//!   request is gone, whichever of them had made it: the woken one makes it again, at the latest
-//!   when its quantum is over;
-//! * *rests or requests*: each ends within a quantum, in one of these.
+//!   release wakes the next. The others counted themselves (`Hints`) before they set the flag, and
+//!   this thread has changed the word since: either it sees them, or they find the lock held and
+//!   set the flag;
+//! * *gives up*: it clears the flag, looks for others in the same way, and wakes one of them. This
+//!   also ends the request, whichever waiter had made it: the woken waiter makes it again, at the
+//!   latest when its quantum is over;
+//! * *rests or requests*: each ends within a quantum, in one of the cases above.
 //!
-//! A newcomer that takes the free lock first, or a reader that ends a request, changes nothing of
-//! that: the woken one finds the lock held. If it does not run, the others look again when their
-//! quantum or their patience has ended.
+//! This still holds if a newcomer takes the free lock first or a reader ends a request: the woken
+//! waiter finds the lock held. If it does not run, the others look again when their quantum or
+//! their patience has ended.
 //!
 //! # Why neither side starves
 //!
-//! 1. *A writer at the front* asks to go next after a quantum. From then on no reader enters but
-//!    those that had looked before, none can register unless a writer holds the lock, and no other
-//!    writer enters, but for one that waits beside the queue. So it waits at most for the writer
+//! 1. *A writer at the front* requests to go next after a quantum. From then on no reader enters
+//!    unless it had looked before, no reader registers unless a writer holds the lock, and no other
+//!    writer enters unless it waits beside the queue. So the writer waits at most for the writer
 //!    that holds the lock, if there is one, and for one batch of readers: those that hold the lock,
 //!    had looked, or were registered when that writer left.
 //! 2. *A reader* registers after a spin, or after a quantum at a kept lock, if a writer holds the
-//!    lock: it then waits for the rest of that writer's section. If a writer is to go next, it
-//!    waits for that one to enter, is woken, and registers. So it waits for one batch of readers
-//!    and one writer at most, once it has spun, if it runs within a quantum of being woken. The
-//!    quantum is shorter where many writers queue. Otherwise the next writer may be to go next
-//!    already, and the reader waits for that one, too. With `Quantum::FAIR` that is usual.
-//! 3. *Writers* are first in, first out, apart from those that barge before the front's request,
-//!    and from those that leave the queue because the front does not run.
+//!    lock: it then waits for the rest of that writer's section. If a writer is to go next, the
+//!    reader waits until that writer enters, is woken, and registers. So once it has spun it waits
+//!    for one batch of readers and one writer at most, if it runs within a quantum of being woken.
+//!    The quantum is shorter if many writers queue. If the reader runs later, the next writer may
+//!    already be the next to go, and the reader waits for that writer, too. With `Quantum::FAIR`
+//!    this is usual.
+//! 3. *Writers* are first in, first out, except for writers that barge before the front waiter's
+//!    request, and writers that leave the queue because the front waiter does not run.
 //!
 //! # Memory
 //!
-//! Each release changes `state` or an entry once, and then only uses the address. So the lock may
-//! be freed by a thread that has taken it for writing. There is one exception: a reader that leaves
-//! in place of another one looks at `state` a second time. That takes a guard that another
-//! thread has released, and a preemption between the look at the flags and the fetch-and-add.
+//! Each release changes `state` or an entry once, and then only uses the address. So a thread that
+//! has taken the lock for writing may free it. There is one exception: a reader that leaves in
+//! place of another reader looks at `state` a second time. For this to happen, a guard must be
+//! released by another thread than its own, and a thread must be preempted between its look at the
+//! flags and its fetch-and-add.
 //!
 //! # Fork
 //!
 //! Marks that waiters leave (`REQUEST`, `FRONT_SLEEPS`, registered readers) carry a generation, as
-//! in the mutex: in the child they are void. Entries of other rows than the forking thread's are
-//! emptied. All else is as in the parent: `docs/guide/rwlock.md` has a table.
+//! in the mutex: in the child they are void. The child empties all rows but the forking thread's.
+//! Everything else is as in the parent: `docs/guide/rwlock.md` has a table.
 
 mod bias;
 mod read;
@@ -137,7 +141,7 @@ use crate::raw::waiter::expired;
 use core::marker::PhantomData;
 use word::*;
 
-/// The park sets of the waiter at the front, of an upgrading reader, and of readers.
+/// The park sets: waiters at the front, the upgrading reader, and readers.
 const FRONT: u32 = 1;
 const UPGRADER: u32 = 2;
 const READERS: u32 = 4;
@@ -181,15 +185,15 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// Takes the lock for reading, waiting for as long as it takes. Acquires what the previous
     /// writers released. Returns `false` if the lock [is full](Self::is_full).
     ///
-    /// Waits behind a writer that has asked to go next. So a thread that already reads may wait for
-    /// ever; see [`read_passing`](Self::read_passing).
+    /// Waits behind a writer that has requested to go next. So a thread that already reads may wait
+    /// forever; see [`read_passing`](Self::read_passing).
     #[inline]
     #[must_use]
     pub fn read(&self) -> bool {
         self.read_until(NEVER, false)
     }
 
-    /// As [`read`](Self::read), but passes waiting writers. A thread that already reads does not
+    /// Like [`read`](Self::read), but passes waiting writers. A thread that already reads does not
     /// wait.
     #[inline]
     #[must_use]
@@ -198,23 +202,23 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     }
 
     /// Takes the lock for reading, or gives up and returns `false` once [`Platform::now`] has
-    /// reached `deadline`, or if the lock [is full](Self::is_full). `passing`: it passes waiting
-    /// writers.
+    /// reached `deadline`, or if the lock [is full](Self::is_full). `passing`: the reader passes
+    /// waiting writers.
     #[inline]
     #[must_use]
     pub fn read_until(&self, deadline: u64, passing: bool) -> bool {
         self.read_at_once() || self.read_slow(deadline, passing)
     }
 
-    /// Takes the lock for reading if that is possible at once. `passing`: it passes waiting
+    /// Takes the lock for reading if that is possible at once. `passing`: the reader passes waiting
     /// writers.
     #[inline]
     pub fn try_read(&self, passing: bool) -> bool {
         self.read_at_once() || self.try_read_slow(passing)
     }
 
-    /// Takes the lock for reading if one attempt succeeds. It may fail on a lock that others only
-    /// read.
+    /// Takes the lock for reading if one attempt succeeds. The attempt may fail even if all other
+    /// holders are readers.
     #[inline]
     pub fn read_at_once(&self) -> bool {
         let seen = self.state.load(Relaxed);
@@ -231,7 +235,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     /// The lock must be held for reading, and the right to release it must be the caller's.
     #[inline]
     pub unsafe fn unlock_read(&self) {
-        // Relaxed: a reader that is announced sees one of the flags, since one of them is set from
+        // Relaxed: an announced reader sees `BIASED` or `WRITER`, since one of the two is set from
         // its own look at the word until it leaves.
         if self.state.load(Relaxed) & (BIASED | WRITER | WATCHED) != 0 {
             self.leave_marked();
@@ -240,16 +244,16 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// As [`unlock_read`](Self::unlock_read). If a writer sleeps at the front of the queue, no
-    /// reader enters before it has had the lock.
+    /// Like [`unlock_read`](Self::unlock_read). If a writer sleeps at the front of the queue, no
+    /// reader enters before that writer has had the lock.
     ///
     /// # Safety
     ///
-    /// As [`unlock_read`](Self::unlock_read).
+    /// As for [`unlock_read`](Self::unlock_read).
     #[inline]
     pub unsafe fn unlock_read_fair(&self) {
         self.call_front();
-        // SAFETY: as this function demands.
+        // SAFETY: by the caller.
         unsafe { self.unlock_read() };
     }
 
@@ -271,14 +275,14 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         self.state.take_idle() || self.take_slow(Want::Write, deadline)
     }
 
-    /// Takes the lock for writing if one attempt succeeds: nobody holds it, waits for it or is
-    /// announced at it.
+    /// Takes the lock for writing if one attempt succeeds: if no thread holds it, waits for it or
+    /// is announced at it.
     #[inline]
     pub fn write_at_once(&self) -> bool {
         self.state.take_idle()
     }
 
-    /// Takes the lock for writing if nobody holds it and nobody is to go next.
+    /// Takes the lock for writing if no thread holds it or is to go next.
     #[inline]
     pub fn try_write(&self) -> bool {
         match self.state.load(Relaxed) {
@@ -300,8 +304,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// As [`unlock_write`](Self::unlock_write). Readers that wait, and a writer that sleeps at the
-    /// front of the queue, get the lock before others.
+    /// Like [`unlock_write`](Self::unlock_write). Readers that wait, and a writer that sleeps at
+    /// the front of the queue, get the lock before others.
     ///
     /// # Safety
     ///
@@ -314,7 +318,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// From writing to reading. No writer comes in between.
+    /// Goes from writing to reading. No other writer gets the lock in between.
     ///
     /// # Safety
     ///
@@ -327,13 +331,13 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     // ---- observation --------------------------------------
 
     /// Whether the lock is held in any way at this moment. Without a table a biased lock counts as
-    /// held: readers may be announced where other code, which has made it biased, sees them.
+    /// held: the code that made it biased has a table, in which readers may be announced.
     pub fn is_locked(&self) -> bool {
         let seen = self.state.load(Relaxed);
         !is_free(seen) || seen & BIASED != 0 && self.is_announced()
     }
 
-    /// Whether the lock is held for writing at this moment, or kept for a writer that waits for
+    /// Whether the lock is held for writing at this moment, or reserved for a writer that waits for
     /// the last readers.
     #[inline]
     pub fn is_locked_exclusive(&self) -> bool {
@@ -341,8 +345,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     }
 
     /// Whether as many readers hold the lock, or wait for a writer, as can be counted: 2^20 - 1,
-    /// with the writer or the upgradable reader that holds it. Then no reader waits, upgradable or
-    /// not: those that hold the lock may be leaked.
+    /// including the writer or the upgradable reader that holds it. No reader, upgradable or not,
+    /// waits for a full lock: its holders may be leaked.
     pub fn is_full(&self) -> bool {
         is_full(self.state.load(Relaxed))
     }
@@ -354,26 +358,27 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         self.writers.last() != 0 || self.state.load(Relaxed) & waiting != 0
     }
 
-    /// Makes the lock read-biased, unless a writer holds it or a waiter sleeps at the front of the
-    /// queue or is to go next, if the platform has a table. Returns whether it does. Otherwise
-    /// readers do that when they get into each other's way.
+    /// Makes the lock read-biased if the platform has a table, no writer holds the lock, and no
+    /// waiter sleeps at the front of the queue or is to go next. Returns whether it has done so.
+    /// Without this call, readers set the bias when they contend with each other.
     ///
-    /// It looks first: a writer that comes meanwhile leaves the lock biased.
+    /// The check comes before the write: a writer that takes the lock in between leaves it biased.
     #[doc(hidden)]
     pub fn set_biased(&self) -> bool {
         let may = P::visible_readers().is_some() && may_be_biased(self.state.load(Relaxed));
         if may {
-            // Not a compare-and-swap: among many readers that hardly ever succeeds.
+            // Not a compare-and-swap: among many readers it hardly ever succeeds.
             self.state.set(BIASED);
         }
         may
     }
 
-    /// Makes it an unlocked lock in a forked child, where its holders and waiters do not exist.
+    /// Resets the lock to unlocked in a forked child, where its holders and waiters do not exist.
     ///
     /// # Safety
     ///
-    /// No other thread uses the lock meanwhile, and none that got it before relies on holding it.
+    /// No other thread uses the lock during this call, and no thread that took it before relies on
+    /// still holding it.
     pub unsafe fn reset_in_child(&self) {
         self.writers.tail().store(0, Relaxed);
         self.state.clear(u32::MAX);
@@ -387,8 +392,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         (&raw const self.state).cast()
     }
 
-    /// Sleeps until it is woken, until the word is not `blocked`, or until the time `until`. `mark`
-    /// sets `flag`.
+    /// Sleeps in the park set `set` until a wake-up, until the word is not `blocked`, or until the
+    /// time `until`. `mark` sets `flag`.
     fn sleep(
         &self,
         set: u32,
@@ -421,8 +426,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// Wakes the sleepers whose flags were `cleared`: one at the front, and all readers. `self` may
-    /// be gone.
+    /// Wakes the sleepers whose flags were `cleared`: one waiter at the front, and all readers. The
+    /// lock may be gone.
     fn wake(key: *const u32, cleared: u32) {
         if cleared & FRONT_SLEEPS != 0 {
             P::count(Event::Wake);

@@ -11,8 +11,8 @@ pub use crate::slots::*;
 use core::cell::Cell;
 
 impl<P: Platform> Waiters<P> {
-    /// A place to wait for the calling thread: one of its nodes, for its use alone until the waiter
-    /// is dropped or abandoned. `None` if all nodes of the thread are in use, or all slots.
+    /// Gives the calling thread a place to wait: one of its nodes, which is its own until the
+    /// waiter is dropped or abandoned. `None`: all nodes of the thread are in use, or all slots.
     pub fn take_node(&'static self) -> Option<Waiter<P>> {
         let kept = P::kept_slot();
         if kept != 0 {
@@ -24,7 +24,7 @@ impl<P: Platform> Waiters<P> {
         match self.claim_node(slot) {
             Some(id) => Some(Waiter::new(self, id, transient)),
             None => {
-                // A signal handler since `keep_slot` has used up all nodes, and abandoned them.
+                // After `keep_slot`, a signal handler has used all nodes and abandoned them.
                 if transient {
                     self.drop_reference(slot);
                 }
@@ -34,9 +34,9 @@ impl<P: Platform> Waiters<P> {
     }
 }
 
-/// A node held by the calling thread. Dropping it frees the node, unless that was left behind in a
-/// queue: abandoned, to the head that passes it over, or gone, to the thread that links itself
-/// behind it.
+/// A node held by the calling thread. Dropping the waiter frees the node, unless the node was left
+/// behind in a queue: an abandoned node to the head that passes it over, a node that is gone to the
+/// thread that links itself behind it.
 #[derive(Debug)]
 pub struct Waiter<P: Platform> {
     id: Id,
@@ -61,10 +61,10 @@ impl<P: Platform> Waiter<P> {
         self.id
     }
 
-    /// The domain that a queue which reorders knows the waiter by: its locality domain, or
-    /// [`PRIORITY`], for waiters that are never set aside. These are the threads that the platform
-    /// names, and signal handlers that have interrupted a wait: until they are through, nobody
-    /// passes their thread's place in the other queue.
+    /// The domain that this waiter has in a queue which reorders: its locality domain, or
+    /// [`PRIORITY`] for a waiter that is never set aside. Priority waiters are the threads that the
+    /// platform names, and signal handlers that have interrupted a wait: while such a handler
+    /// waits, its thread's place blocks the other queue.
     pub(crate) fn named(&self, domain: u16) -> u16 {
         match P::is_priority() || self.table.is_nested(self.id) {
             true => PRIORITY,
@@ -76,9 +76,9 @@ impl<P: Platform> Waiter<P> {
         self.table.node(self.id)
     }
 
-    /// Tries to leave the queue without headship: replaces `seen`, [`WAITING`] or [`PARKED`], by
-    /// [`ABANDONED`]. The node then belongs to the head that passes it over. `Err` gives the waiter
-    /// back if its state was another one: headship has come.
+    /// Tries to leave the queue without headship: replaces the state `seen`, [`WAITING`] or
+    /// [`PARKED`], with [`ABANDONED`]. The node then belongs to the head that passes it over. `Err`
+    /// gives the waiter back if the state was not `seen`: headship has come.
     pub(crate) fn abandon(self, seen: u32) -> Result<(), Self> {
         let state = &self.node().state;
         let abandon = || {
@@ -91,7 +91,7 @@ impl<P: Platform> Waiter<P> {
 
     /// Leaves the node behind if `leave` succeeds, which may let other threads reap it.
     pub(crate) fn leave_behind(&self, leave: impl FnOnce() -> bool) -> bool {
-        // Before: from then on the node may be reaped at any time.
+        // Before `leave`: afterwards the node may be reaped at any time.
         self.table.add_reference(self.id.slot());
         let left = leave();
         if !left {
@@ -117,19 +117,19 @@ impl<P: Platform> Drop for Waiter<P> {
     }
 }
 
-/// Waiting for a step that another thread takes soon, unless it is preempted.
+/// Pauses while another thread takes a step that is short unless the thread is preempted.
 #[derive(Debug)]
 pub(crate) struct Backoff(u32);
 
 impl Backoff {
-    /// How often to pause: all together several times as long as a cache line takes between
-    /// sockets. None under a model checker, where each pause runs the other thread, so that no step
-    /// would ever be late.
+    /// The number of pauses. Their sum is several times as long as a cache line takes between
+    /// sockets. 0 under a model checker, where each pause would run the other thread, so that its
+    /// step would never be late.
     const PAUSES: u32 = if cfg!(loom) { 0 } else { 64 };
 
     pub(crate) const NEW: Self = Backoff(0);
 
-    /// Pauses once. `false`: it has done so for long enough.
+    /// Pauses once. `false`: all pauses are used up.
     pub(crate) fn pause<P: Platform>(&mut self) -> bool {
         let more = self.0 != Self::PAUSES;
         if more {
@@ -140,7 +140,7 @@ impl Backoff {
     }
 }
 
-/// Time left before `deadline`. Reads no clock if there is none.
+/// Time left before `deadline`. Does not read the clock if there is no deadline.
 pub(crate) fn left(deadline: u64, now: impl FnOnce() -> u64) -> u64 {
     match deadline {
         NEVER => NEVER,
@@ -148,16 +148,17 @@ pub(crate) fn left(deadline: u64, now: impl FnOnce() -> u64) -> u64 {
     }
 }
 
-/// Whether `deadline` has come. Reads no clock if there is none.
+/// Whether `deadline` has come. Does not read the clock if there is no deadline.
 pub(crate) fn expired(deadline: u64, now: impl FnOnce() -> u64) -> bool {
     deadline != NEVER && now() >= deadline
 }
 
-/// How long a waiter sleeps at most where no heavy fence guarantees that it is noticed, in
-/// nanoseconds: as long as a process waits from one fence to the next.
+/// How long a waiter sleeps at most if no heavy fence guarantees that it is noticed, in
+/// nanoseconds: the interval between two fences of a process.
 pub(crate) use crate::fence_calls::INTERVAL_NS as UNNOTICED_SLEEP_NS;
 
-/// When a sleep ends by itself. `noticed`: a fence guarantees that the sleep is ended before.
+/// When a sleep ends by itself. `noticed`: a fence guarantees that another thread ends the sleep in
+/// time.
 pub(crate) fn sleep_limit<P: Platform>(noticed: bool, deadline: u64) -> u64 {
     if noticed {
         deadline

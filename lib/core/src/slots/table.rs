@@ -5,8 +5,8 @@ use crate::atomic::{Atomics, zero};
 
 /// Storage for `SLOTS` slots. `WORDS` is at least `SLOTS / 32`, rounded up.
 ///
-/// A free table is all zeros. A static one takes up to 384 bytes per slot, and an operating system
-/// allocates them only for slots that have been used.
+/// An unused table is all zeros. A static table takes up to 384 bytes per slot, which an operating
+/// system allocates only for slots that have been used.
 ///
 /// ```
 /// use kinlock_core::bare::Bare;
@@ -39,7 +39,7 @@ impl<P: Atomics, const SLOTS: usize, const WORDS: usize> Table<P, SLOTS, WORDS> 
         Waiters::new(&self.slots, &self.claimed, &self.in_use)
     }
 
-    /// A table that locks use for no queue, only to look up names that are not from here.
+    /// A table without slots to claim: locks use it only to look up names that other copies gave.
     pub const fn no_waiters(&'static self) -> Waiters<P> {
         Waiters {
             slots: &self.slots,

@@ -1,5 +1,5 @@
-//! What all loom models share: a bounded exploration that reports its extent, and the check that
-//! broken variants are caught.
+//! What all loom models share: a bounded exploration that reports how many executions it covered,
+//! and the check that broken variants are caught.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -21,8 +21,8 @@ fn time_limit() -> Duration {
 
 /// Explores all interleavings of `threads` threads with at most `preemptions` preemptions.
 ///
-/// Each execution calls `make`, runs `body` on the result in every thread (the first of them is the
-/// model's own), and calls `check` with the results of `body`.
+/// Each execution calls `make`, runs `body` on the result in every thread (the first is the main
+/// thread of the model), and calls `check` with the results of `body`.
 pub fn explore<S: 'static, R: 'static>(
     name: &str,
     preemptions: usize,
@@ -68,8 +68,8 @@ fn run(name: &str, preemptions: usize, execution: impl Fn() + Send + Sync + 'sta
     println!("loom: {name}: {executions} executions, at most {preemptions} preemptions, {extent}");
 }
 
-/// Checks that each of these ignored tests fails with its symptom in the output. Each runs in a
-/// process of its own, because loom may abort when it finds a deadlock.
+/// Checks that each of these ignored tests fails with its symptom in the output. Each test runs in
+/// its own process, because loom may abort when it finds a deadlock.
 #[allow(dead_code)]
 pub fn catches(cases: &[(&str, &str)]) {
     let waiting = Mutex::new(cases.iter());
@@ -90,8 +90,8 @@ fn is_caught(name: &str, symptom: &str) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "--nocapture", name])
         .env("RUST_BACKTRACE", "0")
-        // Independent of the time that the correct variants get, and of how busy the machine
-        // is: the slowest takes 80 seconds if it has nothing else to do.
+        // Independent of the time limit of the correct variants, and long enough for a busy
+        // machine: the slowest case takes 80 seconds on an idle machine.
         .env("KINLOCK_MODEL_SECONDS", "3600")
         .output()
         .unwrap();

@@ -4,14 +4,16 @@ use super::Head;
 use crate::platform::Platform;
 use crate::tuning::LocalLimit;
 
-/// How long before the limit the first of the secondary queue is roused, in units of [`clock`]. A
-/// CPU takes less to leave a deep sleep and to wake the waiters of a whole domain one after the
-/// other. It is short enough that roused waiters do not fall asleep again before their turn.
+/// How long before the limit the first of the secondary queue is roused, in units of [`clock`]. It
+/// is longer than a CPU takes to leave a deep sleep and to wake the waiters of a whole domain one
+/// after the other, and short enough that roused waiters do not fall asleep again before their
+/// turn.
 const LEAD: u32 = MS / 4;
 /// The lead for a limit in hand-offs: 2^-5 of the limit, 0.3 to 1 ms for 2^16 hand-offs.
 const LEAD_SHARE: u8 = 5;
-/// The first part of a limit, as a divisor. Only in this part does a holder wait for local waiters:
-/// a domain that needs such waits again and again keeps the lock for a shorter time.
+/// The first part of a limit, as a divisor of the limit. A holder waits for local waiters only in
+/// this part, so that a domain which needs such waits again and again does not keep the lock for as
+/// long.
 const LINGER_SHARE: u32 = 200;
 /// A millisecond in units of [`clock`], rounded down: the limit errs on the fair side.
 const MS: u32 = 1_000_000 >> 10;
@@ -19,14 +21,14 @@ const MS: u32 = 1_000_000 >> 10;
 /// A flag in a node's `run`: the first waiter of the secondary queue has been roused.
 pub(super) const ROUSED_BEFORE: u32 = 1 << 31;
 
-/// How much of the limit is used.
+/// How much of the limit is used up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Limit {
-    /// Less than its first part, see [`LINGER_SHARE`].
+    /// Not yet its first part, see [`LINGER_SHARE`].
     Distant,
-    /// More than that, or there is no secondary queue.
+    /// More than its first part, or there is no secondary queue.
     Far,
-    /// All but the time in which sleepers wake up.
+    /// All but the time that sleepers need to wake up.
     Near,
     /// All of it.
     Reached,

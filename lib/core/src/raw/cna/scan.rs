@@ -1,4 +1,4 @@
-//! The search for a local waiter, and setting aside the remote ones before it.
+//! Searching for a local waiter, and setting aside the remote waiters before it.
 
 use super::limit::{Limit, clock};
 use super::{Head, Search};
@@ -7,18 +7,19 @@ use crate::platform::Platform;
 use crate::raw::waiter::{Id, Link};
 
 /// How long a holder that knows no local waiter waits for one, in nanoseconds: one or two transfers
-/// of a cache line between sockets. A change of domains costs several transfers, so a wait in vain
-/// does not double its cost.
+/// of a cache line between sockets. A change of domains costs several transfers, so an unsuccessful
+/// wait does not double its cost.
 const LINGER_NS: u64 = 200;
-/// As [`LINGER_NS`], but in pauses: for platforms whose clock stands still.
+/// The same limit in pauses, for platforms whose clock stands still.
 const LINGER_PAUSES: u32 = 64;
-/// How many hand-offs since the first waiter was set aside make such a wait worthwhile. Where local
-/// waiters are rare the lock stays in a domain for fewer, and never waits.
+/// A holder waits for a local waiter only after this many hand-offs since the first waiter was set
+/// aside. If local waiters are rare, the lock stays in a domain for fewer hand-offs, and no holder
+/// waits.
 pub(super) const LINGER_RUN: u32 = 4;
 
 impl<P: Platform> Head<P> {
     /// The pre-scan: searches for a local waiter and reads the clock. Call it before waiting for
-    /// the lock, since the head has nothing better to do then.
+    /// the lock, when the head has nothing better to do.
     pub(crate) fn pre_scan(&mut self) {
         self.limit = self.limit_now();
         if self.limit == Limit::Reached {
@@ -30,12 +31,11 @@ impl<P: Platform> Head<P> {
         }
     }
 
-    /// Waits a moment for a local waiter to queue. It does so only if none is known, there were
-    /// several before, and otherwise a waiter of another domain would be next. Call it once, with
-    /// the lock held.
+    /// Waits a moment for a local waiter to queue, but only if none is known, several hand-offs
+    /// were local, and a waiter of another domain would be next. Call it once, with the lock held.
     pub(crate) fn wait_for_local(&mut self) {
         if self.wants_local() {
-            // The post-scan: some may have queued since the pre-scan.
+            // The post-scan: local waiters may have queued since the pre-scan.
             self.scan();
             if self.wants_local() {
                 self.linger();
@@ -88,8 +88,8 @@ impl<P: Platform> Head<P> {
         self.search = Search::UpTo(last);
     }
 
-    /// Moves the head's successors up to `last` to the end of the secondary queue. `next` follows
-    /// the head then.
+    /// Moves the head's successors up to `last` to the end of the secondary queue. Then `next`
+    /// follows the head.
     fn set_aside(&mut self, last: Id, next: Link) {
         let Some(first) = self.next(self.place) else {
             return;

@@ -1,4 +1,4 @@
-//! Hand-offs on queues built by hand.
+//! Hand-offs in queues that tests build by hand.
 
 mod leaving;
 mod limits;
@@ -25,12 +25,12 @@ const ALWAYS_FLUSH: Tuning = Tuning {
     ..FULL
 };
 
-/// Every other waiter is guarded, and stays so however it is moved.
+/// Every other waiter is guarded, and stays guarded wherever it is moved.
 fn is_guarded(waiter: usize) -> bool {
     waiter % 2 == 1
 }
 
-/// A queue of waiters, each in the domain given; the first is the head.
+/// A queue of waiters, each in a given domain; the first is the head.
 struct Bench<P: Platform> {
     table: &'static Waiters<P>,
     ids: Vec<Id>,
@@ -63,9 +63,11 @@ impl<P: Platform> Bench<P> {
         self.ids.len() - 1
     }
 
-    /// A newcomer has named itself in the tail. It is to link itself so behind that node.
+    /// Swaps the tail for a newcomer. Returns its predecessor and the link that it still has to
+    /// store there; `None`: it is the head.
     fn swap_tail(&mut self, domain: u16) -> Option<(Id, Link)> {
-        // One node of a slot each: an odd slot number, so that ids are not in step with positions.
+        // Each waiter has a node of another slot, with an odd number, so that ids differ from
+        // positions.
         let id = Id::decode(((self.ids.len() as u16 + 1) * 2 + 1) << 2).unwrap();
         self.table.node(id).prepare(domain, false);
         let previous = self.tail.swap(id.encode(), SeqCst);
@@ -83,11 +85,11 @@ impl<P: Platform> Bench<P> {
         self.ids.iter().position(is_it).unwrap()
     }
 
-    /// Passes headship as a lock would, and returns the waiter that got it (or none) and
-    /// with which state.
+    /// Passes headship as a lock would. Returns the waiter that got it, if any, and the state that
+    /// was granted.
     fn pass(&self, mut head: Head<P>) -> Option<(usize, u32)> {
         let mut granted = None;
-        // Dropping it would free the node.
+        // Dropping the waiter would free the node.
         let place = ManuallyDrop::new(Waiter::new(self.table, head.place, false));
         head.leave(&self.tail, &place, |node, go, look| {
             let abandoned = node.state.load(Relaxed) == ABANDONED;
@@ -109,7 +111,7 @@ impl<P: Platform> Bench<P> {
         self.ids.iter().position(|&i| i == id).unwrap()
     }
 
-    /// The primary queue from `waiter` on.
+    /// The primary queue, starting at `waiter`.
     fn primary_from(&self, waiter: usize) -> Vec<usize> {
         let mut found = vec![waiter];
         let mut id = self.ids[waiter];
@@ -125,7 +127,7 @@ impl<P: Platform> Bench<P> {
         found
     }
 
-    /// The secondary queue that this state names, from its head on.
+    /// The secondary queue that this state names, from its first waiter.
     fn secondary_of(&self, state: u32) -> Vec<usize> {
         let Some(last) = secondary_in(state) else {
             return vec![];
@@ -147,7 +149,7 @@ impl<P: Platform> Bench<P> {
         }
     }
 
-    /// The steps of `waiter` at the head: pre-scan, then pass.
+    /// The steps of `waiter` as the head: a pre-scan, then passing headship.
     fn turn(&self, waiter: usize, state: u32, domain: u16, tuning: Tuning) -> Option<(usize, u32)> {
         let mut head = self.head(waiter, state, domain, tuning);
         head.pre_scan();

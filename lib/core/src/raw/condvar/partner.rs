@@ -1,4 +1,5 @@
-//! What a waiter releases while it waits, and takes again: usually a mutex of this crate.
+//! The lock that a waiter releases while it waits, and then takes again: usually a mutex of this
+//! crate.
 
 use crate::platform::{Parked, Platform};
 use crate::raw::LockConfig;
@@ -6,22 +7,22 @@ use crate::raw::mutex::{Layout, QueuedMutex};
 
 /// A lock that a waiter of a condition variable holds before and after its wait.
 ///
-/// A trait because the preloaded library waits with mutexes of the C library, too, and because
-/// `kinlock` notes each release and acquisition for its reports.
+/// A trait because the preloaded library also waits with mutexes of the C library, and because
+/// `kinlock` records each release and acquisition for its reports.
 pub trait Partner<P: Platform> {
-    /// Where a broadcast may put waiters to sleep, so that unlocks wake them one after the other.
-    /// `None`: it wakes all.
+    /// The key to which a broadcast may move waiters, so that unlocks wake them one after the
+    /// other. `None`: a broadcast wakes all.
     fn key(&self) -> Option<*const u32> {
         None
     }
 
-    /// Whether the lock is held at this moment. Asked where there is a [`key`](Self::key).
+    /// Whether the lock is held at this moment. Called only if there is a [`key`](Self::key).
     fn is_locked(&self) -> bool {
         true
     }
 
-    /// Releases the lock. `false`: it was not the caller's, so that there is nothing to wait for
-    /// and nothing to take again.
+    /// Releases the lock. `false`: the caller did not hold it, so the caller does not wait, and
+    /// does not take the lock again.
     ///
     /// # Safety
     ///
@@ -31,22 +32,22 @@ pub trait Partner<P: Platform> {
     /// Takes the lock.
     fn lock(&self);
 
-    /// As [`lock`](Self::lock), for a thread that a notification has just woken. Mutexes of the
-    /// preloaded library sleep at once here, by [`QueuedMutex::lock_notified`]. For all others this
-    /// is `lock`.
+    /// Like [`lock`](Self::lock), for a thread that a notification has just woken. With a mutex of
+    /// the preloaded library the thread then sleeps without spinning, by
+    /// [`QueuedMutex::lock_notified`]. For all other locks this is `lock`.
     ///
     /// [`QueuedMutex::lock_notified`]: crate::raw::mutex::QueuedMutex::lock_notified
     fn lock_notified(&self) {
         self.lock();
     }
 
-    /// As [`lock`](Self::lock), for a thread that may have been woken in place of all that sleep at
-    /// the [`key`](Self::key).
+    /// Like [`lock`](Self::lock), for a thread whose wake-up may have been the only one for all
+    /// sleepers at the [`key`](Self::key).
     fn lock_after_sleep(&self) {
         self.lock();
     }
 
-    /// As [`Platform::park_in`].
+    /// Parks the caller; see [`Platform::park_in`].
     fn park(
         &self,
         key: *const u32,
@@ -58,8 +59,8 @@ pub trait Partner<P: Platform> {
         P::park_in(key, expected, until, sets, current)
     }
 
-    /// This wait does not access the condition variable any more. Called once per wait, before the
-    /// lock is taken again.
+    /// Called once per wait, before the lock is taken again: from then on the wait does not access
+    /// the condition variable.
     fn leave(&self) {}
 }
 
@@ -73,7 +74,7 @@ impl<P: Platform, M: LockConfig, L: Layout<P>> Partner<P> for QueuedMutex<P, M, 
     }
 
     unsafe fn unlock(&self) -> bool {
-        // SAFETY: as this function demands.
+        // SAFETY: by the caller.
         unsafe { QueuedMutex::unlock(self) };
         true
     }

@@ -1,4 +1,4 @@
-//! The second word of a condition variable: where its mutex is, and how many wait.
+//! The second word of a condition variable: where its mutex is, and how many threads wait.
 //!
 //! ```text
 //!   bit 0..11   how many wait without spinning and are not notified, about
@@ -6,29 +6,31 @@
 //!               or NONE (0), a far one (2^18 to 2^19 - 1), SEVERAL
 //! ```
 //!
-//! A far distance is a hash of the true one. It serves only to tell a second mutex from the first.
+//! A far distance is a hash of the true distance. It serves only to tell a second mutex from the
+//! first.
 //!
-//! The distance goes from `NONE` to a number, and from that to `SEVERAL`, never back.
+//! The distance changes from `NONE` to a number, and from a number to `SEVERAL`, never back.
 //!
 //! # The number of waiters
 //!
-//! It tells waiters on their way to sleep from waiters that have left. A waiter that does not spin
-//! adds 1 when it registers. A notifier subtracts those that it has notified. A waiter subtracts
-//! itself if its time is up, or if it finds another count. The latter may have been subtracted
-//! already, since it cannot know whether the notification was meant for it. So the number may be
-//! too small while waiters are on their way. Nothing depends on it but what notifiers report.
+//! A notifier uses the number to tell waiters that are about to sleep from waiters that have left.
+//! A waiter that does not spin adds 1 when it registers. A notifier subtracts the waiters that it
+//! has notified. A waiter subtracts itself if its time is up, or if it finds another count. In the
+//! last case a notifier may have subtracted it already, since the waiter cannot know whether the
+//! notification was meant for it. So the number may be too small while waiters are about to sleep.
+//! It only affects what notifiers report.
 
 use crate::platform::{Atomic, Ordering::*, Platform, const_fn, zero};
 
 /// A distance of four bytes.
 pub(super) const UNIT: u32 = 1 << 12;
-/// The part that is a number of waiters. It does not grow beyond this.
+/// The bits of the number of waiters, and its upper bound.
 const WAITING: u32 = UNIT - 1;
 
 /// No mutex yet.
 const NONE: u32 = 0;
-/// The first of the far distances, which stand for a mutex whose distance does not fit. This one
-/// stands for a lock on which nobody sleeps.
+/// The first of the far distances, which stand for mutexes whose distance does not fit. This one
+/// stands for a lock on which waiters cannot sleep.
 pub(super) const FAR: u32 = 1 << 30;
 /// There has been more than one mutex.
 pub(super) const SEVERAL: u32 = i32::MIN as u32;
@@ -50,8 +52,8 @@ impl<P: Platform> Place<P> {
         }
     }
 
-    /// Notes that a mutex is used that is `distance` away. Returns what is known afterwards, and
-    /// whether this is the first use of a second mutex.
+    /// Records the use of a mutex that is `distance` away. Returns the distance that is then
+    /// stored, and whether this is the first use of a second mutex.
     pub fn learn(&self, distance: u32) -> (u32, bool) {
         let mut seen = self.0.load(Relaxed);
         loop {
@@ -80,7 +82,7 @@ impl<P: Platform> Place<P> {
         self.0.load(Relaxed) & WAITING
     }
 
-    /// Subtracts all. Returns how many there were.
+    /// Sets the number of waiters to 0. Returns the number before.
     pub fn take_waiting(&self) -> u32 {
         self.0.fetch_and(!WAITING, Relaxed) & WAITING
     }
@@ -95,7 +97,7 @@ impl<P: Platform> Place<P> {
         }
     }
 
-    /// Not below 0.
+    /// Does not go below 0.
     pub fn subtract_one(&self) {
         let mut seen = self.0.load(Relaxed);
         while seen & WAITING != 0 {
@@ -119,7 +121,7 @@ pub(super) fn distance(from: *const u32, to: *const u32) -> u32 {
     if -near < units && units < near {
         return (units * UNIT as isize) as u32;
     }
-    // Fibonacci hashing: the upper bits depend on all.
+    // Fibonacci hashing: the upper bits depend on all bits.
     let hash = (units as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 34;
     FAR | hash as u32 & !WAITING
 }

@@ -1,4 +1,4 @@
-//! What the words become, step by step, and wake-ups sent by hand.
+//! How the words change, step by step, and wake-ups that tests send by hand.
 
 use super::*;
 use crate::Native;
@@ -30,7 +30,7 @@ impl LockConfig for TwoAtOnce {
 type Condvar = QueuedCondvar<Native>;
 type Mutex = QueuedMutex<Native, Plain>;
 
-/// A condition variable that has come as far as `count`.
+/// A condition variable whose count is `count`.
 fn at(count: u32) -> Condvar {
     let condvar = Condvar::new();
     condvar.sequence.store(count.wrapping_mul(ONE), Relaxed);
@@ -92,7 +92,7 @@ fn a_notified_spinner_is_reported() {
     assert!(condvar.notify_one());
 }
 
-/// A caller that does not hold the mutex cannot wait with it, and another thread sleeps.
+/// The caller does not hold the mutex, so it cannot wait. Another thread sleeps.
 #[test]
 fn a_spinner_whose_mutex_is_not_released_passes_its_notification_on() {
     let condvar = at(7);
@@ -135,7 +135,7 @@ fn a_broadcast_that_may_requeue_is_told_from_the_other_kind() {
     condvar.notify_all();
     // No waiter slept, so none was requeued onto the mutex.
     assert_eq!(condvar.sequence.load(Relaxed), ticket + 2 * ONE);
-    // As many slept as are woken at once.
+    // The number of sleepers is what a broadcast wakes at once.
     let few: QueuedCondvar<Native, TwoAtOnce> = QueuedCondvar::new();
     with_sleepers(&few, 2, |_| assert_eq!(few.notify_all(), 2));
     assert_eq!((word(&few).0, few.sequence.load(Relaxed) & MOVED), (1, 0));
@@ -144,7 +144,7 @@ fn a_broadcast_that_may_requeue_is_told_from_the_other_kind() {
     assert_eq!(word(&many).0, 2);
 }
 
-/// A waiter that registers after the announcement has to change the word, so that the requeueing
+/// A waiter that registers after the announcement must change the word, so that the requeueing
 /// fails.
 #[test]
 fn a_broadcast_that_requeues_notices_newcomers() {
@@ -178,7 +178,7 @@ fn a_woken_waiter_owes_nothing_once_nobody_is_left_on_the_mutex() {
     // SAFETY: taken above.
     unsafe { mutex.unlock() };
     assert!(!condvar.owes(&mutex));
-    // Not the announced word, so the requeueing would be refused.
+    // This is not the announced word, so the kernel would refuse the requeueing.
     assert_eq!(condvar.sequence.load(Relaxed), announced & !MOVED);
 }
 
@@ -203,7 +203,7 @@ fn a_second_mutex_is_noticed_while_the_first_waiter_spins() {
     condvar.learn(6 * place::UNIT);
 }
 
-/// Neither the flag of the spinner nor the kernel knows it.
+/// While it falls asleep, neither the spinner's flag nor the kernel shows the waiter.
 #[cfg(debug_assertions)]
 #[test]
 fn a_second_mutex_is_noticed_while_the_first_waiter_falls_asleep() {
@@ -219,7 +219,8 @@ fn a_second_mutex_is_noticed_while_the_first_waiter_falls_asleep() {
         while condvar.place.waiting() == 0 {
             std::thread::yield_now();
         }
-        // A call looks for a bounded time, in which a busy machine may not run the other thread.
+        // A call looks only for a bounded time, in which a busy machine may not run the other
+        // thread.
         let notices =
             |look: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(look)).is_err();
         let mut noticed = notices(&|| _ = condvar.learn(6 * place::UNIT));
@@ -246,7 +247,7 @@ fn the_number_of_waiters_stays_in_its_bits() {
     assert_eq!(place.learn(3 * place::UNIT), (3 * place::UNIT, false));
 }
 
-/// Otherwise they would never be served while two threads alternate quickly.
+/// Otherwise sleepers would never be served while two threads alternate quickly.
 #[test]
 fn sleepers_are_served_although_a_waiter_spins() {
     let condvar = at(62);
@@ -295,10 +296,10 @@ fn the_spinner_takes_a_notification_without_a_wake_up() {
     let (ticket, spins) = condvar.register(false);
     assert!(spins);
     condvar.notify_one();
-    // Not the word of a notification that has found nobody: others may sleep.
+    // `WAITERS` stays set, unlike after a notification that has found no waiter: others may sleep.
     assert_eq!(word(&condvar), (8, WAITERS));
-    // Its time is up at that moment. It has been notified all the same, and leaves the flag to the
-    // next spinner.
+    // The spinner's time is up at that moment. It has been notified all the same, and leaves the
+    // flag to the next spinner.
     condvar.sequence.fetch_or(SPINNER, Relaxed);
     assert!(!condvar.stop_spinning(ticket | SPINNER, ticket));
     assert_eq!(word(&condvar), (8, WAITERS | SPINNER));
@@ -330,7 +331,7 @@ fn a_spinner_that_does_not_exist_in_the_child_of_a_fork_takes_nothing() {
     });
 }
 
-/// Starts `n` waiters without a condition, and runs `act` once they are asleep.
+/// Starts `n` threads that each wait once, and runs `act` when all are asleep.
 fn with_sleepers<C: LockConfig>(
     condvar: &QueuedCondvar<Native, C>,
     n: usize,
@@ -352,7 +353,7 @@ fn with_sleepers<C: LockConfig>(
         while condvar.place.waiting() < n as u32 || may_spin() {
             std::thread::yield_now();
         }
-        // From here on none of them changes the word.
+        // From here on no waiter changes the word.
         while sleeping(condvar) < n as u32 {
             std::thread::yield_now();
         }
@@ -361,10 +362,10 @@ fn with_sleepers<C: LockConfig>(
     assert_eq!(returned.into_inner(), n as u32);
 }
 
-/// How many waiters sleep. If the word changes meanwhile, all wake up.
+/// How many waiters sleep. If the word changes during the call, all wake up.
 fn sleeping<C: LockConfig>(condvar: &QueuedCondvar<Native, C>) -> u32 {
     let (key, word) = (condvar.key(), || condvar.sequence.load(Relaxed));
-    // Moves them to where they are.
+    // This moves the sleepers to the same key, and so counts them.
     Native::requeue_but(0, key, word(), key, word)
 }
 

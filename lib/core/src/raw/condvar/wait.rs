@@ -2,20 +2,20 @@
 
 use super::*;
 
-/// How long a waiter spins before it sleeps: about what sleeping and waking up cost
-/// two threads in system calls and switches.
+/// How long a waiter spins before it sleeps: about the cost of a sleep and a wake-up to both
+/// threads, in system calls and context switches.
 const SPIN_NS: u64 = 50_000;
-/// After a spin without a notification, one waiter in this many tries whether spinning pays again.
-/// With 16, about two of 64 threads would yield all the time, at twice the CPU time.
+/// After a spin without a notification, one waiter in this many checks whether spinning pays again.
+/// If this were 16, about two of 64 threads would yield all the time, at twice the CPU time.
 const WAITS_PER_RETRY: u32 = 256;
 
-/// How often a debug build looks for a waiter that uses another mutex, and the time in between in
-/// nanoseconds: a waiter falls asleep within some of these pauses if it has a CPU.
+/// How often a debug build looks for a waiter that uses another mutex, and the pause between two
+/// looks in nanoseconds: a waiter that has a CPU falls asleep within a few of these pauses.
 const MISUSE_LOOKS: u32 = 1000;
 const MISUSE_PAUSE_NS: u64 = 10_000;
 
 impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
-    /// Notes the distance to the mutex. Returns what is known afterwards.
+    /// Stores the distance to the mutex. Returns the stored distance, perhaps `SEVERAL`.
     pub(super) fn learn(&self, distance: u32) -> u32 {
         let (known, second) = self.place.learn(distance);
         if second && cfg!(debug_assertions) {
@@ -24,11 +24,11 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
         known
     }
 
-    /// Panics if a thread waits here, which must be with another mutex. Sleepers are woken, so that
-    /// they find out themselves.
+    /// Panics if a thread waits here: it must be using another mutex. Also wakes the sleepers, so
+    /// that they notice, too.
     ///
-    /// A thread on its way from spinning to sleeping shows only in the number of waiters, which may
-    /// also count one that is notified already. So that number is no proof, but a reason to look
+    /// A thread between spinning and sleeping shows only in the number of waiters, which may still
+    /// include waiters that are notified already. So that number is no proof, but a reason to look
     /// again.
     pub(super) fn expect_nobody(&self) {
         for _ in 0..MISUSE_LOOKS {
@@ -48,13 +48,13 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
     /// Makes this waiter known to notifiers. Returns the ticket, and whether the waiter is to spin.
     /// The mutex must be held.
     pub(super) fn register(&self, several: bool) -> (u32, bool) {
-        // Relaxed: releasing the mutex publishes it. A stale value is an outdated ticket, and the
-        // wait ends at once.
+        // Relaxed: releasing the mutex publishes the registration. A stale value is an outdated
+        // ticket, and the wait ends at once.
         let mut seen = self.sequence.load(Relaxed);
         loop {
             let spins = self.may_spin(seen);
             let next = seen | REGISTERED | if spins { SPINNER } else { 0 };
-            // Where there are several mutexes, this Release pairs with `announce_requeueing`,
+            // If there are several mutexes, this Release must pair with `announce_requeueing`,
             // whatever the flags are.
             if several || next != seen {
                 let registered = self.sequence.compare_exchange(seen, next, Release, Relaxed);
@@ -70,7 +70,8 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
         }
     }
 
-    /// Whether a waiter is to spin: no other does, and the last spin brought a notification.
+    /// Whether a waiter is to spin: no other waiter does, and the last spin ended with a
+    /// notification.
     fn may_spin(&self, seen: u32) -> bool {
         let vain = || seen & VAIN != 0 && P::random() % WAITS_PER_RETRY != 0;
         P::CAN_PARK && seen & SPINNER == 0 && !vain()
@@ -101,7 +102,7 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
                     }
                     return End::Woken;
                 }
-                // Another count, or only another flag.
+                // Another count, or only other flags: the next round tells which.
                 Parked::Differed => {}
                 Parked::Unwoken => match limit() {
                     Some(later) => until = later,
@@ -114,11 +115,11 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
         }
     }
 
-    /// Spins on the count for a while; `SPINNER` is this waiter's. Returns whether the count has
-    /// moved on.
+    /// Spins on the count for a while, as the owner of `SPINNER`. Returns whether the count has
+    /// changed.
     ///
-    /// While oversubscribed the spinner yields its CPU to others. Spinning still pays: a CPU
-    /// without a runnable thread falls asleep, and takes longer to wake up than a thread does.
+    /// On an oversubscribed machine the spinner yields its CPU to others. Spinning still pays: a
+    /// CPU without a runnable thread falls asleep, and takes longer to wake up than a thread.
     pub(super) fn spin(&self, ticket: u32, until: u64) -> bool {
         let nanos = match until {
             NEVER => SPIN_NS,
@@ -142,8 +143,8 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
         }
     }
 
-    /// Takes a registration back: the mutex was not the caller's to release. If this spinner has
-    /// had a notification meanwhile, that is for those that wait.
+    /// Takes a registration back: the caller did not hold the mutex. If this spinner has taken a
+    /// notification since, it passes it on to the waiters.
     pub(super) fn unregister(&self, ticket: u32, spins: bool) {
         if !spins || self.stop_spinning(self.sequence.load(Relaxed), ticket) {
             self.place.subtract_one();
@@ -152,11 +153,11 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
         }
     }
 
-    /// Clears `SPINNER`, as the waiter is going to sleep. `false`: the count has moved on.
+    /// Clears `SPINNER`, since the waiter is about to sleep. `false`: the count has changed.
     pub(super) fn stop_spinning(&self, mut seen: u32, ticket: u32) -> bool {
         self.place.add_one();
         while seen & !FLAGS == ticket {
-            // This waiter owns the flag as long as the count is the same: see 4 at the top.
+            // This waiter owns the flag as long as the count is its ticket: see 4 at the top.
             let without = seen & !SPINNER | VAIN;
             match self
                 .sequence
@@ -170,7 +171,7 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
         false
     }
 
-    /// Sleeps at most until `until`, while the word is `seen`.
+    /// Sleeps while the word is `seen`, at most until `until`.
     pub(super) fn sleep_once<M: Partner<P>>(&self, mutex: &M, seen: u32, until: u64) -> Parked {
         if !P::CAN_PARK {
             let left = match until {
@@ -184,7 +185,8 @@ impl<P: Platform, C: LockConfig> QueuedCondvar<P, C> {
             };
         }
         P::count(Event::Park);
-        // Never as the mutex's requester or front, if the waiter is requeued onto the mutex.
+        // In this park set a waiter that is requeued onto the mutex is woken neither as the mutex's
+        // requester nor as a waiter at its front.
         mutex.park(self.key(), seen, until, NOTIFIED, || {
             self.sequence.load(Relaxed)
         })

@@ -1,4 +1,4 @@
-//! Mutexes and reader-writer locks in the spinlock's NUMA-aware queue: local waiters first, see
+//! The spinlock's NUMA-aware queue for mutexes and reader-writer locks: local waiters go first, see
 //! [`cna`](crate::raw::cna).
 //!
 //! A waiter that gives up leaves its node behind, and a head skips it: in a queue that heads
@@ -10,8 +10,8 @@ use crate::raw::cna::{self, Head};
 use crate::raw::waiter::{ABANDONED, Link, Node, PARKED, WAITING, Waiter, expired, left};
 use crate::tuning::Tuning;
 
-/// Queues. `true`: the waiter is the head, as no other queues. The second result is what
-/// [`head`] needs to know.
+/// Queues. `true`: the waiter is the head, since the queue was empty. The second result is the
+/// waiter's domain, which [`head`] needs.
 pub(super) fn append<P: Platform>(
     tail: &P::AtomicU16,
     waiter: &Waiter<P>,
@@ -43,7 +43,7 @@ pub(super) fn head<P: Platform>(
     head
 }
 
-/// Passes headship on.
+/// Passes headship on to the next waiter.
 pub(super) fn leave<P: Platform>(tail: &P::AtomicU16, head: &mut Head<P>, waiter: &Waiter<P>) {
     head.leave(tail, waiter, |heir, go, _| hand_over(heir, go));
 }
@@ -52,8 +52,8 @@ fn is_headship(state: u32) -> bool {
     state != WAITING && state != PARKED
 }
 
-/// Waits to be the head, asleep or spinning, and returns what the waiter was told. `None`: `until`
-/// has come first. It still queues, and may wait again.
+/// Waits to be the head, asleep or spinning, and returns the state that the previous head wrote.
+/// `None`: `until` has come first. The waiter is still queued, and may wait again.
 pub(super) fn wait<P: Platform>(waiter: &Waiter<P>, sleeps: bool, until: u64) -> Option<u32> {
     let state = &waiter.node().state;
     if !sleeps {
@@ -77,8 +77,9 @@ pub(super) fn wait<P: Platform>(waiter: &Waiter<P>, sleeps: bool, until: u64) ->
     }
 }
 
-/// Leaves the queue, not being its head: the node then belongs to the head that skips it. `Some`:
-/// the waiter has become the head meanwhile, and was told this.
+/// Leaves the queue as a waiter that is not its head: the node then belongs to the head that skips
+/// it. `Some`: it cannot, since the waiter has become the head; the second value is the state that
+/// the previous head wrote.
 pub(super) fn quit<P: Platform>(waiter: Waiter<P>) -> Option<(Waiter<P>, u32)> {
     let seen = waiter.node().state.load(Acquire);
     let waiter = match is_headship(seen) {

@@ -1,8 +1,8 @@
-//! What a waiter at the front does next: a state machine that reads no
-//! clock and does not touch the lock.
+//! What a waiter at the front does next: a state machine that reads no clock and does not touch the
+//! lock.
 //!
 //! A holder that takes the lock again sooner than its cache line could be elsewhere gains more from
-//! its warm cache than others could gain from the time in between. So its lock is *kept*: the front
+//! its warm cache than others could gain from the time in between. So the lock is *kept*: the front
 //! waiter leaves it alone for a quantum, and then requests a hand-off. Any other lock is *shared*:
 //! the front waiter takes it as soon as it is free. `docs/guide/mutex.md` has a drawing, and
 //! [`constants`](super::constants) says how long each step lasts.
@@ -14,11 +14,11 @@ use super::constants::{FIRST_PAUSE_NS, IDLE_NS, SPIN_NS, UNLOCKS_MEASURED, UNLOC
 pub(super) struct Seen {
     pub(super) now: u64,
     /// How long the look took, in nanoseconds, if it was [measured](Front::measures). If the lock
-    /// has been unlocked since the look before, that is how long the line takes to come from the
+    /// has been unlocked since the previous look, this is how long the line takes to come from the
     /// holder.
     pub(super) look: Option<u64>,
     pub(super) free: bool,
-    /// No unlock since the waiter began to watch.
+    /// There was no unlock since the waiter began to watch.
     pub(super) no_unlock: bool,
     /// The lock is kept by its holders.
     pub(super) kept: bool,
@@ -33,12 +33,11 @@ impl Seen {
 /// What to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// Take the lock, which is free. If it is idle, and taking it succeeds, end the mark of a kept
-    /// lock.
+    /// Take the lock, which is free. If it is idle, and taking it succeeds, mark it as shared.
     Take { idle: bool },
-    /// End the mark of a kept lock, and look again at once.
+    /// Mark the lock as shared, and look again at once.
     Share,
-    /// Watch for an unlock from now on, and look again after this time, in nanoseconds.
+    /// Begin to watch for an unlock, and look again after this time, in nanoseconds.
     Watch(u64),
     /// Look again after this time, in nanoseconds.
     Pause(u64),
@@ -56,14 +55,15 @@ pub(super) enum Step {
 enum Phase {
     /// Nothing is known yet.
     Arrived,
-    /// Waits for the lock to be free, since this time.
+    /// Polls until the lock is free, since this time.
     Polling(u64),
     /// Finds out whether the lock should be kept. The watch began at `start`, and the last look
     /// found the lock `free` or not.
     Watching { start: u64, free: bool },
-    /// Has slept until an unlock woke it, or until its quantum was over, or is about to.
+    /// Sleeps until an unlock wakes it or its quantum is over, or has done so.
     Woken,
-    /// Has left the lock alone in a timed sleep, or is about to take a lock that it found idle.
+    /// Leaves the lock alone in a timed sleep, or has done so, or is about to take a lock that it
+    /// found idle.
     Rested,
 }
 
@@ -72,26 +72,25 @@ enum Phase {
 pub(in crate::raw) struct Front {
     /// When the waiter arrived at the front.
     since: u64,
-    /// How long it stays there before it requests a hand-off, in nanoseconds.
+    /// How long the waiter stays there before it requests a hand-off, in nanoseconds.
     quantum: u64,
     /// See [`among_readers`](Self::among_readers).
     has_readers: bool,
-    /// How long it polls a shared lock before it sleeps, in nanoseconds.
+    /// How long the waiter polls a shared lock before it sleeps, in nanoseconds.
     spin: u64,
-    /// This waiter treats the lock as kept, to find out whether it should be, and has not found out
-    /// yet.
+    /// This wait is a trial without a verdict so far: the waiter treats the lock as kept, to find
+    /// out whether it should be.
     trial: bool,
-    /// It has had its first timed sleep beside a kept lock, the short one.
+    /// The waiter has had the first timed sleep at a kept lock, the short one.
     rested: bool,
-    /// How long it rests the next time that it is woken and finds the lock taken again, in
+    /// How long the waiter rests the next time that it is woken and finds the lock taken again, in
     /// nanoseconds.
     rest: u64,
-    /// How many unlocks it has seen while it watched. Never reset: until there are
-    /// [`UNLOCKS_SAMPLED`] of them the watch goes on, and any later watch ends with its first
-    /// unlock.
+    /// How many unlocks the waiter has seen while it watched. Never reset: a watch goes on until
+    /// there are [`UNLOCKS_SAMPLED`] of them, and any later watch ends with its first unlock.
     pub(super) unlocks: u32,
-    /// The longest time that the line has taken to come from the holder, as far as it was
-    /// [measured](Self::measures); 0 = unknown.
+    /// The longest [measured](Self::measures) time that the line has taken to come from the holder;
+    /// 0 = unknown.
     transfer: u64,
     phase: Phase,
 }
@@ -112,9 +111,8 @@ impl Front {
         }
     }
 
-    /// For a lock that others can read beside each other. A section that is still going on after a
-    /// pause is reason enough to share the lock: leaving it to one thread would cost what others
-    /// read meanwhile.
+    /// For a lock that readers can share. A section that still goes on after a pause is reason
+    /// enough to share the lock: while one thread keeps it, others cannot read.
     pub(in crate::raw) fn among_readers(self) -> Self {
         Front {
             has_readers: true,
@@ -135,14 +133,14 @@ impl Front {
         self.trial
     }
 
-    /// Whether the waiter measures how long its next look takes: in a watch, up to the first few
-    /// unlocks of its stay. The clock reading before a look adds to the time for which a lock has
-    /// to stay free to count as idle.
+    /// Whether the waiter measures how long its next look takes: only in a watch, and only until it
+    /// has seen a few unlocks. The clock reading before a look adds to the time for which a lock
+    /// has to stay free to count as idle.
     pub(super) fn measures(&self) -> bool {
         matches!(self.phase, Phase::Watching { .. }) && self.unlocks < UNLOCKS_MEASURED
     }
 
-    /// What to do after a look that has seen this.
+    /// What to do after a look that has `seen` this.
     pub(super) fn next(&mut self, seen: Seen) -> Step {
         if self.phase == Phase::Arrived {
             self.since = seen.now;
@@ -153,9 +151,9 @@ impl Front {
         }
         let left = self.quantum.saturating_sub(seen.since(self.since));
         if left == 0 && self.phase != Phase::Arrived {
-            // Even if the lock is free: a requester takes it, too, and nobody barges past a
-            // request. By any other step the waiter could lose the lock to newcomers again and
-            // again.
+            // Even if the lock is free: a requester takes a free lock, too, and newcomers do not
+            // barge past a request. With any other step the waiter could lose the lock to newcomers
+            // again and again.
             return Step::Request;
         }
         match self.phase {
@@ -173,8 +171,8 @@ impl Front {
         matches!(self.phase, Phase::Watching { free: false, .. }) && seen.no_unlock && !seen.free
     }
 
-    /// The lock is better shared. The time since `start` counts as polling, so after a whole
-    /// [`SPIN_NS`] the waiter sleeps if its next look does not find the lock free.
+    /// Treats the lock as shared from now on. The time since `start` counts as polling: if that is
+    /// as long as a spin, the waiter sleeps unless its next look finds the lock free.
     fn share(&mut self, start: u64) {
         self.trial = false;
         self.phase = Phase::Polling(start);
@@ -201,7 +199,7 @@ impl Front {
         Step::Watch(if free { self.idle() } else { FIRST_PAUSE_NS })
     }
 
-    /// How long a lock has to be free to be idle: as long as its line takes to come, if that is
+    /// How long the lock has to be free to be idle: as long as its line takes to come, if that is
     /// known.
     fn idle(&self) -> u64 {
         match self.transfer {
@@ -210,7 +208,7 @@ impl Front {
         }
     }
 
-    /// The next step of a watch that began at `start` and whose look before this one found the lock
+    /// The next step of a watch that began at `start`, and whose previous look found the lock
     /// `free` or not.
     fn watching(&mut self, start: u64, free: bool, seen: Seen, left: u64) -> Step {
         let watching_for = seen.since(start);
@@ -220,7 +218,7 @@ impl Front {
             if self.unlocks < UNLOCKS_SAMPLED {
                 return self.watch(seen);
             }
-            // That was the last one: see the end.
+            // That was the last sample: go on at the end of this function.
         } else if seen.free && free {
             self.trial = false;
             self.phase = Phase::Rested;
@@ -229,7 +227,8 @@ impl Front {
             self.phase = Phase::Watching { start, free: true };
             return Step::Pause(self.idle());
         } else if watching_for < SPIN_NS {
-            // The same critical section goes on. A pause as long as the watch so far doubles it.
+            // The same critical section goes on. A pause as long as the watch so far doubles the
+            // watch.
             return Step::Pause(watching_for.clamp(FIRST_PAUSE_NS, IDLE_NS));
         } else if self.trial {
             self.share(start);
@@ -240,9 +239,9 @@ impl Front {
         self.timed_sleep(left)
     }
 
-    /// It was woken and finds the lock taken again: others are faster, so it leaves the lock to
-    /// them for a while. Each time for longer, but not at once for the whole quantum, since nobody
-    /// wakes it if the lock is free.
+    /// The waiter was woken and finds the lock taken again: other threads are faster, so it leaves
+    /// the lock to them for a while. Each rest is twice as long as the last. The first is not the
+    /// whole quantum, since no unlock ends a rest, and the lock may be free.
     fn rest(&mut self, left: u64) -> Step {
         let nanos = self.rest.min(left);
         self.rest = self.rest.saturating_mul(2);
@@ -251,8 +250,8 @@ impl Front {
     }
 
     fn timed_sleep(&mut self, left: u64) -> Step {
-        // The first time briefly: a lock that several threads take in turn, before they queue,
-        // looks like one that a single thread takes again and again.
+        // The first sleep is short: a lock that several threads take in turn before they queue
+        // looks like a lock that a single thread takes again and again.
         let nanos = if self.rested { left } else { left.min(SPIN_NS) };
         self.rested = true;
         self.phase = Phase::Rested;

@@ -1,5 +1,5 @@
-//! Queueing, for locks whose waiter at the front follows the policy: in a queue of the kind that
-//! the lock is configured for.
+//! Queueing, for locks whose front waiter follows the policy: the lock's configuration says in
+//! which kind of queue.
 
 use super::cna_queue;
 use crate::platform::Platform;
@@ -8,19 +8,19 @@ use crate::raw::osq::Osq;
 use crate::raw::waiter::{GO, Waiter};
 use crate::tuning::Tuning;
 
-/// How waiters queue. A lock has the same two bytes for each kind.
+/// How waiters queue. Each kind uses the same two bytes of the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueueKind {
     /// Not at all: every waiter is at the front, and looks at the word.
     Unqueued,
-    /// First in, first out, and waiters that give up leave; see [`osq`](crate::raw::osq).
+    /// First in, first out; a waiter that gives up leaves the queue. See [`osq`](crate::raw::osq).
     Osq,
     /// Local waiters first as [tuned](crate::tuning::Tuning::reorder), in the queue of the
     /// [spinlock](crate::raw::qspinlock).
     Cna,
 }
 
-/// The place at the front of a lock's queue, as a guard. Dropping it puts the next waiter there.
+/// The place at the front of a lock's queue, as a guard. Dropping it brings the next waiter there.
 #[derive(Debug)]
 pub(in crate::raw) struct Headship<'a, P: Platform>(Standing<'a, P>);
 
@@ -41,8 +41,8 @@ enum Standing<'a, P: Platform> {
     },
 }
 
-/// A place in the queue behind others. Ends by [`come`](Self::come) or [`quit`](Self::quit) only:
-/// its node is in the queue until then.
+/// A place in the queue behind other waiters. Only [`come`](Self::come) or [`quit`](Self::quit) may
+/// end it: its node is in the queue until then.
 #[derive(Debug)]
 pub(super) enum Behind<'a, P: Platform> {
     Osq {
@@ -58,7 +58,8 @@ pub(super) enum Behind<'a, P: Platform> {
 }
 
 impl<'a, P: Platform> Headship<'a, P> {
-    /// For a waiter beside the queue: it has found no node or lost its patience, or is a reader.
+    /// For a waiter beside the queue: one that found no node, one that lost its patience, or a
+    /// reader.
     pub(in crate::raw) fn beside() -> Self {
         Headship(Standing::Unqueued { _node: None })
     }
@@ -77,7 +78,7 @@ impl<'a, P: Platform> Headship<'a, P> {
                 false => Err(Behind::Osq { queue, node }),
             },
             QueueKind::Cna => {
-                // Of the OSQ only the tail, which the two kinds have in common.
+                // The two kinds have the tail in common; no other part of the OSQ is used here.
                 let tail = queue.tail();
                 match cna_queue::append(tail, &node, tuning) {
                     (true, domain) => Ok(Self::of_cna(tail, node, GO, tuning, domain)),
@@ -114,7 +115,7 @@ impl<'a, P: Platform> Behind<'a, P> {
     }
 
     /// Waits to be at the front, asleep or spinning, and returns what [`come`](Self::come) needs to
-    /// know. `None`: `until` has come first. It still queues, and may wait again.
+    /// know. `None`: `until` has come first. The waiter is still queued, and may wait again.
     pub(super) fn wait(&self, sleeps: bool, until: u64) -> Option<u32> {
         match self {
             Behind::Osq { queue, node } => queue.wait(node, sleeps, until).then_some(GO),
@@ -122,7 +123,7 @@ impl<'a, P: Platform> Behind<'a, P> {
         }
     }
 
-    /// The waiter is at the front now.
+    /// Turns the place into a headship, for a waiter that has come to the front.
     pub(super) fn come(self, told: u32) -> Headship<'a, P> {
         match self {
             Behind::Osq { queue, node } => Headship(Standing::Osq { queue, node }),
@@ -135,7 +136,7 @@ impl<'a, P: Platform> Behind<'a, P> {
         }
     }
 
-    /// Leaves the queue. `Some`: the waiter has come to the front meanwhile.
+    /// Leaves the queue. `Some`: it cannot, since the waiter has come to the front.
     pub(super) fn quit(self) -> Option<Headship<'a, P>> {
         match self {
             Behind::Osq { queue, node } => match queue.quit(&node) {
@@ -156,12 +157,12 @@ impl<'a, P: Platform> Behind<'a, P> {
 }
 
 impl<P: Platform> Headship<'_, P> {
-    /// Whether its owner stands beside the queue, where others may stand, too.
+    /// Whether its owner stands beside the queue, where other waiters may stand, too.
     pub(in crate::raw) fn is_beside(&self) -> bool {
         matches!(self.0, Standing::Unqueued { .. })
     }
 
-    /// Whether its owner stands in the queue, and no other waiter now does.
+    /// Whether its owner is the only waiter in the queue at this moment.
     pub(super) fn is_alone(&self) -> bool {
         let may_have_others = match &self.0 {
             Standing::Unqueued { .. } => true,
@@ -171,8 +172,9 @@ impl<P: Platform> Headship<'_, P> {
         !may_have_others && self.followers() == 0
     }
 
-    /// About how many waiters stand behind: those that have queued since this one. In a CNA queue
-    /// these may have had their turns, or stand behind others that were set aside before.
+    /// About how many waiters stand behind the owner: the number that has queued since. In a CNA
+    /// queue some of them may have had their turns, and waiters that were set aside earlier are not
+    /// counted.
     pub(super) fn followers(&self) -> u32 {
         match &self.0 {
             Standing::Unqueued { .. } => 0,

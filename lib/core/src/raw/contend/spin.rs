@@ -1,19 +1,19 @@
-//! How long a thread spins for a lock before it sleeps: spinning pays for itself.
+//! How long a thread spins for a lock before it sleeps: longer if its last spins have paid.
 //!
-//! A spin that never sees the lock free has cost CPU time and brought nothing. The critical section
+//! A spin that never sees the lock free has cost CPU time and gained nothing. The critical section
 //! is long, or the holder has no CPU, perhaps because the spinner has it. So each such spin halves
-//! the next ones of its thread, and one that gets the lock restores their whole length. Nothing is
-//! assumed about CPUs, load or critical sections.
+//! the next spins of its thread, and a spin that gets the lock restores their full length. This
+//! assumes nothing about CPUs, load or critical sections.
 
 use super::constants::SPIN_NS;
 use crate::platform::{Atomic, Ordering::Relaxed, Platform};
 
-/// Spins are halved up to this number of times, to 0.3 us. On hardware the shortest takes 16 pauses
-/// or more, 0.4 to 1 us.
+/// Spins are halved up to this number of times, to 0.3 us. On hardware the shortest spin takes at
+/// least 16 pauses, 0.4 to 1 us.
 const MOST_HALVINGS: u8 = 6;
-/// One wait in this many spins for the whole time, whatever the last ones brought: short spins do
-/// not find out that longer ones would pay again. With the shortest spins this doubles the time
-/// that the thread spins.
+/// One wait in this many spins for the full time, whatever the last spins gained: short spins do
+/// not find out that longer ones would pay again. For a thread with the shortest spins this doubles
+/// the time that it spins.
 const WAITS_PER_WHOLE_SPIN: u32 = 1 << MOST_HALVINGS;
 
 /// How long the calling thread should spin in the wait that it begins, in nanoseconds:
@@ -24,13 +24,14 @@ pub(in crate::raw) fn limit<P: Platform>() -> u64 {
     };
     match halvings.load(Relaxed) {
         0 => SPIN_NS,
-        // Not 0: without a source of randomness each spin would be a whole one.
+        // Compared with the largest remainder, not with 0: a platform without randomness returns 0,
+        // and each of its spins would have full length.
         _ if P::random() % WAITS_PER_WHOLE_SPIN == WAITS_PER_WHOLE_SPIN - 1 => SPIN_NS,
         halvings => SPIN_NS >> halvings.min(MOST_HALVINGS),
     }
 }
 
-/// The calling thread has spun for a lock. It has the lock, or has never seen it free.
+/// Records a spin of the calling thread, which now has the lock or has never seen it free.
 pub(in crate::raw) fn record<P: Platform>(has_lock: bool) {
     let Some(halvings) = P::waiters().halvings(P::kept_slot()) else {
         return;
@@ -41,7 +42,7 @@ pub(in crate::raw) fn record<P: Platform>(has_lock: bool) {
         false => (before + 1).min(MOST_HALVINGS),
     };
     if after != before {
-        // Only this thread writes it, and its signal handlers.
+        // Only this thread and its signal handlers write it.
         halvings.store(after, Relaxed);
     }
 }

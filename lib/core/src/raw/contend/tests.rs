@@ -26,8 +26,8 @@ const TAKE_IDLE: Step = Take { idle: true };
 /// How long a look takes when the line comes from the holder.
 const TRANSFER: u64 = 60;
 
-/// A look: `f` the lock is free, `w` no unlock since the watch began, `k` it is kept, `t` the line
-/// came from the holder.
+/// A look. The marks mean: `f` the lock is free, `w` no unlock since the watch began, `k` the lock
+/// is kept, `t` the line came from the holder.
 fn look(now: u64, marks: &str) -> Seen {
     Seen {
         now,
@@ -42,9 +42,9 @@ struct Row {
     name: &'static str,
     quantum: u64,
     trial: bool,
-    /// Others can read beside each other.
+    /// The lock can be shared by readers.
     readers: bool,
-    /// How many unlocks it has seen before.
+    /// How many unlocks the waiter has seen before.
     unlocks: u32,
     looks: &'static [(u64, &'static str, Step)],
 }
@@ -300,7 +300,7 @@ fn each_look_leads_to_its_step() {
     }
 }
 
-/// A waiter measures its looks in a watch only, and only up to the first few unlocks of its stay.
+/// A waiter measures its looks only in a watch, and only until it has seen a few unlocks.
 #[test]
 fn the_first_unlocks_are_measured() {
     let mut front = Front::new(QUANTUM, false);
@@ -321,7 +321,7 @@ fn the_first_unlocks_are_measured() {
     assert!(matches!(front.next(look(0, "")), Poll(_)) && !front.measures());
 }
 
-/// How long the waiter does something else before it looks again.
+/// How long the step lasts before the waiter looks again.
 fn length(step: Step) -> u64 {
     match step {
         Watch(nanos) | Pause(nanos) | Poll(nanos) | TimedSleep(nanos) | Sleep(nanos) => nanos,
@@ -331,8 +331,8 @@ fn length(step: Step) -> u64 {
 
 const MARKS: [&str; 8] = ["", "f", "w", "fw", "k", "fk", "wk", "fwk"];
 
-/// Whatever a waiter has seen, once its quantum is over and it has looked, it requests: nothing
-/// can make it wait, and it tries in vain at most once to take the lock.
+/// Whatever a waiter has seen, at its first look after its quantum it requests a hand-off: it
+/// neither waits nor tries to take the lock again.
 #[test]
 fn an_overdue_waiter_requests() {
     fn explore(front: Front, now: u64, depth: u32) {
@@ -341,7 +341,7 @@ fn an_overdue_waiter_requests() {
             let step = front.next(look(now, marks));
             if now >= QUANTUM {
                 let step = match step {
-                    // A long section is shared first. That takes no time.
+                    // In a long section it first shares the lock, which takes no time.
                     Share => front.next(look(now, marks)),
                     step => step,
                 };
@@ -387,7 +387,8 @@ fn a_waiter_in_the_queue_counts_those_ahead_and_may_leave() {
     }
 }
 
-/// The waiter at the front requests after its share of a round. Others wait behind it, asleep.
+/// The waiter at the front requests a hand-off after its share of a round. Other waiters sleep
+/// behind it.
 #[test]
 fn the_quantum_is_a_share_of_the_round() {
     let wait = |tuning, deadline| Wait {

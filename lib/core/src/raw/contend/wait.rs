@@ -1,4 +1,4 @@
-//! The parts of a wait, for any [`Target`].
+//! The three parts of a wait, for any [`Target`].
 
 use super::Wait;
 use super::constants::{
@@ -25,18 +25,18 @@ pub(in crate::raw) trait Target<P: Platform> {
     type Taken;
     /// Whether waiters sleep.
     const PARKS: bool;
-    /// Whether others can read beside each other; see [`Front::among_readers`].
+    /// Whether the lock can be shared by readers; see [`Front::among_readers`].
     const HAS_READERS: bool = false;
-    /// Whether a sleep at the front may outlast the quantum, see [`ALONE_NS`]. Not where readers
-    /// may hold the lock all the time until it is requested, nor in a layout whose sleeps are
+    /// Whether a sleep at the front may outlast the quantum, see [`ALONE_NS`]. False if readers may
+    /// hold the lock without a break until it is requested, and in a layout whose sleeps are
     /// limited to a millisecond until a fence has covered their flag.
     const SLEEPS_ALONE: bool = false;
 
-    /// Loads the word, once: the policy heeds how long that takes.
+    /// Loads the word once: the policy uses how long that takes.
     fn look(&self) -> Self::Look;
 
-    /// What that look means to the waiter. May read more that lies in the same cache line, which is
-    /// here by now.
+    /// What that look means to the waiter. May also read other fields in the same cache line, which
+    /// this CPU has by now.
     fn sight(&self, look: Self::Look) -> Sight;
 
     /// Takes the lock if that is possible now.
@@ -45,23 +45,24 @@ pub(in crate::raw) trait Target<P: Platform> {
     /// Waits until the lock is seen free, for at most this many nanoseconds.
     fn wait_until_free(&self, nanos: u64) -> bool;
 
-    /// Begins a watch: [`Sight::no_unlock`] holds from now on, until the next unlock ends it. It is
-    /// one flag for all that watch: with several, one may miss an unlock.
+    /// Begins a watch: [`Sight::no_unlock`] holds from now on, until the next unlock. All waiters
+    /// that watch share one flag, so if there are several, one may miss an unlock.
     fn watch(&self);
 
     /// Marks the lock as kept.
     fn keep(&self);
 
-    /// Takes back the mark of [`keep`](Self::keep). The mutex also ends a watch.
+    /// Clears the mark of [`keep`](Self::keep). At the mutex this also ends a watch.
     fn share(&self);
 
-    /// The waiter no longer believes that the front runs, and acts in its place. The front may have
-    /// had a wake-up that others need, so a lock whose waiters owe wake-ups notes one here. At the
-    /// reader-writer lock a waiter that leaves the front looks for others in any case.
+    /// This waiter has lost its patience with the front waiter, and acts in its place. The front
+    /// waiter may have had a wake-up that others need, so a lock whose waiters owe wake-ups records
+    /// one here. At the reader-writer lock a waiter that leaves the front looks for other sleepers
+    /// in any case.
     fn lose_patience(&mut self) {}
 
     /// The waiter is about to leave the lock alone for `nanos` nanoseconds. If it owes another
-    /// sleeper a wake-up, that must not wait for longer than `UNNOTICED_SLEEP_NS`.
+    /// sleeper a wake-up, that sleeper must not wait for longer than `UNNOTICED_SLEEP_NS`.
     fn before_timed_sleep(&mut self, nanos: u64) {
         let _ = nanos;
     }
@@ -72,8 +73,8 @@ pub(in crate::raw) trait Target<P: Platform> {
     /// Requests a hand-off, and waits for it. `left`: the time to the deadline, in nanoseconds.
     fn request(&mut self, wait: &Wait, left: u64) -> Next<Self::Taken>;
 
-    /// Leaves the lock alone for `nanos` nanoseconds, in a sleep that no unlock ends. Spins where
-    /// waiters do not sleep.
+    /// Leaves the lock alone for `nanos` nanoseconds, in a sleep that no unlock ends, or in a pause
+    /// if waiters do not sleep.
     fn timed_sleep(&mut self, nanos: u64) {
         if !Self::PARKS {
             return P::back_off(nanos);
@@ -84,7 +85,7 @@ pub(in crate::raw) trait Target<P: Platform> {
     }
 }
 
-/// What a waiter sees of a lock.
+/// What a waiter sees when it looks at a lock.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::raw) struct Sight {
     pub(in crate::raw) free: bool,
@@ -92,16 +93,16 @@ pub(in crate::raw) struct Sight {
     pub(in crate::raw) no_unlock: bool,
     /// The lock is kept by its holders.
     pub(in crate::raw) kept: bool,
-    /// It is kept, or another waiter has requested it: newcomers do not barge.
+    /// The lock is kept, or another waiter has requested it: newcomers do not barge.
     pub(in crate::raw) reserved: bool,
-    /// It is free, or belongs to a waiter that has not come for it yet, or this waiter would give
-    /// up at the front, since the lock is full.
+    /// The lock is free, or was handed to a waiter that has not picked it up yet, or is full, so
+    /// that this waiter would give up at the front.
     pub(in crate::raw) unclaimed: bool,
-    /// A waiter of this process has asked to go next.
+    /// A waiter of this process has requested to go next.
     pub(in crate::raw) requested: bool,
 }
 
-/// What follows a sleep or a request.
+/// What a waiter does after a sleep or a request.
 #[derive(Debug)]
 pub(in crate::raw) enum Next<T> {
     /// The waiter looks at the lock again.
@@ -115,20 +116,21 @@ impl Wait {
     pub(super) fn quantum<P: Platform>(&self, headship: &Headship<'_, P>) -> u64 {
         let quantum = self.tuning.quantum.nanos();
         let share = ROUND_QUANTA.saturating_mul(quantum) / (u64::from(headship.followers()) + 1);
-        // Without a deadline this is no limit at all.
+        // Without a deadline this limits nothing.
         let turn = left(self.deadline, P::now) / TURN_IN_LIMIT_DIVISOR;
         quantum.min(share.max(SPIN_NS)).min(turn)
     }
 }
 
-/// Takes the lock without queueing, if it is soon free and not reserved. The newcomer waits for the
-/// end of the critical section that it finds, for [`SPIN_NS`] at most: to sleep in the queue and to
-/// be woken takes as long. Once it has seen the lock free and lost it to another thread, it only
-/// tries on until [`BARGE_NS`] have passed since it came. A waiter with a time limit waits for a
-/// section no longer than it would take to request the lock.
+/// Takes the lock without queueing if it soon becomes free and is not reserved. The newcomer waits
+/// for the end of the critical section that it finds, for [`SPIN_NS`] at most: sleeping in the
+/// queue and being woken takes as long. Once it has seen the lock free and lost it to another
+/// thread, it gives up when [`BARGE_NS`] have passed since its arrival. A waiter with a time limit
+/// waits for a section no longer than it would stay at the front before it requests the lock.
 ///
-/// It passes those that queue, too: they sleep, and others would wait for them to wake up. Not
-/// where they do not sleep, and not where each is to have its turn at once.
+/// The newcomer also passes queued waiters: they sleep, and all would have to wait until one wakes
+/// up. It does not pass them if waiters spin, or if the quantum is 0 and each waiter is to have its
+/// turn at once.
 pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
     target: &mut T,
     queue: &Osq<P>,
@@ -143,7 +145,7 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
     let mut until = begun
         .saturating_add(section.min(wait.spin))
         .min(wait.deadline);
-    // A spin that something else ends does not show whether it would have paid.
+    // A spin that is cut short does not show whether it would have paid.
     let mut is_whole = T::PARKS && until == begun.saturating_add(wait.spin);
     loop {
         let reserved = target.sight(target.look()).reserved;
@@ -158,7 +160,7 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
             }
             return None;
         }
-        // In pieces, as the lock may be requested meanwhile.
+        // In pieces, since a waiter may request the lock in between.
         if target.wait_until_free(left.min(BARGE_NS)) {
             if let Some(taken) = target.take() {
                 P::count(Event::Barge);
@@ -171,12 +173,12 @@ pub(in crate::raw) fn barge<P: Platform, T: Target<P>>(
     }
 }
 
-/// Queues, and waits for the place at the front, asleep where waiters sleep. `None`: the deadline
+/// Queues, and waits to be at the front, asleep if waiters of this lock sleep. `None`: the deadline
 /// has come first.
 ///
-/// A thread without a free node cannot queue. It goes to the front at once, where it may find
-/// others. So does a thread that loses its [patience](Patience) in the queue: the one at the front
-/// may not run, and no other thread would wake those behind it.
+/// A thread without a free node cannot queue. It goes to the front at once, beside the queue, where
+/// other waiters may be. So does a thread that loses its [patience](Patience) in the queue: the
+/// front waiter may not run, and no other thread would wake the waiters behind it.
 pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
     target: &mut T,
     queue: &'a Osq<P>,
@@ -217,15 +219,16 @@ pub(in crate::raw) fn queue_up<'a, P: Platform, T: Target<P>>(
     }
 }
 
-/// Whether a waiter in the queue goes on without the front, since no thread seems to come for the
-/// lock.
+/// Whether a waiter in the queue stops waiting for the front waiter, since no thread seems to come
+/// for the lock.
 ///
-/// A lock is also free for a moment between two sections. So the first time the waiter goes on only
-/// if the lock stays free for [`BARGE_NS`]. If it has `looked` before, one look is enough, and it
-/// goes on in three cases. The lock is free. It was handed over and not picked up: the first time,
-/// that was perhaps under way. Or no waiter has asked to go next: newcomers may take the lock each
-/// time that a waiter looks, and the front may still not run. It stays if the lock is held and
-/// requested: the next release serves the requester, mostly the front.
+/// A lock is also free for a moment between two sections. So at its first look the waiter leaves
+/// the queue only if the lock stays free for [`BARGE_NS`]. If it has `looked` before, one look is
+/// enough, and it leaves in three cases. The lock is free. It was handed over and not picked up: at
+/// the first look the requester was perhaps about to. Or no waiter has requested to go next:
+/// newcomers may hold the lock each time that this waiter looks, while the front waiter does not
+/// run. It stays if the lock is held and requested: the next release serves the requester, which
+/// mostly is the front waiter.
 pub(super) fn is_stuck<P: Platform, T: Target<P>>(target: &T, looked: bool) -> bool {
     let until = P::now().saturating_add(BARGE_NS);
     loop {
@@ -243,8 +246,8 @@ pub(super) fn is_stuck<P: Platform, T: Target<P>>(target: &T, looked: bool) -> b
     }
 }
 
-/// Does what the policy says until the lock is taken, or the deadline has come (`None`). `headship`
-/// is the waiter's.
+/// Does what the policy says until this waiter has the lock, or the deadline has come (`None`).
+/// `headship` is its place at the front.
 pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
     target: &mut T,
     wait: &Wait,
@@ -321,7 +324,7 @@ pub(in crate::raw) fn wait_at_front<P: Platform, T: Target<P>>(
     }
 }
 
-/// A trial that ends without a verdict leaves the lock shared.
+/// Marks the lock as shared if this wait is a trial without a verdict.
 fn end_trial<P: Platform, T: Target<P>>(target: &T, front: &Front) {
     if front.is_trial() {
         target.share();

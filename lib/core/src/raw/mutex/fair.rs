@@ -1,12 +1,12 @@
 //! Unlocking so that a waiter gets the lock.
 //!
-//! A holder cannot hand over unless the waiter at the front has requested that: others look for a
-//! pickup only after a long wait. So it unlocks, and stands aside until the lock is taken, but not
-//! without a limit: the waiter may not have a CPU, or have given up.
+//! A holder cannot hand over unless the waiter at the front has requested it: other waiters look
+//! for a pickup only after a long wait. So the holder unlocks, and stands aside until the lock is
+//! taken, but not without a limit: the waiter may have no CPU, or may have given up.
 //!
 //! A mutex whose waiters always request, and whose holders wait for the request, is worse: with
-//! eight threads on two CPUs one thread got 0.002 to 0.02 times as many turns as another, where
-//! standing aside gives it 0.14 to 0.8.
+//! eight threads on two CPUs one thread got 0.002 to 0.02 times as many turns as another; with
+//! holders that stand aside, 0.14 to 0.8 times as many.
 
 use super::*;
 use crate::raw::contend::constants::{FAIR_UNLOCK_NS, FIRST_PAUSE_NS, SPIN_NS};
@@ -36,9 +36,9 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         Self::stand_aside(until, || self.is_locked() || !self.is_contended());
     }
 
-    /// As [`unlock_fair`](Self::unlock_fair). But with a layout that allows to free the lock as
+    /// Like [`unlock_fair`](Self::unlock_fair). But with a layout that allows freeing the lock as
     /// soon as another thread has taken it, this does not look at the lock afterwards: it stands
-    /// aside for as long as a waiter that runs needs to take it.
+    /// aside for as long as a running waiter needs to take the lock.
     ///
     /// # Safety
     ///
@@ -46,7 +46,7 @@ impl<P: Platform, C: LockConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     #[inline]
     pub unsafe fn unlock_fair_and_leave(&self) {
         if !L::IS_ONE {
-            // SAFETY: as this function demands. A layout of two atomics keeps the memory.
+            // SAFETY: by the caller: with a layout of two atomics the lock outlives this call.
             return unsafe { self.unlock_fair() };
         }
         let contended = self.is_contended();

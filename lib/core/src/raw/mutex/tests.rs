@@ -19,7 +19,7 @@ impl LockConfig for Sound {
     const TRIALS: u32 = 0;
 }
 
-/// Holders ask for more time.
+/// Holders ask for a longer time slice.
 #[derive(Clone, Copy, Debug)]
 struct Extending;
 
@@ -101,7 +101,7 @@ fn with<C: Model, L: AnyLayout>(held: bool, flags: u8) -> Mutex<C, L> {
     mutex
 }
 
-/// What the word says, by way of the bytes that the kernel compares.
+/// The lock and the flags, read from the bytes that the kernel compares.
 fn state<P: Platform, C: LockConfig, L: Layout<P>>(mutex: &QueuedMutex<P, C, L>) -> (bool, u8) {
     let [locked, flags] = mutex.word.bytes();
     let state = (locked != 0, flags);
@@ -109,12 +109,12 @@ fn state<P: Platform, C: LockConfig, L: Layout<P>>(mutex: &QueuedMutex<P, C, L>)
     state
 }
 
-/// A wait that has come to the front.
+/// A wait at the front without a time limit.
 fn at_front() -> Wait {
     waiting(Tuning::DEFAULT, false)
 }
 
-/// As [`at_front`], of a waiter whose time is up.
+/// Like [`at_front`], but the time is up.
 fn late() -> Wait {
     Wait {
         deadline: 0,
@@ -131,7 +131,7 @@ fn waiting(tuning: Tuning, trial: bool) -> Wait {
     }
 }
 
-/// Waits at the front. `owes`: as one that has slept on the word.
+/// Waits at the front. `owes`: the waiter has slept on the word.
 fn wait_as<P: Platform, C: LockConfig, L: Layout<P>>(
     mutex: &QueuedMutex<P, C, L>,
     owes: bool,
@@ -142,7 +142,7 @@ fn wait_as<P: Platform, C: LockConfig, L: Layout<P>>(
     waiter.wait_at_front(&wait, &Headship::beside())
 }
 
-/// Hand-offs are requested at once.
+/// Waiters request hand-offs at once.
 fn fair() -> Tuning {
     Tuning {
         quantum: Quantum::FAIR,
@@ -151,12 +151,11 @@ fn fair() -> Tuning {
 }
 
 fn unlock<P: Platform, C: LockConfig, L: Layout<P>>(mutex: &QueuedMutex<P, C, L>) {
-    // SAFETY: every caller has prepared a word that says that the lock is held. Nothing else uses
-    // it.
+    // SAFETY: every caller has made the lock held, and no other code has the right to release it.
     unsafe { mutex.unlock() }
 }
 
-/// A test for both layouts: each of them calls the function of the same name.
+/// Defines a test for each of the two layouts, which calls the function of the same name.
 macro_rules! both_layouts {
     ($($(#[$doc:meta])* fn $name:ident<$layout:ident>() $body:block)*) => {
         $($(#[$doc])* fn $name<$layout: AnyLayout>() $body)*

@@ -1,5 +1,5 @@
 //! The two bytes that say whether the lock is held and who wants it, in two layouts. Only the
-//! methods here access them. The table in [`mutex`](super) shows all that these do.
+//! methods here access them. The table in [`mutex`](super) shows all transitions.
 
 use super::{OTHERS, Osq, REQUESTER};
 use crate::events::Event;
@@ -7,18 +7,18 @@ use crate::platform::{Atomic, Ordering, Ordering::*, Platform, Ticket, zero};
 use crate::raw::LockConfig;
 
 /// A waiter, the requester, has requested a hand-off. The next unlock leaves the lock held and
-/// replaces this flag by [`PICKUP`].
+/// replaces this flag with [`PICKUP`].
 pub(super) const HANDOFF: u8 = 1;
-/// The lock was handed over, and belongs to the requester. It has not noticed yet.
+/// The lock was handed over, and belongs to the requester, which has not noticed yet.
 pub(super) const PICKUP: u8 = 2;
 /// A thread other than a requester may sleep on the word, and needs a wake-up. An unlock or a
-/// pickup clears the flag and wakes one sleeper. That one owes the
-/// others a wake-up, and pays by setting the flag again.
+/// pickup clears the flag and wakes one sleeper, which owes the others a wake-up, and pays by
+/// setting the flag again.
 pub(super) const SLEEPERS: u8 = 4;
-/// A requester sleeps on the word, or is about to. Only beside [`HANDOFF`].
+/// A requester sleeps on the word, or is about to. Set only while [`HANDOFF`] is set.
 pub(super) const REQUESTER_SLEEPS: u8 = 8;
 /// Set by the waiter at the front, cleared by the next unlock, or by a waiter that shares the lock.
-/// So that waiter learns of an unlock even if the lock is held again when it looks.
+/// So the front waiter learns of an unlock even if the lock is held again when it looks.
 pub(super) const WATCHED: u8 = 16;
 /// The lock is kept. Newcomers queue, and the waiter at the front watches before it takes the lock.
 pub(super) const KEPT: u8 = 32;
@@ -27,13 +27,13 @@ pub(super) const KEPT: u8 = 32;
 /// and another requester overwrites it.
 pub(super) const GENERATION: u8 = 64 + 128;
 
-/// All that belongs to a request. It ends as a whole, also where another process made it.
+/// All bits of a request. They are cleared together, even if another process made the request.
 pub(super) const REQUEST: u8 = HANDOFF | REQUESTER_SLEEPS | GENERATION;
 
 pub(super) const FREE: u8 = 0;
 const HELD: u8 = 1;
 
-/// What this process writes beside a request.
+/// The generation of this process, as it stands in a request.
 pub(super) fn generation<P: Platform>() -> u8 {
     P::forks() << GENERATION.trailing_zeros()
 }
@@ -59,11 +59,12 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
     #[cfg(not(loom))]
     const UNLOCKED: Self;
 
-    /// As the constant, which the model checker cannot have.
+    /// Like the constant: loom's atomics cannot be made in constants.
     #[cfg(loom)]
     fn unlocked() -> Self;
 
-    /// Takes the lock if it is free (`true`). Even a failing try takes the line from the holder.
+    /// Takes the lock if it is free, and then returns `true`. Even a failed attempt takes the line
+    /// from the holder.
     fn take(&self) -> bool;
 
     /// Whether the lock is held.
@@ -78,36 +79,37 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
     /// Sets flags.
     fn set(&self, flags: u8, order: Ordering);
 
-    /// Clears flags. Returns those before.
+    /// Clears flags, and returns all flags as they were before.
     fn clear(&self, flags: u8) -> u8;
 
-    /// Replaces the flags by what `f` makes of them, unless that is `None`. The result is the flags
-    /// before, as `Err` if nothing was changed.
+    /// Replaces the flags with the result of `f`, unless that is `None`. Returns the flags as they
+    /// were before: as `Err` if nothing was changed.
     ///
-    /// It tries again whenever another thread has changed the same atomic meanwhile. With [`Split`]
-    /// only waiters change it, and unlocks that find a flag set, each a few times. With [`Joined`]
-    /// all that take or release the lock do.
+    /// It tries again whenever another thread has changed the same atomic. With [`Split`] only
+    /// waiters change it, and unlocks that find a flag set, each a few times. With [`Joined`] every
+    /// thread that takes or releases the lock does.
     fn fetch_update(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8>;
 
-    /// The holder unlocks, hands over if that is requested, and wakes who sleeps for it. `queue` is
-    /// the lock's.
+    /// Unlocks, or hands the lock over if that is requested, and wakes the threads that need it.
+    /// `queue` is the lock's queue.
     fn unlock<C: LockConfig>(&self, key: *const u32, queue: &Osq<P>);
 
     /// Lock and flags are one atomic: the holder sees each flag that was set before it unlocks.
     const IS_ONE: bool = false;
 
     /// The fence between setting a sleeper's flag and looking at the lock: afterwards either the
-    /// waiter sees the lock free, or the holder sees the flag. `false`: perhaps neither does, since
-    /// the fence is refused; see [`Platform::heavy_fence`]. A layout of one atomic needs none.
+    /// waiter sees the lock free, or the holder sees the flag. `false`: the platform refused the
+    /// fence, so perhaps neither does; see [`Platform::heavy_fence`]. A layout of one atomic needs
+    /// no fence.
     fn fence_after_flag(ticket: &mut Ticket) -> bool {
         Self::IS_ONE || P::heavy_fence(ticket)
     }
 
-    /// The two bytes, as the kernel reads them: the lock and the flags.
+    /// The lock byte and the flags, in the order in which the kernel reads them.
     fn bytes(&self) -> [u8; 2];
 }
 
-/// How a [`Layout`] begins.
+/// The unlocked word of a [`Layout`], as a constant or, under loom, as a function.
 macro_rules! unlocked {
     ($word:expr) => {
         #[cfg(not(loom))]
@@ -168,8 +170,8 @@ impl<P: Platform> Layout<P> for Split<P> {
 
     #[inline]
     fn unlock<C: LockConfig>(&self, key: *const u32, _: &Osq<P>) {
-        // If others have tried meanwhile, the line is away. Without this, the load of the flags
-        // would fetch it once and the store a second time, for writing.
+        // If others have tried to take the lock, the line is with another CPU. Without this, the
+        // load of the flags would fetch it once, and the store a second time, for writing.
         P::prefetch_for_writing(&self.locked);
         // Relaxed: a request or a watch that this load misses is served by the next unlock.
         match self.flags.glance(Relaxed) & (HANDOFF | WATCHED) {
@@ -196,8 +198,8 @@ impl<P: Platform> Split<P> {
         }
     }
 
-    /// Tells the watcher of the unlock, and hands the lock over if that is requested. Otherwise
-    /// releases it.
+    /// Unlocks a watched lock, or one with a request: tells the watcher of the unlock, and hands
+    /// the lock over if that is requested, else releases it.
     #[cold]
     #[inline(never)]
     fn unlock_asked<C: LockConfig>(&self, key: *const u32) {
@@ -211,8 +213,8 @@ impl<P: Platform> Split<P> {
         }
     }
 
-    /// Wakes the requester, if it sleeps, and one of the other sleepers on the word. To wake the
-    /// requester alone would not do: it may be giving up just now, and passes no wake-up on.
+    /// Wakes the requester, if it sleeps, and one of the other sleepers on the word. Waking the
+    /// requester alone would not do: it may be giving up right now, and passes no wake-up on.
     #[cold]
     #[inline(never)]
     fn wake(&self, key: *const u32) {
@@ -237,7 +239,7 @@ pub struct Joined<P: Platform>(P::AtomicU16);
 
 const HELD_WORD: u16 = word(HELD, 0);
 
-/// The bytes in the order of [`Split`], on every machine.
+/// The two bytes in the order that they have in [`Split`], on every machine.
 const fn word(locked: u8, flags: u8) -> u16 {
     u16::from_ne_bytes([locked, flags])
 }
@@ -311,9 +313,9 @@ impl<P: Platform> Joined<P> {
         let forgets = C::TRIALS > 0 && P::random() % C::TRIALS == C::TRIALS - 1;
         let unlock = |seen| {
             let flags = flags_in(seen);
-            // Only a waiter at the front finds out that a lock should not be kept any longer, and
-            // contention may end without one. As long as the flag is set each lock and each unlock
-            // takes two tries. The queue may be read, since the lock is still held.
+            // Only a waiter at the front finds out that a lock should no longer be kept, and
+            // contention may end before one does. As long as the flag is set, each lock and each
+            // unlock takes two tries. The queue may be read, since the lock is still held.
             if flags == KEPT && forgets && queue.last() == 0 {
                 return Some(0);
             }
@@ -336,8 +338,8 @@ impl<P: Platform> Joined<P> {
     }
 }
 
-/// The end of an unlock that found the flags `before`. If these made it a hand-off (`true`), counts
-/// that, and wakes the requester if it sleeps.
+/// The end of an unlock that found the flags `before`. If the unlock was a hand-off (`true`),
+/// counts it, and wakes the requester if it sleeps.
 fn finish_handoff<P: Platform>(before: u8, key: *const u32) -> bool {
     let handed = is_requested::<P>(before);
     if handed {
@@ -350,7 +352,7 @@ fn finish_handoff<P: Platform>(before: u8, key: *const u32) -> bool {
     handed
 }
 
-/// Wakes one of the sleepers of a set, or all that sleep as requesters: mostly there is one, see
+/// Wakes one sleeper of a set, or all threads that sleep as requesters: mostly there is one, see
 /// `request_ended`.
 pub(super) fn wake<P: Platform>(key: *const u32, set: u32) {
     P::count(Event::Wake);

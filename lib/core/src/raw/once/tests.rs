@@ -56,7 +56,7 @@ fn waiters_sleep_until_the_function_ends() {
     assert_eq!(once.word.load(Relaxed), DONE);
 }
 
-/// A wait in vain may end with the word of a function that has just ended.
+/// A wait that reaches its limit may return the word of a function that has just ended.
 #[test]
 fn a_waiter_that_finds_the_end_does_not_mark_it() {
     for end in [0, DONE, POISONED] {

@@ -1,11 +1,12 @@
-//! Queues built by hand: leaving from each place, in each order, and what a spinner watches.
+//! Queues that tests build by hand: leaving from each place, in each order, and what a spinner
+//! watches.
 
 use super::*;
 use crate::Native;
 use crate::raw::waiter::Slot;
 use core::sync::atomic::{AtomicU16, AtomicU32};
 
-/// A queue of its own. `ids` has a node for each of its threads, none of which runs.
+/// A queue with its own table. `ids` has a node for each of its threads, none of which runs.
 struct Bench {
     tail: &'static AtomicU16,
     table: &'static Waiters<Native>,
@@ -46,7 +47,7 @@ impl Bench {
         bench
     }
 
-    /// The queue from its head on, by following `next`; checks every other link.
+    /// The queue from its head, by following `next`; also checks the other links.
     fn queue(&self) -> Vec<Id> {
         let links = self.links();
         let last = Id::decode(self.tail.load(Relaxed));
@@ -67,7 +68,8 @@ impl Bench {
         queue
     }
 
-    /// The first of the remaining ones: tests remove from `ids` what has left.
+    /// Whether this is the first remaining waiter: tests remove from `ids` the waiters that have
+    /// left.
     fn is_head(&self, id: Id) -> bool {
         self.ids.first() == Some(&id)
     }
@@ -145,7 +147,7 @@ fn a_sleeping_successor_is_made_head_too() {
     assert_eq!(links.node(bench.ids[1]).state.load(Relaxed), GO);
 }
 
-/// Threads `a`, the head, `b` and `c`. The link behind `a` is late.
+/// A queue of the threads `a`, the head, `b` and `c`. The link behind `a` is late.
 fn late_link(threads: u16) -> (Bench, [Id; 3]) {
     let bench = Bench::full(threads);
     let node = |i: usize| bench.table.node(bench.ids[i]);
@@ -203,7 +205,7 @@ fn a_head_leaves_as_ever_if_the_tail_has_come_back() {
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
-/// Threads `a`, the head, `b`, which waits with a node that can be left behind, and `c`, whose link
+/// A queue of the threads `a`, the head, `b`, whose node can be left behind, and `c`, whose link
 /// behind `b` is late.
 fn late_behind_a_waiter() -> (Bench, [Id; 3]) {
     let bench = Bench::full(3);
@@ -213,7 +215,7 @@ fn late_behind_a_waiter() -> (Bench, [Id; 3]) {
     (bench, ids)
 }
 
-/// The thread of `c` may run a signal handler that waits for a lock of the thread that leaves.
+/// The thread of `c` may run a signal handler that waits for a lock which the leaving thread holds.
 #[test]
 fn a_waiter_that_leaves_does_not_wait_for_a_newcomer_that_has_not_linked_itself() {
     let (bench, [a, b, c]) = late_behind_a_waiter();
@@ -248,8 +250,8 @@ fn a_head_passes_over_a_waiter_that_has_left_before_the_late_link_comes() {
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
-/// Otherwise it could be the last of the queue again when the thread that has marked it looks at
-/// the tail.
+/// Otherwise the node could be the last of the queue again when the thread that has marked it looks
+/// at the tail.
 #[test]
 fn a_node_is_not_used_again_before_the_thread_that_marks_it_has_looked_at_the_tail() {
     let (bench, [a, b, c]) = late_behind_a_waiter();
@@ -286,7 +288,7 @@ fn a_waiter_that_leaves_behind_a_gone_head_is_the_head_and_waits_for_no_link_eit
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
-/// The one before is between its steps B and C, and will link this one to another.
+/// The predecessor is between its steps B and C, and will link this waiter to another predecessor.
 #[test]
 fn a_waiter_that_leaves_does_not_wait_for_its_predecessor() {
     let (bench, [a, b, c]) = late_behind_a_waiter();
@@ -322,7 +324,8 @@ fn waiters_ahead_are_counted_up_to_a_limit() {
         let links = bench.links();
         links.count_ahead(links.node(bench.ids[i]), 8)
     };
-    // Of a head that has found the queue empty, and of one that has been made the head.
+    // First behind a head that has found the queue empty, then behind a waiter that was made the
+    // head.
     for _ in 0..2 {
         for i in 1..=8 {
             assert_eq!(ahead(&bench, i), Some(i as u64));
@@ -335,7 +338,7 @@ fn waiters_ahead_are_counted_up_to_a_limit() {
     assert_eq!(ahead(&bench, 4), Some(4), "after one has left the middle");
 }
 
-/// A node names those that it stood behind until it queues again.
+/// Until it queues again, a node names its last predecessor.
 #[test]
 fn a_head_that_has_waited_before_has_nobody_ahead() {
     let bench = Bench::full(2);
@@ -350,8 +353,8 @@ fn a_head_that_has_waited_before_has_nobody_ahead() {
     assert_eq!(links.count_ahead(links.node(first), 8), Some(1));
 }
 
-/// A newcomer that finds the last node gone is the head. It must not go on naming that node as the
-/// waiter ahead.
+/// A newcomer that finds the last node gone is the head. It must not keep naming that node as its
+/// predecessor.
 #[test]
 fn a_head_behind_a_gone_node_has_nobody_ahead() {
     let bench = Bench::new(3);

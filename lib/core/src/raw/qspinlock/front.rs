@@ -21,15 +21,15 @@ pub(super) enum Front {
 /// How a waiter at the front got the lock.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Taken {
-    /// The lock was free at the first look.
+    /// The waiter found the lock free at its first look.
     pub(super) at_once: bool,
-    /// It was a head that went before a sleeping pending waiter.
+    /// The waiter was a head that went ahead of a sleeping pending waiter.
     pub(super) overtook: bool,
 }
 
 impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
-    /// Tries to become the pending waiter. Invariant 3 above the lock needs SeqCst here and for
-    /// `tail`.
+    /// Tries to become the pending waiter. Invariant 3 of the [lock](super) needs SeqCst here and
+    /// for `tail`.
     pub(super) fn become_pending(&self, seen: Seen) -> bool {
         let bit = pending_bit::<P>();
         let marks = seen.pending;
@@ -46,7 +46,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         if self.tail.load(SeqCst) == 0 {
             return true;
         }
-        // Another thread has queued: step back behind it.
+        // Another thread has queued: clear the bit, and queue behind it.
         self.leave_pending();
         false
     }
@@ -55,8 +55,8 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         P::count(Event::Pending);
         let taken = self.wait_at_front(Front::Pending, terms).is_some();
         if taken {
-            // Release: a head that sees the bit cleared also sees `locked` set, and does not try in
-            // vain.
+            // Release: a head that sees the bit cleared also sees `locked` set, and does not try to
+            // take a held lock.
             self.pending.fetch_and(!(PENDING | STEAL), Release);
         } else {
             self.leave_pending();
@@ -64,17 +64,17 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         taken
     }
 
-    /// Leaves without having had the lock.
+    /// Stops being the pending waiter without having had the lock.
     fn leave_pending(&self) {
         if self.pending.fetch_and(!(PENDING | STEAL), Release) & PARKED != 0 {
-            // The head may sleep behind this waiter while the lock is free. Then no unlock wakes
-            // it.
+            // The head may sleep behind this waiter while the lock is free, and then no unlock
+            // wakes the head.
             self.wake_sleepers();
         }
     }
 
-    /// In a forked child: clears the bit of a waiter that did not survive a fork. The mark of a
-    /// holder may stay: waiters do not mind it, and the next unlock clears it.
+    /// In a forked child: clears the bit of a pending waiter that does not exist here. The mark of
+    /// a holder may stay: waiters ignore it, and the next unlock clears it.
     pub(super) fn forget_pending_of_parent(&self) {
         let foreign = PENDING & !pending_bit::<P>();
         if self.pending.load(Relaxed) & foreign != 0 {
@@ -89,7 +89,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         let (tuning, deadline) = (terms.tuning, terms.deadline);
         let mut since = None;
         loop {
-            // This waiter runs: from here on only threads that have already looked can steal.
+            // This waiter runs: from now on only threads that have already looked can steal.
             let mut pending = self.forbid_stealing(front);
             let limit = spin_limit::<P, C>(terms.oversubscribed).min(left(deadline, P::now));
             if !may_try(front, pending) {
@@ -109,8 +109,8 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
             }
             if expired(deadline, P::now) {
                 P::count(Event::Timeout);
-                // Without a heavy fence an unlock may have missed the flag that this waiter set.
-                // Nobody else would clear it.
+                // Without a heavy fence an unlock may have missed the flag that this waiter set,
+                // and no other thread would clear it.
                 if front == Front::Head && self.pending.load(Relaxed) & PARKED != 0 {
                     self.wake_sleepers();
                 }
@@ -129,7 +129,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     }
 
     /// Sleeps until an unlock, or until this waiter may try. `steal`: [`STEAL`] to permit stealing
-    /// meanwhile, or 0.
+    /// during the sleep, or 0.
     fn sleep_on_word(&self, front: Front, steal: u8, deadline: u64) {
         P::count(Event::Park);
         self.pending.fetch_or(PARKED | steal, SeqCst);
@@ -140,14 +140,14 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
             if can_act || pending & PARKED == 0 || expired(deadline, P::now) {
                 return;
             }
-            // The pending waiter may have fallen asleep on the PARKED set here, before a fence
-            // covered it. Then no unlock wakes either of the two. PARKED stays: a thread that takes
-            // the lock after this look sees it.
+            // The pending waiter may have fallen asleep relying on the PARKED set here, before a
+            // fence covered it. Then no unlock wakes either waiter. PARKED stays: a thread that
+            // takes the lock after this look sees it.
             if locked == 0 {
                 P::unpark(self.word_key(), AT_FRONT);
             }
-            // Pairs with the light fence in `unlock`: either the lock is found free, here or as the
-            // sleep compares the word, or the holder sees PARKED.
+            // Pairs with the light fence in `unlock`: either this thread finds the lock free, at
+            // its look or when the kernel compares the word, or the holder sees PARKED.
             let until = sleep_limit::<P>(P::heavy_fence(&mut ticket), deadline);
             P::park(
                 self.word_key(),
@@ -158,7 +158,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Clears `STEAL` if it is for `front` to decide. Returns the pending byte that is left.
+    /// Clears `STEAL` if `front` is the front waiter. Returns the pending byte that is left.
     /// SeqCst: see [`become_pending`](Self::become_pending).
     pub(super) fn forbid_stealing(&self, front: Front) -> u8 {
         let pending = self.pending.load(SeqCst);
@@ -178,7 +178,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         self.clear_marks(PARKED, || ());
     }
 
-    /// After an unlock that found a mark.
+    /// The end of an unlock that found a mark.
     #[cold]
     #[inline(never)]
     pub(super) fn unlocked_marked(&self) {
@@ -196,7 +196,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
 }
 
 /// Whether a waiter may try to take a free lock. The front waiter always may. A head behind a
-/// pending waiter may do so if that one does not run, like any other thread.
+/// pending waiter may if the pending waiter does not run, like any other thread.
 fn may_try(front: Front, pending: u8) -> bool {
     front == Front::Pending || pending & PENDING == 0 || pending & STEAL != 0
 }
@@ -209,8 +209,8 @@ mod tests {
     use crate::raw::Usual;
     use std::sync::Arc;
 
-    /// Invariant 1 of the lock: an unlock has missed the flag that the head set, and on which the
-    /// pending waiter sleeps without a limit.
+    /// Invariant 1 of the lock: an unlock has missed the flag that the head set, and the pending
+    /// waiter relies on that flag and sleeps without a limit.
     #[test]
     fn a_head_that_finds_the_lock_free_wakes_the_pending_waiter() {
         let lock = Arc::new(QueuedSpinLock::<Native, Usual>::new());
@@ -226,7 +226,7 @@ mod tests {
                 })
             }
         });
-        // Counts sleepers, and wakes none.
+        // This counts sleepers, and wakes none.
         while <Native as Platform>::unpark_some(lock.word_key(), 0) == 0 {
             std::thread::yield_now();
         }

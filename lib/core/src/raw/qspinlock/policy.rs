@@ -3,14 +3,14 @@
 //!
 //! A look at the word before taking the lock costs one more transfer of its cache line. The line
 //! comes as shared; the write then has to invalidate the other copies, and newcomers may take the
-//! line in between. So after a head that found the lock free at its first try, the next one takes
-//! it without a look.
+//! line in between. So if a head has found the lock free at its first try, the next head takes it
+//! without a look.
 //!
 //! A try that comes too early costs as much, since the holder has to fetch the line back for its
-//! release. So after a failure the next head pauses first, for a bit longer than the failed one.
-//! Each success makes the pause a bit shorter. The pause settles where at most about one try in
-//! five fails, whatever the ratio of critical section to hand-off. If sections are so long that
-//! pauses do not help, heads look first.
+//! release. So after a failure the next head pauses first, for a bit longer than the head that
+//! failed. After each success the pause is a bit shorter. The pause settles where at most about one
+//! try in five fails, whatever the ratio of critical section to hand-off. If sections are so long
+//! that pauses do not help, heads look first.
 //!
 //! | this head | found the lock | the next head |
 //! | --- | --- | --- |
@@ -20,12 +20,12 @@
 //! | `Take` after n pauses | held | `Take` after n + [`STEP`] pauses, at most [`LONGEST`] |
 //! | `Take` after [`LONGEST`] pauses | held | `Look` |
 //!
-//! `docs/guide/spin.md` says what other rules cost.
+//! `docs/guide/spin.md` compares other rules.
 
 use crate::raw::waiter::APPROACH;
 
 /// The longest pause, in calls of [`Platform::relax`](crate::platform::Platform::relax): as long as
-/// some transfers between caches.
+/// a few transfers between caches.
 const LONGEST: u8 = 16;
 /// How much longer the next head pauses after a failure. Chosen in the simulator, where 2 to 8
 /// differ by a few percent.
@@ -34,14 +34,14 @@ const STEP: u8 = 4;
 /// How a head first tries to get the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Approach {
-    /// It first looks whether the lock is free.
+    /// The head first looks whether the lock is free.
     Look,
-    /// It takes the lock without a look, after `pauses` pauses.
+    /// The head takes the lock without a look, after `pauses` pauses.
     Take { pauses: u8 },
 }
 
 impl Approach {
-    /// Decodes the word by which headship came.
+    /// Decodes the word that brought headship.
     #[inline]
     pub(super) fn told_in(state: u32) -> Self {
         match state >> APPROACH {
@@ -52,7 +52,7 @@ impl Approach {
         }
     }
 
-    /// The bits that go into that word.
+    /// Encodes the approach into that word.
     #[inline]
     pub(super) fn encode(self) -> u32 {
         match self {
@@ -61,7 +61,7 @@ impl Approach {
         }
     }
 
-    /// For the next head, if the lock was free at the first try.
+    /// The next head's approach, if the lock was free at the first try.
     #[inline]
     pub(super) fn after_success(self) -> Self {
         Approach::Take {
@@ -72,7 +72,7 @@ impl Approach {
         }
     }
 
-    /// For the next head, if the lock was held.
+    /// The next head's approach, if the lock was held.
     #[inline]
     pub(super) fn after_failure(self) -> Self {
         match self {
@@ -110,14 +110,14 @@ mod tests {
     }
 
     /// For a lock that becomes free after `free_after` pauses: the share of tries that fail once
-    /// heads have learned that, and whether heads still try without a look.
+    /// heads have learned this, and whether heads still try without a look.
     fn settle(free_after: u8) -> (f64, bool) {
         let mut approach = Approach::Look.after_success();
         let mut failures = 0;
         for step in 0..2_000 {
             let fails = matches!(approach, Approach::Take { pauses } if pauses < free_after);
             approach = match approach {
-                // Heads that look first find a lock that is held.
+                // Heads that look first find the lock held.
                 Approach::Look => return (1.0, false),
                 _ if fails => approach.after_failure(),
                 _ => approach.after_success(),
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn pauses_settle_where_few_tries_fail() {
         assert_eq!(settle(0), (0.0, true));
-        // Near the longest pause a step is cut short.
+        // Near the longest pause, steps are shorter.
         let limit = |free_after: u8| 1.0 / (2 + (LONGEST - free_after).min(STEP - 1)) as f64 + 0.01;
         for free_after in 1..=LONGEST {
             let (failing, blind) = settle(free_after);
@@ -141,7 +141,8 @@ mod tests {
         }
     }
 
-    /// Whether a head that looked got the free lock with this pending byte, and its advice.
+    /// For a free lock with this pending byte: whether a head that looks gets it, and the head's
+    /// advice.
     fn advice<P: Platform>(pending: u8) -> (bool, Approach) {
         let lock = QueuedSpinLock::<P, Usual>::new();
         lock.pending.store(pending, Relaxed);
@@ -158,7 +159,7 @@ mod tests {
     fn no_head_goes_before_a_pending_waiter_without_a_look() {
         for rest in [0, PARKED, STEAL, PARKED | STEAL] {
             assert_eq!(advice::<Native>(rest), (true, BLINDLY));
-            // It goes before a pending waiter that sleeps, and waits for one that runs.
+            // A head goes ahead of a pending waiter that sleeps, and waits for one that runs.
             let overtakes = rest & STEAL != 0;
             assert_eq!(
                 advice::<Native>(PENDING | rest),

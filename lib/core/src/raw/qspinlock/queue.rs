@@ -1,4 +1,4 @@
-//! In the queue: waiting for headship, and passing it on.
+//! Waiting in the queue for headship, and passing it on.
 
 use super::front::{Front, Taken};
 use super::key;
@@ -14,15 +14,15 @@ use crate::raw::waiter::{
     expired, left, sleep_limit,
 };
 
-/// How many waiters a roused waiter looks at: more than a queue usually has.
+/// How many waiters a roused waiter looks at: more than are usually in a queue.
 const ROUSE_STEPS: u32 = 1024;
 
 /// How headship came.
 #[derive(Clone, Copy)]
 struct Headship {
-    /// The word by which it came.
+    /// The word that brought it.
     state: u32,
-    /// Whether the waiter has slept for it, or was about to.
+    /// Whether the waiter has slept in the queue, or was about to.
     slept: bool,
 }
 
@@ -38,8 +38,8 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         };
         node.prepare(named, terms.deadline != NEVER);
 
-        // While oversubscribed this waiter probably sleeps. A checked grant is cheaper than a heavy
-        // fence then.
+        // On an oversubscribed machine this waiter probably sleeps, and then a checked grant is
+        // cheaper than a heavy fence.
         let guarded = terms.deadline != NEVER || terms.oversubscribed;
         let headship = match cna::queue::<P>(&self.tail, Link::new(id, guarded, named), |_| {}) {
             None => Headship {
@@ -47,9 +47,9 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
                 slept: false,
             },
             Some(predecessor) => {
-                // Behind a sleeper nothing happens soon, so spinning brings nothing. Where each
-                // thread can have a CPU it still pays: otherwise one sleeper makes sleepers of all
-                // later waiters, and every hand-off has to wake one.
+                // Headship does not soon come from a sleeper, so spinning behind one gains nothing.
+                // If each thread can have a CPU, it still pays: otherwise one sleeper makes all
+                // later waiters sleep, and every hand-off has to wake a thread.
                 let hopeless =
                     terms.oversubscribed && predecessor.state.load(Relaxed) == NODE_PARKED;
                 match self.wait_for_headship(waiter, guarded, hopeless, terms) {
@@ -106,14 +106,15 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
                 P::count(Event::Park);
                 let key = key::<P>(&node.state);
                 while node.state.load(Relaxed) == NODE_PARKED && !Self::rouse_oneself(node) {
-                    // The granter of a guarded waiter checks `state`, and `drowsy` only permits to
-                    // rouse it. For others the fence pairs with the light fence in `grant`: the
-                    // sleep finds the grant as it compares `state`, or the granter sees `drowsy`.
+                    // The granter of a guarded waiter checks `state`, and `drowsy` only permits
+                    // rousing it. For other waiters the fence pairs with the light fence in
+                    // `grant`: either the kernel finds the grant when it compares `state`, or the
+                    // granter sees `drowsy`.
                     let noticed = guarded || P::heavy_fence(&mut ticket);
                     let until = sleep_limit::<P>(noticed, deadline);
                     P::park(key, NODE_PARKED, until, || node.state.load(Relaxed));
                     if expired(deadline, P::now) {
-                        // The next wait with this node begins awake.
+                        // The next wait with this node has to find it `AWAKE`.
                         node.drowsy.store(AWAKE, Relaxed);
                         match waiter.abandon(NODE_PARKED) {
                             Ok(()) => return Err(()),
@@ -122,10 +123,10 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
                     }
                 }
             }
-            // Awake. A thread that still reads the old value wakes this one for nothing.
-            // A guarded waiter does not pass the rouse on. If it has a deadline, the walk could
-            // overrun it. If it sleeps again at once, such waiters would rouse each other for ever;
-            // so would those that find a sleeper at the front.
+            // This thread is awake. Another thread that still reads the old value wakes it
+            // needlessly. A guarded waiter does not pass the rouse on. If it has a deadline, the
+            // walk could overrun that. If it sleeps again at once, such waiters would rouse each
+            // other forever, and so would waiters that find a sleeper at the front.
             let pass_on = node.drowsy.swap(AWAKE, Relaxed) == ROUSED && !guarded;
             if pass_on && self.pending.load(Relaxed) & PARKED == 0 {
                 Self::rouse_local(waiter.id());
@@ -133,13 +134,13 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Spins until headship comes, up to `spins` times for the limit. Stops earlier if the whole
+    /// Spins until headship comes, for at most `spins` times the limit. Stops earlier if the whole
     /// queue stands still: two looks, one limit apart, have found a sleeper at the front and the
     /// same last waiter. Then critical sections are long, or the holder has no CPU. A sleeper at
     /// the front alone means little, since it may have been asleep when it became the head: waiters
-    /// that slept because of it would meet their own turn asleep, and so put others to sleep.
+    /// that slept because of it would be asleep at their own turn, and so put others to sleep.
     ///
-    /// Returns the word by which headship has come.
+    /// Returns the word that brought headship.
     fn spin_for_headship(&self, node: &Node<P>, mut spins: u32, terms: Terms) -> Option<u32> {
         let limit = match spins {
             0 => 0,
@@ -164,7 +165,8 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Has a roused sleeper spin again. Returns whether it was roused and headship has not come.
+    /// Makes a roused sleeper, the caller, spin again. `false`: it was not roused, or headship has
+    /// come.
     fn rouse_oneself(node: &Node<P>) -> bool {
         // Relaxed: nothing is handed over. If the exchange fails, headship has come.
         node.drowsy.load(Relaxed) == ROUSED
@@ -175,7 +177,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     }
 
     /// Wakes a waiter that sleeps in the queue, so that it spins when its turn comes. This is a
-    /// hint: it changes nothing that a grant depends on, so any thread may give it to any waiter.
+    /// hint: it changes nothing that a grant depends on, so any thread may rouse any waiter.
     fn rouse(node: &Node<P>) {
         let drowsy = &node.drowsy;
         if drowsy.load(Relaxed) == DROWSY
@@ -189,7 +191,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     }
 
     /// Rouses the waiters of the same domain behind `me`, until headship comes. Heads relink the
-    /// queue meanwhile, so the walk may stray into another queue. There it wakes a waiter too
+    /// queue during the walk, so the walk may stray into another queue. There it wakes waiters too
     /// early, which does no harm.
     #[cold]
     #[inline(never)]
@@ -201,7 +203,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
             if node(me).state.load(Relaxed) != WAITING {
                 return;
             }
-            // Acquire pairs with the release by which a waiter linked itself: its node is
+            // Acquire pairs with the release with which a waiter linked itself: its node is
             // initialised.
             let next = Link::decode(node(last).next.load(Acquire));
             let Some(next) = next.filter(|next| next.id() != me) else {
@@ -220,31 +222,31 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         node.drowsy.store(DROWSY, Relaxed);
     }
 
-    /// The head: gets the lock, and passes headship on before its critical section.
+    /// As the head: gets the lock, and passes headship on before the critical section.
     fn lead(&self, waiter: Waiter<P>, headship: Headship, domain: u16, terms: Terms) -> bool {
         let (tuning, state) = (terms.tuning, headship.state);
         debug_assert!(state != NODE_PARKED && state != ABANDONED);
         if headship.slept {
-            // The waiter runs again. A scan may take long.
+            // The waiter runs again. Forbid stealing before the scan, which may take long.
             self.forbid_stealing(Front::Head);
         }
         let mut head = Head::<P>::new(P::waiters(), waiter.id(), state, tuning, domain);
         head.pre_scan();
         if P::CAN_PARK && C::PARK && !terms.oversubscribed {
-            // Sleepers come in runs, of waiters that were set aside for long. A head that has not
-            // slept is in none.
+            // Sleepers stand in a row if they were set aside long ago. A head that has not slept is
+            // not among such waiters.
             let most = if headship.slept { ROUSE_AHEAD } else { 0 };
             head.rouse_ahead(most, |sleeper| Self::rouse(sleeper));
         }
-        // A head that has slept forbids stealing first, and may find that another thread has stolen
-        // the lock. That says nothing about the length of critical sections.
+        // A head that has slept may find that another thread stole the lock before the head forbade
+        // that. This says nothing about the length of critical sections.
         let told = if headship.slept {
             Approach::Look
         } else {
             Approach::told_in(state)
         };
-        // From here until headship is passed on the word is read only if it must be: newcomers have
-        // its line by then.
+        // From here until headship is passed on, the word is read only where necessary: newcomers
+        // may have taken its line by then.
         let (taken, advice) = self.get(told, terms);
         if taken {
             if headship.slept {
@@ -265,8 +267,8 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         taken
     }
 
-    /// Gets the lock as the head. Returns whether it did before its time was up, and how the next
-    /// head should try.
+    /// Gets the lock as the head. Returns whether that succeeded before the time was up, and how
+    /// the next head should try.
     pub(super) fn get(&self, approach: Approach, terms: Terms) -> (bool, Approach) {
         if let Approach::Take { pauses } = approach {
             for _ in 0..pauses {
@@ -282,11 +284,12 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         (taken.is_some(), Self::advise(approach, taken))
     }
 
-    /// What a head that looked tells the next one. `told`: what it was told itself.
+    /// What a head that looked tells the next head. `told`: what it was told itself.
     ///
-    /// A head that takes the lock without a look goes before a pending waiter. So the advice is to
-    /// look if there is one, or if the adviser does not hold the lock and cannot exclude one. None
-    /// can come later: a newcomer that finds a queue becomes pending only to step back.
+    /// A head that takes the lock without a look goes ahead of any pending waiter. So the advice is
+    /// to look if there is a pending waiter, or if the adviser does not hold the lock and so cannot
+    /// rule one out. None can come later: a newcomer that becomes pending and finds a queue steps
+    /// back.
     fn advise(told: Approach, taken: Option<Taken>) -> Approach {
         match taken {
             None => Approach::Look,
@@ -300,7 +303,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     /// if a sleeping heir permits stealing, or 0.
     #[inline]
     fn grant(&self, heir: &Node<P>, go: u32, steal: u8) {
-        // No thread waits for this store: the line comes while the critical section runs.
+        // This thread does not wait for the store: the line comes during its critical section.
         heir.state.overwrite(go, Release);
         if P::CAN_PARK && C::PARK {
             // Pairs with the heavy fence in `wait_for_headship`.
@@ -311,19 +314,20 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Makes `heir` the head, and checks its state. `false`: it has left, and no thread is head
+    /// Makes `heir` the head, and checks its state. `false`: it has left, and no thread is the head
     /// yet. `holding`: whether the caller holds the lock.
     fn grant_guarded(&self, heir: &Node<P>, go: u32, holding: bool, steal: u8) -> bool {
-        // An exchange without a look before fetches the line once, for writing. Acquire on failure
-        // pairs with `abandon`: reaping the node has to see the references counted before.
+        // No load first: the exchange fetches the line once, for writing. Acquire on failure pairs
+        // with `abandon`: the reference that was counted before must be visible when the node is
+        // reaped.
         match heir.state.compare_exchange(WAITING, go, AcqRel, Acquire) {
             Ok(_) => return true,
             Err(ABANDONED) => return false,
             Err(_) => {}
         }
         // The heir sleeps on, and running threads may steal until the caller's unlock wakes it. Two
-        // cases need a wake-up now. An heir with a deadline might leave and sleep elsewhere before
-        // its sleep is moved. A caller without the lock has no unlock to come.
+        // cases need a wake-up now: an heir with a deadline might leave and sleep elsewhere before
+        // its sleep is moved, and a caller without the lock has no unlock to come.
         let sleeps_on = holding && heir.timed.load(Relaxed) == 0;
         match heir.state.swap(go, AcqRel) {
             NODE_PARKED if sleeps_on => {
@@ -335,20 +339,21 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
                 true
             }
             ABANDONED => false,
-            // It was roused, and spins again since the first look.
+            // The heir was roused after the first look, and spins again.
             _ => true,
         }
     }
 
     /// Moves the sleep of `heir`, to which `go` was granted, to the word, where the caller's unlock
-    /// finds it. If the heir is awake, nothing is moved, and the unlock wakes no thread.
+    /// finds it. If the heir is awake, this moves nothing, and the unlock wakes no thread.
     #[cold]
     fn move_sleep(&self, heir: &Node<P>, go: u32, steal: u8) {
         P::requeue(key::<P>(&heir.state), go, self.word_key(), || {
             heir.state.load(Relaxed)
         });
-        // Not earlier: a former holder may be about to clear PARKED and to wake the sleepers of the
-        // word. It has to come before this, or find the heir there.
+        // After the requeue: an earlier holder may be about to clear PARKED and to wake the
+        // sleepers on the word. Either it clears PARKED before this sets it, or it finds the heir
+        // on the word.
         self.pending.fetch_or(PARKED | steal, Relaxed);
     }
 }

@@ -1,5 +1,4 @@
-//! Taking the lock outside of the queue: before a front waiter that does not run, or without a
-//! node.
+//! Taking the lock outside the queue: ahead of a front waiter that does not run, or without a node.
 
 use super::timing::{STEAL_ATTEMPTS, STEAL_WAIT_NS};
 use super::{EXTENDED, QueuedSpinLock, STEAL, Seen, Terms, expired};
@@ -9,11 +8,11 @@ use crate::raw::LockConfig;
 use crate::raw::waiter::{GONE, Id, PARKED as NODE_PARKED, sleep_until};
 
 impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
-    /// Takes the lock before a front waiter that does not run. Tries for a moment: queueing behind
-    /// sleepers means sleeping, which costs more than a few short critical sections.
+    /// Takes the lock ahead of a front waiter that does not run. Tries for a moment: a thread that
+    /// queues behind sleepers has to sleep, which costs more than a few short critical sections.
     pub(super) fn steal(&self, mut seen: Seen, oversubscribed: bool) -> bool {
         for _ in 0..STEAL_ATTEMPTS {
-            // The second look fetches a cache line of another thread.
+            // `sleeps` fetches a cache line of another thread.
             let hopeful = seen.pending & STEAL != 0 || oversubscribed && sleeps::<P>(seen.tail);
             if !hopeful {
                 return false;
@@ -37,7 +36,8 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     }
 
     /// Tries to take the lock in a forked child, where the waiters that the word names may not
-    /// exist. If the last one does not, queues to find out whether that is still so.
+    /// exist. If the last waiter does not exist, this thread queues to find out whether that is
+    /// still so.
     #[cold]
     #[inline(never)]
     pub(super) fn try_lock_in_child(&self) -> bool {
@@ -45,7 +45,8 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         let last = Id::decode(self.tail.load(Relaxed));
         let gone = |id| P::waiters().node(id).next.load(Relaxed) == GONE;
         if self.is_locked() || !last.is_some_and(gone) {
-            // The parent may have been between the two steps of an unlock that clears a mark.
+            // A thread of the parent may have been between the two steps of an unlock that clears a
+            // mark.
             let marks = self.pending.load(Relaxed) & !EXTENDED;
             return marks == 0 && last.is_none() && self.try_take();
         }
@@ -58,8 +59,8 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
         place.is_some_and(|place| self.queue(place, terms))
     }
 
-    /// Takes the lock when there is no free node, because of deep nesting or many threads. It tries
-    /// again and again, with growing pauses. That is slower and not fair, but correct.
+    /// Takes the lock when there is no free node, because of deep nesting or many threads. The
+    /// thread tries again and again, with growing pauses. This is slower and not fair, but correct.
     #[cold]
     pub(super) fn lock_beside(&self, deadline: u64) -> bool {
         P::count(Event::SlotFallback);
@@ -77,7 +78,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
                     P::relax();
                 }
             } else {
-                // No thread would wake this one.
+                // A timed sleep, since no thread would wake this one.
                 sleep_until::<P>(deadline.min(P::now() + (pause as u64) * 100));
             }
             pause = (pause * 2).min(1 << 10);
@@ -85,7 +86,7 @@ impl<P: Platform, C: LockConfig> QueuedSpinLock<P, C> {
     }
 }
 
-/// Whether the waiter that this tail names sleeps.
+/// Whether the waiter that `tail` names sleeps.
 fn sleeps<P: Platform>(tail: u16) -> bool {
     let last = Id::decode(tail);
     last.is_some_and(|id| P::waiters().node(id).state.load(Relaxed) == NODE_PARKED)

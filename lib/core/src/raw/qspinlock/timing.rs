@@ -3,23 +3,23 @@
 use crate::platform::{NEVER, Platform};
 use crate::raw::LockConfig;
 
-/// How long a waiter at the front that falls asleep again still permits stealing, from the first
-/// time that it was about to fall asleep.
+/// How long a front waiter that falls asleep again still permits stealing, counted from its first
+/// sleep.
 pub const STEAL_LIMIT_NS: u64 = 10_000_000;
 
 /// How long the pending waiter and the head spin for the lock before they sleep: longer than the
 /// critical sections that a spinlock is for. Waiters behind them look at the front each time that
-/// they have spun for so long.
+/// they have spun for this long.
 const SPIN_NS: u64 = 50_000;
-/// As [`SPIN_NS`], while oversubscribed: a few hand-offs, or what falling asleep and waking up
-/// costs.
+/// The same on an oversubscribed machine: a few hand-offs, or the cost of falling asleep and waking
+/// up.
 const SPIN_OVERSUBSCRIBED_NS: u64 = 5_000;
 
 /// How often a waiter behind the front spins for [`SPIN_NS`] before it sleeps, as long as the queue
-/// moves. All together that is a millisecond, longer than it takes to wake the waiters of a
-/// locality domain one after the other: otherwise they would fall asleep again before their turn.
+/// moves. The sum is a millisecond, longer than it takes to wake the waiters of a locality domain
+/// one after the other: otherwise roused waiters would fall asleep again before their turn.
 ///
-/// One under a model checker, where each of them is another step.
+/// 1 under a model checker, where each spin is another step.
 pub(super) const SPINS_BEHIND: u32 = if cfg!(loom) { 1 } else { 20 };
 
 /// How long a newcomer waits for a chance to steal before it queues, and how often it tries.

@@ -2,91 +2,93 @@
 //!
 //! Source: BRAVO (Dice and Kogan, USENIX ATC 2019), which wraps a lock of any kind. Here bias and
 //! lock share the word. So a look at one word tells a reader whether to announce or to count
-//! itself, and a writer takes a lock that is not biased by one compare-and-swap. BRAVO inhibits
+//! itself, and a writer takes a lock that is not biased with one compare-and-swap. BRAVO inhibits
 //! the bias for a time after each revocation. To see whether that time is over, each read that
-//! could set the bias would read a clock, which takes as long as a short section. So here chance
-//! decides which read sets it.
+//! could set the bias would have to read a clock, which takes as long as a short section. So here
+//! chance decides which read sets it.
 //!
 //! # Transitions
 //!
-//! In the notation of the [table of the lock](super#transitions). All other transitions leave
+//! The notation is that of the [table of the lock](super#transitions). All other transitions leave
 //! `BIASED` and `REVOKING` as they are. A reader of a biased lock that finds its entry in use, or
-//! has no row in the table, enters by its count as there.
+//! has no row in the visible readers table, counts itself as in that table.
 //!
 //! | who | from | to | how |
 //! | --- | --- | --- | --- |
 //! | reader that holds the lock sets the bias (a) | (F, n) | (F + BIASED, n) | fetch-and-or |
 //! | reader is announced | (F + BIASED, n) (b) | the same | its entry, then a look |
 //! | ... or is too late | any other | the same | ends a reader (c), then its slow path |
-//! | reader leaves that is announced | any | the same | ends a reader (c) |
+//! | announced reader leaves | any | the same | ends a reader (c) |
 //! | writer or front enters | (F + BIASED, 0) | (F + W + REVOKING, 0) | compare-and-swap (d) |
 //! | upgradable reader becomes a writer | (F + U + BIASED, 0) | (F + W + REVOKING, 0) | the same |
-//! | ... once none is announced | (F + W + REVOKING, 0) | (F + W, 0) | compare-and-swap |
-//! | ... a writer gives up before | (F + W + REVOKING, n) | (F + BIASED, n) | compare-and-swap |
-//! | ... an upgraded one does | (F + W + REVOKING, n) | (F + U + BIASED, n) | the same |
+//! | ... and no reader is announced | (F + W + REVOKING, 0) | (F + W, 0) | compare-and-swap |
+//! | ... or the writer gives up | (F + W + REVOKING, n) | (F + BIASED, n) | compare-and-swap |
+//! | ... or an upgraded writer does | (F + W + REVOKING, n) | (F + U + BIASED, n) | the same |
 //! | reader passes a revoking writer | (F + W + REVOKING, n) | the same, n + 1 | as in (d) |
 //! | reader takes its subtraction back (e) | (F, -k) | (F, 1 - k) | its entry goes afterwards |
 //!
 //! Notes:
 //!
 //! * (a) A reader may do this if it has counted itself at the start of its slow path, without
-//!   waiting, and chance has chosen this read: the longer the last revocation took, the fewer. A
-//!   look must find no waiter that sleeps at the front or is to go next, and a place left. The word
-//!   may change between the look and the fetch-and-or. No writer gets past its revocation before
-//!   this reader has left. But if another thread has left by this one's count, see (c), a writer
-//!   with `REVOKING` may have come, which waits for an entry that stands for this reader. Then
-//!   `BIASED` stays beside `W`, until that writer leaves a biased lock behind. It changes nothing
-//!   in the rows in which `F` has it.
-//! * (b) Without `W`, `REQUEST` and `UPGRADING`.
-//! * (c) It ends its own thread's entry. If another reader has emptied that one, it ends one of the
-//!   count, or any entry of the lock.
-//! * (d) The writer then looks at the lock's entries in the table, and waits until all are empty. A
-//!   thread that already reads may pass it meanwhile, and is counted. A reader may have registered
-//!   with the previous writer. If another thread then released an announced reader by subtracting
-//!   from the count, an entry stands for the registered one, which holds the lock since the
-//!   previous writer left. This writer finds the count 0 and has `REVOKING` until that reader has
-//!   left, and no reader registers for a writer with `REVOKING`. So a registered reader that sees
-//!   the flag holds the lock, and must not wait.
+//!   waiting, and chance has chosen this read: the longer the last revocation took, the fewer reads
+//!   are chosen. A look must find that no waiter sleeps at the front or is to go next, and that the
+//!   lock is not full. The word may change between the look and the fetch-and-or. No writer gets
+//!   past its revocation before this reader has left. But if another thread has left by subtracting
+//!   this reader's count, see (c), a writer with `REVOKING` may have come, which waits for an entry
+//!   that stands for this reader. Then `BIASED` stays set together with `W`, until that writer
+//!   leaves a biased lock behind. In rows in which `F` contains `BIASED`, it changes nothing.
+//! * (b) `F` must not contain `W`, `REQUEST` or `UPGRADING`.
+//! * (c) The reader empties its own thread's entry. If another reader has emptied that entry, this
+//!   reader subtracts one from the count, or empties any entry of the lock.
+//! * (d) The writer then looks at the lock's entries in the table, and waits until all are empty.
+//!   During this wait a thread that already reads may pass the writer, and is counted. A reader may
+//!   have registered with the previous writer. If another thread then released an announced reader
+//!   by subtracting from the count, an entry stands for the registered reader, which has held the
+//!   lock since the previous writer left. This writer finds the count 0 and has `REVOKING` until
+//!   that reader has left, and no reader registers with a writer that has `REVOKING`. So a
+//!   registered reader that sees the flag holds the lock, and must not wait.
 //! * (e) A reader looks at the flags before it subtracts itself from the count. If the bias was set
-//!   in between and others have left in its place, the count goes below zero, and this reader is
-//!   announced. Below zero no writer enters, so the subtraction can be taken back, and the entry
-//!   emptied instead. Another reader may enter meanwhile and so take it; then nothing is left to
-//!   do. Who brings the count back to 0 wakes those that the wrong count has misled.
+//!   in between and others have left in its place, the count goes below zero, and an entry stands
+//!   for this reader. While the count is below zero, no writer enters, so the reader can take its
+//!   subtraction back, and empty the entry instead. Before that, another reader may enter and so
+//!   correct the count; then nothing is left to do. The thread that brings the count back to 0
+//!   wakes waiters that the wrong count has misled.
 //!
 //! # Why no reader is unseen
 //!
 //! A reader writes its entry and then looks at the word. A writer takes the lock, which ends the
-//! bias, and then looks at the entries. Both are sequentially consistent: the reader sees that the
-//! bias is over and takes its entry back, or the writer sees the entry and waits.
+//! bias, and then looks at the entries. All four accesses are sequentially consistent: either the
+//! reader sees that the bias has ended and takes its entry back, or the writer sees the entry and
+//! waits.
 //!
-//! Only a writer that takes the lock ends the bias. One that gives up while readers are announced
-//! sets it again, in the step in which it leaves. So while a reader is announced, `BIASED` or
-//! `WRITER` is set.
+//! Only a writer that takes the lock ends the bias. A writer that gives up while readers are
+//! announced sets the bias again in the step in which it leaves. So while a reader is announced,
+//! `BIASED` or `WRITER` is set.
 //!
-//! Readers of one lock are alike. A reader that leaves empties its thread's entry if that names the
-//! lock, else subtracts one from the count, else empties any entry that names the lock. There
-//! remain as many entries and counts as readers: those that hold the lock, that are registered, and
-//! that have announced themselves too late and will step back. So one that leaves finds something
-//! to end as soon as the others stand still for one look at the count and at the entries. After a
-//! thousand looks it gives up: there was one release too many. That release has done nothing then,
-//! unless it has ended another reader.
+//! Readers of one lock are interchangeable. A reader that leaves empties its thread's entry if that
+//! names the lock, else subtracts one from the count, else empties any entry that names the lock.
+//! The sum of entries and counts remains the number of readers that hold the lock, are registered,
+//! or have announced themselves too late and will step back. So a leaving reader finds an entry or
+//! a count as soon as the other readers change nothing during one look at the count and at the
+//! entries. After a thousand looks it gives up: there was one release too many. Such a release has
+//! either done nothing, or ended another reader.
 //!
-//! Code without a table, on a lock that others have made biased, cannot see their readers. It takes
-//! the lock for reading, and counts that. For writing it waits until the bias is over, with a time
-//! limit, and otherwise ends the process: [`Platform::on_foreign_readers`].
+//! Code without a table cannot see the announced readers of a lock that other code has made biased.
+//! Its readers count themselves. Its writers wait until the bias is over if they have a time limit,
+//! and otherwise end the process: [`Platform::on_foreign_readers`].
 
 use super::*;
 use crate::raw::contend::constants::{SPIN_NS, TURN_IN_LIMIT_DIVISOR};
 use crate::raw::waiter::{left, sleep_until};
 
 /// The shortest and the longest timed sleep of a writer that waits for announced readers, in
-/// nanoseconds. These do not know of it, and so cannot wake it.
+/// nanoseconds. The readers do not know of the writer, and so cannot wake it.
 const TIMED_SLEEP_NS: core::ops::Range<u64> = 50_000..1_000_000;
 
-/// How often a reader that leaves looks for a reader to end. A look misses all of them only if
-/// others move them meanwhile from the count to an entry, which they can hardly do twice in a row.
-/// Where no reader is left at all, a thread has released once too often, or has released what a
-/// fork has freed. Then no thread must wait without end.
+/// How often a leaving reader looks for a count or an entry to end. A look misses all of them only
+/// if, during the look, others move them between the count and entries, which they can hardly do
+/// twice in a row. If no reader is left at all, a thread has released once too often, or has
+/// released what a fork has freed, and the limit keeps it from looking forever.
 const RELEASE_LOOKS: u32 = if cfg!(loom) { 4 } else { 1000 };
 
 impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
@@ -102,15 +104,15 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         Some(P::row()?.entry(self.name()))
     }
 
-    /// A reader enters without writing to the lock's word, while that is biased.
+    /// Enters a biased lock for reading without writing to its word.
     #[inline]
     pub(super) fn announce(&self) -> bool {
         let Some(entry) = self.entry() else {
             return false;
         };
-        // SeqCst here and below pair with a writer, which ends the bias and then looks for readers:
-        // at least one of the two sees the other. The fence is for model checkers that take SeqCst
-        // for AcqRel; on hardware it only stops the compiler.
+        // SeqCst here and below pairs with a writer, which ends the bias and then looks for
+        // readers: at least one of the two sees what the other wrote. The fence is for model
+        // checkers that treat SeqCst as AcqRel; on hardware it only stops the compiler.
         let free = entry.compare_exchange(0, self.name(), SeqCst, Relaxed);
         if free.is_err() {
             return false;
@@ -125,29 +127,29 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         false
     }
 
-    /// A reader leaves that may be announced, or whose leaving is watched.
+    /// Ends the read of a reader that may be announced, or whose leaving is watched.
     #[inline]
     pub(super) fn leave_marked(&self) {
         let name = self.name();
         if let Some(entry) = self.entry() {
-            // Release pairs with the look of a writer.
+            // Release pairs with a writer's look at the entry.
             if entry.compare_exchange(name, 0, Release, Acquire).is_ok() {
                 return;
             }
-            // Acquire: another reader may have emptied the entry. What it did then comes before the
-            // release below.
+            // Acquire: another reader may have emptied the entry. What that reader did is then
+            // ordered before the release below.
         }
         self.leave_elsewhere();
     }
 
-    /// A reader leaves that is counted, or announced in another thread's row since its guard was
-    /// sent here. Readers may leave in place of each other: what matters is that there remain as
-    /// many, counted or announced, as hold the lock.
+    /// Ends the read of a reader that is counted, or that is announced in another thread's row
+    /// because its guard was sent to this thread. Readers may leave in place of each other: what
+    /// matters is that as many remain counted or announced as hold the lock.
     ///
     /// The count and the entries cannot be looked at in one step. While this thread looks at one of
     /// them, another reader may come or leave, and so turn the reader that this thread looks for
-    /// from a counted into an announced one, or the reverse. So it looks again, in a child of fork,
-    /// too.
+    /// from a counted reader into an announced one, or the reverse. So this thread looks again,
+    /// even in a child of fork.
     #[cold]
     #[inline(never)]
     pub(super) fn leave_elsewhere(&self) {
@@ -176,9 +178,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// Whether a reader of this lock, which is biased, is announced at this moment. Without a table
-    /// the answer is yes: nobody can tell, and a reader may be announced in the table of other
-    /// code.
+    /// Whether a reader of this biased lock is announced at this moment. Without a table the answer
+    /// is yes, since a reader may be announced in the table of other code.
     pub(super) fn is_announced(&self) -> bool {
         let name = self.name();
         P::visible_readers().is_none_or(|table| {
@@ -189,9 +190,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
 
     /// For a writer or an upgrade with a time limit, before it keeps new readers out: waits for a
     /// quantum, or an eighth of the limit if that is less, as long as a reader is announced or the
-    /// word shows `others`. Once it keeps readers out, that lasts until it has the lock or gives
-    /// up, and its caller may begin anew at once. No reader wakes it here: it looks again and
-    /// again.
+    /// word shows `others`. Once the waiter keeps readers out, it does so until it has the lock or
+    /// gives up, and its caller may start again at once. No reader wakes it here: it polls.
     pub(super) fn spare_readers(&self, deadline: u64, others: impl Fn(u32) -> bool) {
         let spares = || {
             let word = self.state.load(Relaxed);
@@ -208,9 +208,9 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// Calls `attempt`, which takes the lock for writing. Without a table it calls that only while
-    /// the lock is not biased, again and again: see [`revoke`](Self::revoke). `false`: the time is
-    /// up.
+    /// Calls `attempt`, which takes the lock for writing. Without a table, calls it only while the
+    /// lock is not biased, and again until it succeeds: see [`revoke`](Self::revoke). `false`: the
+    /// time is up.
     pub(super) fn await_bias(&self, deadline: u64, attempt: impl Fn() -> bool) -> bool {
         if deadline == NEVER || P::visible_readers().is_some() {
             return attempt();
@@ -228,8 +228,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// Enters if that is possible now, announced if the lock is biased. Otherwise this reader may
-    /// set the bias, so that others announce themselves.
+    /// Enters if that is possible now. On a biased lock the reader announces itself; otherwise it
+    /// may set the bias, so that later readers announce themselves.
     pub(super) fn announce_or_enter(&self, passing: bool) -> Option<Counted> {
         if self.state.load(Relaxed) & BIASED != 0 && self.announce() {
             return Some(Counted::Reads);
@@ -242,8 +242,9 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         Some(counted)
     }
 
-    /// A writer, or an upgradable reader, has taken the lock and found the word `before`. `false`:
-    /// the time is up, and it has left again.
+    /// Called by a writer or an upgradable reader that has taken the lock and found the word
+    /// `before`. A writer that has ended the bias waits for announced readers. `false`: the time is
+    /// up, and the writer has left again.
     pub(super) fn end_bias(&self, want: Want, before: u32, deadline: u64) -> bool {
         if want == Want::Upgradable || before & BIASED == 0 || self.revoke(deadline) {
             return true;
@@ -252,8 +253,9 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         false
     }
 
-    /// Waits until no announced reader is left (`true`), or until the time is up. Without a table,
-    /// the time is up at once: only other code can see its readers leave.
+    /// Waits until no announced reader is left (`true`), or until the time is up. Without a table a
+    /// wait with a time limit fails at once: only the code with the table can see its readers
+    /// leave.
     pub(super) fn revoke(&self, deadline: u64) -> bool {
         if P::visible_readers().is_none() {
             if deadline != NEVER {
@@ -270,7 +272,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
             .flat_map(|t| t.entries(name));
         let gone =
             entries.all(|entry| self.await_reader(start, deadline, || entry.load(SeqCst) != name));
-        // Readers that pass writers may be counted meanwhile.
+        // Readers that pass writers may have been counted since.
         let end = || self.state.fetch_update(Acquire, revoked).ok();
         let ended = |before| {
             Self::wake(self.key(), before & READERS_SLEEP);
@@ -299,8 +301,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// A step of a wait that began at `start` and that nobody will end by a wake-up: spins at
-    /// first, and then takes timed sleeps, so that a thread of higher priority lets the others run.
+    /// One step of a wait that began at `start` and that no thread will end by a wake-up: spins at
+    /// first, and then takes timed sleeps, so that a thread of higher priority lets others run.
     fn pause(start: u64, deadline: u64) {
         let now = P::now();
         let waited = now.saturating_sub(start);
@@ -312,7 +314,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// See [`reset_in_child`](Self::reset_in_child).
+    /// Empties all entries of this lock; see [`reset_in_child`](Self::reset_in_child).
     pub(super) fn forget_announced(&self) {
         let name = self.name();
         for entry in P::visible_readers()

@@ -12,13 +12,13 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     #[inline(never)]
     pub(super) fn read_slow(&self, deadline: u64, passing: bool) -> bool {
         P::count(Event::SlowPath);
-        // This succeeds where the fast path failed only because other readers changed the word.
+        // This succeeds if the fast path failed only because other readers changed the word.
         let mut counted = self.announce_or_enter(passing);
         let late = counted.is_none() && expired(deadline, P::now);
         if counted.is_none() && !late {
             counted = self.leave_alone(deadline, passing);
         }
-        // A reader that holds the lock reads no clock and no shared line any more.
+        // A reader that holds the lock now reads neither the clock nor another shared line.
         let reads = counted == Some(Counted::Reads);
         let entered = reads || !late && self.read_in_turn(counted, deadline, passing);
         if !entered {
@@ -27,8 +27,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         entered
     }
 
-    /// Enters if a look at the word says that this is possible. It does not fail because other
-    /// readers change the word at the same time.
+    /// Enters if a look at the word says that this is possible. Does not fail because other readers
+    /// change the word at the same time.
     pub(super) fn enter(&self, passing: bool) -> Option<Counted> {
         let seen = self.state.load(Relaxed);
         with_reader::<P>(seen, passing)?;
@@ -49,11 +49,12 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         })
     }
 
-    /// A reader has counted itself and found the word `before`. If the count was -1, this reader
-    /// has taken the place of one that is just leaving, see `left_last`, and now no reader is
-    /// counted. A waiter that was woken for the last reader may have seen -1, taken that for
-    /// readers, and fallen asleep again. So it is woken as if the last reader left now:
-    /// `after | READER` is the word that such a reader would have found, with a count of 1.
+    /// Called by a reader that has counted itself and found the word `before`. If the count was -1,
+    /// this reader has taken the place of a reader that is leaving, see `left_last`, and now no
+    /// reader is counted. A waiter that was woken for the last reader may have seen -1, taken it
+    /// for a number of readers, and fallen asleep again. So this wakes the waiter as if the last
+    /// reader left now: `after | READER` is the word that such a reader would have found, with a
+    /// count of 1.
     fn has_come_to_zero(&self, before: u32) {
         let after = before.wrapping_add(READER);
         if is_below_zero(before) && count(after) == 0 {
@@ -71,8 +72,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
     }
 
     /// Waits until this reader holds the lock (`true`), until the time is up, or until the lock is
-    /// full. It enters, or registers for the writer that holds the lock, unless it has `counted`
-    /// itself already.
+    /// full. The reader enters, or registers with the writer that holds the lock, unless it has
+    /// `counted` itself already.
     pub(super) fn read_in_turn(
         &self,
         mut counted: Option<Counted>,
@@ -85,8 +86,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
                 .or_else(|| self.enter(passing))
                 .or_else(|| self.register());
             // A registered reader holds the lock once this is false. Acquire pairs with the release
-            // of the writer. A writer that is still revoking has come after that: no reader
-            // registers for such a writer, and it waits until this reader has left.
+            // of the writer. A writer that is still revoking has come after that writer: no reader
+            // registers with such a writer, and it waits until this reader has left.
             let written = is_written(self.state.load(Acquire));
             let registered = match counted {
                 Some(Counted::Registered) if written => true,
@@ -100,10 +101,10 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
                 if !registered || self.withdraw() {
                     return false;
                 }
-                // It is too late to withdraw: this reader holds the lock now.
+                // Too late to withdraw: this reader holds the lock now.
                 continue;
             }
-            // A reader that has not registered is refused until the waiter that goes next has the
+            // A reader that has not registered is blocked until the waiter that goes next has the
             // lock or has given up, until the writer has ended the bias or given up, or until the
             // upgrade is over.
             let blocked = |seen| match registered {
@@ -114,7 +115,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
             if self.state.wait_for(spin_ns, |seen| !blocked(seen)) {
                 continue;
             }
-            // A front that comes for a free lock wakes the readers that wait for its turn.
+            // A front waiter that takes the free lock wakes the readers that wait until it has had
+            // its turn.
             let idle = !registered && is_free(self.state.load(Relaxed));
             let until = match registered {
                 true => deadline,
@@ -128,14 +130,14 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// A registered reader gives up. `false`: too late, the writer has left.
+    /// Takes the registration of this reader back. `false`: too late, the writer has left.
     fn withdraw(&self) -> bool {
         let withdrawn = |seen| is_written(seen).then(|| without_registered(seen));
         self.state.fetch_update(Relaxed, withdrawn).is_ok()
     }
 
-    /// The lock was to go to the waiter at the front next. It is free, and that waiter has not come
-    /// for it: so it goes to anybody. When that waiter runs, it asks again.
+    /// Ends the request of a waiter at the front that has not come for the free lock, so that any
+    /// thread may take it. When that waiter runs, it makes its request again.
     fn pass_idle_front(&self) {
         let passed = |seen| (is_requested::<P>(seen) && is_free(seen)).then(|| without_front(seen));
         if let Ok(before) = self.state.fetch_update(Relaxed, passed) {
@@ -163,7 +165,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         registered.is_ok().then_some(Counted::Registered)
     }
 
-    /// A counted reader leaves.
+    /// Ends the read of a counted reader.
     #[inline]
     pub(super) fn leave_counted(&self) {
         let key = self.key();
@@ -180,21 +182,21 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         if counts(before) {
             return Self::wake_after_reader(key, before);
         }
-        // There was no count to subtract. Other readers have left in each other's place, so this
-        // thread's reader is announced by now, see `leave_elsewhere`. While the count is below zero
-        // no writer enters. So this thread takes its subtraction back, which makes it a reader
-        // again, and then empties the entry instead.
+        // There was no count to subtract from. Readers have left in each other's place, so an entry
+        // in the table now stands for this reader, see `leave_elsewhere`. While the count is below
+        // zero, no writer enters. So this thread takes its subtraction back, which makes it a
+        // reader again, and then empties the entry instead.
         let borrowed = |seen| is_below_zero(seen).then(|| seen.wrapping_add(READER));
         if let Ok(before) = self.state.fetch_update(Relaxed, borrowed) {
             self.has_come_to_zero(before);
             self.leave_marked();
         }
-        // Otherwise another reader has counted itself since. That has put the count right, and the
+        // Otherwise another reader has counted itself since, which has corrected the count, and the
         // entry now stands for that reader.
     }
 
-    /// A reader has left and found the word `before`. If it was the last counted one, wakes whoever
-    /// waits for that.
+    /// Called for a reader that has left and found the word `before`. If it was the last counted
+    /// reader, wakes the thread that waits for this.
     pub(super) fn wake_after_reader(key: *const u32, before: u32) {
         if count(before) != READER {
             return;
@@ -203,7 +205,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
             P::count(Event::Wake);
             P::unpark_in(key, 1, UPGRADER);
         } else if before & FRONT_SLEEPS != 0 && before & UPGRADABLE == 0 {
-            // The flag stays set. Whoever enters a free lock clears it.
+            // The flag stays set. A thread that enters the free lock clears it.
             P::count(Event::Wake);
             P::unpark_in(key, 1, FRONT);
         }

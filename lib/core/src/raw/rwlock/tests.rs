@@ -18,7 +18,7 @@ struct Fair;
 impl LockConfig for Fair {
     const TRIALS: u32 = 0;
     fn tuning() -> Tuning {
-        // Hand-offs are requested at once.
+        // Waiters request hand-offs at once.
         let mut tuning = Tuning::DEFAULT;
         tuning.quantum = Quantum::FAIR;
         tuning
@@ -37,12 +37,13 @@ fn word<P: Platform, C: LockConfig>(lock: &QueuedRwLock<P, C>) -> u32 {
     lock.state.load(Relaxed)
 }
 
-/// Releases what the caller's prepared word, or its script, says is held.
+/// Calls `release`, for a caller whose prepared word or script says that the lock is held so.
 fn end<P: Platform, C: LockConfig>(
     lock: &QueuedRwLock<P, C>,
     release: unsafe fn(&QueuedRwLock<P, C>),
 ) {
-    // SAFETY: every caller holds the lock in that way, or shows that nothing bad comes of it.
+    // SAFETY: every caller holds the lock in that way, or tests that a needless release does no
+    // harm.
     unsafe { release(lock) }
 }
 
@@ -105,7 +106,7 @@ fn a_reader_whose_time_is_up_is_no_longer_registered() {
 
 #[test]
 fn a_reader_that_comes_late_waits_for_the_writer() {
-    // Each has seen a free lock, and counts itself. Meanwhile the word has become:
+    // Each reader has seen a free lock, and counts itself when the word has become this one.
     let late = |word| with::<Native>(word).add();
     assert_eq!(late(WRITER), Counted::Registered);
     // The writer waits for counted readers.
@@ -119,7 +120,7 @@ fn a_reader_that_comes_late_waits_for_the_writer() {
 fn readers_count_themselves_only_where_nothing_else_has_to_change() {
     assert!(may_add::<Native>(0) && may_add::<Native>(READER | FRONT_SLEEPS));
     assert!(may_add::<Native>(WRITER | READERS_SLEEP));
-    // One that enters a free lock clears the flag.
+    // A reader that enters a free lock clears the flag.
     assert!(!may_add::<Native>(FRONT_SLEEPS));
     assert!(
         !may_add::<Native>(LIMIT / 2),
@@ -127,7 +128,7 @@ fn readers_count_themselves_only_where_nothing_else_has_to_change() {
     );
 }
 
-/// What a writer leaves that has waited for a reader in vain.
+/// The word that a writer leaves behind when it gives up waiting for a reader.
 fn after_giving_up<P: Platform>(nanos: u64) -> u32 {
     let lock = with::<P>(READER);
     assert!(!lock.write_until(P::now() + nanos));
@@ -158,7 +159,7 @@ fn a_writer_that_leaves_to_readers_wakes_a_front_that_can_enter_beside_them() {
     assert_eq!(upgradable, UPGRADABLE | FRONT_SLEEPS);
 }
 
-/// Readers leave in place of each other, so several may have counted below zero at once.
+/// Readers leave in place of each other, so several may have subtracted from a count of 0 at once.
 #[test]
 fn an_announced_reader_that_finds_a_count_below_zero_empties_its_entry() {
     let below = 0_u32.wrapping_sub(READER);
@@ -167,7 +168,7 @@ fn an_announced_reader_that_finds_a_count_below_zero_empties_its_entry() {
         lock.set_biased();
         assert!(lock.read());
         assert!(lock.is_announced());
-        // A writer has ended the bias meanwhile.
+        // A writer has ended the bias since.
         lock.state.fetch_update(Relaxed, |_| Some(before)).unwrap();
         lock.leave_counted();
         assert_eq!(word(&lock), before);
@@ -177,7 +178,7 @@ fn an_announced_reader_that_finds_a_count_below_zero_empties_its_entry() {
 
 #[test]
 fn marks_of_another_process_are_void() {
-    // As a thread of the parent left them: this process has another generation.
+    // Marks that a thread of the parent left: this process has another generation.
     let other = 1 << 9;
     assert_eq!(
         after_writer::<Native>(WRITER | (other + 3 * READER), Leave::Free),
@@ -204,7 +205,7 @@ fn a_full_lock_admits_no_more_readers() {
     assert!(with_reader::<Native>(LIMIT - READER, false).is_some());
 }
 
-/// They go on as readers without a look at the count.
+/// The writer or the upgradable reader may go on as a reader without a look at the count.
 #[test]
 fn a_full_lock_has_a_place_for_the_upgradable_reader_or_the_writer_that_holds_it() {
     let full = with::<Native>(LIMIT);
@@ -228,7 +229,7 @@ fn a_full_lock_has_a_place_for_the_upgradable_reader_or_the_writer_that_holds_it
     assert_eq!(word(&written), LIMIT);
 }
 
-/// The waiter at the front never gets it: its readers were leaked.
+/// The waiter at the front never gets the lock, since its readers were leaked.
 #[test]
 fn an_upgradable_reader_does_not_queue_for_a_full_lock() {
     let full = with::<Native>(LIMIT);
@@ -270,7 +271,7 @@ fn chance_chooses_the_reads_that_set_the_bias() {
     hints.keep();
     hints.bias_ended(1_000_000);
     hints.bias_ended(300);
-    // 512 on average. To leave this range by chance takes eleven standard deviations.
+    // 512 on average. The bounds are twelve standard deviations away, or more.
     assert!((256..1024).contains(&chosen()), "one in eight");
     assert!(hints.is_kept());
     hints.share();
@@ -304,7 +305,7 @@ fn announced_readers_hold_the_lock_until_they_leave() {
     assert_eq!(word(&lock), BIASED, "no shared word was written");
     assert!(lock.is_locked() && lock.is_announced() && !lock.is_locked_exclusive());
     assert!(!lock.try_write());
-    // The entry is taken: the second one is counted.
+    // The entry is taken, so the second read is counted.
     assert!(lock.read());
     assert_eq!(word(&lock), BIASED | READER);
     assert!(!lock.write_until(Native::now() + 1_000_000));
@@ -327,7 +328,7 @@ fn a_writer_that_gives_up_leaves_the_bias_to_announced_readers() {
     assert!(lock.write_until(NEVER));
 }
 
-/// With the longest quantum.
+/// A configuration with the longest quantum.
 #[derive(Clone, Copy, Debug)]
 struct Patient;
 
@@ -340,7 +341,7 @@ impl LockConfig for Patient {
     }
 }
 
-/// Others would wait for it, also in vain: it may give up, and begin anew at once.
+/// Readers would wait for such a writer even if it then gives up, and it may start again at once.
 #[test]
 fn with_a_time_limit_readers_are_spared_for_an_eighth_of_it() {
     let lock = QueuedRwLock::<Native, Patient>::default();
@@ -355,7 +356,7 @@ fn with_a_time_limit_readers_are_spared_for_an_eighth_of_it() {
     assert!(lock.read(), "announced");
     assert!(spared(limit, |_| false) >= limit / 8);
     lock.spare_readers(NEVER, |_| true);
-    // For a quantum: a longer sparing would not end.
+    // It spares them for a quantum: with an eighth of a week this test would not end.
     assert!(spared(week, |_| false) >= limit / 8);
     assert_eq!(word(&lock), BIASED, "new readers may enter");
     lock.state.clear(BIASED);

@@ -1,5 +1,5 @@
-//! Upgradable readers: one at a time, beside other readers. It may become a writer without letting
-//! another writer in before.
+//! Upgradable readers. One at a time may hold the lock, together with other readers. It may become
+//! a writer without letting another writer in first.
 
 use super::*;
 use crate::raw::contend::spin;
@@ -15,7 +15,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         self.upgradable_until(NEVER)
     }
 
-    /// As [`upgradable`](Self::upgradable), or gives up and returns `false` once
+    /// Like [`upgradable`](Self::upgradable), but gives up and returns `false` once
     /// [`Platform::now`] has reached `deadline`.
     #[inline]
     #[must_use]
@@ -40,8 +40,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         self.leave_upgradable(Leave::Free);
     }
 
-    /// As [`unlock_upgradable`](Self::unlock_upgradable). If a waiter sleeps at the front of the
-    /// queue, nobody else enters before it has had the lock.
+    /// Like [`unlock_upgradable`](Self::unlock_upgradable). If a waiter sleeps at the front of the
+    /// queue, no other thread enters before it has had the lock.
     ///
     /// # Safety
     ///
@@ -52,7 +52,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         self.leave_upgradable(Leave::Free);
     }
 
-    /// From upgradable to plain reading.
+    /// Goes from upgradable to plain reading.
     ///
     /// # Safety
     ///
@@ -62,7 +62,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         self.leave_upgradable(Leave::Reader);
     }
 
-    /// From writing to upgradable reading. No writer comes in between.
+    /// Goes from writing to upgradable reading. No other writer gets the lock in between.
     ///
     /// # Safety
     ///
@@ -72,8 +72,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         self.leave_writer(Leave::Upgradable);
     }
 
-    /// From upgradable reading to writing: waits until all other readers have left. No new ones
-    /// enter meanwhile, and no writer comes in between.
+    /// Goes from upgradable reading to writing: waits until all other readers have left. No new
+    /// reader enters during the wait, and no other writer gets the lock in between.
     ///
     /// # Safety
     ///
@@ -83,8 +83,8 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         self.upgrade_slow(NEVER);
     }
 
-    /// As [`upgrade`](Self::upgrade), or gives up and returns `false` once [`Platform::now`] has
-    /// reached `deadline`: then it still is an upgradable reader.
+    /// Like [`upgrade`](Self::upgrade), but gives up and returns `false` once [`Platform::now`] has
+    /// reached `deadline`: the caller then still is the upgradable reader.
     ///
     /// # Safety
     ///
@@ -95,7 +95,7 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         self.await_bias(deadline, || self.upgrade_slow(deadline))
     }
 
-    /// From upgradable reading to writing if there is no other reader.
+    /// Goes from upgradable reading to writing if there is no other reader.
     ///
     /// # Safety
     ///
@@ -135,10 +135,10 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// Becomes a writer if no reader is counted, and waits for those that are announced. `None`:
-    /// some are counted. `false`: the time is up.
+    /// Becomes a writer if no reader is counted, and waits for announced readers. `None`: readers
+    /// are counted. `false`: the time is up.
     fn upgrade_now(&self, deadline: u64) -> Option<bool> {
-        // SeqCst: before the look at announced readers.
+        // SeqCst orders this before the look at announced readers.
         let before = self.state.fetch_update(SeqCst, upgraded).ok()?;
         Self::wake(self.key(), before & READERS_SLEEP);
         if before & BIASED == 0 || self.revoke(deadline) {

@@ -1,5 +1,5 @@
-//! Waiting for the reader-writer lock: what the steps of a [contended](crate::raw::contend) wait
-//! are here, for readers and for those that queue.
+//! Waiting for the reader-writer lock: implements the steps of a [contended](crate::raw::contend)
+//! wait, for readers and for waiters that queue.
 
 use super::*;
 use crate::raw::contend::{self, Headship, Next, Sight, Target, Wait};
@@ -29,17 +29,17 @@ impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
 pub(super) struct Writer<'a, P: Platform, C: LockConfig> {
     pub(super) lock: &'a QueuedRwLock<P, C>,
     pub(super) want: Want,
-    /// It is at the front of the queue, or stands beside it.
+    /// The waiter is at the front of the queue, or stands beside it.
     pub(super) front: bool,
 }
 
 impl<P: Platform, C: LockConfig> Writer<'_, P, C> {
-    /// Waits at the front of the queue, and takes the lock. Returns the word before, or `None` if
+    /// Waits at the front of the queue, and takes the lock. Returns the previous word, or `None` if
     /// the time is up, or the lock is full.
     pub(super) fn wait_at_front(&mut self, wait: &Wait, headship: &Headship<'_, P>) -> Option<u32> {
         self.front = true;
         let beside = headship.is_beside();
-        // As many others as can be counted stand beside the queue: no holder would know of this
+        // If as many waiters stand beside the queue as can be counted, no holder would know of this
         // waiter, so it does not sleep on the word.
         while beside && !self.lock.hints.come_beside() {
             if let Some(before) = self.take() {
@@ -66,7 +66,7 @@ impl<P: Platform, C: LockConfig> Writer<'_, P, C> {
 
 impl<P: Platform, C: LockConfig> Target<P> for Writer<'_, P, C> {
     type Look = u32;
-    /// The word before.
+    /// The previous word.
     type Taken = u32;
     const PARKS: bool = QueuedRwLock::<P, C>::PARKS;
     const HAS_READERS: bool = true;
@@ -78,7 +78,8 @@ impl<P: Platform, C: LockConfig> Target<P> for Writer<'_, P, C> {
     fn sight(&self, word: u32) -> Sight {
         let sight = self.lock.sight(word, self.finds_free(word));
         Sight {
-            // A waiter that has queued gives up at a full lock only at the front: so it goes there.
+            // A queued waiter gives up at a full lock only when it is at the front, so a full lock
+            // sends it there.
             unclaimed: sight.unclaimed || is_full_for(word, self.want),
             ..sight
         }
@@ -111,8 +112,8 @@ impl<P: Platform, C: LockConfig> Target<P> for Writer<'_, P, C> {
         if is_full_for(word, self.want) {
             return Next::End(None);
         }
-        // A fair release may have made this waiter the next: nobody else enters, so every moment
-        // that it does not look at the lock is lost.
+        // A fair release may have made this waiter the next: no other thread enters, so every
+        // moment in which it does not look at the lock is lost.
         if !is_requested::<P>(word) {
             return Next::Look;
         }
@@ -128,14 +129,14 @@ impl<P: Platform, C: LockConfig> Target<P> for Writer<'_, P, C> {
 #[derive(Debug)]
 struct Reader<'a, P: Platform, C: LockConfig> {
     lock: &'a QueuedRwLock<P, C>,
-    /// It passes waiting writers.
+    /// The reader passes waiting writers.
     passing: bool,
 }
 
 impl<P: Platform, C: LockConfig> QueuedRwLock<P, C> {
-    /// Follows the policy: enters as soon as that is possible (or registers, if a writer comes just
-    /// then), or, if the lock is kept, leaves it alone for a while. `None`: where a waiter at the
-    /// front would sleep or ask to go next, and at the deadline.
+    /// Follows the policy: enters as soon as possible (or registers, if a writer comes right then),
+    /// or, if the lock is kept, leaves it alone for a while. `None`: a waiter at the front would
+    /// now sleep or request to go next, or the deadline has come.
     pub(super) fn leave_alone(&self, deadline: u64, passing: bool) -> Option<Counted> {
         let (wait, headship) = (Self::begin_wait(deadline), Headship::beside());
         let lock = self;

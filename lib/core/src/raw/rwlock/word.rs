@@ -1,27 +1,27 @@
-//! The state word. Nothing else touches it. Pure functions say what becomes of a word, one for each
+//! The state word. No other code accesses it. Pure functions compute the new word, one for each
 //! group of rows of the table in [`rwlock`](super).
 
 use crate::platform::{Atomic, Ordering, Ordering::*, Platform, const_fn, zero};
 
-/// A writer holds the lock, or waits for announced readers (`REVOKING`).
+/// A writer holds the lock, or has taken it and waits for announced readers (`REVOKING`).
 pub(super) const WRITER: u32 = 1;
-/// An upgradable reader holds the lock. It is not counted.
+/// An upgradable reader, which is not counted, holds the lock.
 pub(super) const UPGRADABLE: u32 = 2;
-/// The upgradable reader waits until the others have left. It has to be woken.
+/// The upgradable reader waits until the other readers have left. The last of them has to wake it.
 pub(super) const UPGRADING: u32 = 4;
 /// A waiter at the front goes next: only waiters at the front and readers that pass writers enter.
 pub(super) const REQUEST: u32 = 8;
-/// On a lock that is not free: a waiter at the front sleeps, and the release that leaves the lock
-/// to it wakes one. On a free lock it means nothing, since the wake-up has been sent: the last
-/// reader leaves by an addition, which cannot clear the flag. A thread that enters a free lock
-/// clears it.
+/// On a lock that is not free: a waiter at the front sleeps, and the release that makes the lock
+/// free for it wakes such a waiter. On a free lock the flag means nothing, since the wake-up has
+/// been sent: the last reader leaves by an addition, which cannot clear the flag. A thread that
+/// enters a free lock clears it.
 pub(super) const FRONT_SLEEPS: u32 = 16;
 /// Readers sleep.
 pub(super) const READERS_SLEEP: u32 = 32;
 /// Readers may announce themselves in the table, unless `WRITER`, `REQUEST` or `UPGRADING` is set.
 pub(super) const BIASED: u32 = 64;
-/// The writer has ended the bias, and waits for announced readers. While it does, the readers that
-/// are counted hold the lock; under a writer without this flag they wait.
+/// The writer has ended the bias, and waits for announced readers. While this flag is set, counted
+/// readers hold the lock; without it, counted readers wait for the writer.
 pub(super) const REVOKING: u32 = 128;
 /// Set by a waiter that watches the lock, cleared by the next holder that leaves by a
 /// compare-and-swap.
@@ -29,12 +29,12 @@ pub(super) const WATCHED: u32 = 256;
 /// The process, in a chain of forks, in which waiters left their marks: `REQUEST`, `FRONT_SLEEPS`,
 /// and the count while a writer holds the lock. Marks of another process are void.
 const GENERATION: u32 = 512 + 1024;
-/// One reader. Without `WRITER`, or with `REVOKING`, it holds the lock. Otherwise it waits, and
-/// holds the lock as soon as the writer releases it.
+/// One counted reader. Without `WRITER`, or with `REVOKING`, it holds the lock. Otherwise it waits,
+/// and holds the lock as soon as the writer releases it.
 pub(super) const READER: u32 = 2048;
 const COUNT: u32 = !(READER - 1);
-/// There are never more readers. A larger count has been decremented below zero, and is put right
-/// soon. See [`is_full`].
+/// The most readers that can be counted. A larger count was decremented below zero, and is
+/// corrected soon. See [`is_full`].
 pub(super) const LIMIT: u32 = (COUNT / 2) & COUNT;
 
 /// What a waiter in the queue wants.
@@ -49,7 +49,7 @@ pub(super) fn count(seen: u32) -> u32 {
     seen & COUNT
 }
 
-/// Whether the counted readers can be decremented by one.
+/// Whether the count can be decremented by one.
 #[inline]
 pub(super) fn counts(seen: u32) -> bool {
     (READER..=LIMIT).contains(&count(seen))
@@ -59,7 +59,7 @@ pub(super) fn generation<P: Platform>() -> u32 {
     (u32::from(P::forks()) << GENERATION.trailing_zeros()) & GENERATION
 }
 
-/// Whether the waiters' marks are of this process.
+/// Whether waiters of this process left the marks.
 fn is_ours<P: Platform>(seen: u32) -> bool {
     seen & GENERATION == generation::<P>()
 }
@@ -69,23 +69,24 @@ pub(super) fn is_requested<P: Platform>(seen: u32) -> bool {
     seen & REQUEST != 0 && is_ours::<P>(seen)
 }
 
-/// A writer holds the lock, and has waited for all announced readers. All readers that are counted
-/// now wait for this writer.
+/// A writer holds the lock, and no longer waits for announced readers. All counted readers wait for
+/// this writer.
 #[inline]
 pub(super) fn is_written(seen: u32) -> bool {
     seen & (WRITER | REVOKING) == WRITER
 }
 
-/// More readers have left by the count than were counted: others are announced in their place.
+/// More readers have left by the count than were counted: other readers are announced in their
+/// place.
 #[inline]
 pub(super) fn is_below_zero(seen: u32) -> bool {
     count(seen) > LIMIT
 }
 
-/// The lock is full: no more readers can be counted. Who finds that gives up, since readers that
-/// leave wake nobody, and leaked ones never leave.
+/// The lock is full: no more readers can be counted. A waiter that finds this gives up, since
+/// readers that leave a full lock wake no waiter for that, and leaked readers never leave.
 ///
-/// A writer and an upgradable reader are not counted, but may go on as readers without a look at
+/// A writer and an upgradable reader are not counted, but may go on as a reader without a look at
 /// the count. So one place is kept for them.
 #[inline]
 pub(super) fn is_full(seen: u32) -> bool {
@@ -97,19 +98,20 @@ pub(super) fn is_full(seen: u32) -> bool {
     (LIMIT - kept..=LIMIT).contains(&count(seen))
 }
 
-/// As [`is_full`], for a waiter in the queue. An upgradable reader may go on as a reader later.
+/// Whether the lock is full for a waiter in the queue. A writer does not mind; an upgradable reader
+/// may go on as a reader later.
 #[inline]
 pub(super) fn is_full_for(seen: u32, want: Want) -> bool {
     want == Want::Upgradable && is_full(seen)
 }
 
-/// Nobody holds the lock, apart from announced readers, which the word does not show.
+/// No thread holds the lock, apart from announced readers, which the word does not show.
 #[inline]
 pub(super) fn is_free(seen: u32) -> bool {
     seen & (WRITER | UPGRADABLE | COUNT) == 0
 }
 
-/// The word without the marks of another process, ready for one of this process.
+/// The word without marks of another process, and with this process's generation, ready for a mark.
 fn marked<P: Platform>(seen: u32) -> u32 {
     if is_ours::<P>(seen) {
         return seen;
@@ -119,7 +121,7 @@ fn marked<P: Platform>(seen: u32) -> u32 {
     seen & !void | generation::<P>()
 }
 
-/// The word without a generation, if it has no mark to which that belongs.
+/// The word, without its generation if it has no mark to which the generation belongs.
 #[inline]
 fn settled(word: u32) -> u32 {
     let waiting = is_written(word) && count(word) != 0;
@@ -128,25 +130,25 @@ fn settled(word: u32) -> u32 {
 }
 
 /// Whether a reader that saw the word `seen` may count itself by a fetch-and-add, which succeeds
-/// whatever the word has become meanwhile. So nothing but the count may have to change: there is no
-/// generation to be written, and no `FRONT_SLEEPS` of a free lock to be cleared. The count stays
-/// below [`LIMIT`] as long as fewer than half of [`LIMIT`] readers add themselves at once.
+/// whatever the word is by then. It may if only the count has to change: there must be no
+/// generation to write, and no `FRONT_SLEEPS` of a free lock to clear. The count stays below
+/// [`LIMIT`] as long as fewer than half of [`LIMIT`] readers add themselves at once.
 pub(super) fn may_add<P: Platform>(seen: u32) -> bool {
     let woken = is_free(seen) && seen & FRONT_SLEEPS != 0;
     generation::<P>() == 0 && seen & GENERATION == 0 && !woken && count(seen) < LIMIT / 2
 }
 
-/// What has become of a reader that has counted itself.
+/// The state of a reader that has counted itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Counted {
-    /// It holds the lock.
+    /// The reader holds the lock.
     Reads,
-    /// It holds the lock as soon as the writer has left.
+    /// The reader holds the lock as soon as the writer has left.
     Registered,
 }
 
 impl Counted {
-    /// What a reader is that has counted itself and found the word `before`.
+    /// The state of a reader that has counted itself and found the word `before`.
     #[inline]
     pub(super) fn at(before: u32) -> Self {
         match is_written(before) {
@@ -156,14 +158,14 @@ impl Counted {
     }
 }
 
-/// A reader enters. `passing`: it passes waiting writers.
+/// A reader enters. `passing`: the reader passes waiting writers.
 pub(super) fn with_reader<P: Platform>(seen: u32, passing: bool) -> Option<u32> {
     let waited_for = seen & UPGRADING != 0 || is_requested::<P>(seen);
     let written = seen & WRITER != 0 && !(passing && seen & REVOKING != 0);
     if written || waited_for && !passing || is_full(seen) {
         return None;
     }
-    // Whoever made the lock free has already woken the sleeper that the flag announces.
+    // The thread that made the lock free has already woken the sleeper that the flag announces.
     let woken = if is_free(seen) { FRONT_SLEEPS } else { 0 };
     Some(settled(seen & !woken).wrapping_add(READER))
 }
@@ -178,23 +180,23 @@ pub(super) fn is_refused<P: Platform>(seen: u32, passing: bool) -> bool {
 /// A waiting reader registers, and holds the lock when the writer releases it.
 pub(super) fn with_registered<P: Platform>(seen: u32) -> Option<u32> {
     let word = marked::<P>(seen);
-    // `is_full` is false below zero, too.
+    // The first comparison is for a count below zero, for which `is_full` is false.
     let has_room = count(word) < LIMIT && !is_full(word);
     (is_written(seen) && has_room).then_some(word.wrapping_add(READER))
 }
 
-/// A waiting reader withdraws, or a counted one leaves.
+/// A waiting reader withdraws, or a counted reader leaves.
 ///
-/// Subtracts with wrapping, as readers add: after one unlock too many the count is wrong in any
-/// case, but a thread must not panic here, where others wait for it.
+/// Subtracts with wrapping, as readers add with wrapping: after one unlock too many the count is
+/// wrong in any case, but a thread must not panic here, where others wait for it.
 #[inline]
 pub(super) fn without_registered(seen: u32) -> u32 {
     settled(seen & !WATCHED).wrapping_sub(READER)
 }
 
-/// A writer or an upgradable reader enters. `front`: it is at the front of the queue.
+/// A writer or an upgradable reader enters. `front`: it is at the front.
 ///
-/// Ends the bias for a writer: it must look for announced readers.
+/// For a writer this ends the bias: the writer must then look for announced readers.
 pub(super) fn taken<P: Platform>(seen: u32, want: Want, front: bool) -> Option<u32> {
     let requested = is_requested::<P>(seen);
     let held = match want {
@@ -205,14 +207,15 @@ pub(super) fn taken<P: Platform>(seen: u32, want: Want, front: bool) -> Option<u
         return None;
     }
     let mut word = seen;
-    // The request is its own. Or it is another waiter's that has not come, and this one stands
-    // beside the queue. Or it was made in another process and means nothing here.
+    // The request is this waiter's own. Or another waiter made it and has not taken the lock yet,
+    // and this waiter stands beside the queue. Or it was made in another process and means nothing
+    // here.
     word &= !REQUEST;
     if front || is_free(seen) {
         word &= !FRONT_SLEEPS;
     }
     if front {
-        // The new holder wakes the sleeping readers, which then register or enter.
+        // The caller wakes the sleeping readers, which then register or enter.
         word &= !READERS_SLEEP;
     }
     let word = match want {
@@ -239,18 +242,19 @@ pub(super) fn with_sleeping_front<P: Platform>(seen: u32) -> u32 {
     marked::<P>(seen) | FRONT_SLEEPS
 }
 
-/// What a writer leaves behind.
+/// What a writer becomes when it leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Leave {
-    /// Nothing.
+    /// It no longer holds the lock.
     Free,
-    /// It goes on as a reader.
+    /// A reader.
     Reader,
-    /// It goes on as an upgradable reader.
+    /// An upgradable reader.
     Upgradable,
-    /// Nothing, and the readers that it waited for go on announcing themselves.
+    /// It no longer holds the lock, and restores the bias, since it has not waited for all
+    /// announced readers.
     Biased,
-    /// As `Biased`, and the writer goes on as an upgradable reader.
+    /// An upgradable reader that restores the bias, as in `Biased`.
     UpgradableBiased,
 }
 
@@ -267,16 +271,16 @@ pub(super) fn after_writer<P: Platform>(seen: u32, leave: Leave) -> u32 {
     if count(word) != 0 || word & REQUEST == 0 {
         word &= !READERS_SLEEP;
     }
-    // The waiter at the front is woken. If it wants to write and readers have registered, it finds
-    // these, and sets the flag again when it falls asleep. If it wants to read upgradably, it can
-    // enter with them.
+    // The caller wakes the waiter at the front. If that waiter wants to write and readers have
+    // registered, it finds them, and sets the flag again when it falls asleep. If it wants to read
+    // upgradably, it can enter beside them.
     if word & UPGRADABLE == 0 {
         word &= !FRONT_SLEEPS;
     }
     settled(word)
 }
 
-/// The upgradable reader becomes a writer, once the others have left.
+/// The upgradable reader becomes a writer, once the other readers have left.
 #[inline]
 pub(super) fn upgraded(seen: u32) -> Option<u32> {
     let alone = seen & UPGRADABLE != 0 && count(seen) == 0;
@@ -291,30 +295,30 @@ pub(super) fn after_upgradable(seen: u32, leave: Leave) -> u32 {
     settled((seen & !(UPGRADABLE | FRONT_SLEEPS | WATCHED)).wrapping_add(readers))
 }
 
-/// The last announced reader has left, and no counted one passes the writer.
+/// The last announced reader has left, and no counted reader has passed the writer.
 #[inline]
 pub(super) fn revoked(seen: u32) -> Option<u32> {
     (count(seen) == 0).then_some(seen & !(REVOKING | READERS_SLEEP))
 }
 
-/// Whether a look at the word allows to set the bias.
+/// Whether a reader that sees this word may set the bias.
 #[inline]
 pub(super) fn may_be_biased(seen: u32) -> bool {
-    // A waiter at the front would have to end it at once. A full lock has no more readers, neither
-    // counted nor announced.
+    // A waiter at the front would have to end the bias at once. A full lock admits no more readers,
+    // neither counted nor announced.
     let others = WRITER | UPGRADING | BIASED | REQUEST | FRONT_SLEEPS;
     seen & others == 0 && count(seen) != LIMIT
 }
 
-/// A holder that is about to leave wakes a waiter at the front, if one sleeps, which goes next.
-/// Under a standing request a sleeper is the next already, and the release wakes it.
+/// A holder that is about to leave makes a sleeping waiter at the front, if any, the next. If a
+/// request stands, a sleeper already is the next, and the release wakes it.
 pub(super) fn with_called_front<P: Platform>(seen: u32) -> Option<u32> {
     let sleeps = seen & (FRONT_SLEEPS | REQUEST) == FRONT_SLEEPS && is_ours::<P>(seen);
     sleeps.then_some(seen & !FRONT_SLEEPS | REQUEST)
 }
 
-/// No waiter at the front slept. One that sleeps by now has found the request standing, and relies
-/// on it.
+/// Takes that request back, since no waiter at the front slept. A waiter that sleeps by now has
+/// found the request standing, and relies on it.
 pub(super) fn without_call<P: Platform>(seen: u32) -> Option<u32> {
     let standing = is_requested::<P>(seen) && seen & FRONT_SLEEPS == 0;
     standing.then(|| settled(seen & !(REQUEST | READERS_SLEEP)))
@@ -337,7 +341,7 @@ impl<P: Platform> State<P> {
         self.0.load(order)
     }
 
-    /// A reader enters a lock on which nobody waits.
+    /// A reader enters a lock that no thread waits for.
     #[inline]
     pub(super) fn enter(&self, seen: u32) -> bool {
         const OTHERS: u32 = WRITER | UPGRADING | REQUEST | FRONT_SLEEPS;
@@ -350,25 +354,25 @@ impl<P: Platform> State<P> {
                 .is_ok()
     }
 
-    /// A counted reader leaves. Returns the word before.
+    /// A counted reader leaves. Returns the previous word.
     #[inline]
     pub(super) fn leave(&self) -> u32 {
         self.0.fetch_add(READER.wrapping_neg(), Release)
     }
 
-    /// A reader counts itself. Returns the word before.
+    /// A reader counts itself. Returns the previous word.
     #[inline]
     pub(super) fn add(&self) -> u32 {
         self.0.fetch_add(READER, Acquire)
     }
 
-    /// A writer enters a lock that nobody holds, waits for or is announced at.
+    /// A writer enters a lock that no thread holds, waits for or is announced at.
     #[inline]
     pub(super) fn take_idle(&self) -> bool {
         self.0.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
     }
 
-    /// A writer leaves a lock for which nobody waits.
+    /// A writer leaves a lock that no thread waits for.
     #[inline]
     pub(super) fn leave_idle(&self) -> bool {
         self.0.compare_exchange(WRITER, 0, Release, Relaxed).is_ok()
@@ -390,13 +394,13 @@ impl<P: Platform> State<P> {
         self.0.fetch_or(flags, Relaxed);
     }
 
-    /// Clears flags. Returns the word before.
+    /// Clears flags. Returns the previous word.
     #[inline]
     pub(super) fn clear(&self, flags: u32) -> u32 {
         self.0.fetch_and(!flags, Relaxed)
     }
 
-    /// Waits for a word that `done` accepts, for at most `nanos` nanoseconds. False: there was
+    /// Waits for a word that `done` accepts, for at most `nanos` nanoseconds. `false`: there was
     /// none.
     #[inline]
     pub(super) fn wait_for(&self, nanos: u64, done: impl Fn(u32) -> bool) -> bool {
@@ -404,8 +408,8 @@ impl<P: Platform> State<P> {
     }
 }
 
-/// What waiters have found out, in two bytes beside the state. Only slow paths read them. `RARITY`
-/// and `KEPT` may be outdated, which costs time only.
+/// What waiters have found out, in two bytes next to the state. Only slow paths read them. An
+/// outdated `RARITY` or `KEPT` costs only time.
 ///
 /// ```text
 ///   bit 0 .. 3   RARITY: one in 2^RARITY of the reads that may set the bias does so
@@ -422,11 +426,12 @@ const RARITY: u16 = 0xf;
 const ONE_BESIDE: u16 = 1 << 4;
 const BESIDE: u16 = 511 * ONE_BESIDE;
 const BESIDE_IN: u16 = 3 << 13;
-/// On average one read sets the bias after as many that could have done so as this goes into the
-/// time of the revocation, in nanoseconds, rounded up to a power of two. Where there are many
-/// readers, it is about how long each of them takes to count itself.
+/// After a revocation, one eligible read in N sets the bias again, on average, where N is the time
+/// of the revocation divided by this, rounded up to a power of two. With many readers this is about
+/// how long each of them takes to count itself, in nanoseconds.
 const REVOCATION_NS_PER_READ: u64 = 256;
-/// After a revocation one read in 8 sets the bias, or fewer. One in 4096 does after the longest.
+/// The bounds of N as powers of two: after the shortest revocations one read in 8 sets the bias,
+/// after the longest one in 4096.
 const RARITIES: core::ops::RangeInclusive<u32> = 3..=12;
 
 impl<P: Platform> Hints<P> {
@@ -456,12 +461,12 @@ impl<P: Platform> Hints<P> {
         if ours { seen & BESIDE } else { 0 }
     }
 
-    /// A waiter comes that stands beside the queue. It counts itself before it marks the word as a
-    /// sleeper, and that mark is a read-modify-write that releases. A thread that takes the lock or
-    /// gives up changes the word, acquires, and looks here afterwards: one of the two sees the
-    /// other.
+    /// Counts a waiter that comes to stand beside the queue. The waiter does this before it sets
+    /// its sleeper's mark in the word, by a read-modify-write that releases. A thread that takes
+    /// the lock or gives up changes the word, acquires, and looks here afterwards: either it sees
+    /// this waiter counted, or the waiter sees its change of the word.
     ///
-    /// `false`: there are too many to be counted, so that no holder would know of this one.
+    /// `false`: there are too many to count, so that no holder would know of this waiter.
     pub(super) fn come_beside(&self) -> bool {
         let come = |seen| {
             let beside = Self::beside(seen);
@@ -471,7 +476,7 @@ impl<P: Platform> Hints<P> {
         self.0.fetch_update(Relaxed, come).is_ok()
     }
 
-    /// One that was counted leaves.
+    /// A waiter that was counted leaves.
     pub(super) fn leave_beside(&self) {
         let leave = |seen| (Self::beside(seen) != 0).then(|| seen - ONE_BESIDE);
         let _ = self.0.fetch_update(Relaxed, leave);
@@ -482,16 +487,15 @@ impl<P: Platform> Hints<P> {
         Self::beside(self.0.load(Relaxed)) != 0
     }
 
-    /// A writer has waited for announced readers for `nanos` nanoseconds, until there were none or
-    /// its time was up. The longer that was, the fewer reads set the bias again.
+    /// Records that a writer has waited for announced readers for `nanos` nanoseconds, until none
+    /// was left or its time was up. The longer the wait, the fewer reads set the bias again.
     pub(super) fn bias_ended(&self, nanos: u64) {
         let rarer = |seen| Some(seen & !RARITY | rarity_after(nanos));
         let _ = self.0.fetch_update(Relaxed, rarer);
     }
 
-    /// Whether this read sets the bias, if it may. Decided by chance: a clock costs more, and a
-    /// count would be one more word for which readers fight. Without a source of randomness every
-    /// read sets it.
+    /// Whether this read sets the bias, if it may. Chance decides: reading a clock costs more, and
+    /// readers would contend for a count. Without a source of randomness every read sets the bias.
     #[inline]
     pub(super) fn sets_bias(&self) -> bool {
         let rarity = self.0.load(Relaxed) & RARITY;
@@ -499,12 +503,12 @@ impl<P: Platform> Hints<P> {
     }
 }
 
-/// What this process writes beside the number of those that wait.
+/// This process's number, as it stands next to the number of waiters beside the queue.
 fn in_process<P: Platform>() -> u16 {
     (u16::from(P::forks()) << BESIDE_IN.trailing_zeros()) & BESIDE_IN
 }
 
-/// How rare the reads are that set the bias after a revocation of `nanos` nanoseconds.
+/// The `RARITY` after a revocation of `nanos` nanoseconds.
 pub(super) fn rarity_after(nanos: u64) -> u16 {
     let doublings = u64::BITS - (nanos / REVOCATION_NS_PER_READ).leading_zeros();
     doublings.clamp(*RARITIES.start(), *RARITIES.end()) as u16

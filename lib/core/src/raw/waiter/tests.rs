@@ -71,10 +71,10 @@ fn a_signal_handler_that_interrupts_a_wait_is_never_set_aside() {
     let (outer, inner) = (claim(), claim());
     outer.node().prepare(3, false);
     assert_eq!((outer.named(3), inner.named(3)), (3, PRIORITY));
-    // Its headship is what it holds up.
+    // The interrupted wait has headship, which the handler holds up.
     outer.node().state.store(GO, Relaxed);
     assert_eq!(inner.named(3), PRIORITY);
-    // It has left as the head, or has given up: the node is only left behind.
+    // The outer wait has ended, as the head or by giving up: its node is only left behind.
     outer.node().next.store(GONE, Relaxed);
     assert_eq!(inner.named(3), 3);
     outer.node().prepare(3, true);

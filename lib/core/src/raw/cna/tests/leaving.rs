@@ -1,4 +1,4 @@
-//! Waiters that have left, sleep, or are about to; and random mixtures of these.
+//! Waiters that have left, that sleep, or that are about to; and random mixtures of these.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn an_abandoned_waiter_of_the_secondary_queue_is_passed_over() {
 
 #[test]
 fn a_head_does_not_wait_for_a_newcomer_that_has_not_linked_itself() {
-    // The head is alone, or passes an abandoned waiter over.
+    // The head is alone, or passes over an abandoned waiter.
     for abandoned in [&[][..], &[1]] {
         let mut q = Queue::new(&[0, 0][..=abandoned.len()]);
         for &i in abandoned {
@@ -59,7 +59,7 @@ fn waiters_set_aside_do_not_wait_for_a_late_newcomer_either() {
             assert!(!q.table.link(before, link));
         }
         assert_eq!(q.turn(1, GO, 1, FULL), Some((2, GO)));
-        // It comes to the node of waiter 3.
+        // The head comes to the node of waiter 3.
         let next = q.turn(2, GO, 1, FULL);
         assert_eq!(next, links_itself_first.then_some((4, GO)));
         assert!(links_itself_first || q.table.link(before, link), "head");
@@ -115,7 +115,7 @@ fn the_first_of_those_set_aside_is_roused_once_when_the_limit_is_near() {
         });
         (waiter, state) = q.pass(head).unwrap();
     }
-    // Waiter 5 is the last but one before the limit.
+    // Waiter 5 is the second to last head before the limit.
     assert_eq!(roused.into_inner(), [(5, 1)]);
 }
 

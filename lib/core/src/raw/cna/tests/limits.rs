@@ -21,7 +21,7 @@ fn the_count_limit_flushes_the_secondary_queue() {
     let q = Queue::new(&[0, 1, 0, 0, 0]);
     let (heir, state) = q.turn(0, GO, 0, ALWAYS_FLUSH).unwrap();
     assert_eq!((heir, q.secondary_of(state)), (2, vec![1]));
-    // One local hand-off has been made: 2^0.
+    // There was one local hand-off, 2^0.
     assert_eq!(q.turn(2, state, 0, ALWAYS_FLUSH), Some((1, GO)));
     assert_eq!(q.primary_from(1), [1, 3, 4]);
 }

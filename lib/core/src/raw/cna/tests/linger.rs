@@ -1,10 +1,11 @@
-//! Waiting for local waiters where there were some; what the published form does instead.
+//! Waiting for local waiters when several hand-offs were local; what the published form does
+//! instead.
 
 use super::super::limit::ROUSED_BEFORE;
 use super::super::scan::LINGER_RUN;
 use super::*;
 
-/// A head of domain 0 after its pre-scan, with waiters of domain 1 set aside, `handoffs` hand-offs
+/// A head of domain 0 after its pre-scan. Waiters of domain 1 were set aside `handoffs` hand-offs
 /// ago.
 fn dry(q: &Queue, handoffs: u32, tuning: Tuning) -> Head<Native> {
     let (heir, state) = q.turn(0, GO, 0, FULL).unwrap();
@@ -20,18 +21,18 @@ fn a_holder_waits_for_local_waiters_only_where_there_were_some() {
     let after = |handoffs| dry(&Queue::new(&domains), handoffs, FULL).wants_local();
     assert!(!after(LINGER_RUN - 1));
     assert!(after(LINGER_RUN));
-    // The flag in `run` is no number of hand-offs.
+    // The flag in `run` does not count as hand-offs.
     assert!(!after(ROUSED_BEFORE));
     assert!(after(ROUSED_BEFORE | LINGER_RUN));
     let wants = |tuning| dry(&Queue::new(&domains), LINGER_RUN, tuning).wants_local();
     assert!(!wants(ALWAYS_FLUSH));
-    // Less than a two-hundredth of the larger limit is used, and more of the smaller one.
+    // Less than a two-hundredth of the larger limit is used up, and more of the smaller limit.
     let limited = |log2| Tuning {
         limit: LocalLimit::Count { log2 },
         ..FULL
     };
     assert!(wants(limited(10)) && !wants(limited(9)));
-    // No waiter is set aside, so none would be next instead.
+    // No waiter is set aside, so no remote waiter would be next.
     let q = Queue::new(&[0, 1]);
     assert!(!q.head(0, GO, 0, FULL).wants_local());
 }

@@ -60,7 +60,7 @@ fn the_secondary_queue_becomes_the_primary_one_when_that_is_empty() {
     assert_eq!(q.turn(3, state, 0, FULL), Some((1, GO)));
     assert_eq!(q.primary_from(1), [1, 2]);
     assert_eq!(q.tail.load(SeqCst), q.ids[2].encode());
-    // Newcomers find an open end.
+    // The last waiter has no link, so newcomers can link themselves.
     q.arrive(0);
     assert_eq!(q.primary_from(1), [1, 2, 4]);
 }

@@ -1,4 +1,4 @@
-//! For how long a waiter at the front sleeps.
+//! How long a waiter at the front sleeps.
 
 use super::timed::{HELD, Lock};
 use crate::Native;
@@ -16,7 +16,7 @@ const WAIT: Wait = Wait {
     spin: 0,
 };
 
-/// How long the first sleep is, in nanoseconds, at least and at most.
+/// A lower and an upper bound of the length of the first sleep, in nanoseconds.
 fn first_sleep<const ALONE: bool>(place: &Headship<'_, Native>, deadline: u64) -> (u64, u64) {
     let wait = Wait { deadline, ..WAIT };
     let begun = Native::now();
@@ -43,14 +43,14 @@ fn a_waiter_sleeps_beyond_its_quantum_only_if_no_other_waits_behind_it() {
     let place = Headship::join(QueueKind::Osq, &queue, first, WAIT.tuning);
     let place = place.expect("the queue is empty");
     assert!(first_sleep::<true>(&place, NEVER).1 >= ALONE_NS);
-    // A request after the first eighth leaves the holder time to grant it.
+    // With a time limit the waiter requests early, so that the holder has time to grant it.
     let hour = Native::now() + 3_600_000_000_000;
     assert!(first_sleep::<true>(&place, hour).0 <= quantum);
     assert!(first_sleep::<false>(&place, NEVER).0 <= quantum);
     queue.tail().store(behind.encode(), Relaxed);
     assert!(first_sleep::<true>(&place, NEVER).0 <= quantum);
     queue.tail().store(id.encode(), Relaxed);
-    // Beside the queue others may stand, too.
+    // A waiter beside the queue may not be the only one.
     let beside = Headship::beside();
     assert!(first_sleep::<true>(&beside, NEVER).0 <= quantum);
 }

@@ -1,4 +1,4 @@
-//! How long a newcomer tries to do without the queue, as a table.
+//! How long a newcomer barges before it queues, as a table.
 
 use super::timed::{HELD, Lock, NOW, Timed};
 use crate::platform::NEVER;
@@ -8,21 +8,22 @@ use crate::raw::osq::Osq;
 use crate::tuning::{Quantum, Tuning};
 use std::cell::Cell;
 
-/// When each newcomer comes. Not 0, as times are absolute.
+/// When each newcomer comes. Not 0, since times are absolute.
 const BEGUN: u64 = 1_000_000;
 
 struct Row {
     name: &'static str,
-    /// When it is free for a moment, in ascending order, and whether this thread is the fastest.
+    /// When the lock is free for a moment, in ascending order, and whether this thread is then the
+    /// fastest.
     free: &'static [(u64, bool)],
-    /// After this time the wait is over, or the lock is requested.
+    /// The time limit of the wait.
     limit: u64,
-    /// From when on newcomers have to queue.
+    /// After this time newcomers have to queue.
     reserved: u64,
     quantum: Quantum,
     trial: bool,
     spin: u64,
-    /// Whether it gets the lock, and when; or when it queues.
+    /// Whether the newcomer gets the lock, and when it gets it or queues.
     expected: (bool, u64),
 }
 

@@ -1,4 +1,4 @@
-//! When a waiter that sleeps in the queue looks whether anybody comes for the lock.
+//! When a waiter that sleeps in the queue checks whether a thread comes for the lock.
 
 use super::timed::{HELD, Lock, NOW, SLOTS, Timed};
 use crate::platform::Platform;
@@ -14,8 +14,8 @@ use crate::tuning::Tuning;
 const BEGUN: u64 = 1_000_000;
 const EACH: u64 = PATIENCE_NS;
 
-/// The times of the first looks of a waiter that looks in vain, since it came, and whether it has
-/// looked before. It is late for each by `late`. In nanoseconds.
+/// For each of the first looks of a waiter: the time since it came, and whether it has looked
+/// before. No look ends the wait, and each is late by `late`. In nanoseconds.
 fn looks(ahead: Option<u64>, late: u64) -> Vec<(u64, bool)> {
     NOW.set(BEGUN);
     let mut patience = Patience::begin::<Timed>();
@@ -38,12 +38,12 @@ fn a_waiter_looks_after_a_time_for_each_ahead() {
         let expected = [(length, false), (9 * length, true), (41 * length, true)];
         assert_eq!(looks(Some(ahead), 0), expected, "{ahead} ahead");
     }
-    // A look that comes late is followed by a whole interval.
+    // After a late look the next interval has its full length.
     let late = looks(Some(1), 50_000);
     assert_eq!(late[1], (9 * EACH + 100_000, true));
 }
 
-/// Threads that have queued before count as ahead of a waiter that does not know better.
+/// A waiter that does not know how many are ahead counts all threads that have ever queued.
 #[test]
 fn a_waiter_with_many_ahead_counts_the_threads() {
     let _alone = SLOTS.lock();
@@ -57,7 +57,8 @@ fn a_waiter_with_many_ahead_counts_the_threads() {
     }
 }
 
-/// It leaves the queue at its first look. Two threads have queued, and one of them is ahead.
+/// The waiter leaves the queue at its first look. Two threads have queued, and only one of them is
+/// ahead.
 #[test]
 fn a_waiter_in_the_queue_counts_before_it_sleeps() {
     let _alone = SLOTS.lock();
@@ -92,7 +93,7 @@ fn patience_without_end_stays_so() {
     assert_eq!(patience.or(7), 7);
 }
 
-/// Whether a waiter that sees this finds the lock stuck.
+/// Whether a waiter that sees `sight` leaves the queue.
 fn is_stuck_as(looked: bool, sight: impl Fn() -> Sight) -> bool {
     NOW.set(BEGUN);
     let lock: Lock<'_> = Lock {
@@ -104,8 +105,8 @@ fn is_stuck_as(looked: bool, sight: impl Fn() -> Sight) -> bool {
     is_stuck::<Timed, _>(&lock, looked)
 }
 
-/// Whether a lock is stuck that is free for so long, and is then taken, or handed over to a waiter
-/// that has not come yet.
+/// Whether a waiter leaves the queue of a lock that is free for `nanos` nanoseconds, and is then
+/// taken, or handed over to a waiter that has not picked it up yet.
 fn stuck(looked: bool, nanos: u64, handed_over: bool) -> bool {
     is_stuck_as(looked, || {
         let free = NOW.get() < BEGUN.saturating_add(nanos);

@@ -1,4 +1,4 @@
-//! How long the spins of a thread are, after what the last ones brought.
+//! How long the spins of a thread are, depending on the outcome of the last ones.
 
 use crate::Native;
 use crate::platform::Platform;
@@ -8,7 +8,7 @@ use crate::raw::contend::spin::{limit, record};
 use crate::raw::mutex::QueuedMutex;
 use std::thread;
 
-/// On a thread of its own, which has a slot.
+/// Runs `test` on a new thread, which has a slot.
 fn on_a_thread(test: impl FnOnce() + Send) {
     thread::scope(|s| {
         s.spawn(|| {
@@ -19,7 +19,7 @@ fn on_a_thread(test: impl FnOnce() + Send) {
     });
 }
 
-/// The length of spins that are not whole ones.
+/// The length of spins that were halved.
 fn short() -> u64 {
     loop {
         match limit::<Native>() {
@@ -45,7 +45,7 @@ fn a_spin_without_the_lock_halves_the_next_ones() {
     });
 }
 
-/// Its time limit ended the spin, which says nothing about a longer one.
+/// The time limit ended the spin, which says nothing about a longer spin.
 #[test]
 fn a_spin_that_a_limit_ends_does_not_count() {
     let mutex = QueuedMutex::<Native, Usual>::default();

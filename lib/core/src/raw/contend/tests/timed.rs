@@ -1,5 +1,5 @@
-//! A platform with a clock that tests set, and a lock that does what they say. No thread wakes
-//! another: sleeps last until their time is over, or half of it where a test says so.
+//! A platform with a clock that tests set, and a lock that does what tests say. No thread wakes
+//! another: sleeps last until their time limit, or for half of that time if a test says so.
 
 use crate::bare::Bare;
 use crate::platform::{Atomics, Clock, Parked, Parking, Platform, Spinning};
@@ -9,14 +9,14 @@ use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-/// A platform whose time passes where a test says so, and in pauses.
+/// A platform whose clock advances only by tests, pauses and sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::raw) struct Timed;
 
 static TABLE: Table<Timed, 2, 1> = Table::new();
 static WAITERS: Waiters<Timed> = TABLE.waiters();
 
-/// Held by tests that claim slots, and by those that count on how many are claimed.
+/// Held by tests that claim slots, and by tests that depend on the number of claimed slots.
 pub(in crate::raw) static SLOTS: Mutex<()> = Mutex::new(());
 
 thread_local! {
@@ -72,7 +72,7 @@ impl Platform for Timed {
     }
 }
 
-/// What a waiter sees of a lock that is held, and that no other has asked for.
+/// What a waiter sees of a lock that is held, and that no other waiter has requested.
 pub(super) const HELD: Sight = Sight {
     free: false,
     no_unlock: false,
@@ -82,8 +82,8 @@ pub(super) const HELD: Sight = Sight {
     requested: false,
 };
 
-/// A lock of which a test says what a waiter sees and does. The first sleep ends the wait, and it
-/// is not requested.
+/// A lock for which a test says what a waiter sees and does. The first sleep ends the wait. A
+/// request panics.
 pub(super) struct Lock<'a, const PARKS: bool = true, const ALONE: bool = false> {
     pub(super) sight: &'a dyn Fn() -> Sight,
     pub(super) is_taken: &'a dyn Fn() -> bool,

@@ -1,4 +1,4 @@
-//! Sleepers, and those whose wake-up another waiter takes.
+//! Sleepers, and sleepers whose wake-up another waiter takes.
 
 use super::*;
 use crate::platform::PATIENCE_NS;
@@ -13,7 +13,7 @@ const MINUTE: u64 = 60_000_000_000;
 /// A thread that is woken may have to wait for a CPU.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// As what a waiter sleeps that sets this flag.
+/// The role of a sleeper that sets this flag.
 fn as_sleeper(flag: u8) -> Sleeper {
     match flag {
         SLEEPERS => Sleeper::Notified,
@@ -30,14 +30,14 @@ both_layouts! {
         for (held, flags, flag, after) in [
             (FREE, 0, SLEEPERS, SLEEPERS),
             (FREE, HANDOFF, REQUESTER_SLEEPS, HANDOFF | REQUESTER_SLEEPS),
-            // Nobody hands over to a requester whose request has ended.
+            // No unlock hands over to a requester whose request has ended.
             (HELD, PICKUP, REQUESTER_SLEEPS, PICKUP),
             (HELD, 0, REQUESTER_SLEEPS, 0),
         ] {
             let mutex = with::<Sound, L>(held, flags);
             let (mut owes, until) = (false, soon());
             mutex.sleep(&mut owes, as_sleeper(flag), until);
-            // The requester sleeps in nobody else's place, and owes no wake-up.
+            // A requester takes no wake-up from other sleepers, and so owes none.
             assert_eq!(owes, flag == SLEEPERS);
             assert!(Native::now() < until, "{flags}");
             assert_eq!(state(&mutex), (held, after));
@@ -50,8 +50,8 @@ both_layouts! {
         assert_eq!(state(&mutex), (HELD, SLEEPERS));
     }
 
-    /// Its wake-up comes while the lock is held and another sleeper has set the flag again. To
-    /// sleep on would be behind all others.
+    /// The wake-up comes while the lock is held and another sleeper has set the flag again. If the
+    /// woken thread slept on, it would be the last of the sleepers.
     fn a_woken_sleeper_looks_at_once<L>() {
         let mutex = with::<Sound, L>(HELD, 0);
         let until = soon();
@@ -92,8 +92,8 @@ both_layouts! {
         assert_eq!(state(&mutex), (FREE, 0));
     }
 
-    /// A waiter without a queue finds that another has requested a hand-off. It must not spin until
-    /// that ends, and the pickup wakes it.
+    /// A waiter beside the queue finds that another waiter has requested a hand-off. It must not
+    /// spin until that request ends. The pickup wakes it.
     fn a_refused_requester_sleeps_until_the_pickup<L>() {
         let mutex = with::<Sound, L>(HELD, HANDOFF);
         thread::scope(|s| {
@@ -109,7 +109,7 @@ both_layouts! {
         assert_eq!(state(&mutex), (HELD, SLEEPERS), "it has slept");
     }
 
-    /// The one at the front of the queue is stopped: this test plays it, and does nothing.
+    /// The front waiter is stopped: this test is the front waiter, and does nothing.
     fn a_waiter_goes_on_beside_a_front_that_does_not_run<L>() {
         let mutex = with::<Sound, L>(HELD, 0);
         let front = Native::waiters().take_node().expect("a slot is free");
@@ -131,8 +131,8 @@ both_layouts! {
         assert_eq!(mutex.queue.last(), 0);
     }
 
-    /// As before, and the stopped one has taken the only wake-up that an unlock sent: another
-    /// waiter sleeps on the word, and no flag says so.
+    /// As in the test above, and the stopped waiter has taken the only wake-up that an unlock sent:
+    /// another waiter sleeps on the word, and no flag says so.
     fn going_on_in_its_place_includes_the_wake_up_that_it_owes<L>() {
         let mutex = with::<Sound, L>(HELD, 0);
         let front = Native::waiters().take_node().expect("a slot is free");
@@ -166,8 +166,8 @@ both_layouts! {
         mutex.queue.leave(&front);
     }
 
-    /// The lock was handed over to a requester that is stopped. Two waiters come, of which one
-    /// stands behind the other.
+    /// The lock was handed over to a requester that is stopped. Two waiters come, one behind the
+    /// other.
     fn a_lock_is_picked_up_in_place_of_a_requester_that_does_not_run<L>() {
         let mutex = with::<Sound, L>(HELD, PICKUP);
         thread::scope(|s| {
@@ -180,19 +180,19 @@ both_layouts! {
             }
         });
         assert!(!mutex.is_locked());
-        // Now it runs, and has missed it.
+        // Now the requester runs, and comes too late.
         assert!(!mutex.pick_up());
     }
 
-    /// It was refused before the hand-over, and has slept once. Then others wake it, such as
-    /// waiters that give up.
+    /// The waiter was refused before the hand-over, and has slept once. Then other threads wake it,
+    /// for example waiters that give up.
     fn a_refused_waiter_picks_up_a_patience_after_it_has_seen_the_hand_over<L>() {
         let _alone = SLOTS.lock();
         let mutex = QueuedMutex::<Timed, Sound, L::On<Timed>>::new();
         assert!(mutex.try_lock());
         assert!(mutex.request_handoff());
         let mut waiter = Waiting::new(&mutex);
-        // No time to poll: on this platform a poll would not end.
+        // A time limit of 0, since on this platform a poll would not end.
         assert!(matches!(waiter.request(&at_front(), 0), Next::Look));
         unlock(&mutex);
         let handed_over = NOW.get();
@@ -204,7 +204,7 @@ both_layouts! {
         assert_eq!(NOW.get() - handed_over, PATIENCE_NS);
     }
 
-    /// The lock became free before the request was made, and the requester is stopped.
+    /// The lock became free before the requester made its request, and the requester is stopped.
     fn a_free_lock_is_taken_in_place_of_a_requester_that_does_not_run<L>() {
         let mutex = with::<Sound, L>(FREE, HANDOFF | generation::<Native>());
         let next = Waiting::new(&mutex).request(&at_front(), NEVER);
@@ -217,8 +217,8 @@ both_layouts! {
         assert!(a_request_ends_by_another::<Sound, L>(PATIENCE));
     }
 
-    /// It may have slept through the unlock that woke it. If the holder may miss the flag, it still
-    /// owes the wake-up after a short sleep, and sends it before a long one.
+    /// The lock may have been free again while the waiter slept. If the holder may miss the flag,
+    /// the waiter still owes the wake-up after a short sleep, and sends it before a long sleep.
     fn a_timed_sleep_passes_the_wake_up_on<L>() {
         let (short, long) = (1, UNNOTICED_SLEEP_NS + 1);
         let passed = if is_one::<L>() { SLEEPERS } else { 0 };
@@ -241,8 +241,8 @@ both_layouts! {
     }
 }
 
-/// The holder may miss the flag. Others that a broadcast has moved to the word sleep on: each would
-/// find the lock held, and wake the next.
+/// With this layout the holder may miss the flag. Other threads that a broadcast has moved to the
+/// word are not woken: each would find the lock held, and wake the next.
 #[test]
 fn a_requeued_waiter_wakes_the_front_alone() {
     let mutex = with::<Sound, AnySplit>(HELD, SLEEPERS);
@@ -253,7 +253,7 @@ fn a_requeued_waiter_wakes_the_front_alone() {
             s.spawn(move || Native::park_in(mutex.key(), bytes, soon(), set, || bytes))
         };
         let (front, beside) = (sleeper(FRONT), sleeper(NOTIFIED));
-        // Moves them to where they are, and counts them.
+        // This moves the sleepers to the same key, and so counts them.
         while Native::requeue_but(0, mutex.key(), bytes, mutex.key(), || bytes) < 2 {
             thread::yield_now();
         }
@@ -270,8 +270,8 @@ fn a_requeued_waiter_wakes_the_front_alone() {
     });
 }
 
-/// Of two that take one request for their own, one takes the lock, and the other sleeps. Returns
-/// whether that one wakes up.
+/// Two waiters take one request for their own. One takes the lock while the other sleeps. Returns
+/// whether the sleeper wakes up.
 pub(super) fn a_request_ends_by_another<C: Model, L: AnyLayout>(patience: Duration) -> bool {
     let mutex = with::<C, L>(HELD, HANDOFF | generation::<On<C>>());
     let (done, finished) = mpsc::channel();
@@ -295,8 +295,8 @@ pub(super) fn a_request_ends_by_another<C: Model, L: AnyLayout>(patience: Durati
     })
 }
 
-/// Waits until another waiter stands behind `head`, or has stood there, has lost its patience, and
-/// waits beside the queue.
+/// Waits until another waiter stands behind `head`, or has lost its patience there and waits beside
+/// the queue.
 fn await_waiter_behind<P: Platform, C: LockConfig, L: Layout<P>>(
     mutex: &QueuedMutex<P, C, L>,
     head: u16,
@@ -306,7 +306,7 @@ fn await_waiter_behind<P: Platform, C: LockConfig, L: Layout<P>>(
     }
 }
 
-/// Waits in the queue, and at its front asleep on the word without a time limit.
+/// Takes the lock: waits in the queue, and at its front asleep on the word without a time limit.
 fn lock_as_sleeping_head<C: Model, L: AnyLayout>(mutex: &Mutex<C, L>) {
     let place = On::<C>::waiters().take_node().expect("a slot is free");
     assert!(mutex.queue.join(&place, true, NEVER));
@@ -320,9 +320,9 @@ fn lock_as_sleeping_head<C: Model, L: AnyLayout>(mutex: &Mutex<C, L>) {
     mutex.queue.leave(&place);
 }
 
-/// A head sleeps on the word. The wake-up meant for it goes to a waiter that a broadcast has
-/// requeued there, and the lock is taken before that waiter comes. Returns whether both get the
-/// lock in the end.
+/// A head sleeps on the word. The wake-up meant for the head goes to a waiter that a broadcast has
+/// requeued there, and another thread takes the lock before that waiter does. Returns whether both
+/// waiters get the lock in the end.
 pub(super) fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: Model, L: AnyLayout>(
     patience: Duration,
 ) -> bool {
@@ -344,7 +344,7 @@ pub(super) fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: Model, L: AnyLa
             thread::yield_now();
         }
         pause();
-        // As if an unlock had cleared the flag and woken the other waiter.
+        // This is as if an unlock had cleared the flag and woken the other waiter.
         mutex.word.clear(SLEEPERS);
         let head = mutex.queue.last();
         enter(Mutex::<C, L>::lock_after_sleep);

@@ -1,4 +1,4 @@
-//! When a holder asks for more time, and when it ends that.
+//! When a holder asks for a longer time slice, and when it ends that.
 
 use super::*;
 use crate::threads::Slices;
@@ -8,7 +8,7 @@ const NONE: Slices = Slices {
     ended: 0,
 };
 
-/// How often a thread asks while it gets the lock by `get`.
+/// How often a thread asks for a longer slice while it gets the lock by `get`.
 fn asked<C: Model, L: AnyLayout>(get: impl FnOnce(&Mutex<C, L>)) -> u32 {
     let mutex = Mutex::<C, L>::default();
     Slices::during(|| get(&mutex)).extended
@@ -31,7 +31,7 @@ both_layouts! {
         assert_eq!(asked::<Extending, L>(|mutex| assert!(mutex.lock_slow(NEVER))), 1);
     }
 
-    /// A condition variable has put it to sleep on the word.
+    /// The thread has slept on the word, where a condition variable has moved it.
     fn a_thread_that_was_moved_here_asks_if_the_knob_is_on<L>() {
         assert_eq!(asked::<Sound, L>(|mutex| mutex.lock_after_sleep()), 0);
         assert_eq!(asked::<Extending, L>(|mutex| mutex.lock_after_sleep()), 1);
@@ -54,7 +54,7 @@ both_layouts! {
         assert_eq!(asked.extended, 1);
     }
 
-    /// It has nothing to hold, and is no holder any more.
+    /// Such a thread does not hold the lock.
     fn a_thread_whose_time_is_up_does_not_ask<L>() {
         let held = with::<Extending, L>(HELD, 0);
         let late = Slices::during(|| assert!(!held.lock_slow(1)));
@@ -62,7 +62,7 @@ both_layouts! {
         assert!(late.ended >= 1, "a waiter has no use for an extension");
     }
 
-    /// Whoever waits has set one of these.
+    /// Each waiter has set one of these flags.
     fn an_unlock_that_finds_waiters_ends_it<L>() {
         let request = HANDOFF | generation::<On<Extending>>();
         for flags in [WATCHED, SLEEPERS, WATCHED | SLEEPERS, request] {

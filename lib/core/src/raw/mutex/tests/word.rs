@@ -27,7 +27,7 @@ both_layouts! {
             (KEPT, KEPT),
             (SLEEPERS, 0),
             (SLEEPERS | KEPT, KEPT),
-            // The watcher sees that the flag is gone.
+            // The watcher sees that the flag was cleared.
             (WATCHED, 0),
             (WATCHED | KEPT | SLEEPERS, KEPT),
         ] {
@@ -83,7 +83,7 @@ both_layouts! {
         }
     }
 
-    /// A hand-off that comes while the requester spins is a spin that has paid.
+    /// If the hand-off comes while the requester spins, the spin has paid.
     fn a_hand_off_without_a_sleep_restores_the_spins<L>() {
         drop(Native::waiters().take_node().expect("a slot is free"));
         (0..6).for_each(|_| spin::record::<Native>(false));
@@ -92,7 +92,7 @@ both_layouts! {
         assert!((0..1000).all(|_| spin::limit::<Native>() == SPIN_NS));
     }
 
-    /// Another waiter has picked the lock up in its place.
+    /// Another waiter has picked the lock up in place of the requester.
     fn a_requester_whose_request_has_ended_begins_anew<L>() {
         let mutex = with::<Sound, L>(HELD, SLEEPERS);
         assert!(!mutex.pick_up());
@@ -101,12 +101,12 @@ both_layouts! {
         assert_eq!(state(&mutex), (HELD, SLEEPERS));
     }
 
-    /// Two threads that hand the lock to each other must not forget the sleepers outside the queue.
+    /// Two threads that hand the lock to each other must not forget the sleepers beside the queue.
     fn a_pickup_wakes_the_sleeper_that_the_hand_off_did_not<L>() {
         let mutex = with::<Sound, L>(HELD, PICKUP | SLEEPERS);
         assert!(mutex.pick_up());
         assert_eq!(state(&mutex), (HELD, 0), "woken, and the flag is cleared");
-        // Not after an unlock that has woken a sleeper itself.
+        // A requester that takes a free lock wakes no sleeper: the unlock has done so.
         let mutex = with::<Sound, L>(HELD, HANDOFF | SLEEPERS);
         mutex.end_request();
         assert_eq!(state(&mutex), (HELD, SLEEPERS));
@@ -116,17 +116,18 @@ both_layouts! {
         let mutex = with::<Sound, L>(FREE, 0);
         assert!(wait_as(&mutex, true, at_front()));
         assert_eq!(state(&mutex), (HELD, SLEEPERS));
-        // It does not get the lock. The holder will see the flag, or another sleeper is woken.
+        // The waiter gives up. Either the holder will see the flag, or the waiter wakes another
+        // sleeper.
         let mutex = with::<Sound, L>(HELD, 0);
         assert!(!wait_as(&mutex, true, late()));
         assert_eq!(state(&mutex), (HELD, if is_one::<L>() { SLEEPERS } else { 0 }));
-        // There is no holder, so the next sleeper is woken at once.
+        // If there is no holder, the waiter wakes the next sleeper at once.
         let mutex = with::<Sound, L>(FREE, 0);
         assert!(!wait_as(&mutex, true, late()));
         assert_eq!(state(&mutex), (FREE, 0));
     }
 
-    /// A trial keeps the lock, and finds it idle.
+    /// A trial marks the lock as kept, and finds it idle.
     fn an_idle_lock_is_no_longer_kept<L>() {
         for trial in [false, true] {
             let mutex = with::<Sound, L>(FREE, if trial { 0 } else { KEPT });
@@ -135,7 +136,7 @@ both_layouts! {
         }
     }
 
-    /// A trial that comes to no verdict must not leave the lock kept.
+    /// A trial without a verdict must not leave the lock kept.
     fn a_trial_ends_with_the_wait<L>() {
         let mutex = with::<Sound, L>(HELD, 0);
         let until = Native::now() + 1;
@@ -144,10 +145,10 @@ both_layouts! {
         assert_eq!(state(&mutex), (HELD, 0));
         let mutex = with::<Sound, L>(HELD, HANDOFF);
         unlock(&mutex);
-        // Refused until the pickup, and the time is up before.
+        // The waiter is refused until the pickup, and its time is up before that.
         let deadline = Native::now() + 50_000;
         let taken = wait_as(&mutex, false, Wait { deadline, ..waiting(fair(), true) });
-        // On a busy machine the waiter's patience is perhaps over, too.
+        // On a busy machine the waiter's patience may be over, too.
         let left = if taken { 0 } else { PICKUP };
         assert_eq!(state(&mutex).1 & !(SLEEPERS | WATCHED), left);
     }
@@ -166,7 +167,7 @@ both_layouts! {
         assert_eq!((state(&mutex), mutex.queue.last()), ((HELD, KEPT), 0));
     }
 
-    /// The requester is a thread of another process. It is never handed the lock.
+    /// The requester is a thread of another process, so no unlock hands the lock to it.
     fn a_request_of_a_parent_is_void_in_the_child<L>() {
         const PARENT: u8 = 64;
         assert_ne!(PARENT, generation::<Native>());
@@ -187,21 +188,21 @@ both_layouts! {
 
     fn a_forked_child_resets_what_its_parent_left<L>() {
         let mutex = with::<Sound, L>(HELD, u8::MAX);
-        // SAFETY: nobody uses the mutex.
+        // SAFETY: no thread uses the mutex.
         unsafe { mutex.reset_in_child() };
         assert!(!mutex.is_contended());
         assert_eq!(state(&mutex), (FREE, 0));
     }
 }
 
-/// The flag would make every lock and unlock of a lock without waiters slower.
+/// With the flag set, every lock and unlock would be slower, even without waiters.
 #[test]
 fn a_lock_for_which_nobody_waits_does_not_stay_kept() {
     let kept = || with::<AlwaysTrying, AnyJoined>(HELD, KEPT);
     let mutex = kept();
     unlock(&mutex);
     assert_eq!(state(&mutex), (FREE, 0));
-    // A waiter queues; only it can tell.
+    // If a waiter queues, only that waiter may clear the flag.
     let mutex = kept();
     mutex.queue.tail().store(4, Relaxed);
     unlock(&mutex);
@@ -217,8 +218,8 @@ fn a_lock_for_which_nobody_waits_does_not_stay_kept() {
 }
 
 /// With [`Split`] a request may come between the holder's first look and its store. The requester
-/// then takes the lock, or is woken by the second look. So is another sleeper: the requester may be
-/// giving up, and then would not pass the wake-up on.
+/// then takes the lock, or the holder wakes it after its second look. The holder also wakes another
+/// sleeper: the requester may be giving up, and then would not pass the wake-up on.
 #[test]
 fn a_late_request_is_noticed_after_the_store() {
     let mutex = with::<Sound, AnySplit>(HELD, REQUESTER_SLEEPS | SLEEPERS);
@@ -226,7 +227,7 @@ fn a_late_request_is_noticed_after_the_store() {
     assert_eq!(state(&mutex), (FREE, 0), "both are woken");
 }
 
-/// A newcomer passes those that queue, unless each is to have its turn at once.
+/// A newcomer passes queued waiters, unless each waiter is to have its turn at once.
 #[test]
 fn a_newcomer_barges_unless_the_lock_is_fair() {
     let mutex = Mutex::<Sound>::default();
@@ -236,7 +237,8 @@ fn a_newcomer_barges_unless_the_lock_is_fair() {
         let wait = waiting(tuning, false);
         contend::barge(&mut newcomer, &mutex.queue, &wait).is_some()
     };
-    // A newcomer that loses its CPU for longer than it barges does not.
+    // Several attempts: a newcomer that loses its CPU for longer than it may barge does not get the
+    // lock.
     let soon = |tuning| (0..10_000).any(|_| barges(tuning));
     assert!(soon(fair()), "nobody queues");
     unlock(&mutex);

@@ -23,7 +23,7 @@ impl<const PARK: bool> LockConfig for Queueing<PARK> {
     }
 }
 
-/// Native threads, observed.
+/// The native platform, with an observer.
 #[derive(Clone, Copy, Debug)]
 struct Observed;
 
@@ -99,15 +99,15 @@ fn a_waiter_without_a_node_does_not_sleep_where_none_may() {
 fn a_head_whose_time_is_up_leaves_no_flag_behind() {
     let lock = QueuedSpinLock::<Native, Queueing<true>>::new();
     assert!(lock.try_lock());
-    // Longer than it spins.
+    // The time limit is longer than the spin.
     assert!(!lock.lock_until(Native::now() + 3_000_000));
-    // An unlock that has missed the flag.
+    // This is an unlock that has missed the flag.
     lock.locked.store(0, Relaxed);
     assert!(lock.try_lock());
 }
 
-/// Rouses a sleeper of a lock with this pending byte. Returns whether it has passed the rouse on to
-/// the waiter behind it.
+/// Rouses a sleeper of a lock with this pending byte. Returns whether the sleeper has passed the
+/// rouse on to the waiter behind it.
 fn passes_a_rouse_on(guarded: bool, pending: u8) -> bool {
     type Lock = QueuedSpinLock<Native, Queueing<true>>;
     let waiters = Native::waiters();
@@ -136,7 +136,7 @@ fn passes_a_rouse_on(guarded: bool, pending: u8) -> bool {
             std::thread::yield_now();
         }
         Lock::rouse(sleeper);
-        // Again and again: it may not have been asleep yet.
+        // In a loop, since the sleeper may not have been asleep yet.
         while !asleep() {
             Native::unpark(key::<Native>(&sleeper.state), 1);
         }
@@ -153,7 +153,7 @@ fn only_a_waiter_that_is_not_guarded_passes_a_rouse_on_behind_a_front_that_is_aw
     assert!(!passes_a_rouse_on(false, PARKED));
 }
 
-/// How long a waiter spins in the queue that nobody makes the head, with this pending byte.
+/// How long a waiter that never becomes the head spins in the queue, with this pending byte.
 /// `moves`: whether others queue behind it all the time.
 fn spins(pending: u8, moves: bool) -> u64 {
     let lock = QueuedSpinLock::<Native, Queueing<true>>::new();
@@ -182,12 +182,13 @@ fn spins(pending: u8, moves: bool) -> u64 {
     })
 }
 
-/// In a queue that stands still waiters sleep soon: the front waiter has spun in vain, too. In one
-/// that moves they do not, although a sleeper was made the head.
+/// In a queue that stands still, waiters sleep soon: the front waiter has spun without success,
+/// too. In a queue that moves they do not, even if a sleeper was made the head.
 #[test]
 fn waiters_sleep_soon_in_a_queue_that_stands_still() {
     let whole = u64::from(SPINS_BEHIND) * spin_limit::<Native, Queueing<true>>(false);
-    // A spin takes longer where other threads want the CPU, and ends early if this one notices.
+    // A spin takes longer if other threads want the CPU, and ends early if this thread notices
+    // that.
     let any =
         |pending, moves, is: &dyn Fn(u64) -> bool| (0..10_000).any(|_| is(spins(pending, moves)));
     assert!(any(0, false, &|nanos| nanos >= whole));

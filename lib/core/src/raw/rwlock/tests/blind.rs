@@ -1,5 +1,5 @@
-//! Code without a table on locks in which others announce themselves: a copy of the library that is
-//! apart.
+//! Code without a table, such as a copy of the library that is apart, uses locks at which others
+//! announce themselves.
 
 use super::scripted::{
     Scripted, ScriptedLock, as_part, blind, in_a_sleep, lock, meets_a_stranger, seeing, sleeps,
@@ -16,7 +16,7 @@ fn a_release_too_many_of_a_lock_that_nobody_has_made_biased_does_nothing() {
         blind(|| end(lock, ScriptedLock::<Fair, Scripted>::unlock_read));
         assert_eq!(word(lock), held);
     }
-    // Its reader may be announced.
+    // A reader of such a lock may be announced.
     for held in [BIASED, WRITER | REVOKING] {
         let lock = lock::<Fair, Scripted>();
         lock.state.set(held);
@@ -81,7 +81,7 @@ fn a_writer_with_a_time_limit_waits_for_the_end_of_the_bias() {
 fn a_writer_that_finds_that_the_lock_has_just_become_biased_steps_back() {
     let lock = read_elsewhere();
     blind(|| {
-        // It has looked at the flag before it was set.
+        // The writer has looked at the flag before it was set.
         assert_eq!(lock.take(Want::Write, false), Ok(BIASED));
         assert!(!lock.end_bias(Want::Write, BIASED, Scripted::now() + MILLI));
         assert_eq!(word(lock), BIASED);

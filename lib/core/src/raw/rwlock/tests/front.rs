@@ -4,7 +4,7 @@ use super::scripted::{Scripted, ScriptedLock, in_a_sleep, lock, sleeps, wakes};
 use super::*;
 use crate::raw::contend::QueueKind;
 
-/// Every waiter is at the front.
+/// A configuration in which every waiter is at the front.
 #[derive(Clone, Copy, Debug)]
 struct Beside;
 
@@ -18,7 +18,7 @@ impl LockConfig for Beside {
 
 type Shared<P = Scripted> = &'static ScriptedLock<Beside, P>;
 
-/// The wake-ups that `event` sends to the front, and how many threads they may wake.
+/// How many wake-ups `event` sends to waiters at the front, and how many threads they may wake.
 fn woken_by(event: impl FnOnce()) -> [u32; 2] {
     let before = wakes();
     event();
@@ -26,7 +26,7 @@ fn woken_by(event: impl FnOnce()) -> [u32; 2] {
     [after[0] - before[0], after[1] - before[1]]
 }
 
-/// A lock at whose front so many others wait, held as the word says.
+/// A lock with this number of `others` at its front, held as `held` says.
 fn crowded<P: Platform>(others: u32, held: u32) -> Shared<P> {
     let lock = lock::<Beside, P>();
     (0..others).for_each(|_| _ = lock.hints.come_beside());
@@ -51,7 +51,7 @@ fn each_release_wakes_one() {
     }
 }
 
-/// Of several sleepers one was woken, and takes the lock. Its release wakes the next.
+/// One of several sleepers was woken, and takes the lock. Its release wakes the next sleeper.
 pub(super) fn flag_after_the_woken_one<P: Platform>(others: u32) -> u32 {
     let lock = crowded::<P>(others, WRITER);
     in_a_sleep(0, || end(lock, ScriptedLock::unlock_write));
@@ -84,9 +84,9 @@ fn a_waiter_at_the_front_looks_again_after_its_patience() {
     let lock: Shared = crowded(1, WRITER);
     let begun = sleeps().len();
     let start = Scripted::now();
-    // The release during its second sleep wakes the other one.
+    // The release during the second sleep of this waiter wakes the other waiter.
     in_a_sleep(1, || {});
-    // Patience is for each thread that has queued, also those of other tests.
+    // Patience is per thread that has queued, including threads of other tests.
     let limit = start + 100 * Scripted::patience();
     assert!(!lock.write_until(limit));
     assert!(sleeps().len() - begun > 4, "it looked several times");
@@ -117,7 +117,7 @@ fn the_number_beside_the_queue_ends_at_its_limit_and_in_a_child() {
     assert!(!hints.has_beside() && hints.is_kept());
 }
 
-/// A waiter that gives up has been counted among the others at the front until now.
+/// A waiter that gives up is counted among the waiters at the front until then.
 #[test]
 fn a_fair_release_for_a_waiter_that_has_given_up_leaves_a_lock_for_all() {
     let ends: [(u32, fn(Shared)); 3] = [
@@ -135,7 +135,7 @@ fn a_fair_release_for_a_waiter_that_has_given_up_leaves_a_lock_for_all() {
     }
 }
 
-/// It is the next already, so the release leaves its request alone.
+/// A waiter with a request already is the next, so the release leaves the request alone.
 #[test]
 fn a_fair_release_takes_no_standing_request_back() {
     let lock = crowded::<Scripted>(0, 2 * READER);
@@ -144,7 +144,7 @@ fn a_fair_release_takes_no_standing_request_back() {
     assert_eq!(word(lock), READER | FRONT_SLEEPS | REQUEST);
 }
 
-/// A holder that looks for others beside the queue would not see it.
+/// No wake-up would come to it: a holder that looks for waiters beside the queue would not see it.
 #[test]
 fn a_waiter_that_cannot_be_counted_looks_again_and_again() {
     let lock: Shared = crowded(511, WRITER);

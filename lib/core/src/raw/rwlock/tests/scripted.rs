@@ -1,5 +1,5 @@
-//! A machine with one thread, which plays the parts of several: what others do while a thread
-//! looks or sleeps is called where it does so.
+//! A machine with one thread that plays the parts of several. A look or a sleep of one part calls
+//! what the others do at that moment.
 
 use super::*;
 use crate::atomic::Atomics;
@@ -9,7 +9,7 @@ use crate::visible_readers::{Row, VisibleReaders};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64};
 
-/// The machine. All its state but the tables is the test's own.
+/// The machine. Each test has its own state, except for the table of slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scripted;
 
@@ -17,10 +17,10 @@ static TABLE: Table<Scripted, 64, 2> = Table::new();
 static WAITERS: Waiters<Scripted> = TABLE.waiters();
 const ROWS: usize = 8;
 
-/// What others do once, and after how many calls.
+/// What others do once, and after how many looks or sleeps.
 type Others = Option<(u32, Box<dyn FnOnce()>)>;
 
-/// A sleep: at which address, and the word there.
+/// A sleep: its address, the word there, and its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sleep {
     pub(super) key: usize,
@@ -29,7 +29,7 @@ pub(super) struct Sleep {
 }
 
 thread_local! {
-    /// The test's own, since other tests run at the same time.
+    /// Each test has its own, since other tests run at the same time.
     static ANNOUNCED: &'static VisibleReaders<Scripted> = {
         let rows: Vec<Row<Scripted>> = (0..ROWS).map(|_| Row::default()).collect();
         let in_use = Box::leak(Box::new(AtomicU32::new(ROWS as u32)));
@@ -43,12 +43,12 @@ thread_local! {
     static AT_A_LOOK: RefCell<Others> = const { RefCell::new(None) };
     static IN_A_SLEEP: RefCell<Others> = const { RefCell::new(None) };
     static SLEEPS: RefCell<Vec<Sleep>> = const { RefCell::new(Vec::new()) };
-    /// The sets of the thread that sleeps as others do something; 0: it has been woken.
+    /// The park sets of the thread that sleeps while others do something; 0: it has been woken.
     static ASLEEP: Cell<u32> = const { Cell::new(0) };
     static WAKES: Cell<[u32; 2]> = const { Cell::new([0; 2]) };
 }
 
-/// From here on the thread plays this part: it announces itself in this row.
+/// From now on the thread plays this part: it announces itself in this row.
 pub(super) fn play(part: usize) {
     PART.set(part);
 }
@@ -61,7 +61,7 @@ pub(super) fn as_part<R>(part: usize, body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Runs `body` as code that does not have the table in which others announce themselves.
+/// Runs `body` as code without the table in which others announce themselves.
 pub(super) fn blind<R>(body: impl FnOnce() -> R) -> R {
     with_table(false, body)
 }
@@ -85,20 +85,20 @@ pub(super) fn meets_a_stranger(body: impl FnOnce()) -> bool {
     result.is_err_and(|panic| panic.is::<Stranger>())
 }
 
-/// Readers are announced where this code cannot see them.
+/// The panic of code that finds that readers are announced where it cannot see them.
 struct Stranger;
 
-/// From here on `times` forks, each in the child of the one before, have led to this process.
+/// From now on `times` forks, each in the child of the previous one, have led to this process.
 pub(super) fn forked(times: u8) {
     FORKS.set(times);
 }
 
-/// Runs `others` once, at the first call for the table after `after` such calls.
+/// Runs `others` once, at the next look at the table after `after` looks.
 pub(super) fn at_a_look(after: u32, others: impl FnOnce() + 'static) {
     AT_A_LOOK.set(Some((after, Box::new(others))));
 }
 
-/// Runs `others` once, in the first sleep after `after` sleeps.
+/// Runs `others` once, in the next sleep after `after` sleeps.
 pub(super) fn in_a_sleep(after: u32, others: impl FnOnce() + 'static) {
     IN_A_SLEEP.set(Some((after, Box::new(others))));
 }
@@ -108,7 +108,7 @@ pub(super) fn pass_time(nanos: u64) {
     NOW.set(NOW.get() + nanos);
 }
 
-/// How often the table was asked for.
+/// How often threads have looked at the table.
 pub(super) fn looks() -> u32 {
     LOOKS.get()
 }
@@ -118,7 +118,7 @@ pub(super) fn sleeps() -> Vec<Sleep> {
     SLEEPS.with_borrow(Clone::clone)
 }
 
-/// How many wake-ups waiters at the front were sent so far, and how many threads these may have
+/// How many wake-ups were sent to waiters at the front so far, and how many threads they may have
 /// woken at most.
 pub(super) fn wakes() -> [u32; 2] {
     WAKES.get()
@@ -158,7 +158,7 @@ impl Spinning for Scripted {
 impl Parking for Scripted {
     const CAN_PARK: bool = true;
 
-    /// Sleeps until the time is up, unless others do something meanwhile.
+    /// Sleeps until the time is up, unless others do something during the sleep.
     fn park_in(
         key: *const u32,
         expected: u32,
@@ -226,7 +226,8 @@ impl Platform for Scripted {
     }
 }
 
-/// The lock of these tests. It is never freed: a name in the table is another lock's otherwise.
+/// The lock of these tests. It is never freed: otherwise a name in the table could become another
+/// lock's.
 pub(super) type ScriptedLock<C, P = Scripted> = QueuedRwLock<P, C>;
 
 pub(super) fn lock<C: LockConfig, P: Platform>() -> &'static ScriptedLock<C, P> {

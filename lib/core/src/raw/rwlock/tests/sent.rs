@@ -1,11 +1,11 @@
-//! Read locks that another thread releases, and releases of what nobody holds.
+//! Read locks that another thread releases, and releases of locks that no thread holds.
 
 use super::scripted::{Scripted, ScriptedLock, as_part, at_a_look, forked, lock, looks, play};
 use super::*;
 
-/// A reader that has registered with a writer, which has left. It has not run since then. Another
-/// reader, which was announced, was released elsewhere, so the entry stands for the first one.
-/// Returns the word that it finds when a second writer has come.
+/// The calling reader has registered with a writer, which has left; the reader has not run since.
+/// Another, announced reader was released by another thread, so its entry stands for the first
+/// reader. Returns the word that the first reader finds when a second writer has come.
 pub(super) fn overtaken<P: Platform>(lock: &'static ScriptedLock<Fair, P>) -> u32 {
     as_part(1, || lock.write());
     assert_eq!(lock.register(), Some(Counted::Registered));
@@ -45,7 +45,7 @@ fn a_registered_reader_with_a_time_limit_does_not_withdraw_from_a_writer_that_wa
     assert_eq!(word(lock), WRITER | REVOKING);
 }
 
-/// A reader sets the bias after a look, and another thread has left in its place meanwhile.
+/// A reader sets the bias after a look, but another thread has left in its place since the look.
 #[test]
 fn a_bias_set_beside_a_writer_that_waits_for_readers_holds_once_it_has_left() {
     let lock = lock::<Fair, Scripted>();
@@ -67,14 +67,14 @@ fn a_bias_set_beside_a_writer_that_waits_for_readers_holds_once_it_has_left() {
     assert!(lock.is_announced() && !as_part(1, || lock.try_write()));
 }
 
-/// A thread reads, and sends the guard. While the receiver looks for a reader to end, the sender
-/// reads again. Returns what is left in the word.
+/// A thread reads, and sends the guard. While the receiver looks for a count or an entry to end,
+/// the sender reads again. Returns what is left in the word.
 pub(super) fn read_again_meanwhile<P: Platform>() -> u32 {
     let lock = lock::<Fair, P>();
     lock.set_biased();
     assert!(as_part(1, || lock.read()));
     play(2);
-    // After it has looked at its own row and at the count.
+    // The receiver has looked at its own row and at the count by then.
     at_a_look(0, || {
         as_part(1, || {
             assert!(lock.read());
@@ -131,14 +131,14 @@ fn a_release_too_many_comes_to_an_end_and_changes_nothing() {
     }
 }
 
-/// Its count was taken in its place while it was about to take it itself.
+/// Another release subtracted this reader's count right before this reader did so itself.
 #[test]
 fn a_reader_that_finds_no_count_takes_it_back_unless_another_has_done_so() {
     let lock = lock::<Fair, Scripted>();
     lock.set_biased();
     assert!(as_part(1, || lock.read()));
     let key = lock.key();
-    // It has subtracted itself from a count of 0.
+    // This reader has subtracted itself from a count of 0.
     lock.state.add();
     lock.state
         .fetch_update(Relaxed, |_| Some(BIASED.wrapping_sub(READER)))
@@ -146,12 +146,12 @@ fn a_reader_that_finds_no_count_takes_it_back_unless_another_has_done_so() {
     lock.left_last(key, BIASED);
     assert_eq!(word(lock), BIASED);
     assert!(!lock.is_announced(), "the entry stood for it");
-    // Another reader has counted itself meanwhile.
+    // Another reader has counted itself since.
     assert!(as_part(1, || lock.read()));
     lock.left_last(key, BIASED);
     assert_eq!(word(lock), BIASED);
     assert!(lock.is_announced(), "the entry stands for the other reader");
-    // A writer has come and gone.
+    // The other reader has left, and a writer has come.
     as_part(1, || end(lock, ScriptedLock::unlock_read));
     lock.state.fetch_update(Relaxed, |_| Some(WRITER)).unwrap();
     lock.left_last(key, BIASED);

@@ -1,9 +1,9 @@
-//! How long waits last, on a clock of the test's own.
+//! How long waits last, with a clock that each test controls.
 
 use super::scripted::{Scripted, ScriptedLock, in_a_sleep, lock, pass_time, sleeps};
 use super::*;
 
-/// The usual quantum.
+/// A configuration with the usual quantum.
 #[derive(Clone, Copy, Debug)]
 struct Usual;
 
@@ -20,7 +20,8 @@ fn a_writer_whose_limit_is_below_the_quantum_asks_for_its_turn_in_time() {
     assert!(Tuning::DEFAULT.quantum.nanos() >= 1_000 * MICRO);
     for limit in [300 * MICRO, 900 * MICRO, 3_000 * MICRO] {
         let lock = lock::<Usual, Scripted>();
-        // One reads while the other leaves and comes again: the lock is never free.
+        // Two readers, of which one always reads while the other leaves and comes back, so the lock
+        // is never free.
         lock.state.set(2 * READER);
         let begun = sleeps().len();
         let start = Scripted::now();
@@ -50,7 +51,7 @@ fn a_writer_without_a_limit_leaves_readers_the_quantum() {
     assert!(asked >= Tuning::DEFAULT.quantum.nanos(), "{asked}");
 }
 
-/// The waiter at the front has asked to go next, and does not run.
+/// The waiter at the front has requested to go next, and does not run.
 #[test]
 fn a_reader_passes_a_front_that_does_not_come_for_a_free_lock() {
     let patience = Scripted::patience();
@@ -59,15 +60,15 @@ fn a_reader_passes_a_front_that_does_not_come_for_a_free_lock() {
         .set(REQUEST | FRONT_SLEEPS | generation::<Scripted>());
     let start = Scripted::now();
     assert!(lock.read());
-    // For each thread that has queued, also those of other tests.
+    // Patience is per thread that has queued, including threads of other tests.
     assert!((patience..300 * patience).contains(&(Scripted::now() - start)));
     assert_eq!(word(lock), READER);
-    // As long as another holds the lock, that waiter may well run.
+    // As long as another thread holds the lock, the waiter at the front may well run.
     lock.state.set(REQUEST);
     let limit = Scripted::now() + 5 * patience;
     assert!(!lock.read_until(limit, false));
     assert_eq!(word(lock) & !READERS_SLEEP, READER | REQUEST);
-    // The lock becomes free just before the reader looks: that waiter may be on its way.
+    // The lock becomes free right before the reader looks: the waiter may be about to take it.
     let begun = sleeps().len();
     in_a_sleep(0, move || {
         end(lock, ScriptedLock::unlock_read);
@@ -94,7 +95,7 @@ fn a_writer_whose_request_was_ended_does_not_sleep_without_one() {
     assert_eq!(sleeps().len(), begun + 1);
 }
 
-/// It finds the lock taken each time that it looks, which does not mean that the front runs.
+/// The writer finds the lock taken at each look, which does not mean that the front waiter runs.
 #[test]
 fn a_writer_leaves_at_a_later_look_although_the_lock_is_held() {
     let lock = lock::<Usual, Scripted>();
@@ -147,7 +148,7 @@ fn a_writer_that_a_fair_release_makes_the_next_takes_no_timed_sleep() {
     });
     lock.write();
     let keys: Vec<_> = sleeps().iter().map(|sleep| sleep.key).collect();
-    // A timed sleep would be at an address of its own.
+    // A timed sleep would be at another address.
     assert_eq!(keys, [lock.key().addr(); 2]);
 }
 
@@ -189,7 +190,7 @@ fn a_full_lock_refuses_readers_without_a_sleep() {
     }
 }
 
-/// It waits for the upgradable reader, which goes on as the last reader that can be counted.
+/// It waits for another upgradable reader, which goes on as the last reader that can be counted.
 #[test]
 fn an_upgradable_reader_gives_up_when_the_lock_becomes_full() {
     let lock = lock::<Usual, Scripted>();
@@ -204,8 +205,8 @@ fn an_upgradable_reader_gives_up_when_the_lock_becomes_full() {
     assert_eq!(word(lock), LIMIT, "nothing is left of the wait");
 }
 
-/// Between the two steps of a reader that leaves in place of another one the count is below zero.
-/// It may be preempted there for long.
+/// Between the two steps of a reader that leaves in place of another reader, the count is below
+/// zero. The reader may be preempted there for long.
 #[test]
 fn readers_enter_where_the_count_is_below_zero_and_writers_do_not() {
     let lock = lock::<Usual, Scripted>();
