@@ -22,7 +22,7 @@ use self::epochs::{Crossbeam, Numbered, Seize};
 use super::harness::plot::Pictured;
 use super::harness::results::{Report, Shown};
 use super::harness::run::Common;
-use super::harness::slice::{self, Part, Sample, Slice};
+use super::harness::slice::{self, Sample, Slice};
 use super::harness::suite::{Due, Entry, Plan, Suite, Unavailable};
 
 /// Measure delayed invalidation against other ways to do the same on this machine.
@@ -271,8 +271,9 @@ fn measure<C: Contender>(
         [slice::warm_up(due.seconds), due.seconds],
         &mut |_, span| pause(span),
         &|slice, index| {
-            let seen = work(&pool, slice, due.workload, index, due.seed);
-            verified.fetch_add(seen, Relaxed);
+            let mut worker = Worker::new(due.seed, index, None);
+            work(&pool, &mut worker, slice, due.workload, index);
+            verified.fetch_add(worker.verified, Relaxed);
         },
     )?;
     Ok(sample.with(Found {
@@ -282,37 +283,30 @@ fn measure<C: Contender>(
     }))
 }
 
-/// What a thread does in a slice. Returns how many stamps it has looked at.
+/// What a thread does in a slice.
 fn work<C: Contender>(
     pool: &Pool<C>,
+    worker: &mut Worker,
     slice: &Slice,
     workload: Workload,
     index: usize,
-    seed: u64,
-) -> u64 {
+) {
     let protection = &pool.protection;
     let mark = C::Mark::default();
-    let mut worker = Worker::new(seed, index, None);
-    let mut done = 0;
-    slice.start(index);
-    while !slice.is_in(Part::Over) {
-        done += match workload {
-            Workload::Section => {
-                (0..CHUNK).for_each(|_| protection.empty());
-                CHUNK
+    slice.repeat(index, || match workload {
+        Workload::Section => {
+            (0..CHUNK).for_each(|_| protection.empty());
+            CHUNK
+        }
+        Workload::Passed => {
+            for _ in 0..CHUNK {
+                black_box(protection.passed(black_box(&mark)));
             }
-            Workload::Passed => {
-                for _ in 0..CHUNK {
-                    black_box(protection.passed(black_box(&mark)));
-                }
-                CHUNK
-            }
-            Workload::Pages => {
-                pool.turn(&mut worker);
-                1
-            }
-        };
-        slice.count(index, done);
-    }
-    worker.verified
+            CHUNK
+        }
+        Workload::Pages => {
+            pool.turn(worker);
+            1
+        }
+    });
 }
