@@ -265,48 +265,34 @@ fn measure<C: Contender>(
     due: &Due<'_, Invalidation>,
 ) -> anyhow::Result<Sample<Found>> {
     let pool = Pool::new(contender, SHARDS)?;
+    let protection = &pool.protection;
     let verified = AtomicU64::new(0);
-    let sample = slice::run(
-        due.team,
-        [slice::warm_up(due.seconds), due.seconds],
-        &mut |_, span| pause(span),
-        &|slice, index| {
-            let mut worker = Worker::new(due.seed, index, None);
-            work(&pool, &mut worker, slice, due.workload, index);
-            verified.fetch_add(worker.verified, Relaxed);
-        },
-    )?;
+    let work = |slice: &Slice, index| {
+        let mark = C::Mark::default();
+        let mut worker = Worker::new(due.seed, index, None);
+        slice.repeat(index, || match due.workload {
+            Workload::Section => {
+                (0..CHUNK).for_each(|_| protection.empty());
+                CHUNK
+            }
+            Workload::Passed => {
+                for _ in 0..CHUNK {
+                    black_box(protection.passed(black_box(&mark)));
+                }
+                CHUNK
+            }
+            Workload::Pages => {
+                pool.turn(&mut worker);
+                1
+            }
+        });
+        verified.fetch_add(worker.verified, Relaxed);
+    };
+    let spans = [slice::warm_up(due.seconds), due.seconds];
+    let sample = slice::run(due.team, spans, &mut |_, span| pause(span), &work)?;
     Ok(sample.with(Found {
         verified: verified.into_inner(),
         lost: pool.lost(),
-        stats: pool.protection.domain().map(Domain::stats),
+        stats: protection.domain().map(Domain::stats),
     }))
-}
-
-/// What a thread does in a slice.
-fn work<C: Contender>(
-    pool: &Pool<C>,
-    worker: &mut Worker,
-    slice: &Slice,
-    workload: Workload,
-    index: usize,
-) {
-    let protection = &pool.protection;
-    let mark = C::Mark::default();
-    slice.repeat(index, || match workload {
-        Workload::Section => {
-            (0..CHUNK).for_each(|_| protection.empty());
-            CHUNK
-        }
-        Workload::Passed => {
-            for _ in 0..CHUNK {
-                black_box(protection.passed(black_box(&mark)));
-            }
-            CHUNK
-        }
-        Workload::Pages => {
-            pool.turn(worker);
-            1
-        }
-    });
 }
