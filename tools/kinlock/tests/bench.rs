@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 
 use serde_json::Value;
-use support::{done, ends, has_numbers, json, list, names};
+use support::{done, ends, has_numbers, json, list, names, run};
 use tempfile::TempDir;
 
 /// The shortest run of two rounds.
@@ -364,4 +364,117 @@ fn meetings_have_their_own_threads_and_need_a_condition_variable() {
         "not measured in pingpong, broadcast and queue, for want of a condition variable: tas";
     assert!(notes.any(|found| found == note));
     assert!(!names(&report, "lock").contains(&"tas"));
+}
+
+#[test]
+fn ids_are_measured_against_the_baseline() {
+    let report = json("bench ids --seconds 0.005 --rounds 2 --delay 0.001 --threads 1,3 --quiet");
+    assert_eq!(report["kind"], "measured");
+    assert!(report["restartable"].is_string());
+    assert_eq!(report["parameters"]["delay_seconds"], 0.001);
+    let results = list(&report["results"]);
+    for workload in [
+        "counter",
+        "histogram",
+        "lease",
+        "stack",
+        "pool",
+        "cache",
+        "intermittent",
+    ] {
+        let of = results.iter().filter(|entry| entry["workload"] == workload);
+        let of: Vec<_> = of.collect();
+        let mut locks = of.iter().map(|entry| entry["lock"].as_str().unwrap());
+        assert!(locks.any(|lock| lock.starts_with("kinlock-")));
+        let baseline = of[0]["ratio"]["to"].as_str().unwrap();
+        let own = of.iter().find(|entry| entry["lock"] == baseline).unwrap();
+        assert_eq!(own["ratio"]["median"], 1.0);
+        for entry in of {
+            assert_eq!(entry["suite"], "ids");
+            assert!(entry["ns_per_op"]["median"].as_f64() > Some(0.0));
+            assert!(entry["cpu_ns_per_op"]["median"].is_number() && entry["noisy"].is_boolean());
+            assert_eq!(list(&entry["rounds"]).len(), 2);
+        }
+    }
+}
+
+#[test]
+fn ids_are_reported_in_every_form() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [csv, markdown, plot] = ["r.csv", "r.md", "r.svg"].map(path);
+    let asked = "--workload counter --threads 1 --quiet";
+    let short = "--seconds 0.002 --rounds 1";
+    let files = format!("--csv {csv} --markdown {markdown} --plot {plot}");
+    ends(0, &format!("bench ids {asked} {short} {files}"));
+    for name in [csv, markdown, plot] {
+        let text = fs::read_to_string(&name).unwrap();
+        assert!(text.contains("kinlock-lease"), "{name}");
+    }
+}
+
+const INVALIDATION: &str = "bench invalidation --seconds 0.02 --rounds 2";
+
+#[test]
+fn invalidation_has_the_promised_fields() {
+    let report = json(&format!("{INVALIDATION} --threads 2"));
+    assert_eq!(report["kind"], "measured");
+    let results = list(&report["results"]);
+    for workload in ["section", "passed", "pages"] {
+        for name in ["locked", "slots", "crossbeam-epoch", "seize"] {
+            let mut of_it = results.iter().filter(|entry| entry["workload"] == workload);
+            let entry = of_it.find(|entry| entry["lock"] == name);
+            let entry = entry.unwrap_or_else(|| panic!("{workload} {name}"));
+            assert_eq!(entry["suite"], "invalidation");
+            assert_eq!(entry["threads"], 2);
+            for field in ["ops_per_s", "ns_per_op", "ratio"] {
+                for value in ["median", "min", "max"] {
+                    assert!(entry[field][value].as_f64() > Some(0.0), "{entry}");
+                }
+            }
+            assert_eq!(list(&entry["rounds"]).len(), 2);
+            assert_eq!(entry["lost"], 0);
+            let sections = &entry["sections"];
+            assert_eq!(sections.is_object(), name == "locked" || name == "slots");
+            if sections.is_object() {
+                has_numbers(sections, "waits slow_waits longest_queue");
+            }
+            assert_eq!(entry["verified"].as_u64() > Some(0), workload == "pages");
+        }
+    }
+    let other = results.iter().find(|entry| entry["lock"] == "lock-held");
+    assert_eq!(other.unwrap()["ratio"]["to"], "locked");
+}
+
+#[test]
+fn invalidation_is_drawn_as_it_was_measured() {
+    let folder = TempDir::new().unwrap();
+    let drawn = |name: &str, more: &str| {
+        let picture = folder.path().join(name);
+        let output = run(&format!(
+            "{INVALIDATION} --plot {} {more}",
+            picture.display()
+        ));
+        assert_eq!(output.status.code(), Some(0));
+        fs::read_to_string(picture).unwrap()
+    };
+    let both = "--backends slots,busy-flag --threads 2";
+
+    let width = |svg: &str| {
+        let start = svg.split_once("width=\"").unwrap().1;
+        start.split_once('"').unwrap().0.to_owned()
+    };
+    let one = drawn("b.svg", both);
+    let curves = "thousands of operations per second";
+    // All bars, once per contender and workload; the flag has no sections.
+    for (text, times) in [("slots", 3), ("locked", 3), ("busy-flag", 2), (curves, 0)] {
+        let found = one.lines().filter(|line| line.trim() == text).count();
+        assert_eq!(found, times, "{text}");
+    }
+    let several = drawn("c.svg", "--workload pages --threads 1,3 --backends slots");
+    for text in ["slots", "locked", "operations per second", "threads"] {
+        assert!(several.contains(text), "{text}");
+    }
+    assert!(!several.contains("busy-flag") && !several.contains("shorter is better"));
+    assert_eq!(width(&one), width(&several));
 }

@@ -73,6 +73,15 @@ fn bad_input_is_one_line() {
         ("--plot x.png", "pictures are SVG"),
         ("--plot -", "pictures are SVG"),
         ("--frob", "--frob"),
+        ("ids --workload locks", "intermittent"),
+        ("invalidation --backends packed", "slots"),
+        ("invalidation --workload foo", "pages"),
+        ("invalidation --threads 0", "4096"),
+        (
+            "invalidation --backends busy-flag --baseline busy-flag --workload section",
+            "none of",
+        ),
+        ("invalidation --plot x.gif", ".svg"),
     ] {
         refused(line, expected);
     }

@@ -183,9 +183,16 @@ impl MachineEntry {
 }
 
 /// A machine file is wrong, there is none, or the host cannot be measured. Its text is one line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineError(String);
+
+impl fmt::Display for MachineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for MachineError {}
 
 impl MachineError {
     /// `subject` is a file or the name of a machine. Control characters in either text become

@@ -31,7 +31,7 @@ pub struct Common<S: Pictured> {
     #[arg(long, value_name = "LIST")]
     threads: Option<ThreadCounts>,
     /// Length of a timed slice, of which each round has one per subject, in seconds [default: at
-    /// most 0.5, less if the run would take more than about 40 s]
+    /// most 0.5, less if the run would take more than about 35 s]
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
     /// Rounds per cell

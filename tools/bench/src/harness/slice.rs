@@ -66,6 +66,18 @@ impl<'a> Slice<'a> {
         }
     }
 
+    /// What a member does: when it has prepared itself and the others are ready, `turn` again and
+    /// again until the slice is over. Each turn returns how many operations it has done.
+    #[inline(always)]
+    pub fn repeat(&self, member: usize, mut turn: impl FnMut() -> u64) {
+        let mut done = 0;
+        self.start(member);
+        while !self.is_in(Part::Over) {
+            done += turn();
+            self.count(member, done);
+        }
+    }
+
     /// Whether what this member does counts.
     #[inline(always)]
     pub fn is_measured(&self, member: usize) -> bool {
@@ -98,7 +110,8 @@ impl<'a> Slice<'a> {
             0 => Duration::ZERO,
             clock => background::read_clock(clock),
         };
-        process_cpu_time().saturating_sub(of_background)
+        let of_process = background::read_clock(libc::CLOCK_PROCESS_CPUTIME_ID);
+        of_process.saturating_sub(of_background)
     }
 
     /// The same since it was `before`. Two clocks are read one after the other, so a reading can be
@@ -197,10 +210,6 @@ impl Drop for OverOnDrop<'_> {
     fn drop(&mut self) {
         self.0.part.store(Part::Over as u8, Relaxed);
     }
-}
-
-pub fn process_cpu_time() -> Duration {
-    background::read_clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
 #[cfg(test)]

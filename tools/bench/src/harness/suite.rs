@@ -141,7 +141,7 @@ pub struct Plan<S: Suite> {
 }
 
 /// What a whole run takes unless the length of a slice is given, in seconds.
-const BUDGET: f64 = 40.0;
+const BUDGET: f64 = 35.0;
 
 /// The shortest usual slice with a quota: several of the kernel's periods.
 const LEAST_WITH_QUOTA: f64 = 0.5;

@@ -4,7 +4,7 @@
 //! Each slice has new threads. One in the background has lowered its priority for good, and would
 //! take seconds to begin with another slice.
 
-use std::thread::{Builder, Scope, ScopedJoinHandle};
+use std::thread::{Builder, Scope};
 
 use anyhow::{Context, bail};
 use kinlock_measure::cpus::pin_to;
@@ -68,35 +68,30 @@ impl Team {
         scope: &'scope Scope<'scope, '_>,
         index: usize,
         work: impl FnOnce() + Send + 'scope,
-    ) -> anyhow::Result<ScopedJoinHandle<'scope, ()>> {
+    ) -> anyhow::Result<()> {
         let cpu = self.cpu_of(index);
         let member = move || {
             cpu.map(pin_to);
-            or_abort(work);
+            let _abort = AbortOnPanic;
+            work();
         };
         let thread = Builder::new().name(format!("bench-{index}"));
         let size = self.size();
         let started = thread.spawn_scoped(scope, member);
-        started.with_context(|| format!("cannot start {size} threads"))
+        started.with_context(|| format!("cannot start {size} threads"))?;
+        Ok(())
     }
 }
 
-/// Does `work`, which may not panic: a thread that ended with a lock would leave the others waiting
-/// forever.
-#[inline(always)]
-pub fn or_abort<R>(work: impl FnOnce() -> R) -> R {
-    struct Abort;
+/// A thread that ended by a panic with a lock would leave the others waiting forever.
+struct AbortOnPanic;
 
-    impl Drop for Abort {
-        fn drop(&mut self) {
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
             std::process::abort();
         }
     }
-
-    let abort = Abort;
-    let result = work();
-    std::mem::forget(abort);
-    result
 }
 
 #[cfg(test)]

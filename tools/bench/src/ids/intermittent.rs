@@ -3,8 +3,9 @@
 //! Whether that data is in the cache of the CPU depends on which thread gets which ID: "lowest
 //! free" gives all of them the same one, so that its data travels from CPU to CPU.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
-use std::thread::{Thread, park, scope, sleep};
+use std::thread::{Thread, current, park, sleep};
 use std::time::{Duration, Instant};
 
 use kinlock_ids::Domain;
@@ -12,7 +13,7 @@ use kinlock_measure::interrupt::pause;
 use kinlock_measure::random::Random;
 
 use super::Ids;
-use crate::harness::slice::{Sample, process_cpu_time};
+use crate::harness::slice::{self, Part, Sample, Slice};
 use crate::harness::suite::Due;
 
 /// Bursts in a slice, by all threads together; the first ones, a round of all threads, are not
@@ -23,6 +24,7 @@ const AREA: usize = 16 * 1024;
 
 struct Arena {
     areas: Vec<Area>,
+    members: Vec<OnceLock<Thread>>,
     /// The thread that is to burst; [`NONE`] in between.
     next: AtomicUsize,
     nanos: AtomicU64,
@@ -35,32 +37,64 @@ const NONE: usize = usize::MAX;
 const THE_END: usize = usize::MAX - 1;
 
 pub fn slice(due: &Due<Ids>, domain: Option<&Domain>, delay: f64) -> anyhow::Result<Sample<()>> {
-    let team = due.team;
-    let ids = domain.map_or(team.size(), |domain| domain.max_ids() as usize);
+    let size = due.team.size();
+    let ids = domain.map_or(size, |domain| domain.max_ids() as usize);
     let area = |_| Area([const { AtomicU8::new(0) }; AREA]);
     let arena = &Arena {
         areas: (0..ids).map(area).collect(),
+        members: (0..size).map(|_| OnceLock::new()).collect(),
         next: AtomicUsize::new(NONE),
         nanos: AtomicU64::new(0),
     };
-    scope(|scope| {
-        let mut sleepers = Vec::new();
-        let started = (0..team.size()).try_for_each(|index| {
-            let member = team.start(scope, index, move || arena.wait_and_burst(index, domain))?;
-            sleepers.push(member.thread().clone());
-            Ok(())
-        });
-        let sample = started.map(|()| arena.wake_one_by_one(&sleepers, delay, due.seed));
+    let mut random = Random::stream(due.seed, 0);
+    let mut order: Vec<usize> = (0..size).collect();
+    let mut wake_one_by_one = |part, _| {
+        arena.nanos.store(0, Relaxed);
+        let mut bursts = 0;
+        while bursts < BURSTS {
+            random.shuffle(&mut order);
+            for &member in &order {
+                arena.wake(member);
+                pause(Duration::from_secs_f64(delay));
+            }
+            bursts += size;
+            // The warm-up is one round.
+            if part == Part::WarmUp {
+                return;
+            }
+        }
         arena.next.store(THE_END, Release);
-        sleepers.iter().for_each(Thread::unpark);
-        sample
+        (0..size).for_each(|member| arena.unpark(member));
+    };
+    let work = |slice: &Slice, index| arena.wait_and_burst(slice, index, domain);
+    let sample = slice::run(due.team, [0.0; 2], &mut wake_one_by_one, &work)?;
+    Ok(Sample {
+        elapsed: Duration::from_nanos(arena.nanos.load(Relaxed).max(1)),
+        ..sample
     })
 }
 
 impl Arena {
+    fn unpark(&self, member: usize) {
+        let member = self.members[member].get();
+        member.expect("it was ready").unpark();
+    }
+
+    /// Has a member burst, and waits until it has.
+    fn wake(&self, member: usize) {
+        self.next.store(member, Release);
+        self.unpark(member);
+        while self.next.load(Acquire) != NONE {
+            sleep(Duration::from_micros(50));
+        }
+    }
+
     /// What the members of the team do.
-    fn wait_and_burst(&self, index: usize, domain: Option<&Domain>) {
-        loop {
+    fn wait_and_burst(&self, slice: &Slice, index: usize, domain: Option<&Domain>) {
+        let _ = self.members[index].set(current());
+        slice.start(index);
+        let mut done = 0;
+        while !slice.is_in(Part::Over) {
             match self.next.load(Acquire) {
                 THE_END => return,
                 next if next == index => {
@@ -73,47 +107,13 @@ impl Arena {
                     }
                     let nanos = begin.elapsed().as_nanos() as u64;
                     self.nanos.fetch_add(nanos, Relaxed);
+                    done += 1;
+                    slice.count(index, done);
                     self.next.store(NONE, Release);
                 }
                 // Asleep, so that the CPU is free and the thread has to be woken.
                 _ => park(),
             }
-        }
-    }
-
-    /// What the thread does that times them.
-    fn wake_one_by_one(&self, sleepers: &[Thread], delay: f64, seed: u64) -> Sample<()> {
-        let size = sleepers.len();
-        let mut random = Random::stream(seed, 0);
-        let mut order: Vec<usize> = (0..size).collect();
-        let mut ops = vec![0; size];
-        let (mut before, mut cpu) = (Duration::ZERO, Duration::ZERO);
-        let mut bursts = 0;
-        while bursts < BURSTS + size {
-            random.shuffle(&mut order);
-            for &thread in &order {
-                if bursts == size {
-                    self.nanos.store(0, Relaxed);
-                    before = process_cpu_time();
-                }
-                self.next.store(thread, Release);
-                sleepers[thread].unpark();
-                while self.next.load(Acquire) != NONE {
-                    sleep(Duration::from_micros(50));
-                }
-                if bursts >= size {
-                    ops[thread] += 1;
-                    cpu = process_cpu_time() - before;
-                }
-                bursts += 1;
-                pause(Duration::from_secs_f64(delay));
-            }
-        }
-        Sample {
-            ops,
-            elapsed: Duration::from_nanos(self.nanos.load(Relaxed).max(1)),
-            cpu,
-            extra: (),
         }
     }
 

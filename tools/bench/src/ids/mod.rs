@@ -107,15 +107,7 @@ impl Suite for Ids {
         };
         let work = make();
         let spans = [slice::warm_up(due.seconds), due.seconds];
-        slice::run(
-            due.team,
-            spans,
-            &mut |_, span| pause(span),
-            &|slice, index| {
-                slice.start(index);
-                work(slice, index);
-            },
-        )
+        slice::run(due.team, spans, &mut |_, span| pause(span), &*work)
     }
 
     fn detail(&self, _: &Subject, _: &[&Sample<()>], _: &[&Sample<()>]) {}

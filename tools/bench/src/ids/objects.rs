@@ -6,7 +6,7 @@ use std::hint::black_box;
 use crossbeam_queue::ArrayQueue;
 use kinlock_ids::{Backend, Domain, Pool, Pooled};
 
-use super::subject::{MALLOC, Subject, domain, repeat};
+use super::subject::{MALLOC, Subject, domain};
 
 pub type Object = [u64; 8];
 
@@ -75,7 +75,7 @@ fn subject<S: Source + 'static>(name: &str, make: impl Fn() -> S + 'static) -> S
                 random ^= random << 5;
                 (random % BURST + 1) as usize
             };
-            repeat(slice, member, || {
+            slice.repeat(member, || {
                 for _ in 0..burst().min(KEPT - kept.len()) {
                     kept.push_back(black_box(source.take()));
                 }

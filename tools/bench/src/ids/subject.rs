@@ -1,8 +1,8 @@
-//! What is measured of IDs, and how an operation is repeated.
+//! What is measured of IDs.
 
 use kinlock_ids::{Backend, Domain};
 
-use crate::harness::slice::{Part, Slice};
+use crate::harness::slice::Slice;
 
 /// The C library's allocator, which is the baseline of objects.
 pub const MALLOC: &str = "malloc";
@@ -28,17 +28,6 @@ impl Subject {
             name: name.to_owned(),
             kind: Kind::Repeated(Box::new(make)),
         }
-    }
-}
-
-/// Does `turn` until the slice is over, and keeps count of the operations, of which each turn
-/// returns its number.
-#[inline(always)]
-pub fn repeat(slice: &Slice, member: usize, mut turn: impl FnMut() -> u64) {
-    let mut count = 0;
-    while !slice.is_in(Part::Over) {
-        count += turn();
-        slice.count(member, count);
     }
 }
 

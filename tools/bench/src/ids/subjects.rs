@@ -13,7 +13,7 @@ use kinlock_ids::{Backend, Counter, Domain, Histogram, Pool, Stack};
 use thread_local::ThreadLocal;
 
 use super::objects::{self, Object};
-use super::subject::{Kind, MALLOC, Subject, domain, repeat};
+use super::subject::{Kind, MALLOC, Subject, domain};
 use crate::harness::suite::cpus;
 
 names! {
@@ -61,7 +61,7 @@ fn local<S: Send + Sync + 'static, L: 'static>(
         let shared = shared();
         Box::new(move |slice, member| {
             let mut local = local();
-            repeat(slice, member, || {
+            slice.repeat(member, || {
                 (0..BATCH).for_each(|_| operation(black_box(&shared), &mut local));
                 BATCH
             });
@@ -144,7 +144,7 @@ fn counters(backends: &[Backend]) -> Vec<Subject> {
         all.push(Subject::repeated("kinlock-lease-held", move || {
             let counter = make(&domain(Backend::Lease));
             Box::new(move |slice, member| {
-                repeat(slice, member, || {
+                slice.repeat(member, || {
                     let Ok(lease) = counter.domain().enter() else {
                         return 0;
                     };

@@ -22,7 +22,7 @@ use self::epochs::{Crossbeam, Numbered, Seize};
 use super::harness::plot::Pictured;
 use super::harness::results::{Report, Shown};
 use super::harness::run::Common;
-use super::harness::slice::{self, Part, Sample, Slice};
+use super::harness::slice::{self, Sample, Slice};
 use super::harness::suite::{Due, Entry, Plan, Suite, Unavailable};
 
 /// Measure delayed invalidation against other ways to do the same on this machine.
@@ -265,38 +265,12 @@ fn measure<C: Contender>(
     due: &Due<'_, Invalidation>,
 ) -> anyhow::Result<Sample<Found>> {
     let pool = Pool::new(contender, SHARDS)?;
-    let verified = AtomicU64::new(0);
-    let sample = slice::run(
-        due.team,
-        [slice::warm_up(due.seconds), due.seconds],
-        &mut |_, span| pause(span),
-        &|slice, index| {
-            let seen = work(&pool, slice, due.workload, index, due.seed);
-            verified.fetch_add(seen, Relaxed);
-        },
-    )?;
-    Ok(sample.with(Found {
-        verified: verified.into_inner(),
-        lost: pool.lost(),
-        stats: pool.protection.domain().map(Domain::stats),
-    }))
-}
-
-/// What a thread does in a slice. Returns how many stamps it has looked at.
-fn work<C: Contender>(
-    pool: &Pool<C>,
-    slice: &Slice,
-    workload: Workload,
-    index: usize,
-    seed: u64,
-) -> u64 {
     let protection = &pool.protection;
-    let mark = C::Mark::default();
-    let mut worker = Worker::new(seed, index, None);
-    let mut done = 0;
-    slice.start(index);
-    while !slice.is_in(Part::Over) {
-        done += match workload {
+    let verified = AtomicU64::new(0);
+    let work = |slice: &Slice, index| {
+        let mark = C::Mark::default();
+        let mut worker = Worker::new(due.seed, index, None);
+        slice.repeat(index, || match due.workload {
             Workload::Section => {
                 (0..CHUNK).for_each(|_| protection.empty());
                 CHUNK
@@ -311,8 +285,14 @@ fn work<C: Contender>(
                 pool.turn(&mut worker);
                 1
             }
-        };
-        slice.count(index, done);
-    }
-    worker.verified
+        });
+        verified.fetch_add(worker.verified, Relaxed);
+    };
+    let spans = [slice::warm_up(due.seconds), due.seconds];
+    let sample = slice::run(due.team, spans, &mut |_, span| pause(span), &work)?;
+    Ok(sample.with(Found {
+        verified: verified.into_inner(),
+        lost: pool.lost(),
+        stats: protection.domain().map(Domain::stats),
+    }))
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use crossbeam_utils::CachePadded;
 
 use super::Locks;
-use super::contenders::{CondvarFamily, Monitor, VisitCondvar};
+use super::contenders::{Monitor, with_condvar};
 use super::round::{Measure, Watched, both_slices};
 use super::trace::Step;
 use crate::harness::slice::{Part, Sample, Slice};
@@ -31,40 +31,34 @@ pub struct Meet<W>(pub W);
 
 impl<W: Meeting> Measure for Meet<W> {
     fn round(&mut self, due: &Due<Locks>) -> anyhow::Result<Sample<Watched>> {
-        let sample = due.subject.dispatch_condvar(Round { due, work: self.0 });
+        let sample = with_condvar!(*due.subject, Of => round::<W, Of<W::State>>(self.0, due));
         sample.expect("the suite leaves out locks without a condition variable")
     }
 }
 
-struct Round<'a, W> {
-    due: &'a Due<'a, Locks>,
-    work: W,
-}
-
-impl<W: Meeting> VisitCondvar for Round<'_, W> {
-    type Output = anyhow::Result<Sample<Watched>>;
-
-    fn visit<F: CondvarFamily>(self) -> Self::Output {
-        let work = self.work;
-        // Each slice has its own, since the last meeting sends everybody home.
-        let new = || CachePadded::new(F::Of::new(work.state(self.due.team.size())));
-        let (first, second) = (new(), new());
-        let count = |slice: &Slice, index| match index {
-            0 => _ = lead::<_, _, false>(work, &*first, slice),
-            _ => follow(work, &*first, slice, index),
-        };
-        let watch = |slice: &Slice, index| match index {
-            0 => lead::<_, _, true>(work, &*second, slice),
-            _ => {
-                follow(work, &*second, slice, index);
-                Watched::default()
-            }
-        };
-        let mut sample = both_slices(self.due, &count, &watch)?;
-        // Everybody has a part in each operation; the leader counts them.
-        sample.ops.truncate(1);
-        Ok(sample)
-    }
+fn round<W, M>(work: W, due: &Due<Locks>) -> anyhow::Result<Sample<Watched>>
+where
+    W: Meeting,
+    M: Monitor<W::State>,
+{
+    // Each slice has its own, since the last meeting sends everybody home.
+    let new = || CachePadded::new(M::new(work.state(due.team.size())));
+    let (first, second) = (new(), new());
+    let count = |slice: &Slice, index| match index {
+        0 => _ = lead::<_, _, false>(work, &*first, slice),
+        _ => follow(work, &*first, slice, index),
+    };
+    let watch = |slice: &Slice, index| match index {
+        0 => lead::<_, _, true>(work, &*second, slice),
+        _ => {
+            follow(work, &*second, slice, index);
+            Watched::default()
+        }
+    };
+    let mut sample = both_slices(due, &count, &watch)?;
+    // Everybody has a part in each operation; the leader counts them.
+    sample.ops.truncate(1);
+    Ok(sample)
 }
 
 fn lead<W, M, const WATCH: bool>(work: W, monitor: &M, slice: &Slice) -> Watched

@@ -9,10 +9,10 @@ use crossbeam_utils::CachePadded;
 use kinlock_measure::random::Random;
 
 use super::Locks;
-use super::contenders::{ReadWrite, ReadWriteFamily, VisitReadWrite};
+use super::contenders::{ReadWrite, with_read_write};
 use super::round::{Measure, Watched, both_slices};
 use super::work_loop::{self, ThinkTime};
-use crate::harness::slice::{Part, Sample, Slice};
+use crate::harness::slice::{Sample, Slice};
 use crate::harness::suite::Due;
 
 /// What an operation does under the lock, and what outside, in nanoseconds.
@@ -38,43 +38,33 @@ impl Readers {
 
 impl Measure for Readers {
     fn round(&mut self, due: &Due<Locks>) -> anyhow::Result<Sample<Watched>> {
-        let sample = due.subject.dispatch_read_write(Round { due, work: self });
+        let sample = with_read_write!(*due.subject, Of => {
+            let lock: CachePadded<Of<_>> = CachePadded::new(ReadWrite::new([0; 4]));
+            let count = |slice: &Slice, index| {
+                _ = self.run::<_, false>(&*lock, slice, index, due.seed);
+            };
+            let watch = |slice: &Slice, index| self.run::<_, true>(&*lock, slice, index, due.seed);
+            both_slices(due, &count, &watch)
+        });
         sample.expect("the suite leaves out locks without readers")
     }
 }
 
-struct Round<'a> {
-    due: &'a Due<'a, Locks>,
-    work: &'a Readers,
-}
-
-impl VisitReadWrite for Round<'_> {
-    type Output = anyhow::Result<Sample<Watched>>;
-
-    fn visit<F: ReadWriteFamily>(self) -> Self::Output {
-        let lock = CachePadded::new(F::Of::new([0; 4]));
-        let count = |slice: &Slice, index| _ = self.run::<F, false>(&lock, slice, index);
-        let watch = |slice: &Slice, index| self.run::<F, true>(&lock, slice, index);
-        both_slices(self.due, &count, &watch)
-    }
-}
-
-impl Round<'_> {
+impl Readers {
     /// What a thread does in a slice. With `WATCH` it returns how long it waited as a writer.
-    fn run<F: ReadWriteFamily, const WATCH: bool>(
+    fn run<L: ReadWrite<[u64; 4]>, const WATCH: bool>(
         &self,
-        lock: &F::Of<[u64; 4]>,
+        lock: &L,
         slice: &Slice,
         index: usize,
+        seed: u64,
     ) -> Watched {
-        let section = self.work.section;
+        let section = self.section;
         let mut watched = Watched::default();
-        let mut rng = Random::stream(self.due.seed, index as u64);
-        let mut done = 0;
-        slice.start(index);
-        while !slice.is_in(Part::Over) {
-            self.work.think.pass(&mut rng);
-            if rng.below(100) < self.work.percent {
+        let mut rng = Random::stream(seed, index as u64);
+        slice.repeat(index, || {
+            self.think.pass(&mut rng);
+            if rng.below(100) < self.percent {
                 lock.read(|words| {
                     std::hint::black_box(words.iter().sum::<u64>());
                     work_loop::spin(section, &mut rng);
@@ -89,9 +79,8 @@ impl Round<'_> {
                 });
                 watched.note_in(slice, index, waited);
             }
-            done += 1;
-            slice.count(index, done);
-        }
+            1
+        });
         watched
     }
 }

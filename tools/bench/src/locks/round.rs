@@ -17,7 +17,7 @@ use kinlock_measure::interrupt::{self, State, pause};
 use kinlock_measure::random::Random;
 
 use super::Locks;
-use super::contenders::{Family, Lock, Visit};
+use super::contenders::{Lock, with_lock};
 use super::trace::{Handoffs, Step, Trace};
 use crate::harness::slice::{self, Part, Sample, Slice};
 use crate::harness::suite::Due;
@@ -106,46 +106,39 @@ impl<W: Workload> Prepared<W> {
 impl<W: Workload> Measure for Prepared<W> {
     fn round(&mut self, due: &Due<Locks>) -> anyhow::Result<Sample<Watched>> {
         let shared = self.shared.take().unwrap_or_else(|| self.work.shared());
-        let work = &self.work;
-        let (sample, shared) = due.subject.dispatch(Round { due, work, shared });
+        let (sample, shared) = with_lock!(*due.subject, Of => {
+            round::<W, Of<Guarded<W::Shared>>>(&self.work, shared, due)
+        });
         self.shared = Some(shared);
         sample
     }
 }
 
-struct Round<'a, W: Workload> {
-    due: &'a Due<'a, Locks>,
-    work: &'a W,
+fn round<W: Workload, L: Lock<Guarded<W::Shared>>>(
+    work: &W,
     shared: W::Shared,
-}
-
-impl<W: Workload> Visit for Round<'_, W> {
-    type Output = (anyhow::Result<Sample<Watched>>, W::Shared);
-
-    fn visit<F: Family>(self) -> Self::Output {
-        let team = self.due.team;
-        let domain = |index| team.cpu_of(index).map(topology::domain_of_cpu);
-        let arena = Arena::<W, F> {
-            lock: CachePadded::new(F::Of::new(Guarded {
-                shared: self.shared,
-                trace: Trace::default(),
-            })),
-            work: self.work,
-            seed: self.due.seed,
-            epoch: Instant::now(),
-            domains: (0..team.size()).map(domain).collect(),
-        };
-        // Alone, a thread may look rarely whether the slice is over. Among many, an operation can
-        // take milliseconds.
-        let count = |slice: &Slice, index| match team.size() {
-            1 => arena.count_operations::<64>(slice, index),
-            _ => arena.count_operations::<1>(slice, index),
-        };
-        let watch = |slice: &Slice, index| arena.watch_operations(slice, index);
-        let sample = both_slices(self.due, &count, &watch);
-        let lock = CachePadded::into_inner(arena.lock);
-        (sample, lock.into_inner().shared)
-    }
+    due: &Due<Locks>,
+) -> (anyhow::Result<Sample<Watched>>, W::Shared) {
+    let team = due.team;
+    let domain = |index| team.cpu_of(index).map(topology::domain_of_cpu);
+    let arena = Arena {
+        lock: CachePadded::new(L::new(Guarded {
+            shared,
+            trace: Trace::default(),
+        })),
+        work,
+        seed: due.seed,
+        epoch: Instant::now(),
+        domains: (0..team.size()).map(domain).collect(),
+    };
+    // Alone, a thread may look rarely whether the slice is over. Among many, an operation can take
+    // milliseconds.
+    let batch = if team.size() == 1 { 64 } else { 1 };
+    let count = |slice: &Slice, index| arena.count_operations(slice, index, batch);
+    let watch = |slice: &Slice, index| arena.watch_operations(slice, index);
+    let sample = both_slices(due, &count, &watch);
+    let lock = CachePadded::into_inner(arena.lock);
+    (sample, lock.into_inner().shared)
 }
 
 /// Runs the timed slice of a round, in which each thread does `count`, and the instrumented one, in
@@ -194,8 +187,8 @@ struct Guarded<S> {
     trace: Trace,
 }
 
-struct Arena<'a, W: Workload, F: Family> {
-    lock: CachePadded<F::Of<Guarded<W::Shared>>>,
+struct Arena<'a, W, L> {
+    lock: CachePadded<L>,
     work: &'a W,
     seed: u64,
     epoch: Instant,
@@ -203,28 +196,24 @@ struct Arena<'a, W: Workload, F: Family> {
     domains: Box<[Option<u16>]>,
 }
 
-impl<W: Workload, F: Family> Arena<'_, W, F> {
-    fn count_operations<const BATCH: u64>(&self, slice: &Slice, index: usize) {
+impl<W: Workload, L: Lock<Guarded<W::Shared>>> Arena<'_, W, L> {
+    fn count_operations(&self, slice: &Slice, index: usize, batch: u64) {
         let mut local = self.work.local(Random::stream(self.seed, index as u64));
-        let mut done = 0;
-        slice.start(index);
-        while !slice.is_in(Part::Over) {
-            for _ in 0..BATCH {
+        slice.repeat(index, || {
+            for _ in 0..batch {
                 self.work.think(&mut local);
                 self.lock
                     .with(|guarded| self.work.section(&mut guarded.shared, &mut local));
             }
-            done += BATCH;
-            slice.count(index, done);
-        }
+            batch
+        });
     }
 
     fn watch_operations(&self, slice: &Slice, index: usize) -> Watched {
         let mut local = self.work.local(Random::stream(self.seed, !(index as u64)));
         let mut watched = Watched::default();
         let (bound, epoch) = (self.domains[index], self.epoch);
-        slice.start(index);
-        while !slice.is_in(Part::Over) {
+        slice.repeat(index, || {
             self.work.think(&mut local);
             let asked = epoch.elapsed().as_nanos() as u64;
             let (had, step) = self.lock.with(|guarded| {
@@ -238,7 +227,8 @@ impl<W: Workload, F: Family> Arena<'_, W, F> {
             if slice.is_measured(index) && !slice.is_in(Part::WarmUp) {
                 watched.note(had.saturating_sub(asked), step);
             }
-        }
+            1
+        });
         watched
     }
 }

@@ -13,29 +13,25 @@
 //! 3. The table of a library is complete before there is a mutex of it. Its functions have C's
 //!    calling convention; a member function in C++ takes its object's address as first argument.
 //! 4. Only the thread that holds a mutex unlocks it, in the mode in which it was locked.
-//! 5. The value is changed between locking for writing and unlocking only, and read while the mutex
-//!    is held only.
-//! 6. A mutex owns nothing, so that it need not be destroyed. nsync has no destructors. Abseil's
+//! 5. A mutex owns nothing, so that it need not be destroyed. nsync has no destructors. Abseil's
 //!    forgets what was noted of the mutex for debugging, which nobody here turns on.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString, c_void};
-use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
+use lock_api::{GuardNoSend, MutexGuard, RawMutex, RawRwLock};
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSymbol};
-
-use super::{CondvarFamily, Family, Lock, Monitor, ReadWrite, ReadWriteFamily};
-use crate::harness::team::or_abort;
 
 /// A library that has a mutex which several threads can hold for reading.
 pub trait Installed: Send + Sync + 'static {
     /// The memory of a mutex.
-    type Memory: Default + Send + 'static;
+    type Memory: Send + 'static;
+    const UNLOCKED: Self::Memory;
 
     fn library() -> &'static Library;
 }
@@ -47,6 +43,7 @@ pub struct Abseil;
 impl Installed for Nsync {
     /// A word of 32 bits and a pointer.
     type Memory = [usize; 2];
+    const UNLOCKED: [usize; 2] = [0; 2];
 
     fn library() -> &'static Library {
         static LIBRARY: Library = Library::new(
@@ -69,6 +66,7 @@ impl Installed for Nsync {
 impl Installed for Abseil {
     /// An integer of the size of a pointer.
     type Memory = usize;
+    const UNLOCKED: usize = 0;
 
     /// Its condition variable is left out: in newer versions waiting for it is an inline function
     /// around a private one, whose arguments are nobody's business.
@@ -96,6 +94,8 @@ const READ_UNLOCK: usize = 3;
 const WAIT: usize = 4;
 const SIGNAL: usize = 5;
 const BROADCAST: usize = 6;
+
+const NOBODY_TRIES: &str = "the command waits for its locks";
 
 /// A shared library, and where its functions are.
 pub struct Library {
@@ -206,142 +206,113 @@ fn dynamic_names(file: &[u8]) -> Option<Vec<&str>> {
     Some(symbols.filter_map(|symbol| symbol.name().ok()).collect())
 }
 
-/// A mutex of a library beside the value it guards.
-pub struct Guarded<L: Installed, T> {
-    mutex: UnsafeCell<L::Memory>,
-    value: UnsafeCell<T>,
-}
+/// A mutex of a library, which several threads can hold for reading.
+pub struct RawInstalled<L: Installed>(UnsafeCell<L::Memory>);
 
-// SAFETY: the mutex is the library's, which synchronises its own accesses. The value is only
-// reached under it: invariant 5.
-unsafe impl<L: Installed, T: Send> Send for Guarded<L, T> {}
-// SAFETY: invariant 5. Several threads read the value at once in `ReadWrite` only, whose family
-// demands `T: Sync`.
-unsafe impl<L: Installed, T: Send> Sync for Guarded<L, T> {}
+pub type RawNsync = RawInstalled<Nsync>;
+pub type RawAbseil = RawInstalled<Abseil>;
 
-impl<L: Installed, T> Guarded<L, T> {
-    fn around(value: T) -> Self {
-        Guarded {
-            mutex: UnsafeCell::default(),
-            value: UnsafeCell::new(value),
-        }
-    }
-
-    /// Runs `section` between a call of one function and a call of the other: a pair of them.
-    #[inline(always)]
-    fn between<R>(&self, [lock, unlock]: [usize; 2], section: impl FnOnce() -> R) -> R {
-        // SAFETY: invariants 1, 2 and 3.
-        unsafe { L::library().call(lock, self.mutex.get().cast()) };
-        let result = or_abort(section);
-        // SAFETY: invariants 3 and 4: this thread has just taken the lock.
-        unsafe { L::library().call(unlock, self.mutex.get().cast()) };
-        result
-    }
-}
-
-/// The family of a library's mutexes.
-pub struct Of<L>(PhantomData<L>);
-
-impl<L: Installed> Family for Of<L> {
-    type Of<T: Send + 'static> = Guarded<L, T>;
-}
-
-impl<L: Installed, T: Send + 'static> Lock<T> for Guarded<L, T> {
-    fn new(value: T) -> Self {
-        Self::around(value)
-    }
-
-    #[inline(always)]
-    fn with<R>(&self, section: impl FnOnce(&mut T) -> R) -> R {
-        self.between([LOCK, UNLOCK], || {
-            // SAFETY: invariant 5.
-            section(unsafe { &mut *self.value.get() })
-        })
-    }
-
-    fn into_inner(self) -> T {
-        self.value.into_inner()
-    }
-}
-
-impl<L: Installed> ReadWriteFamily for Of<L> {
-    type Of<T: Send + Sync + 'static> = Guarded<L, T>;
-}
-
-impl<L: Installed, T: Send + Sync + 'static> ReadWrite<T> for Guarded<L, T> {
-    fn new(value: T) -> Self {
-        Self::around(value)
-    }
-
-    #[inline(always)]
-    fn read<R>(&self, section: impl FnOnce(&T) -> R) -> R {
-        self.between([READ_LOCK, READ_UNLOCK], || {
-            // SAFETY: invariant 5.
-            section(unsafe { &*self.value.get() })
-        })
-    }
-
-    #[inline(always)]
-    fn write<R>(&self, section: impl FnOnce(&mut T) -> R) -> R {
-        self.with(section)
-    }
-}
-
-impl CondvarFamily for Nsync {
-    type Of<T: Send + 'static> = NsyncMonitor<T>;
-}
-
-/// A value under nsync's mutex, with its condition variables.
-pub struct NsyncMonitor<T> {
-    guarded: Guarded<Nsync, T>,
-    /// As large as a mutex, and as easily made.
-    condvars: [UnsafeCell<<Nsync as Installed>::Memory>; 2],
-}
-
-// SAFETY: only the library touches the condition variables; for the rest see `Guarded`.
-unsafe impl<T: Send> Send for NsyncMonitor<T> {}
+// SAFETY: the mutex is the library's, which synchronises its own accesses.
+unsafe impl<L: Installed> Send for RawInstalled<L> {}
 // SAFETY: as above.
-unsafe impl<T: Send> Sync for NsyncMonitor<T> {}
+unsafe impl<L: Installed> Sync for RawInstalled<L> {}
 
-impl<T: Send + 'static> Monitor<T> for NsyncMonitor<T> {
-    fn new(value: T) -> Self {
-        NsyncMonitor {
-            guarded: Guarded::around(value),
-            condvars: Default::default(),
+impl<L: Installed> RawInstalled<L> {
+    const UNLOCKED: Self = Self(UnsafeCell::new(L::UNLOCKED));
+
+    #[inline(always)]
+    fn call(&self, function: usize) {
+        // SAFETY: invariants 1 to 4: the functions that `lock_api` reaches by way of the traits
+        // below are of that kind, and it calls them in their turn.
+        unsafe { L::library().call(function, self.0.get().cast()) };
+    }
+}
+
+// SAFETY: the libraries promise mutual exclusion between lock and unlock (invariants 1 to 4).
+unsafe impl<L: Installed> RawMutex for RawInstalled<L> {
+    const INIT: Self = Self::UNLOCKED;
+    type GuardMarker = GuardNoSend;
+
+    #[inline(always)]
+    fn lock(&self) {
+        self.call(LOCK);
+    }
+
+    fn try_lock(&self) -> bool {
+        unimplemented!("{NOBODY_TRIES}")
+    }
+
+    #[inline(always)]
+    unsafe fn unlock(&self) {
+        self.call(UNLOCK);
+    }
+}
+
+// SAFETY: as above, and that readers share the mutex with readers only.
+unsafe impl<L: Installed> RawRwLock for RawInstalled<L> {
+    const INIT: Self = Self::UNLOCKED;
+    type GuardMarker = GuardNoSend;
+
+    #[inline(always)]
+    fn lock_shared(&self) {
+        self.call(READ_LOCK);
+    }
+
+    fn try_lock_shared(&self) -> bool {
+        unimplemented!("{NOBODY_TRIES}")
+    }
+
+    #[inline(always)]
+    unsafe fn unlock_shared(&self) {
+        self.call(READ_UNLOCK);
+    }
+
+    #[inline(always)]
+    fn lock_exclusive(&self) {
+        self.call(LOCK);
+    }
+
+    fn try_lock_exclusive(&self) -> bool {
+        unimplemented!("{NOBODY_TRIES}")
+    }
+
+    #[inline(always)]
+    unsafe fn unlock_exclusive(&self) {
+        self.call(UNLOCK);
+    }
+}
+
+/// nsync's condition variable: as large as a mutex, and as easily made.
+#[derive(Default)]
+pub struct NsyncCondvar(UnsafeCell<<Nsync as Installed>::Memory>);
+
+// SAFETY: only the library touches it.
+unsafe impl Send for NsyncCondvar {}
+// SAFETY: as above.
+unsafe impl Sync for NsyncCondvar {}
+
+impl NsyncCondvar {
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, RawNsync, T>) {
+        type Wait = unsafe extern "C" fn(*mut c_void, *mut c_void);
+        let wait = Nsync::library().calls[WAIT].load(Relaxed);
+        // SAFETY: invariant 3.
+        let wait = unsafe { std::mem::transmute::<*mut c_void, Wait>(wait) };
+        // SAFETY: invariants 1 to 4: this thread holds the mutex, and holds it again when the
+        // function returns.
+        unsafe {
+            let mutex = MutexGuard::mutex(guard).raw();
+            wait(self.0.get().cast(), mutex.0.get().cast());
         }
     }
 
-    fn when<R>(
-        &self,
-        condvar: usize,
-        mut ready: impl FnMut(&mut T) -> bool,
-        section: impl FnOnce(&mut T) -> R,
-    ) -> R {
-        type Wait = unsafe extern "C" fn(*mut c_void, *mut c_void);
-        let (mutex, value) = (&self.guarded.mutex, &self.guarded.value);
-        self.guarded.between([LOCK, UNLOCK], || {
-            // SAFETY: invariant 5.
-            while !ready(unsafe { &mut *value.get() }) {
-                let wait = Nsync::library().calls[WAIT].load(Relaxed);
-                // SAFETY: invariant 3.
-                let wait = unsafe { std::mem::transmute::<*mut c_void, Wait>(wait) };
-                // SAFETY: invariants 1 to 4: this thread holds the mutex, and holds it again when
-                // the function returns.
-                unsafe { wait(self.condvars[condvar].get().cast(), mutex.get().cast()) };
-            }
-            // SAFETY: invariant 5.
-            section(unsafe { &mut *value.get() })
-        })
+    pub fn notify_one(&self) {
+        // SAFETY: invariants 1, 2 and 3.
+        unsafe { Nsync::library().call(SIGNAL, self.0.get().cast()) };
     }
 
-    fn notify_one(&self, condvar: usize) {
+    pub fn notify_all(&self) {
         // SAFETY: invariants 1, 2 and 3.
-        unsafe { Nsync::library().call(SIGNAL, self.condvars[condvar].get().cast()) };
-    }
-
-    fn notify_all(&self, condvar: usize) {
-        // SAFETY: invariants 1, 2 and 3.
-        unsafe { Nsync::library().call(BROADCAST, self.condvars[condvar].get().cast()) };
+        unsafe { Nsync::library().call(BROADCAST, self.0.get().cast()) };
     }
 }
 

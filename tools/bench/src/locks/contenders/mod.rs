@@ -1,22 +1,20 @@
 //! Every lock the command knows, ours and the peers, behind one closure-style interface.
 //!
-//! A measured loop is generic over the lock: [`LockName::dispatch`] turns a name into a type once
-//! per run, and nothing inside the loop is called through a pointer.
+//! A measured loop is generic over the lock: [`with_lock`] turns a name into a type once per round,
+//! and nothing inside the loop is called through a pointer.
 
-mod installed;
+pub mod foreign;
+pub mod installed;
 mod monitors;
-mod name;
-mod peers;
-mod posix;
+pub mod name;
+pub mod peers;
+pub mod posix;
 mod readers;
-#[cfg(any(have_ck_mcs, have_vsync_cna))]
-mod shims;
 
-#[cfg(test)]
-pub use monitors::Std as StdCondvar;
-pub use monitors::{CondvarFamily, Monitor};
-pub use name::{LockName, Visit, VisitCondvar, VisitReadWrite};
-pub use readers::{ReadWrite, ReadWriteFamily};
+pub use monitors::Monitor;
+pub use name::LockName;
+pub(in crate::locks) use name::{with_condvar, with_lock, with_read_write};
+pub use readers::ReadWrite;
 
 /// A lock around a value.
 pub trait Lock<T>: Send + Sync + Sized + 'static {
@@ -26,11 +24,6 @@ pub trait Lock<T>: Send + Sync + Sized + 'static {
     fn with<R>(&self, section: impl FnOnce(&mut T) -> R) -> R;
     /// The value, once no thread uses the lock any more.
     fn into_inner(self) -> T;
-}
-
-/// The type constructor of one lock: gives the lock around any value.
-pub trait Family: 'static {
-    type Of<T: Send + 'static>: Lock<T>;
 }
 
 #[cfg(test)]
@@ -78,74 +71,61 @@ mod tests {
 
     #[test]
     fn every_lock_excludes() {
-        struct Excludes(LockName);
-        impl Visit for Excludes {
-            type Output = ();
-
-            fn visit<F: Family>(self) {
-                let lock: F::Of<[u64; 2]> = Lock::new([0; 2]);
-                let rounds = match self.0.is_strict_fifo() {
-                    true => FEW_ROUNDS,
-                    false => ROUNDS,
-                };
-                in_threads(rounds, |round| lock.with(|pair| change(pair, round)));
-                assert_eq!(lock.into_inner(), [THREADS * rounds; 2], "{:?}", self.0);
-            }
+        fn excludes<L: Lock<[u64; 2]>>(name: LockName) {
+            let lock = L::new([0; 2]);
+            let rounds = match name.is_strict_fifo() {
+                true => FEW_ROUNDS,
+                false => ROUNDS,
+            };
+            in_threads(rounds, |round| lock.with(|pair| change(pair, round)));
+            assert_eq!(lock.into_inner(), [THREADS * rounds; 2], "{name:?}");
         }
-        there().for_each(|lock| lock.dispatch(Excludes(lock)));
+        for name in there() {
+            with_lock!(name, Of => excludes::<Of<[u64; 2]>>(name));
+        }
     }
 
     #[test]
     fn every_reader_writer_lock_excludes_writers_and_lets_readers_in_together() {
-        struct Excludes(&'static str);
-        impl VisitReadWrite for Excludes {
-            type Output = ();
-
-            fn visit<F: ReadWriteFamily>(self) {
-                let lock: F::Of<[u64; 2]> = ReadWrite::new([0; 2]);
-                in_threads(ROUNDS, |round| match round % 2 {
-                    0 => lock.write(|pair| change(pair, round / 2)),
-                    _ => lock.read(|pair| assert_eq!(pair[0], pair[1])),
-                });
-                // This would not end if one reader kept another out.
-                let pair = lock.read(|_| scope(|s| s.spawn(|| lock.read(|pair| *pair)).join()));
-                assert_eq!(pair.unwrap(), [THREADS * ROUNDS / 2; 2], "{}", self.0);
-            }
+        fn excludes<L: ReadWrite<[u64; 2]>>(name: LockName) {
+            let lock = L::new([0; 2]);
+            in_threads(ROUNDS, |round| match round % 2 {
+                0 => lock.write(|pair| change(pair, round / 2)),
+                _ => lock.read(|pair| assert_eq!(pair[0], pair[1])),
+            });
+            // This would not end if one reader kept another out.
+            let pair = lock.read(|_| scope(|s| s.spawn(|| lock.read(|pair| *pair)).join()));
+            assert_eq!(pair.unwrap(), [THREADS * ROUNDS / 2; 2], "{name:?}");
         }
-        for lock in there() {
-            lock.dispatch_read_write(Excludes(lock.name()));
+        for name in there() {
+            with_read_write!(name, Of => excludes::<Of<[u64; 2]>>(name));
         }
     }
 
     #[test]
     fn every_condition_variable_wakes_one_and_all() {
-        struct Meets(&'static str);
-        impl VisitCondvar for Meets {
-            type Output = ();
-
-            fn visit<F: CondvarFamily>(self) {
-                let turns: F::Of<u64> = Monitor::new(0);
-                // The first thread has the turns 0, 2, 4, .., for which it waits at 0.
-                let take = |own: u64| {
-                    for _ in 0..ROUNDS {
-                        let mine = |turn: &mut u64| *turn % 2 == own;
-                        turns.when(own as usize, mine, |turn| *turn += 1);
-                        match own {
-                            0 => turns.notify_one(1),
-                            _ => turns.notify_all(0),
-                        }
+        fn meets<M: Monitor<u64>>(name: LockName) {
+            let turns = M::new(0);
+            // The first thread has the turns 0, 2, 4, .., for which it waits at 0.
+            let take = |own: u64| {
+                for _ in 0..ROUNDS {
+                    let mine = |turn: &mut u64| *turn % 2 == own;
+                    turns.when(own as usize, mine, |turn| *turn += 1);
+                    match own {
+                        0 => turns.notify_one(1),
+                        _ => turns.notify_all(0),
                     }
-                };
-                scope(|s| {
-                    s.spawn(|| take(0));
-                    take(1);
-                });
-                let done = turns.when(0, |_| true, |turn| *turn);
-                assert_eq!(done, 2 * ROUNDS, "{}", self.0);
-            }
+                }
+            };
+            scope(|s| {
+                s.spawn(|| take(0));
+                take(1);
+            });
+            let done = turns.when(0, |_| true, |turn| *turn);
+            assert_eq!(done, 2 * ROUNDS, "{name:?}");
         }
-        for lock in there() {
-            lock.dispatch_condvar(Meets(lock.name()));
+        for name in there() {
+            with_condvar!(name, Of => meets::<Of<u64>>(name));
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::PoisonError;
 
+use super::installed::{NsyncCondvar, RawNsync};
+
 /// A value under a mutex, with condition variables numbered 0 and 1.
 pub trait Monitor<T>: Send + Sync + Sized + 'static {
     fn new(value: T) -> Self;
@@ -17,28 +19,12 @@ pub trait Monitor<T>: Send + Sync + Sized + 'static {
     fn notify_all(&self, condvar: usize);
 }
 
-/// The type constructor of one lock with its condition variable.
-pub trait CondvarFamily: 'static {
-    type Of<T: Send + 'static>: Monitor<T>;
-}
-
-/// A family whose mutex has the module's `Mutex<T>` and `Condvar`; `$guard` and `$wait` are how a
-/// guard is had, and how it is slept with.
+/// `$mutex` is of a `T`; `$guard` and `$wait` are how a guard is had, and how it is slept with.
 macro_rules! monitor {
-    ($(#[$doc:meta])* $family:ident, $monitor:ident, $module:ident::$($path:ident)?,
-     |$lock:ident| $guard:expr, |$condvar:ident, $held:ident| $wait:expr) => {
-        $(#[$doc])*
-        pub struct $family;
-
-        pub struct $monitor<T>($module::$($path::)?Mutex<T>, [$module::$($path::)?Condvar; 2]);
-
-        impl CondvarFamily for $family {
-            type Of<T: Send + 'static> = $monitor<T>;
-        }
-
-        impl<T: Send + 'static> Monitor<T> for $monitor<T> {
+    ($mutex:ty, $condvar:ty, |$lock:ident| $guard:expr, |$waits:ident, $held:ident| $wait:expr) => {
+        impl<T: Send + 'static> Monitor<T> for ($mutex, [$condvar; 2]) {
             fn new(value: T) -> Self {
-                Self($module::$($path::)?Mutex::new(value), Default::default())
+                (<$mutex>::new(value), Default::default())
             }
 
             fn when<R>(
@@ -47,7 +33,7 @@ macro_rules! monitor {
                 mut ready: impl FnMut(&mut T) -> bool,
                 section: impl FnOnce(&mut T) -> R,
             ) -> R {
-                let ($lock, $condvar) = (&self.0, &self.1[condvar]);
+                let ($lock, $waits) = (&self.0, &self.1[condvar]);
                 let mut $held = $guard;
                 while !ready(&mut $held) {
                     $wait;
@@ -67,20 +53,25 @@ macro_rules! monitor {
 }
 
 monitor!(
-    /// The standard library's.
-    Std, StdMonitor, std::sync,
+    std::sync::Mutex<T>,
+    std::sync::Condvar,
     |lock| lock.lock().unwrap_or_else(PoisonError::into_inner),
     |condvar, guard| guard = condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
 );
 monitor!(
-    /// The crate `parking_lot`'s.
-    ParkingLot, ParkingLotMonitor, parking_lot::,
+    parking_lot::Mutex<T>,
+    parking_lot::Condvar,
     |lock| lock.lock(),
     |condvar, guard| condvar.wait(&mut guard)
 );
 monitor!(
-    /// Ours.
-    Kinlock, KinlockMonitor, kinlock::,
+    kinlock::Mutex<T>,
+    kinlock::Condvar,
+    |lock| lock.lock(),
+    |condvar, guard| condvar.wait(&mut guard)
+);
+monitor!(
+    lock_api::Mutex<RawNsync, T>, NsyncCondvar,
     |lock| lock.lock(),
     |condvar, guard| condvar.wait(&mut guard)
 );

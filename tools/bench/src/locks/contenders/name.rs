@@ -1,50 +1,9 @@
 //! Names of locks, and the way from a name to a type.
 
-use super::installed::{self, Abseil, Installed, Nsync};
-use super::{CondvarFamily, Family, ReadWriteFamily, monitors, peers, readers};
-
-/// Never dispatched to: the lock is unavailable.
-#[cfg(not(have_ck_mcs))]
-use super::peers::StdMutex as CkMcs;
-/// Never dispatched to: the lock is unavailable.
-#[cfg(not(have_vsync_cna))]
-use super::peers::StdMutex as VsyncCna;
-#[cfg(have_ck_mcs)]
-type CkMcs = super::shims::Queued<super::shims::CkMcs>;
-#[cfg(have_vsync_cna)]
-type VsyncCna = super::shims::Queued<super::shims::VsyncCna>;
 use kinlock_cli::args::{Available, Named};
 use kinlock_cli::names;
 
-/// Work to be done with a lock that is known only by name.
-pub trait Visit {
-    type Output;
-    fn visit<F: Family>(self) -> Self::Output;
-}
-
-/// Work to be done with a lock and its condition variable.
-pub trait VisitCondvar {
-    type Output;
-    fn visit<F: CondvarFamily>(self) -> Self::Output;
-}
-
-/// Work to be done with the reader-writer lock of a lock's library.
-pub trait VisitReadWrite {
-    type Output;
-    fn visit<F: ReadWriteFamily>(self) -> Self::Output;
-}
-
-/// Who only asks whether there is one.
-impl VisitCondvar for () {
-    type Output = ();
-    fn visit<F: CondvarFamily>(self) {}
-}
-
-/// Who only asks whether there is one.
-impl VisitReadWrite for () {
-    type Output = ();
-    fn visit<F: ReadWriteFamily>(self) {}
-}
+use super::installed::{Abseil, Installed, Nsync};
 
 names! {
     /// A lock the command can measure, in the order in which they are listed. `--details` shows the
@@ -105,61 +64,85 @@ impl Available for LockName {
     }
 }
 
+/// What `$body` gives with `$of<T>` as the type of the lock `$name` around a `T`.
+macro_rules! with_lock {
+    ($name:expr, $of:ident => $body:expr) => {{
+        use $crate::locks::contenders::{LockName, foreign, installed, peers, posix};
+        $crate::locks::contenders::name::with_type!(match $name, $of => $body, {
+            KinlockSpin: kinlock::SpinLock<T>,
+            KinlockSpinFifo: lock_api::Mutex<kinlock::RawFifoSpinLock, T>,
+            KinlockSpinCna: lock_api::Mutex<kinlock::RawCnaSpinLock, T>,
+            KinlockMutex: kinlock::Mutex<T>,
+            KinlockMutexJoined: lock_api::Mutex<peers::RawJoinedMutex, T>,
+            KinlockFair: kinlock::FairMutex<T>,
+            StdMutex: std::sync::Mutex<T>,
+            ParkingLot: parking_lot::Mutex<T>,
+            PthreadMutex: lock_api::Mutex<posix::RawPthreadMutex, T>,
+            PthreadSpin: foreign::Guarded<foreign::PthreadSpin, T>,
+            Usync: usync::Mutex<T>,
+            Tas: lock_api::Mutex<peers::RawTas, T>,
+            Mcslock: mcslock::raw::spins::Mutex<T>,
+            CkMcs: foreign::CkMcsLock<T>,
+            VsyncCna: foreign::VsyncCnaLock<T>,
+            Nsync: lock_api::Mutex<installed::RawNsync, T>,
+            Abseil: lock_api::Mutex<installed::RawAbseil, T>,
+        })
+    }};
+}
+
+/// The same with the type of a [`Monitor`](super::Monitor); `None` if the lock comes without a
+/// condition variable.
+macro_rules! with_condvar {
+    ($name:expr, $of:ident => $body:expr) => {{
+        use $crate::locks::contenders::{LockName, installed};
+        $crate::locks::contenders::name::with_type!(match $name, $of => Some($body), {
+            KinlockMutex: (kinlock::Mutex<T>, [kinlock::Condvar; 2]),
+            StdMutex: (std::sync::Mutex<T>, [std::sync::Condvar; 2]),
+            ParkingLot: (parking_lot::Mutex<T>, [parking_lot::Condvar; 2]),
+            Nsync: (lock_api::Mutex<installed::RawNsync, T>, [installed::NsyncCondvar; 2]),
+        }, _ => None)
+    }};
+}
+
+/// The same with the type of the reader-writer lock of the lock's library; `None` if it has none.
+macro_rules! with_read_write {
+    ($name:expr, $of:ident => $body:expr) => {{
+        use $crate::locks::contenders::{LockName, installed, posix};
+        $crate::locks::contenders::name::with_type!(match $name, $of => Some($body), {
+            KinlockMutex: kinlock::RwLock<T>,
+            StdMutex: std::sync::RwLock<T>,
+            ParkingLot: parking_lot::RwLock<T>,
+            PthreadMutex: lock_api::RwLock<posix::RawPthreadRwLock, T>,
+            Nsync: lock_api::RwLock<installed::RawNsync, T>,
+            Abseil: lock_api::RwLock<installed::RawAbseil, T>,
+        }, _ => None)
+    }};
+}
+
+macro_rules! with_type {
+    (match $name:expr, $of:ident => $body:expr, {$($lock:ident: $type:ty,)*}
+     $(, _ => $otherwise:expr)?) => {
+        match $name {
+            $(LockName::$lock => {
+                type $of<T> = $type;
+                $body
+            })*
+            $(_ => $otherwise,)?
+        }
+    };
+}
+
+pub(in crate::locks) use {with_condvar, with_lock, with_read_write, with_type};
+
 impl LockName {
-    pub fn dispatch<V: Visit>(self, visitor: V) -> V::Output {
-        match self {
-            Self::KinlockSpin => visitor.visit::<peers::Api<kinlock::RawSpinLock>>(),
-            Self::KinlockSpinFifo => visitor.visit::<peers::Api<kinlock::RawFifoSpinLock>>(),
-            Self::KinlockSpinCna => visitor.visit::<peers::Api<kinlock::RawCnaSpinLock>>(),
-            Self::KinlockMutex => visitor.visit::<peers::Api<kinlock::RawMutex>>(),
-            Self::KinlockMutexJoined => visitor.visit::<peers::Api<peers::RawJoinedMutex>>(),
-            Self::KinlockFair => visitor.visit::<peers::Api<kinlock::RawFairMutex>>(),
-            Self::StdMutex => visitor.visit::<peers::StdMutex>(),
-            Self::ParkingLot => visitor.visit::<peers::Api<parking_lot::RawMutex>>(),
-            Self::PthreadMutex => visitor.visit::<peers::Api<super::posix::RawPthreadMutex>>(),
-            Self::PthreadSpin => visitor.visit::<super::posix::PthreadSpin>(),
-            Self::Usync => visitor.visit::<peers::Api<usync::RawMutex>>(),
-            Self::Tas => visitor.visit::<peers::Api<peers::RawTas>>(),
-            Self::Mcslock => visitor.visit::<peers::Mcslock>(),
-            Self::CkMcs => visitor.visit::<CkMcs>(),
-            Self::VsyncCna => visitor.visit::<VsyncCna>(),
-            Self::Nsync => visitor.visit::<installed::Of<Nsync>>(),
-            Self::Abseil => visitor.visit::<installed::Of<Abseil>>(),
-        }
-    }
-
-    /// Calls `visitor` with this lock's condition variable; `None` if it has none.
-    pub fn dispatch_condvar<V: VisitCondvar>(self, visitor: V) -> Option<V::Output> {
-        match self {
-            Self::KinlockMutex => Some(visitor.visit::<monitors::Kinlock>()),
-            Self::StdMutex => Some(visitor.visit::<monitors::Std>()),
-            Self::ParkingLot => Some(visitor.visit::<monitors::ParkingLot>()),
-            Self::Nsync => Some(visitor.visit::<Nsync>()),
-            _ => None,
-        }
-    }
-
     /// Whether it comes with a condition variable.
     pub fn has_condvar(self) -> bool {
-        self.dispatch_condvar(()).is_some()
-    }
-
-    /// Calls `visitor` with the reader-writer lock of this lock's library; `None` if it has none.
-    pub fn dispatch_read_write<V: VisitReadWrite>(self, visitor: V) -> Option<V::Output> {
-        match self {
-            Self::KinlockMutex => Some(visitor.visit::<readers::Kinlock>()),
-            Self::StdMutex => Some(visitor.visit::<readers::Std>()),
-            Self::ParkingLot => Some(visitor.visit::<readers::ParkingLot>()),
-            Self::PthreadMutex => Some(visitor.visit::<readers::Pthread>()),
-            Self::Nsync => Some(visitor.visit::<installed::Of<Nsync>>()),
-            Self::Abseil => Some(visitor.visit::<installed::Of<Abseil>>()),
-            _ => None,
-        }
+        with_condvar!(self, Of => size_of::<Of<()>>()).is_some()
     }
 
     /// Whether its library has a reader-writer lock.
     pub fn has_readers(self) -> bool {
-        self.dispatch_read_write(()).is_some()
+        with_read_write!(self, Of => size_of::<Of<()>>()).is_some()
     }
 
     /// Whether it is one of this project's locks.

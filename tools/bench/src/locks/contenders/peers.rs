@@ -3,7 +3,6 @@
 //! test-and-set.
 
 use std::hint::spin_loop;
-use std::marker::PhantomData;
 use std::sync::PoisonError;
 use std::sync::atomic::{
     AtomicBool,
@@ -15,7 +14,7 @@ use kinlock_linux::Native;
 use kinlock_linux::config::AsConfigured;
 use lock_api::{GuardNoSend, GuardSend, RawMutex};
 
-use super::{Family, Lock};
+use super::Lock;
 
 /// A [`Lock`] with a constructor and a destructor of the usual names.
 macro_rules! lock {
@@ -41,25 +40,11 @@ macro_rules! lock {
     };
 }
 
-/// The family of `lock_api::Mutex<R, _>`.
-pub struct Api<R>(PhantomData<R>);
-
-impl<R: RawMutex + Send + Sync + 'static> Family for Api<R> {
-    type Of<T: Send + 'static> = lock_api::Mutex<R, T>;
-}
-
 lock!(
     [R: RawMutex + Send + Sync + 'static,] lock_api::Mutex<R, T>,
     |own, section| section(&mut own.lock()),
     |value| value
 );
-
-/// The family of `std::sync::Mutex`.
-pub struct StdMutex;
-
-impl Family for StdMutex {
-    type Of<T: Send + 'static> = std::sync::Mutex<T>;
-}
 
 lock!(
     [] std::sync::Mutex<T>,
@@ -67,13 +52,7 @@ lock!(
     |value| value.unwrap_or_else(PoisonError::into_inner)
 );
 
-/// The family of `mcslock`'s spinning lock with the queue node on the stack: its fastest interface.
-pub struct Mcslock;
-
-impl Family for Mcslock {
-    type Of<T: Send + 'static> = mcslock::raw::spins::Mutex<T>;
-}
-
+// With the queue node on the stack: its fastest interface.
 lock!([] mcslock::raw::spins::Mutex<T>, |own, section| own.lock_then(section), |value| value);
 
 /// Bare test-and-set: one exchange in, one store out, and nothing against contention. It shows what

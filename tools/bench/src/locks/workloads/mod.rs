@@ -1,11 +1,9 @@
 //! What the threads do with the lock.
 
 mod broadcast;
-mod bursts;
-mod counter;
+mod computed;
 pub mod grid;
 mod kv;
-mod long;
 mod lru;
 mod objects;
 mod pingpong;
@@ -22,6 +20,7 @@ use kinlock_measure::random::Random;
 use super::meeting::Meet;
 use super::readers::Readers;
 use super::round::{Measure, Prepared, Workload};
+use computed::Computed;
 use objects::Objects;
 
 names! {
@@ -104,16 +103,16 @@ impl Request {
 pub fn prepare(name: WorkloadName, db: Option<&Path>) -> anyhow::Result<Box<dyn Measure>> {
     Ok(match name {
         WorkloadName::Empty => Box::new(Prepared::new(Empty)),
-        WorkloadName::Counter => Box::new(Prepared::new(counter::Counter::new())),
-        WorkloadName::Long => Box::new(Prepared::new(long::Long::new())),
-        WorkloadName::Saturated => Box::new(Prepared::new(long::Long::saturated())),
+        WorkloadName::Counter => Box::new(Prepared::new(Computed::counter())),
+        WorkloadName::Long => Box::new(Prepared::new(Computed::long())),
+        WorkloadName::Saturated => Box::new(Prepared::new(Computed::saturated())),
         WorkloadName::Kv => Box::new(Prepared::new(kv::Kv::new())),
         WorkloadName::Lru => Box::new(Prepared::new(lru::Lru::new())),
         WorkloadName::ReadRandom => Box::new(Prepared::new(readrandom::ReadRandom::open(db)?)),
         WorkloadName::PingPong => Box::new(Meet(pingpong::PingPong)),
         WorkloadName::Broadcast => Box::new(Meet(broadcast::Broadcast)),
         WorkloadName::Queue => Box::new(Meet(queue::Queue::new())),
-        WorkloadName::Bursts => Box::new(Prepared::new(bursts::Bursts::new())),
+        WorkloadName::Bursts => Box::new(Prepared::new(Computed::bursts())),
         WorkloadName::Objects => Box::new(Objects::new()),
         WorkloadName::Readers99 => Box::new(Readers::new(99)),
         WorkloadName::Readers90 => Box::new(Readers::new(90)),

@@ -6,10 +6,10 @@ use std::time::Instant;
 use kinlock_measure::random::Random;
 
 use super::super::Locks;
-use super::super::contenders::{Family, Lock, Visit};
+use super::super::contenders::{Lock, with_lock};
 use super::super::round::{Measure, Watched, both_slices};
 use super::zipf::Zipf;
-use crate::harness::slice::{Part, Sample, Slice};
+use crate::harness::slice::{Sample, Slice};
 use crate::harness::suite::Due;
 
 /// How many objects there are. With a lock of four bytes they take 1.6 MB, with one of 40 bytes
@@ -30,40 +30,31 @@ impl Objects {
 
 impl Measure for Objects {
     fn round(&mut self, due: &Due<Locks>) -> anyhow::Result<Sample<Watched>> {
-        let keys = &self.keys;
-        due.subject.dispatch(Round { due, keys })
+        with_lock!(*due.subject, Of => {
+            let objects: Vec<Of<u64>> = (0..OBJECTS).map(|_| Lock::new(0)).collect();
+            let count = |slice: &Slice, index| {
+                _ = self.change::<_, false>(&objects, slice, index, due.seed);
+            };
+            let watch = |slice: &Slice, index| {
+                self.change::<_, true>(&objects, slice, index, due.seed)
+            };
+            both_slices(due, &count, &watch)
+        })
     }
 }
 
-struct Round<'a> {
-    due: &'a Due<'a, Locks>,
-    keys: &'a Zipf,
-}
-
-impl Visit for Round<'_> {
-    type Output = anyhow::Result<Sample<Watched>>;
-
-    fn visit<F: Family>(self) -> Self::Output {
-        let objects: Vec<F::Of<u64>> = (0..OBJECTS).map(|_| Lock::new(0)).collect();
-        let count = |slice: &Slice, index| _ = self.change::<F, false>(&objects, slice, index);
-        let watch = |slice: &Slice, index| self.change::<F, true>(&objects, slice, index);
-        both_slices(self.due, &count, &watch)
-    }
-}
-
-impl Round<'_> {
+impl Objects {
     /// What a thread does in a slice. With `WATCH` it returns how long the locks took to come.
-    fn change<F: Family, const WATCH: bool>(
+    fn change<L: Lock<u64>, const WATCH: bool>(
         &self,
-        objects: &[F::Of<u64>],
+        objects: &[L],
         slice: &Slice,
         index: usize,
+        seed: u64,
     ) -> Watched {
         let mut watched = Watched::default();
-        let mut rng = Random::stream(self.due.seed, index as u64);
-        let mut done = 0;
-        slice.start(index);
-        while !slice.is_in(Part::Over) {
+        let mut rng = Random::stream(seed, index as u64);
+        slice.repeat(index, || {
             let object = &objects[self.keys.draw(&mut rng) as usize];
             let asked = WATCH.then(Instant::now);
             let waited = object.with(|value| {
@@ -72,9 +63,8 @@ impl Round<'_> {
                 waited
             });
             watched.note_in(slice, index, waited);
-            done += 1;
-            slice.count(index, done);
-        }
+            1
+        });
         watched
     }
 }

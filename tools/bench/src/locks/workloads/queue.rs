@@ -87,12 +87,12 @@ impl Meeting for Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::locks::contenders::{CondvarFamily, StdCondvar};
 
     #[test]
     fn jobs_are_done_in_order_and_the_last_one_sends_everybody_home() {
         let queue = Queue::new();
-        let monitor = <StdCondvar as CondvarFamily>::Of::<State>::new(queue.state(THREADS));
+        type Std = (std::sync::Mutex<State>, [std::sync::Condvar; 2]);
+        let monitor = <Std as Monitor<State>>::new(queue.state(THREADS));
         for stop in [false, false, true] {
             queue.lead(&monitor, stop);
         }

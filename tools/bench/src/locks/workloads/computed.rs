@@ -1,0 +1,96 @@
+//! Workloads that only compute: four words and perhaps a while under the lock, then private work.
+
+use kinlock_measure::random::Random;
+use kinlock_measure::workloads::counter::{THINK_NS, WORDS};
+
+use crate::locks::round::Workload;
+use crate::locks::work_loop::{self, ThinkTime};
+
+pub struct Computed {
+    /// Iterations of the work loop in a section, besides adding to the words; 0: none.
+    section: u64,
+    think: Option<ThinkTime>,
+    /// Sections back to back, before private work.
+    burst: u32,
+}
+
+impl Computed {
+    /// A few nanoseconds under the lock, then about 100 ns of private work.
+    pub fn counter() -> Self {
+        Self {
+            section: 0,
+            think: Some(ThinkTime::of_ns(THINK_NS)),
+            burst: 1,
+        }
+    }
+
+    /// About a microsecond under the lock, then about 100 ns of private work.
+    pub fn long() -> Self {
+        Self {
+            section: work_loop::iterations(1000.0),
+            think: Some(ThinkTime::of_ns(100.0)),
+            burst: 1,
+        }
+    }
+
+    /// The same section and no private work, so that the lock is nearly always held.
+    pub fn saturated() -> Self {
+        Self {
+            think: None,
+            ..Self::long()
+        }
+    }
+
+    /// Sections of a few nanoseconds, 32 of them back to back, then a pause that is some times as
+    /// long as they are without waits. A lock that goes by what it saw last is told two things by
+    /// turns: that its holder takes it again at once, and that nobody does.
+    pub fn bursts() -> Self {
+        Self {
+            section: 0,
+            think: Some(ThinkTime::of_ns(2000.0)),
+            burst: 32,
+        }
+    }
+}
+
+/// What a thread keeps to itself.
+pub struct Local {
+    rng: Random,
+    /// Sections that are left of the burst.
+    left: u32,
+}
+
+impl Workload for Computed {
+    /// With the lock word they fill most of one cache line, as small structures do.
+    type Shared = [u64; WORDS];
+    type Local = Local;
+
+    fn shared(&self) -> [u64; WORDS] {
+        [0; WORDS]
+    }
+
+    fn local(&self, rng: Random) -> Local {
+        Local { rng, left: 0 }
+    }
+
+    #[inline(always)]
+    fn think(&self, local: &mut Local) {
+        if local.left == 0 {
+            local.left = self.burst;
+            if let Some(think) = &self.think {
+                think.pass(&mut local.rng);
+            }
+        }
+        local.left -= 1;
+    }
+
+    #[inline(always)]
+    fn section(&self, words: &mut [u64; WORDS], local: &mut Local) {
+        if self.section > 0 {
+            work_loop::spin(self.section, &mut local.rng);
+        }
+        for word in words {
+            *word += 1;
+        }
+    }
+}
