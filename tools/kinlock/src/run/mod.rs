@@ -203,7 +203,7 @@ fn reported(
         let duties = Duties {
             on_start: Some(&mut begin),
             on_request: Some(&mut || ask(None)),
-            notes: session.is_on_stderr(),
+            notes: session.text.is_none(),
             keeps: session.descriptors(),
         };
         let status = supervise::run(&mut image, duties);
@@ -212,18 +212,18 @@ fn reported(
             watcher.thread().unpark();
         }
         let status = status?;
-        supervise::may_be_ended(session.folder().to_owned());
+        supervise::may_be_ended(session.folder.path().to_owned());
         ask(Some(status));
         Ok(status)
     });
-    session.close();
+    session.folder.close();
     let status = status.map_err(|error| {
         if let Some(counts) = counts {
             counts.give_back();
         }
         cannot_run(program, &error)
     })?;
-    match status.success() && session.has_failed() {
+    match status.success() && session.has_failed.load(Relaxed) {
         true => Ok(Outcome::CheckFailed),
         false => Ok(supervise::end_like(status)),
     }

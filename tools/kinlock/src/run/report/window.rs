@@ -133,7 +133,7 @@ fn at_once(args: &Args) -> anyhow::Result<Outcome> {
     let mut outputs = Outputs::private();
     outputs.add(args.json.as_deref(), |report, out| write_json(report, out))?;
     let max = args.max;
-    outputs.for_people(move |report, out| now::write(report, max, out));
+    outputs.for_people(move |report, out| Ok(out.write_all(now::text(report, max).as_bytes())?));
     outputs.write(&now::report(args.pid, args.all)?)?;
     Ok(Outcome::Done)
 }
@@ -226,8 +226,8 @@ fn report_of(targets: &BTreeMap<PathBuf, Target>) -> Report {
             }
         }
         if let Some(error) = target.switch.error() {
-            report.without_table += 1;
-            report.without_table_reason = Some(error.to_string());
+            report.without.count += 1;
+            report.without.reason = Some(error.to_string());
         }
     }
     report
@@ -240,7 +240,7 @@ fn measure(args: &Args, seconds: Duration) -> anyhow::Result<Outcome> {
         least: args.min_contended,
     };
     let mut outputs = outputs([&args.json, &args.folded, &args.html], options)?;
-    outputs.for_people(move |report, out| options.write(report, out));
+    outputs.for_people(move |report, out| Ok(out.write_all(options.text(report).as_bytes())?));
     outputs.add_for_all(args.openmetrics.as_deref(), |report, out| {
         Series::default().write(report, out)
     })?;
