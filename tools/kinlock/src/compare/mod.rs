@@ -217,14 +217,10 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     interrupt::listen();
     let machine = Machine::current();
     let counters = counters::Open::new().map(drop);
-    let mut notes = args
-        .input
-        .is_none()
-        .then(unread)
-        .flatten()
-        .map_or_else(Vec::new, |note| vec![note]);
-    notes.extend(knobs());
-    let each = 1 + (args.warmup + args.least_rounds()) * contenders.len();
+    let unread = args.input.is_none().then(unread).flatten();
+    let mut notes: Vec<String> = unread.into_iter().chain(knobs()).collect();
+    let [least, most] = args.extremes();
+    let each = 1 + (args.warmup + least) * contenders.len();
     let session = Session {
         args,
         bar: progress::bar(args.quiet, tasks.len() * each, || {}),
@@ -233,7 +229,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let hogs = Hogs::start(args.hogs)?;
     let parameters = Parameters::of(args);
     let mut order_rng = Random::stream(args.seed, u64::MAX);
-    let mut rounds = Rounds::of(tasks.len() * args.most_rounds());
+    let mut rounds = Rounds::of(tasks.len() * most);
     let (mut points, mut results) = (Vec::new(), Vec::new());
     for task in &tasks {
         if !rounds.go_on() {
@@ -354,17 +350,10 @@ impl Args {
     }
 
     /// Rounds of a point, at least and at most.
-    fn least_rounds(&self) -> usize {
+    fn extremes(&self) -> [usize; 2] {
         match self.until {
-            Some(_) => until::looks().next().unwrap_or(0),
-            None => self.rounds,
-        }
-    }
-
-    fn most_rounds(&self) -> usize {
-        match self.until {
-            Some(_) => until::MOST,
-            None => self.rounds,
+            Some(_) => [until::FIRST, until::MOST],
+            None => [self.rounds; 2],
         }
     }
 
@@ -472,7 +461,7 @@ impl Session<'_> {
             !goes_on
         };
         let sample = |slot| self.sample(task, "round", slot);
-        let (most, subjects) = (self.args.most_rounds(), self.contenders.len());
+        let ([_, most], subjects) = (self.args.extremes(), self.contenders.len());
         let samples = rounds.run_until(most, subjects, order_rng, sample, is_enough)?;
         let seconds = begin.elapsed().as_secs_f64();
         let until = self.args.until.map(|_| Ended { reached, seconds });
