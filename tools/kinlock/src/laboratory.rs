@@ -56,21 +56,3 @@ fn beside() -> io::Result<PathBuf> {
         false => Err(ErrorKind::NotFound.into()),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn verbs_and_help_for_them_are_known() {
-        let of = |line: &str| {
-            let words: Vec<_> = line.split_whitespace().map(OsString::from).collect();
-            verb(&words)
-        };
-        assert_eq!(of("sim --locks cna"), Some("sim"));
-        assert_eq!(of("help torture"), Some("torture"));
-        for line in ["", "help", "bench sim", "help bench", "simulate"] {
-            assert_eq!(of(line), None, "{line}");
-        }
-    }
-}

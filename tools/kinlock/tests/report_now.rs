@@ -468,7 +468,7 @@ fn what_takes_too_long_is_told_once() {
 #[test]
 fn bad_input_is_refused() {
     let place = Place::new();
-    let refused = |output: Output, expected: &str| is_refusal(&output, 2, expected);
+    let refused = |output: Output, expected: &str| drop(is_refusal(&output, 2, expected));
     let hung = place.start(
         &["--lock", "pthread"],
         &["teller=lock:accounts lock:accounts"],

@@ -16,7 +16,8 @@ use std::process::{Child, Command, Output, Stdio};
 use kinlock_report::{REPORTS, Switch};
 use serde_json::Value;
 use support::{
-    ALL, Place, Running, heeding_ctrl_c, is_refusal, kinlock, list, number, pipe_at, says, until,
+    ALL, Place, Running, heeding_ctrl_c, is_refusal, kinlock, list, number, pipe_at, says, send,
+    until,
 };
 
 const SOURCE: &str = include_str!("programs/server.c");
@@ -127,8 +128,7 @@ struct Measurement(Child);
 impl Measurement {
     /// Ends it. Returns the only process of the report, if there is one.
     fn end(self) -> Option<Value> {
-        // SAFETY: it is our child, which has not been waited for.
-        unsafe { libc::kill(self.0.id() as libc::pid_t, libc::SIGINT) };
+        send(&self.0, libc::SIGINT);
         let output = self.0.wait_with_output().unwrap();
         let report = json(&output);
         let processes = list(&report["processes"]);
@@ -434,8 +434,7 @@ fn what_ends_the_command_ends_measuring() {
     for signal in [libc::SIGHUP, libc::SIGQUIT, libc::SIGTERM] {
         let Measurement(child) = server.measure();
         server.does("5");
-        // SAFETY: it is our child, which has not been waited for.
-        unsafe { libc::kill(child.id() as libc::pid_t, signal) };
+        send(&child, signal);
         let report = json(&child.wait_with_output().unwrap());
         assert_eq!(
             locked(&report["processes"][0]),
@@ -444,8 +443,7 @@ fn what_ends_the_command_ends_measuring() {
         );
         assert!(!is_on(&server.switch()), "{signal}");
         let mut follower = server.follow(&file);
-        // SAFETY: as above.
-        unsafe { libc::kill(follower.id() as libc::pid_t, signal) };
+        send(&follower, signal);
         assert!(follower.wait().unwrap().success(), "{signal}");
         assert!(!is_on(&server.switch()), "{signal}");
     }
@@ -522,7 +520,7 @@ fn a_switch_may_become_shorter() {
 #[test]
 fn bad_input_is_refused() {
     let place = Place::new();
-    let refused = |output: Output, expected: &str| is_refusal(&output, 2, expected);
+    let refused = |output: Output, expected: &str| drop(is_refusal(&output, 2, expected));
     let bare = place.start(&[], "obeys");
     let own = bare.pid;
     let measured = |pid: u32, flags: &[&str]| {
