@@ -106,7 +106,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let program = program.transpose()?;
     if let Some(program) = program.as_ref().filter(|_| is_swapped) {
         let is_reported = session.is_some() || args.standby;
-        program.check(args.knobs.forces(), is_reported)?;
+        program.check(args.knobs.force, is_reported)?;
     }
     let mut variables = args.knobs.variables();
     let mut counts = None;
@@ -141,16 +141,15 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         std::io::stdout().write_all(&lines.concat())?;
         return Ok(Outcome::Done);
     }
+    let program = program.context("there is no program")?;
     if let Some(session) = session {
         variables.extend(session.variables());
-        let program = program.context("there is no program")?;
         return reported(&session, &program, &variables, counts);
     }
     if is_swapped {
         // For the process that this one becomes: many a child of it has no locks.
         variables.push(("KINLOCK_WARN", std::process::id().to_string().into()));
     }
-    let program = program.context("there is no program")?;
     let image = program.image(&variables)?;
     let error = image.exec();
     if let Some(counts) = counts {
@@ -216,7 +215,8 @@ fn reported(
         ask(Some(status));
         Ok(status)
     });
-    session.folder.close();
+    // No destructor runs when this process ends as the program did.
+    let _ = fs::remove_dir_all(session.folder.path());
     let status = status.map_err(|error| {
         if let Some(counts) = counts {
             counts.give_back();

@@ -58,7 +58,8 @@ impl Lines {
         self.0.push('\n');
     }
 
-    /// Adds a line of a block that is so deep in others; where it is wrapped, it goes on one deeper.
+    /// Adds a line of a block that is so deep in others. Where it is wrapped, it goes on one
+    /// deeper.
     pub fn wrap(&mut self, depth: usize, line: &str) {
         const INDENT: &str = "    ";
         let text = wrapped(line, &INDENT.repeat(depth + 1));

@@ -182,11 +182,6 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes the folder, where no destructor will.
-    pub fn close(&self) {
-        let _ = fs::remove_dir_all(self.place.path());
-    }
-
     /// Takes tables out of the folder when their processes have ended: when their files are no
     /// longer open for writing. Where the kernel does not tell, they stay until the report is made.
     fn watch(&self) {

@@ -486,6 +486,14 @@ impl Lock {
     }
 }
 
+impl Thread {
+    /// What it wants to do to a reader-writer lock.
+    fn side(&self) -> String {
+        let side = self.side.map(|side| format!(" to {side}"));
+        side.unwrap_or_default()
+    }
+}
+
 impl Process {
     fn write(&self, max: usize, out: &mut Lines) {
         let waiting = |rows: &[Lock]| rows.iter().map(|row| row.waiting.len() as u64).sum();
@@ -556,10 +564,7 @@ impl Process {
     /// The same with the side of a reader-writer lock.
     fn awaited(&self, id: u32) -> Option<String> {
         let (thread, row) = (self.thread(id)?, self.row(id)?);
-        let side = thread
-            .side
-            .map_or(String::new(), |side| format!(" to {side}"));
-        Some(format!("{}{side}", row.name))
+        Some(format!("{}{}", row.name, thread.side()))
     }
 
     fn write_circle(&self, circle: &[u32], out: &mut Lines) {
@@ -614,17 +619,14 @@ impl Process {
             let Some(thread) = self.thread(id) else {
                 continue;
             };
-            let side = thread
-                .side
-                .map_or(String::new(), |side| format!(" to {side}"));
-            let limit = if thread.limited {
-                ", with a time limit"
-            } else {
-                ""
+            let limit = match thread.limited {
+                true => ", with a time limit",
+                false => "",
             };
             let line = format!(
-                "waits {}{side}{limit}: {}: {}",
+                "waits {}{}{limit}: {}: {}",
                 time(thread.waits_for_ns as f64),
+                thread.side(),
                 self.called(id),
                 path(&thread.stack)
             );
