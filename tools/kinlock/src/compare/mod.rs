@@ -17,7 +17,7 @@ mod verdict;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::builder::RangedU64ValueParser;
@@ -40,7 +40,7 @@ use self::until::Until;
 use self::verdict::Verdict;
 use crate::run::library;
 use crate::run::program::Program;
-use crate::run::variables::{Knobs, Variable};
+use crate::run::variables::{Knobs, Lock, Variable, of_lock};
 
 /// Compare locks on an unmodified program
 ///
@@ -210,7 +210,6 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let tasks = args.tasks()?;
     let library = library::find()?;
     let mut contenders = contender::chosen(&args.locks, &args.reference, &args.preload, &library)?;
-    let counter = Contender::counter(&library);
     for contender in &mut contenders {
         contender.variables.extend(args.knobs.variables());
     }
@@ -235,7 +234,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         if !rounds.go_on() {
             break;
         }
-        let counting = session.count(task, &counter)?;
+        let counting = session.count(task, &library)?;
         let warm_up = |slot| session.sample(task, "warm-up round", slot);
         let (subjects, rounds_before) = (session.contenders.len(), args.warmup);
         Rounds::of(rounds_before).run(rounds_before, subjects, &mut order_rng, warm_up)?;
@@ -329,7 +328,7 @@ impl Args {
             let program = self.program(&filled)?;
             // What is said of a program that runs all the same is said once.
             if tasks.is_empty() || filled[0] != self.command[0] {
-                program.check(self.knobs.forces(), false)?;
+                program.check(self.knobs.force, false)?;
             }
             let prepare = prepare.as_deref().map(Program::shell).transpose()?;
             tasks.push(Task {
@@ -397,10 +396,10 @@ pub struct Ended {
 type Samples = [Vec<(usize, Option<Sample>)>];
 
 impl Session<'_> {
-    /// Runs the program to count what its locks do; `None` if it was interrupted.
-    fn count(&self, task: &Task, counter: &Contender) -> anyhow::Result<Option<Counting>> {
+    /// Runs the program to count what the C library's locks do; `None` if it was interrupted.
+    fn count(&self, task: &Task, library: &Path) -> anyhow::Result<Option<Counting>> {
         let file = tempfile::NamedTempFile::new()?;
-        let mut variables = counter.variables.clone();
+        let mut variables = of_lock(Lock::Pthread, library);
         variables.push(("KINLOCK_COUNTS", file.path().into()));
         let run = self.run(task, &variables, "the counting run")?;
         let text = std::fs::read_to_string(file.path())?;
