@@ -564,7 +564,6 @@ const BAD: &str = "\
 --shell ./program x | takes one line
 --json no/file ./program | cannot write no/file
 --scan t=1,2 ./program | {t} is neither in the program's command line
---scan t=1,1 ./program {t} | t has the value 1 twice
 --until 2 ./program | write a percentage
 --until 2% --rounds 9 ./program | cannot be used with
 --time-limit 9 ./program | --until

@@ -9,7 +9,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, symlink};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -447,22 +446,6 @@ fn what_ends_the_command_ends_measuring() {
         assert!(follower.wait().unwrap().success(), "{signal}");
         assert!(!is_on(&server.switch()), "{signal}");
     }
-    // What is ignored, as by nohup, stays so.
-    let mut command = report(server.pid, &["--seconds", "300"]);
-    let ignore = || {
-        // SAFETY: it may be called between fork and exec, and gets no pointer.
-        unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
-        Ok(())
-    };
-    // SAFETY: the function makes one system call, and uses nothing of the parent.
-    unsafe { command.pre_exec(ignore) };
-    let child = command.stdout(Stdio::piped()).spawn().unwrap();
-    server.until_it_is_measured();
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap();
-    assert!(ignored & 1 << (libc::SIGHUP - 1) != 0, "{status}");
-    assert!(Measurement(child).end().is_none());
     server.end();
 }
 
