@@ -1,12 +1,12 @@
 //! The verbs of the laboratory are those of another command, `kinlock-lab`: this process becomes
 //! it, if it lies beside this command.
 
+use std::env;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use std::{env, io};
 
 use kinlock_cli::outcome::tell;
 
@@ -29,15 +29,12 @@ pub fn named(words: &[OsString]) -> Option<&OsString> {
 
 /// Executes the laboratory with the same words. Returns only if that is not possible.
 pub fn become_it(verb: &str, words: &[OsString]) -> ExitCode {
-    let error = match beside() {
-        Ok(path) => {
-            let mut command = Command::new(path);
-            command.args(words);
-            inherited::restore();
-            command.exec()
-        }
-        Err(error) => error,
+    let execute = |this: PathBuf| {
+        inherited::restore();
+        let beside = this.with_file_name(NAME);
+        Command::new(beside).args(words).exec()
     };
+    let error = env::current_exe().map_or_else(|error| error, execute);
     tell(&match error.kind() {
         ErrorKind::NotFound => format!(
             "kinlock: {verb} is a verb of {NAME}, which does not lie beside this command: \
@@ -46,31 +43,4 @@ pub fn become_it(verb: &str, words: &[OsString]) -> ExitCode {
         _ => format!("kinlock: cannot execute {NAME}: {error}"),
     });
     ExitCode::from(2)
-}
-
-/// Where the laboratory lies, if it does.
-fn beside() -> io::Result<PathBuf> {
-    let path = env::current_exe()?.with_file_name(NAME);
-    match path.is_file() {
-        true => Ok(path),
-        false => Err(ErrorKind::NotFound.into()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn verbs_and_help_for_them_are_known() {
-        let of = |line: &str| {
-            let words: Vec<_> = line.split_whitespace().map(OsString::from).collect();
-            verb(&words)
-        };
-        assert_eq!(of("sim --locks cna"), Some("sim"));
-        assert_eq!(of("help torture"), Some("torture"));
-        for line in ["", "help", "bench sim", "help bench", "simulate"] {
-            assert_eq!(of(line), None, "{line}");
-        }
-    }
 }

@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         bail!("there is no program");
     };
     let program = Program::find(name, words)?;
-    program.check(args.knobs.forces(), true)?;
+    program.check(args.knobs.force, true)?;
     let outputs = outputs(&args.output)?;
     let folder = Folder::new()?;
     let mut variables = args.knobs.variables();

@@ -1,8 +1,4 @@
 //! Busy processes end with the run that started them, however that ends.
-//!
-//! # Invariant cited by `SAFETY` comments
-//!
-//! 1. The child has not been waited for, so that the number is still its own.
 
 #![cfg(feature = "bench")]
 
@@ -13,7 +9,7 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use support::{heeding_ctrl_c, kinlock, until};
+use support::{heeding_ctrl_c, kinlock, send, until};
 
 /// The fields of `/proc/PID/stat` behind the name, unless the process has ended.
 fn stat(pid: u32) -> Option<Vec<String>> {
@@ -58,13 +54,12 @@ fn they_stay_until_a_run_that_was_told_to_end_has_ended() {
     let (mut child, hogs) = start();
     for &pid in &hogs {
         // What Ctrl-C does to the whole group must not reach them.
-        // SAFETY: invariant 1, of the run: it waits for them only at its end.
+        // SAFETY: numbers only. The run waits for them only at its end.
         unsafe { libc::kill(pid as i32, libc::SIGINT) };
     }
     sleep(Duration::from_millis(100));
     assert!(hogs.iter().all(|&pid| stat(pid).is_some()));
-    // SAFETY: invariant 1.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    send(&child, libc::SIGINT);
     child.wait().unwrap();
     assert!(hogs.iter().all(|&pid| stat(pid).is_none()));
 }

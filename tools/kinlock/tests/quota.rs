@@ -1,10 +1,6 @@
 //! `kinlock bench --quota`: the run is in a control group of its own, which is gone in the end.
 //! Where the system has no such groups, or this user may not make any, the command says so in one
 //! line, and there is nothing else to test.
-//!
-//! # Invariant cited by `SAFETY` comments
-//!
-//! 1. The child has not been waited for, so that the number is still its own.
 
 #![cfg(feature = "bench")]
 
@@ -14,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use support::{heeding_ctrl_c, kinlock, list, run, until};
+use support::{heeding_ctrl_c, kinlock, list, run, send, until};
 
 /// Runs with a quota. What it wrote to stdout, if there can be a quota.
 fn limited(line: &str) -> Option<String> {
@@ -105,8 +101,7 @@ fn the_group_is_gone_after_a_signal() {
         let Some((mut child, group)) = start() else {
             return;
         };
-        // SAFETY: invariant 1.
-        unsafe { libc::kill(child.id() as i32, signal) };
+        send(&child, signal);
         let status = child.wait().unwrap();
         assert_eq!(status.code(), Some(128 + signal));
         assert!(!group.exists());

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
-use support::{compiled, kinlock, list, pipe_at, until};
+use support::{compiled, kinlock, list, pipe_at, send, until};
 
 /// Takes a lock by a thread with a name that would act; says so, and waits for the end of stdin.
 const SOURCE: &str = r#"
@@ -49,11 +49,6 @@ impl Drop for Ended {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-fn send(child: &Child, signal: i32) {
-    // SAFETY: it is our child, which has not been waited for.
-    unsafe { libc::kill(child.id() as libc::pid_t, signal) };
 }
 
 #[test]

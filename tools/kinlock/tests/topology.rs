@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use kinlock_measure::machine::Machine;
 use serde_json::Value;
-use support::{kinlock, list, refused};
+use support::{is_refusal, kinlock, list, refused};
 
 fn topology(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = kinlock();
@@ -107,14 +107,6 @@ fn a_bad_variable_is_a_note() {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), note);
 }
 
-/// `kinlock topology` where it may use one CPU only.
-fn on_one_cpu(arguments: &[&str]) -> Output {
-    let mut command = Command::new("taskset");
-    let one = kinlock_measure::cpus::allowed_cpus()[0].to_string();
-    command.args(["-c", &one, env!("CARGO_BIN_EXE_kinlock"), "topology"]);
-    command.args(arguments).output().unwrap()
-}
-
 #[test]
 fn a_measured_machine_is_written() {
     let folder = tempfile::TempDir::new().unwrap();
@@ -153,14 +145,11 @@ fn a_measured_machine_is_written() {
 
 #[test]
 fn one_cpu_cannot_be_measured() {
-    let output = on_one_cpu(&["--measure"]);
-    let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(
-        output.stdout.is_empty() && message.lines().count() == 1,
-        "{message}"
-    );
-    assert!(message.contains("one CPU only"), "{message}");
+    let mut command = Command::new("taskset");
+    let one = kinlock_measure::cpus::allowed_cpus()[0].to_string();
+    command.args(["-c", &one, env!("CARGO_BIN_EXE_kinlock"), "topology"]);
+    let output = command.arg("--measure").output().unwrap();
+    is_refusal(&output, 2, "one CPU only");
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub struct Run {
 }
 
 /// What a run took.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Usage {
     pub wall_s: f64,
     pub user_s: f64,

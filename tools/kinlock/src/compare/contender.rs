@@ -41,26 +41,6 @@ impl FromStr for Preload {
     }
 }
 
-impl Contender {
-    fn of(lock: Lock, library: &Path) -> Self {
-        Contender {
-            name: lock.name().to_owned(),
-            variables: match lock {
-                Lock::Pthread => Vec::new(),
-                lock => of_lock(lock, library),
-            },
-        }
-    }
-
-    /// The C library's locks, with our library to count them.
-    pub fn counter(library: &Path) -> Self {
-        Contender {
-            name: "counting".to_owned(),
-            variables: of_lock(Lock::Pthread, library),
-        }
-    }
-}
-
 /// Those asked for, or the usual ones, and the reference, which is the last.
 pub fn chosen(
     asked: &[String],
@@ -89,20 +69,21 @@ pub fn chosen(
     if names.len() < 2 {
         bail!("there is nothing to compare {reference} with: name another lock");
     }
-    let contender = |name: &String| {
-        if let Some(lock) = Lock::find(name) {
-            return Ok(Contender::of(lock, library));
-        }
-        let preload = preloads.iter().find(|preload| preload.name == *name);
-        let preload = preload.with_context(|| {
-            let known = Lock::all().into_iter().map(|lock| lock.name().to_owned());
-            let known: Vec<_> = known.chain(others.iter().cloned()).collect();
-            format!("no such lock: {name}; known: {}", known.join(", "))
-        })?;
-        Ok(Contender {
-            name: name.clone(),
-            variables: vec![("LD_PRELOAD", preloaded(&preload.file))],
-        })
+    let contender = |name: String| {
+        let variables = match Lock::find(&name) {
+            Some(Lock::Pthread) => Vec::new(),
+            Some(lock) => of_lock(lock, library),
+            None => {
+                let preload = preloads.iter().find(|preload| preload.name == name);
+                let preload = preload.with_context(|| {
+                    let known = Lock::all().into_iter().map(|lock| lock.name().to_owned());
+                    let known: Vec<_> = known.chain(others.iter().cloned()).collect();
+                    format!("no such lock: {name}; known: {}", known.join(", "))
+                })?;
+                vec![("LD_PRELOAD", preloaded(&preload.file))]
+            }
+        };
+        Ok(Contender { name, variables })
     };
-    names.iter().map(contender).collect()
+    names.into_iter().map(contender).collect()
 }

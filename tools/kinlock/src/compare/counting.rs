@@ -115,23 +115,17 @@ impl Counting {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn words(locked: u64, contended: u64, wait_ns: u64, cpu_ns: u64) -> String {
-        let wait = wait_ns as f64;
-        let at_stake = (wait + PAIR * locked as f64) / (cpu_ns as f64 + wait);
-        let counting = Counting {
-            processes: 1,
-            calls: 2 * locked,
-            locked,
-            contended,
-            wait_ns,
-            cond_waits: 0,
-            threads: 4,
-            cpu_ns,
-            at_stake,
+        let numbers = json!({ "locked": locked, "contended": contended, "wait_ns": wait_ns });
+        let usage = Usage {
+            user_s: cpu_ns as f64 / 1e9,
+            ..Usage::default()
         };
-        counting.words()
+        Counting::of(&numbers.to_string(), &usage).words()
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod verdict;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::builder::RangedU64ValueParser;
@@ -40,7 +40,7 @@ use self::until::Until;
 use self::verdict::Verdict;
 use crate::run::library;
 use crate::run::program::Program;
-use crate::run::variables::{Knobs, Variable};
+use crate::run::variables::{Knobs, Lock, Variable, of_lock};
 
 /// Compare locks on an unmodified program
 ///
@@ -210,21 +210,16 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let tasks = args.tasks()?;
     let library = library::find()?;
     let mut contenders = contender::chosen(&args.locks, &args.reference, &args.preload, &library)?;
-    let counter = Contender::counter(&library);
     for contender in &mut contenders {
         contender.variables.extend(args.knobs.variables());
     }
     interrupt::listen();
     let machine = Machine::current();
     let counters = counters::Open::new().map(drop);
-    let mut notes = args
-        .input
-        .is_none()
-        .then(unread)
-        .flatten()
-        .map_or_else(Vec::new, |note| vec![note]);
-    notes.extend(knobs());
-    let each = 1 + (args.warmup + args.least_rounds()) * contenders.len();
+    let unread = args.input.is_none().then(unread).flatten();
+    let mut notes: Vec<String> = unread.into_iter().chain(knobs()).collect();
+    let [least, most] = args.extremes();
+    let each = 1 + (args.warmup + least) * contenders.len();
     let session = Session {
         args,
         bar: progress::bar(args.quiet, tasks.len() * each, || {}),
@@ -233,13 +228,13 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let hogs = Hogs::start(args.hogs)?;
     let parameters = Parameters::of(args);
     let mut order_rng = Random::stream(args.seed, u64::MAX);
-    let mut rounds = Rounds::of(tasks.len() * args.most_rounds());
+    let mut rounds = Rounds::of(tasks.len() * most);
     let (mut points, mut results) = (Vec::new(), Vec::new());
     for task in &tasks {
         if !rounds.go_on() {
             break;
         }
-        let counting = session.count(task, &counter)?;
+        let counting = session.count(task, &library)?;
         let warm_up = |slot| session.sample(task, "warm-up round", slot);
         let (subjects, rounds_before) = (session.contenders.len(), args.warmup);
         Rounds::of(rounds_before).run(rounds_before, subjects, &mut order_rng, warm_up)?;
@@ -333,7 +328,7 @@ impl Args {
             let program = self.program(&filled)?;
             // What is said of a program that runs all the same is said once.
             if tasks.is_empty() || filled[0] != self.command[0] {
-                program.check(self.knobs.forces(), false)?;
+                program.check(self.knobs.force, false)?;
             }
             let prepare = prepare.as_deref().map(Program::shell).transpose()?;
             tasks.push(Task {
@@ -354,17 +349,10 @@ impl Args {
     }
 
     /// Rounds of a point, at least and at most.
-    fn least_rounds(&self) -> usize {
+    fn extremes(&self) -> [usize; 2] {
         match self.until {
-            Some(_) => until::looks().next().unwrap_or(0),
-            None => self.rounds,
-        }
-    }
-
-    fn most_rounds(&self) -> usize {
-        match self.until {
-            Some(_) => until::MOST,
-            None => self.rounds,
+            Some(_) => [until::FIRST, until::MOST],
+            None => [self.rounds; 2],
         }
     }
 
@@ -408,10 +396,10 @@ pub struct Ended {
 type Samples = [Vec<(usize, Option<Sample>)>];
 
 impl Session<'_> {
-    /// Runs the program to count what its locks do; `None` if it was interrupted.
-    fn count(&self, task: &Task, counter: &Contender) -> anyhow::Result<Option<Counting>> {
+    /// Runs the program to count what the C library's locks do; `None` if it was interrupted.
+    fn count(&self, task: &Task, library: &Path) -> anyhow::Result<Option<Counting>> {
         let file = tempfile::NamedTempFile::new()?;
-        let mut variables = counter.variables.clone();
+        let mut variables = of_lock(Lock::Pthread, library);
         variables.push(("KINLOCK_COUNTS", file.path().into()));
         let run = self.run(task, &variables, "the counting run")?;
         let text = std::fs::read_to_string(file.path())?;
@@ -472,7 +460,7 @@ impl Session<'_> {
             !goes_on
         };
         let sample = |slot| self.sample(task, "round", slot);
-        let (most, subjects) = (self.args.most_rounds(), self.contenders.len());
+        let ([_, most], subjects) = (self.args.extremes(), self.contenders.len());
         let samples = rounds.run_until(most, subjects, order_rng, sample, is_enough)?;
         let seconds = begin.elapsed().as_secs_f64();
         let until = self.args.until.map(|_| Ended { reached, seconds });

@@ -171,7 +171,8 @@ pub fn results(parameters: &Parameters, at: &At, measured: &[Measured]) -> Vec<E
         let ratio = match (is_comparable, parameters.until_percent) {
             (true, None) => Ratio::of(reference, &ratios, intervals),
             (true, Some(_)) => Ratio::looked_at(reference, &ratios, intervals),
-            (false, _) => Ratio::none(reference),
+            // What failed cannot be compared.
+            (false, _) => Ratio::of(reference, &[f64::NAN], 1),
         };
         let of = |value: fn(&Round) -> f64| Summary::of(rounds.iter().map(value));
         let peaks = rounds

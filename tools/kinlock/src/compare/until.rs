@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// The rounds before the first look, and at most.
-const FIRST: usize = 8;
+pub const FIRST: usize = 8;
 pub const MOST: usize = 1000;
 /// How probably any of the looks is wrong, at most.
 const WRONG: f64 = 0.05;

@@ -101,11 +101,6 @@ impl Ratio {
         (self.high / median).max(median / self.low) - 1.0
     }
 
-    /// No ratio, because what failed cannot be compared.
-    pub fn none(to: &str) -> Self {
-        Self::of(to, &[f64::NAN], 1)
-    }
-
     pub fn verdict(&self) -> Verdict {
         match self {
             ratio if ratio.over_rounds.median.is_nan() => Verdict::Failed,

@@ -55,9 +55,8 @@ impl Image {
         })
     }
 
-    /// Has the variables that name this process name the one that executes the image: `write_pid`
-    /// is to be called there. Without it they are as they were.
-    pub fn for_child(&mut self) -> Pid {
+    /// As another process executes it: variables that name this process name that one.
+    pub fn for_child(&mut self) -> Arrays {
         let own = std::process::id().to_string();
         let is_own = |entry: &[u8], name: &[u8]| value(entry, name) == Some(own.as_bytes());
         let names_us = |entry: &Vec<u8>| is_own(entry, b"LISTEN_PID");
@@ -65,25 +64,29 @@ impl Image {
             let stays = |entry: &Vec<u8>| value(entry, NAMING_ITS_FILE).is_none();
             self.environment.retain(stays);
         }
-        let mut places = [ptr::null_mut(); NAMING_A_PROCESS.len()];
-        for (name, place) in NAMING_A_PROCESS.into_iter().zip(&mut places) {
+        let mut pids = Vec::new();
+        for name in NAMING_A_PROCESS {
             let mut entries = self.environment.iter_mut();
             if let Some(entry) = entries.find(|entry| is_own(entry, name)) {
                 entry.truncate(name.len() + 1);
-                entry.resize(name.len() + 1 + Pid::DIGITS + 1, 0);
-                *place = entry[name.len() + 1..].as_mut_ptr();
+                entry.resize(name.len() + 1 + DIGITS + 1, 0);
+                pids.push(entry[name.len() + 1..].as_mut_ptr());
             }
         }
-        Pid { places }
+        Arrays {
+            pids,
+            ..self.arrays()
+        }
     }
 
-    pub fn arrays(&self) -> Arrays {
+    fn arrays(&self) -> Arrays {
         let words = self.words.iter().map(|word| word.as_ptr());
         let environment = self.environment.iter().map(|entry| entry.as_ptr().cast());
         Arrays {
             path: self.path.as_ptr(),
             words: words.chain([ptr::null()]).collect(),
             environment: environment.chain([ptr::null()]).collect(),
+            pids: Vec::new(),
         }
     }
 
@@ -100,35 +103,30 @@ pub struct Arrays {
     path: *const c_char,
     words: Vec<*const c_char>,
     environment: Vec<*const c_char>,
+    /// Where the number of the process that executes the image is to be written.
+    pids: Vec<*mut u8>,
 }
+
+/// The room for that number.
+const DIGITS: usize = 10;
 
 impl Arrays {
     /// Becomes the program; returns if that fails. Allocates nothing.
     pub fn exec(&self) -> io::Error {
+        self.write_pid();
         // SAFETY: invariant 2. The path has a slash, so that there is no search, and a text without
         // an interpreter is given to a shell.
         unsafe { libc::execvpe(self.path, self.words.as_ptr(), self.environment.as_ptr()) };
         io::Error::last_os_error()
     }
-}
 
-/// Where the number of the process that executes an image is to be written.
-#[derive(Clone, Copy)]
-pub struct Pid {
-    places: [*mut u8; NAMING_A_PROCESS.len()],
-}
-
-impl Pid {
-    const DIGITS: usize = 10;
-
-    /// Writes the number of this process. Allocates nothing.
-    pub fn write(self) {
-        let mut digits = [0; Self::DIGITS];
+    fn write_pid(&self) {
+        let mut digits = [0; DIGITS];
         // It has room for any number of 32 bits.
         let _ = write!(&mut digits[..], "{}", std::process::id());
-        for place in self.places.into_iter().filter(|place| !place.is_null()) {
+        for &place in &self.pids {
             // SAFETY: invariant 2; the entry has room for the digits and a zero.
-            unsafe { ptr::copy_nonoverlapping(digits.as_ptr(), place, Self::DIGITS) };
+            unsafe { ptr::copy_nonoverlapping(digits.as_ptr(), place, DIGITS) };
         }
     }
 }
@@ -196,11 +194,11 @@ mod tests {
                 entry("X=y".to_owned()),
             ],
         };
-        let pid = image.for_child();
+        let arrays = image.for_child();
         assert_eq!(image.environment.len(), 3);
         let text = |at: usize| CStr::from_bytes_until_nul(&image.environment[at]).unwrap();
         assert_eq!(text(1).to_bytes(), b"LISTEN_PID=");
-        pid.write();
+        arrays.write_pid();
         assert_eq!(
             text(1).to_bytes(),
             &entry(format!("LISTEN_PID={own}"))[..11 + own.to_string().len()]

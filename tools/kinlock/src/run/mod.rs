@@ -106,7 +106,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let program = program.transpose()?;
     if let Some(program) = program.as_ref().filter(|_| is_swapped) {
         let is_reported = session.is_some() || args.standby;
-        program.check(args.knobs.forces(), is_reported)?;
+        program.check(args.knobs.force, is_reported)?;
     }
     let mut variables = args.knobs.variables();
     let mut counts = None;
@@ -141,16 +141,15 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         std::io::stdout().write_all(&lines.concat())?;
         return Ok(Outcome::Done);
     }
+    let program = program.context("there is no program")?;
     if let Some(session) = session {
         variables.extend(session.variables());
-        let program = program.context("there is no program")?;
         return reported(&session, &program, &variables, counts);
     }
     if is_swapped {
         // For the process that this one becomes: many a child of it has no locks.
         variables.push(("KINLOCK_WARN", std::process::id().to_string().into()));
     }
-    let program = program.context("there is no program")?;
     let image = program.image(&variables)?;
     let error = image.exec();
     if let Some(counts) = counts {
@@ -203,7 +202,7 @@ fn reported(
         let duties = Duties {
             on_start: Some(&mut begin),
             on_request: Some(&mut || ask(None)),
-            notes: session.is_on_stderr(),
+            notes: session.text.is_none(),
             keeps: session.descriptors(),
         };
         let status = supervise::run(&mut image, duties);
@@ -212,18 +211,19 @@ fn reported(
             watcher.thread().unpark();
         }
         let status = status?;
-        supervise::may_be_ended(session.folder().to_owned());
+        supervise::may_be_ended(session.folder.path().to_owned());
         ask(Some(status));
         Ok(status)
     });
-    session.close();
+    // No destructor runs when this process ends as the program did.
+    let _ = fs::remove_dir_all(session.folder.path());
     let status = status.map_err(|error| {
         if let Some(counts) = counts {
             counts.give_back();
         }
         cannot_run(program, &error)
     })?;
-    match status.success() && session.has_failed() {
+    match status.success() && session.has_failed.load(Relaxed) {
         true => Ok(Outcome::CheckFailed),
         false => Ok(supervise::end_like(status)),
     }

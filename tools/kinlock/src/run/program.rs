@@ -278,11 +278,11 @@ fn look(path: &Path) -> io::Result<Kind> {
 
 /// Why nothing can be preloaded into an ELF program.
 fn obstacle(path: &Path) -> Option<Obstacle> {
-    let Ok(form) = Form::read(path) else {
+    let Ok(form) = form(path) else {
         return Some(Obstacle::new("it is damaged"));
     };
-    if form != Form::OWN {
-        let (is, needs) = (form.words(), Form::OWN.words());
+    if form != OWN {
+        let [is, needs] = [form, OWN].map(words);
         let what = format!("it is for another architecture ({is}) than the library ({needs})");
         return Some(Obstacle::new(what));
     }
@@ -330,50 +330,38 @@ fn other_c_library(linker: &[u8]) -> Option<&'static str> {
     found.map(|(_, library)| library)
 }
 
-/// Bits, byte order and processor, as an ELF file begins.
-#[derive(PartialEq)]
-struct Form {
-    class: u8,
-    order: u8,
-    machine: [u8; 2],
+/// Bits, byte order and the processor's two bytes, as an ELF file begins.
+type Form = [u8; 4];
+
+/// That of the command, and so of the library. There may be no `/proc` to read it from.
+const OWN: Form = {
+    let [low, high] = match () {
+        #[cfg(target_arch = "x86_64")]
+        () => EM_X86_64,
+        #[cfg(target_arch = "aarch64")]
+        () => EM_AARCH64,
+        // There is no library for others (`real.rs`).
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        () => object::elf::EM_NONE,
+    }
+    .to_le_bytes();
+    [2, 1, low, high]
+};
+
+fn form(path: &Path) -> io::Result<Form> {
+    let mut begin = [0; 20];
+    File::open(path)?.read_exact(&mut begin)?;
+    Ok([begin[4], begin[5], begin[18], begin[19]])
 }
 
-impl Form {
-    /// That of the command, and so of the library. There may be no `/proc` to read it from.
-    const OWN: Form = Form {
-        class: 2,
-        order: 1,
-        machine: match () {
-            #[cfg(target_arch = "x86_64")]
-            () => EM_X86_64,
-            #[cfg(target_arch = "aarch64")]
-            () => EM_AARCH64,
-            // There is no library for others (`real.rs`).
-            #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-            () => object::elf::EM_NONE,
-        }
-        .to_ne_bytes(),
+/// `64-bit, ELF machine 62`.
+fn words([class, order, machine @ ..]: Form) -> String {
+    let bits = if class == 1 { 32 } else { 64 };
+    let machine = match order {
+        2 => u16::from_be_bytes(machine),
+        _ => u16::from_le_bytes(machine),
     };
-
-    fn read(path: &Path) -> io::Result<Self> {
-        let mut begin = [0; 20];
-        File::open(path)?.read_exact(&mut begin)?;
-        Ok(Form {
-            class: begin[4],
-            order: begin[5],
-            machine: [begin[18], begin[19]],
-        })
-    }
-
-    /// `64-bit, ELF machine 62`.
-    fn words(&self) -> String {
-        let bits = if self.class == 1 { 32 } else { 64 };
-        let machine = match self.order {
-            2 => u16::from_be_bytes(self.machine),
-            _ => u16::from_le_bytes(self.machine),
-        };
-        format!("{bits}-bit, ELF machine {machine}")
-    }
+    format!("{bits}-bit, ELF machine {machine}")
 }
 
 /// What else matters of an ELF program.

@@ -215,8 +215,7 @@ impl Waiting {
 
 /// Starts the program. Its pending signals are these.
 fn start(image: &mut Image, pending: u64) -> io::Result<libc::pid_t> {
-    let pid = image.for_child();
-    let arrays = image.arrays();
+    let arrays = image.for_child();
     let (mut failure, tell_failure) = io::pipe()?;
     let mut is_subreaper = 0;
     // SAFETY: invariant 1.
@@ -248,7 +247,6 @@ fn start(image: &mut Image, pending: u64) -> io::Result<libc::pid_t> {
                 libc::kill(libc::getpid(), signal);
             }
         }
-        pid.write();
         inherited::restore();
         let error = arrays.exec().raw_os_error().unwrap_or(libc::ENOEXEC);
         // Nobody listens if the command has ended.

@@ -51,7 +51,7 @@ pub struct Knobs {
     no_children: bool,
     /// Run a program that would be refused, for the programs that it starts
     #[arg(long)]
-    force: bool,
+    pub force: bool,
 }
 
 /// The text of a knob, if the library accepts it.
@@ -62,11 +62,6 @@ fn valid<T: FromStr<Err: ToString>>(text: &str) -> Result<String, String> {
 }
 
 impl Knobs {
-    /// Whether a program is run that the library does not reach.
-    pub fn forces(&self) -> bool {
-        self.force
-    }
-
     pub fn variables(&self) -> Vec<Variable> {
         let knobs = [
             ("KINLOCK_QUANTUM", &self.quantum),
@@ -127,22 +122,4 @@ pub fn quoted(name: &str, value: &OsStr) -> Vec<u8> {
     }
     line.extend(b"'\n");
     line
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shell_reads_what_was_meant() {
-        for value in ["", "/a/b.so:c", "it's", "$(id) `id` \\ \" *"] {
-            let script = [&quoted("X", value.as_ref())[..], b"printf %s \"$X\""].concat();
-            let shell = std::process::Command::new("sh")
-                .arg("-c")
-                .arg(OsStr::from_bytes(&script))
-                .output()
-                .unwrap();
-            assert_eq!(shell.stdout, value.as_bytes());
-        }
-    }
 }

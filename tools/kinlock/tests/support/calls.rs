@@ -71,13 +71,15 @@ pub fn refused_words(words: &[&str], expected: &str) {
     is_refusal(&command().args(words).output().unwrap(), 2, expected);
 }
 
-/// Asserts that a command has ended with this status and one line that says `expected`.
-pub fn is_refusal(output: &Output, status: i32, expected: &str) {
+/// Asserts that a command has ended with this status and one line that says `expected`. Returns the
+/// line.
+pub fn is_refusal(output: &Output, status: i32, expected: &str) -> String {
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{message}");
     assert!(output.stdout.is_empty(), "{message}");
     assert_eq!(message.lines().count(), 1, "{message}");
     assert!(message.contains(expected), "{message}");
+    message.into_owned()
 }
 
 /// A report without what depends on the machine that simulates.

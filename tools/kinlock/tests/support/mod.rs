@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -59,6 +59,12 @@ pub fn heeding_ctrl_c(command: &mut Command) -> &mut Command {
     };
     // SAFETY: the function only makes system calls, and uses nothing of the parent.
     unsafe { command.pre_exec(heed) }
+}
+
+/// Sends a signal to a child, which has not been waited for: until then its number is its own.
+pub fn send(child: &Child, signal: i32) {
+    // SAFETY: numbers only.
+    unsafe { libc::kill(child.id() as libc::pid_t, signal) };
 }
 
 /// Makes a named pipe.
@@ -188,6 +194,50 @@ impl Place {
 
     pub fn json(&self) -> Value {
         serde_json::from_str(&std::fs::read_to_string(self.file("json")).unwrap()).unwrap()
+    }
+}
+
+/// What [`silent_library`] leaves as counts: of some locks, hardly ever taken.
+pub const LINE: &str = r#"{"calls":20000,"locked":10000,"contended":3,"wait_ns":500}"#;
+
+/// A folder in which a verb of the command runs, with a library to preload that does nothing.
+pub struct Bare {
+    pub folder: TempDir,
+    pub library: PathBuf,
+    pub verb: &'static str,
+}
+
+impl Bare {
+    pub fn of(verb: &'static str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let library = silent_library(folder.path());
+        Bare {
+            folder,
+            library,
+            verb,
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = kinlock();
+        command.arg(self.verb).args(words).current_dir(self.path());
+        command.env("KINLOCK_PRELOAD", &self.library);
+        // Files that are kept stay in the folder.
+        command.env("TMPDIR", self.path()).env("LINE", LINE);
+        command
+    }
+
+    pub fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// It ends with this status and one line that says so, which is returned.
+    pub fn refuses(&self, status: i32, words: &[&str], expected: &str) -> String {
+        is_refusal(&self.run(words), status, expected)
     }
 }
 

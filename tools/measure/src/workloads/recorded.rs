@@ -32,7 +32,7 @@ pub struct Recording {
     pub left_out_locked: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordedLock {
     pub name: String,
     /// How often it was taken.

@@ -1,7 +1,5 @@
 //! Calls, and lines with them, as people read them.
 
-use std::io::Write;
-
 use kinlock_cli::report::table::wrapped;
 
 use super::entry::file_and_line;
@@ -49,9 +47,22 @@ fn begins_thread(frame: &Frame) -> bool {
     name == "start_thread" || begins.iter().any(|begin| name.starts_with(begin))
 }
 
-/// Writes a line of a block that is so deep in others; where it is wrapped, it goes on one deeper.
-pub fn write_line(out: &mut dyn Write, depth: usize, text: &str) -> anyhow::Result<()> {
-    const INDENT: &str = "    ";
-    let text = wrapped(text, &INDENT.repeat(depth + 1));
-    Ok(writeln!(out, "{}{text}", INDENT.repeat(depth))?)
+/// What is said to people, line by line.
+#[derive(Default)]
+pub struct Lines(pub String);
+
+impl Lines {
+    /// Adds a line as it is.
+    pub fn add(&mut self, line: impl AsRef<str>) {
+        self.0 += line.as_ref();
+        self.0.push('\n');
+    }
+
+    /// Adds a line of a block that is so deep in others. Where it is wrapped, it goes on one
+    /// deeper.
+    pub fn wrap(&mut self, depth: usize, line: &str) {
+        const INDENT: &str = "    ";
+        let text = wrapped(line, &INDENT.repeat(depth + 1));
+        self.add(INDENT.repeat(depth) + &text);
+    }
 }

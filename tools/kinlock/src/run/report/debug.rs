@@ -24,81 +24,66 @@ use object::read::elf::ElfFile64;
 
 use super::others::mapped;
 
-pub struct Places {
-    root: PathBuf,
-    /// The cache of debuginfod.
-    cache: Option<PathBuf>,
+const ROOT: &str = "/usr/lib/debug";
+
+/// The cache of debuginfod.
+fn cache() -> Option<PathBuf> {
+    let set = |name: &str| {
+        env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    set("DEBUGINFOD_CACHE_PATH").or_else(|| {
+        let home = || Some(set("HOME")?.join(".cache"));
+        let caches = set("XDG_CACHE_HOME").or_else(home)?;
+        Some(caches.join("debuginfod_client"))
+    })
 }
 
-impl Places {
-    /// Those of this machine and this user.
-    pub fn usual() -> Self {
-        let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
-        let home = |below: &str| set("HOME").map(|home| Path::new(&home).join(below));
-        let cache = match set("DEBUGINFOD_CACHE_PATH") {
-            Some(path) => Some(path.into()),
-            None => set("XDG_CACHE_HOME")
-                .map(PathBuf::from)
-                .or_else(|| home(".cache"))
-                .map(|caches| caches.join("debuginfod_client")),
-        };
-        Places {
-            root: "/usr/lib/debug".into(),
-            cache,
-        }
-    }
+/// The file with what was stripped from the file at `path`.
+pub fn apart(path: &Path, file: &ElfFile64<'_>) -> Option<PathBuf> {
+    let id = build_id(file);
+    let is_elf = |path: &PathBuf| with(path, |_| ()).is_some();
+    by_id(id).filter(is_elf).or_else(|| {
+        let (name, checksum) = file.gnu_debuglink().ok()??;
+        let is_its = |other: &PathBuf| is_of(other, id, checksum);
+        by_name(path, name).into_iter().find(is_its)
+    })
+}
 
-    /// The file with what was stripped from the file at `path`.
-    pub fn of(&self, path: &Path, file: &ElfFile64<'_>) -> Option<PathBuf> {
-        let id = build_id(file);
-        let is_elf = |path: &PathBuf| with(path, |_| ()).is_some();
-        let by_id = self.by_id(id).filter(is_elf);
-        by_id.or_else(|| {
-            let (name, checksum) = file.gnu_debuglink().ok()??;
-            let is_its = |other: &PathBuf| is_of(other, id, checksum);
-            self.by_name(path, name).into_iter().find(is_its)
-        })
-    }
+fn by_id(id: &[u8]) -> Option<PathBuf> {
+    let (first, rest) = id.split_first()?;
+    let below = format!(".build-id/{}/{}.debug", hex(&[*first]), hex(rest));
+    let cached = cache().map(|cache| cache.join(hex(id)).join("debuginfo"));
+    // The cache notes by an empty file that no server has it.
+    let is_there = |path: &PathBuf| fs::metadata(path).is_ok_and(|data| data.len() > 0);
+    let mut all = [Path::new(ROOT).join(below)].into_iter().chain(cached);
+    all.find(is_there)
+}
 
-    fn by_id(&self, id: &[u8]) -> Option<PathBuf> {
-        let (first, rest) = id.split_first()?;
-        let below = format!(".build-id/{}/{}.debug", hex(&[*first]), hex(rest));
-        let cached = self
-            .cache
-            .iter()
-            .map(|cache| cache.join(hex(id)).join("debuginfo"));
-        // The cache notes by an empty file that no server has it.
-        let is_there = |path: &PathBuf| fs::metadata(path).is_ok_and(|data| data.len() > 0);
-        [self.root.join(below)]
-            .into_iter()
-            .chain(cached)
-            .find(is_there)
-    }
+fn by_name(path: &Path, name: &[u8]) -> Vec<PathBuf> {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (Some(folder), name) = (path.parent(), OsStr::from_bytes(name)) else {
+        return Vec::new();
+    };
+    let below = folder.strip_prefix("/").unwrap_or(folder);
+    let folders = [
+        folder.to_owned(),
+        folder.join(".debug"),
+        Path::new(ROOT).join(below),
+    ];
+    let all = folders.into_iter().map(|folder| folder.join(name));
+    // A file may be its own namesake.
+    all.filter(|found| *found != path).collect()
+}
 
-    fn by_name(&self, path: &Path, name: &[u8]) -> Vec<PathBuf> {
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let (Some(folder), name) = (path.parent(), OsStr::from_bytes(name)) else {
-            return Vec::new();
-        };
-        let below = folder.strip_prefix("/").unwrap_or(folder);
-        let folders = [
-            folder.to_owned(),
-            folder.join(".debug"),
-            self.root.join(below),
-        ];
-        let all = folders.into_iter().map(|folder| folder.join(name));
-        // A file may be its own namesake.
-        all.filter(|found| *found != path).collect()
-    }
-
-    /// The file with what several files have in common, to which the debugging information in
-    /// `path` refers.
-    pub fn common(&self, path: &Path, file: &ElfFile64<'_>) -> Option<PathBuf> {
-        let (name, id) = file.gnu_debugaltlink().ok()??;
-        let named = path.parent()?.join(OsStr::from_bytes(name));
-        let is_its = |path: &PathBuf| with(path, |file| build_id(file) == id) == Some(true);
-        Some(named).filter(is_its).or_else(|| self.by_id(id))
-    }
+/// The file with what several files have in common, to which the debugging information in `path`
+/// refers.
+pub fn common(path: &Path, file: &ElfFile64<'_>) -> Option<PathBuf> {
+    let (name, id) = file.gnu_debugaltlink().ok()??;
+    let named = path.parent()?.join(OsStr::from_bytes(name));
+    let is_its = |path: &PathBuf| with(path, |file| build_id(file) == id) == Some(true);
+    Some(named).filter(is_its).or_else(|| by_id(id))
 }
 
 fn build_id<'a>(file: &ElfFile64<'a>) -> &'a [u8] {
@@ -183,28 +168,6 @@ fn debug_package(package: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_no_file_of_symbols_is_not_taken_for_one() {
-        let path = env::current_exe().unwrap();
-        let id = with(&path, |file| build_id(file).to_owned()).unwrap();
-        let Some((first, rest)) = id.split_first() else {
-            return;
-        };
-        let folder = tempfile::tempdir().unwrap();
-        let places = Places {
-            root: folder.path().to_owned(),
-            cache: None,
-        };
-        let of = || with(&path, |file| places.of(&path, file)).flatten();
-        let below = folder.path().join(".build-id").join(hex(&[*first]));
-        let found = below.join(format!("{}.debug", hex(rest)));
-        fs::create_dir_all(&below).unwrap();
-        fs::write(&found, "a page of a proxy").unwrap();
-        assert_eq!(of(), None);
-        fs::copy(&path, &found).unwrap();
-        assert_eq!(of(), Some(found));
-    }
 
     #[test]
     fn the_package_of_a_file_is_that_whose_list_has_it() {

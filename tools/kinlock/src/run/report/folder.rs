@@ -16,7 +16,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -34,6 +34,7 @@ use kinlock_report::{MAGIC, PAGE, SHARED, SWITCH, Shared, Table};
 use rustix::fs::{FlockOperation, SeekFrom, flock, fstatfs, inotify, seek};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+use serde::Serialize;
 use tempfile::TempDir;
 
 use super::others;
@@ -47,14 +48,24 @@ pub(super) const TABLES: &str = "process";
 const OLD: Duration = Duration::from_secs(60);
 
 /// Processes that have no table.
-#[derive(Default)]
+#[derive(Default, Serialize)]
 pub struct WithoutTable {
     /// How many could not make one.
-    pub failed: u32,
+    #[serde(rename = "without_table")]
+    pub count: u32,
     /// Why, as the last one says; none could if it is told of no process.
+    #[serde(rename = "without_table_reason")]
     pub reason: Option<String>,
-    /// How many ended by themselves and had taken no lock.
+    /// How many ended by themselves with the library, and had taken no lock.
+    #[serde(skip)]
     pub idle: u32,
+}
+
+/// A process that runs on when the report is made at the end.
+#[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Running {
+    pub pid: u32,
+    pub program: String,
 }
 
 pub struct Folder {
@@ -120,7 +131,7 @@ impl Folder {
         let error = number(std::mem::offset_of!(Shared, errno));
         let why = (count > 0).then(|| io::Error::from_raw_os_error(error as i32).to_string());
         WithoutTable {
-            failed: count,
+            count,
             reason: why,
             idle: number(std::mem::offset_of!(Shared, idle)),
         }
@@ -128,7 +139,7 @@ impl Folder {
 
     /// Processes that still run, and what they are called. They need not have a table: one that was
     /// forked and has taken no lock yet will have none.
-    pub fn running(&self) -> Vec<(u32, String)> {
+    pub fn running(&self) -> Vec<Running> {
         let shared = self.shared_path();
         if is_unused(&shared) {
             return Vec::new();
@@ -138,9 +149,10 @@ impl Folder {
             let name = shared.as_os_str().as_bytes();
             maps.windows(name.len()).any(|part| part == name)
         };
-        let named = |process: u32| {
-            let name = others::of_process(process, "comm").unwrap_or_default();
-            (process, text::name(name.trim_ascii_end()))
+        let named = |pid: u32| {
+            let name = others::of_process(pid, "comm").unwrap_or_default();
+            let program = text::name(name.trim_ascii_end());
+            Running { pid, program }
         };
         let running = others::all_processes().filter(maps).map(named);
         let mut running: Vec<_> = running.collect();
@@ -170,22 +182,30 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes the folder, where no destructor will.
-    pub fn close(&self) {
-        let _ = fs::remove_dir_all(self.place.path());
-    }
-
-    /// Takes tables out of the folder when their processes have ended. Where the kernel does not
-    /// tell, they stay until the report is made.
+    /// Takes tables out of the folder when their processes have ended: when their files are no
+    /// longer open for writing. Where the kernel does not tell, they stay until the report is made.
     fn watch(&self) {
         let path = self.place.path().to_owned();
         let ended = Arc::clone(&self.ended);
-        let Some(events) = Events::of(&path) else {
+        let Ok(closed) = inotify::init(inotify::CreateFlags::CLOEXEC) else {
             return;
         };
+        if inotify::add_watch(&closed, &path, inotify::WatchFlags::CLOSE_WRITE).is_err() {
+            return;
+        }
         let watch = move || {
-            while let Some(names) = events.next() {
-                for name in names.iter().filter(|name| is_table(name)) {
+            let mut buffer = [MaybeUninit::uninit(); 4096];
+            let mut events = inotify::Reader::new(&closed, &mut buffer);
+            loop {
+                let event = match events.next() {
+                    Err(Errno::INTR) => continue,
+                    // The folder is gone.
+                    Ok(event) if event.events().contains(inotify::ReadFlags::IGNORED) => return,
+                    Ok(event) => event,
+                    Err(_) => return,
+                };
+                let name = OsStr::from_bytes(event.file_name().unwrap_or_default().to_bytes());
+                if is_table(name) {
                     take(&path.join(name), &ended);
                 }
             }
@@ -270,9 +290,20 @@ impl Snapshot {
 
     /// Calls `with` with each table.
     pub fn for_each(&self, mut with: impl FnMut(&Table, Seen)) {
-        let mut scratch = Scratch::new();
+        let mut table = zeros();
         for image in &self.images {
-            scratch.with(image, |table| with(table, image.seen));
+            let mut bytes = &image.bytes[..];
+            for &(at, length) in &image.runs {
+                let (run, rest) = bytes.split_at(length);
+                bytes_of(&mut table)[at..at + length].copy_from_slice(run);
+                bytes = rest;
+            }
+            if table.header.magic.load(Relaxed) == MAGIC {
+                with(&table, image.seen);
+            }
+            for &(at, length) in &image.runs {
+                bytes_of(&mut table)[at..at + length].fill(0);
+            }
         }
     }
 }
@@ -344,37 +375,6 @@ fn lock_at_once(file: &File) -> bool {
 /// The largest size of a file: writing beyond it ends in a signal.
 fn largest_file() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
-}
-
-/// Names of files in a folder that are no longer open for writing.
-struct Events(OwnedFd);
-
-impl Events {
-    fn of(folder: &Path) -> Option<Self> {
-        let events = inotify::init(inotify::CreateFlags::CLOEXEC).ok()?;
-        inotify::add_watch(&events, folder, inotify::WatchFlags::CLOSE_WRITE).ok()?;
-        Some(Events(events))
-    }
-
-    /// Waits for some. `None` if there will be no more.
-    fn next(&self) -> Option<Vec<std::ffi::OsString>> {
-        let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut events = inotify::Reader::new(&self.0, &mut buffer);
-        let mut names = Vec::new();
-        while names.is_empty() || !events.is_buffer_empty() {
-            let event = match events.next() {
-                Err(Errno::INTR) => continue,
-                event => event.ok()?,
-            };
-            // The folder is gone.
-            if event.events().contains(inotify::ReadFlags::IGNORED) {
-                return None;
-            }
-            let name = event.file_name().unwrap_or_default();
-            names.push(OsStr::from_bytes(name.to_bytes()).to_owned());
-        }
-        Some(names)
-    }
 }
 
 /// What is known of the process of a table, besides what the table says.
@@ -490,34 +490,10 @@ pub(super) fn zeros() -> Box<Table> {
     }
 }
 
-/// A table of zeros, which each image is laid into.
-struct Scratch(Box<Table>);
-
-impl Scratch {
-    fn new() -> Self {
-        Scratch(zeros())
-    }
-
-    fn with(&mut self, image: &Image, with: impl FnOnce(&Table)) {
-        let mut bytes = &image.bytes[..];
-        for &(at, length) in &image.runs {
-            let (run, rest) = bytes.split_at(length);
-            self.bytes()[at..at + length].copy_from_slice(run);
-            bytes = rest;
-        }
-        if self.0.header.magic.load(Relaxed) == MAGIC {
-            with(&self.0);
-        }
-        for &(at, length) in &image.runs {
-            self.bytes()[at..at + length].fill(0);
-        }
-    }
-
-    fn bytes(&mut self) -> &mut [u8] {
-        let table = ptr::from_mut(&mut *self.0).cast::<u8>();
-        // SAFETY: invariant 1; the bytes are the table's, which is borrowed.
-        unsafe { slice::from_raw_parts_mut(table, size_of::<Table>()) }
-    }
+fn bytes_of(table: &mut Table) -> &mut [u8] {
+    let bytes = ptr::from_mut(table).cast::<u8>();
+    // SAFETY: invariant 1; the bytes are the table's, which is borrowed.
+    unsafe { slice::from_raw_parts_mut(bytes, size_of::<Table>()) }
 }
 
 #[cfg(test)]

@@ -80,8 +80,7 @@ impl Gate {
 
     /// What was not measured of what the limit is about.
     fn missing(&self, report: &Report) -> Option<String> {
-        let reason = report.without_table_reason.as_deref();
-        match (report.without_table, reason) {
+        match (report.without.count, report.without.reason.as_deref()) {
             (0, None) => {}
             (0, Some(reason)) => return Some(format!("all processes: {reason}")),
             (count, reason) => {
@@ -90,7 +89,7 @@ impl Gate {
                 return Some(format!("{processes}: {reason}"));
             }
         }
-        if report.processes.is_empty() && report.without_locks == 0 {
+        if report.processes.is_empty() && report.without.idle == 0 {
             return Some("the program: it ended without the library".to_owned());
         }
         report.processes.iter().find_map(|process| {
@@ -142,7 +141,7 @@ impl Gate {
                 let orders = processes
                     .iter()
                     .filter_map(|process| process.order.as_ref());
-                orders.map(|order| order.cycles()).sum::<usize>() as f64
+                orders.map(|order| order.cycles.len()).sum::<usize>() as f64
             }
         };
         let said = match self.what {

@@ -1,7 +1,6 @@
 //! Misuse and order of locks: what the table says of them, and how people read it.
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::sync::atomic::Ordering::Acquire;
 
 use kinlock_cli::report::units::{counted, grouped};
@@ -10,7 +9,7 @@ use kinlock_report::{
 };
 use serde::Serialize;
 
-use super::calls::{path, write_line};
+use super::calls::{Lines, path};
 use super::entry::{self, get, get32, kind, stack, used};
 use super::order::{self, Order};
 use super::symbols::{Frame, Symbols};
@@ -47,7 +46,7 @@ pub struct LockOrder {
     pub untracked: u64,
     /// There were too many circles to look at all.
     pub is_cut: bool,
-    cycles: Vec<Cycle>,
+    pub cycles: Vec<Cycle>,
 }
 
 /// Locks that threads could wait for in a circle.
@@ -75,16 +74,6 @@ pub struct Step {
     first: Vec<Frame>,
     /// Those by which the second lock was asked for.
     asked: Vec<Frame>,
-}
-
-impl LockOrder {
-    pub fn cycles(&self) -> usize {
-        self.cycles.len()
-    }
-
-    pub fn has_cycles(&self) -> bool {
-        self.cycles() > 0
-    }
 }
 
 /// What a misuse is called in JSON, and in a sentence about a lock.
@@ -215,7 +204,7 @@ fn makers(order: &kinlock_report::Order) -> Vec<order::Maker> {
 /// Misuses and circles at most.
 const MOST: usize = 10;
 
-pub fn write_misuses(all: &[Misuse], out: &mut dyn Write) -> anyhow::Result<()> {
+pub fn write_misuses(all: &[Misuse], out: &mut Lines) {
     for misuse in all.iter().take(MOST) {
         let times = match misuse.count {
             1 => String::new(),
@@ -225,32 +214,29 @@ pub fn write_misuses(all: &[Misuse], out: &mut dyn Write) -> anyhow::Result<()> 
             "misuse of {} ({}): {}{times}",
             misuse.lock, misuse.kind, misuse.sentence
         );
-        write_line(out, 0, &line)?;
+        out.wrap(0, &line);
         let line = format!("by thread {}: {}", misuse.thread, path(&misuse.frames));
-        write_line(out, 1, &line)?;
+        out.wrap(1, &line);
         if misuse.holder != 0 || !misuse.taken.is_empty() {
             let how = match (&misuse.taken[..], &misuse.first[..]) {
                 ([], []) => String::new(),
                 ([], first) => format!("; first taken by {}", path(first)),
                 (taken, _) => format!(", which took it by {}", path(taken)),
             };
-            let line = format!("held by thread {}{how}", misuse.holder);
-            write_line(out, 1, &line)?;
+            out.wrap(1, &format!("held by thread {}{how}", misuse.holder));
         } else if !misuse.first.is_empty() {
-            let line = format!("first taken by {}", path(&misuse.first));
-            write_line(out, 1, &line)?;
+            out.wrap(1, &format!("first taken by {}", path(&misuse.first)));
         }
     }
     more(all.len(), "misuses", out)
 }
 
-pub fn write_order(order: &LockOrder, out: &mut dyn Write) -> anyhow::Result<()> {
+pub fn write_order(order: &LockOrder, out: &mut Lines) {
     if order.cycles.is_empty() {
         let pairs = counted(order.pairs as u64, "pair", "pairs");
-        writeln!(
-            out,
+        out.add(format!(
             "lock order: {pairs} of locks, and no circle that could deadlock"
-        )?;
+        ));
     }
     for cycle in order.cycles.iter().take(MOST) {
         let locks: Vec<_> = cycle.steps.iter().map(|step| step.held.as_str()).collect();
@@ -265,7 +251,7 @@ pub fn write_order(order: &LockOrder, out: &mut dyn Write) -> anyhow::Result<()>
             "lock order: a deadlock could happen between {}{as_often}",
             locks.join(", ")
         );
-        write_line(out, 0, &line)?;
+        out.wrap(0, &line);
         for step in &cycle.steps {
             let others = if step.several_threads {
                 " and others"
@@ -276,43 +262,35 @@ pub fn write_order(order: &LockOrder, out: &mut dyn Write) -> anyhow::Result<()>
                 "thread {}{others} held {} ({}) and asked for {} ({})",
                 step.thread, step.held, step.held_kind, step.wanted, step.wanted_kind
             );
-            write_line(out, 1, &line)?;
+            out.wrap(1, &line);
             let held = match (&step.taken[..], &step.first[..]) {
                 ([], first) => format!("held: first taken by {}", path(first)),
                 (taken, _) => format!("held: taken by {}", path(taken)),
             };
-            write_line(out, 2, &held)?;
-            let asked = format!("asked for by {}", path(&step.asked));
-            write_line(out, 2, &asked)?;
+            out.wrap(2, &held);
+            out.wrap(2, &format!("asked for by {}", path(&step.asked)));
         }
     }
-    more(order.cycles.len(), "circles", out)?;
+    more(order.cycles.len(), "circles", out);
     if order.is_cut {
-        writeln!(
-            out,
-            "lock order: there are more circles than were looked at"
-        )?;
+        out.add("lock order: there are more circles than were looked at");
     }
     if order.dropped > 0 {
-        writeln!(
-            out,
+        out.add(format!(
             "the table is full: {} lock orders were seen that found no place",
             grouped(order.dropped)
-        )?;
+        ));
     }
     if order.untracked > 0 {
-        writeln!(
-            out,
+        out.add(format!(
             "lock order: {} acquisitions were left out: their threads held {HELDS} locks already",
             grouped(order.untracked)
-        )?;
+        ));
     }
-    Ok(())
 }
 
-fn more(count: usize, what: &str, out: &mut dyn Write) -> anyhow::Result<()> {
+fn more(count: usize, what: &str, out: &mut Lines) {
     if let Some(more @ 1..) = count.checked_sub(MOST) {
-        writeln!(out, "{more} more {what}; --json has them")?;
+        out.add(format!("{more} more {what}; --json has them"));
     }
-    Ok(())
 }

@@ -36,11 +36,13 @@ use kinlock_cli::names;
 use kinlock_cli::outcome::tell;
 use kinlock_cli::report::write::{Outputs, descriptor};
 use kinlock_cli::report::write_json;
+use kinlock_measure::workloads::recorded::RecordedLock;
 use serde::Serialize;
 
 use self::alarm::Alarms;
 use self::entry::file_and_line;
 pub use self::folder::{Folder, for_standby};
+use self::folder::{Running, WithoutTable};
 use self::gate::Gate;
 use self::symbols::Frame;
 use self::tables::Options;
@@ -102,22 +104,10 @@ pub struct Report {
     command: Vec<String>,
     /// How the program ended; not while it runs.
     status: Option<String>,
-    /// Processes for which no table could be made, and why.
-    without_table: u32,
-    without_table_reason: Option<String>,
-    /// Processes that ended by themselves with the library, and had taken no lock.
-    #[serde(skip)]
-    without_locks: u32,
-    /// Processes that run on when the report is made at the end.
+    #[serde(flatten)]
+    without: WithoutTable,
     still_running: Vec<Running>,
     processes: Vec<Process>,
-}
-
-/// A process of which the report has a part, or nothing.
-#[derive(Serialize)]
-pub struct Running {
-    pid: u32,
-    program: String,
 }
 
 #[derive(Serialize)]
@@ -263,7 +253,7 @@ pub struct Lock {
     hold_samples: u64,
     /// What is recorded of it, if that was asked for.
     #[serde(skip)]
-    recorded: Option<recorded::Distributions>,
+    recorded: Option<RecordedLock>,
     /// The thread that holds it; of several readers one.
     held_by: Option<u32>,
     holders: Vec<u32>,
@@ -452,13 +442,14 @@ pub struct Session<'a> {
     args: &'a Args,
     options: Options,
     command: &'a [OsString],
-    folder: Folder,
-    text: Option<PathBuf>,
+    pub folder: Folder,
+    /// `None`: the report goes to stderr, to which more may be written then.
+    pub text: Option<PathBuf>,
     /// Open from the beginning to the end: a reader of a named pipe would take closing it for the
     /// end.
     outputs: Outputs<Report>,
     /// The report of the whole run exceeds a limit.
-    has_failed: AtomicBool,
+    pub has_failed: AtomicBool,
 }
 
 impl<'a> Session<'a> {
@@ -492,7 +483,7 @@ impl<'a> Session<'a> {
         };
         let mut outputs = outputs([&args.json, &args.folded, &args.html], options)?;
         outputs.add(text.as_deref(), move |report, out| {
-            options.write(report, out)
+            Ok(out.write_all(options.text(report).as_bytes())?)
         })?;
         Ok(Some(Session {
             args,
@@ -505,29 +496,10 @@ impl<'a> Session<'a> {
         }))
     }
 
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Removes the tables, where no destructor will.
-    pub fn close(&self) {
-        self.folder.close();
-    }
-
     /// What watches the program, if alarms are wanted.
     pub fn watch(&self, pid: u32) -> Option<Alarms> {
         let alarms = self.args.alarms;
         alarms.are_any().then(|| Alarms::new(pid, alarms))
-    }
-
-    /// Whether the report of the whole run exceeds a limit.
-    pub fn has_failed(&self) -> bool {
-        self.has_failed.load(Relaxed)
-    }
-
-    /// Whether the report goes to stderr, to which more may be written then.
-    pub fn is_on_stderr(&self) -> bool {
-        self.text.is_none()
     }
 
     /// Open files that the outputs name by their numbers.
@@ -550,9 +522,7 @@ impl<'a> Session<'a> {
     pub fn report(&self, status: Option<ExitStatus>) -> anyhow::Result<()> {
         let report = self.made(status);
         if let (Ok(report), None) = (&report, &self.text) {
-            let mut text = Vec::new();
-            self.options.write(report, &mut text)?;
-            tell(String::from_utf8_lossy(&text).trim_end());
+            tell(self.options.text(report).trim_end());
         }
         if status.is_some() {
             self.judge(report.as_ref().ok());
@@ -565,36 +535,23 @@ impl<'a> Session<'a> {
             self.folder.is_over();
         }
         let processes = processes(&self.folder)?;
-        let running = match status {
-            Some(_) => self.folder.running(),
-            None => Vec::new(),
-        };
-        let running = running.into_iter();
-        let still_running = running.map(|(pid, program)| Running { pid, program });
-        let without = self.folder.without_table();
+        let words = self.command.iter().map(|word| word.display().to_string());
         Ok(Report {
-            command: self
-                .command
-                .iter()
-                .map(|word| word.display().to_string())
-                .collect(),
+            command: words.collect(),
             status: status.map(|status| status.to_string()),
-            without_table: without.failed,
-            without_table_reason: without.reason,
-            without_locks: without.idle,
-            still_running: still_running.collect(),
+            without: self.folder.without_table(),
+            still_running: match status {
+                Some(_) => self.folder.running(),
+                None => Vec::new(),
+            },
             processes,
         })
     }
 
     /// Says which limits the report exceeds.
     fn judge(&self, report: Option<&Report>) {
-        for line in self
-            .args
-            .fail_if
-            .iter()
-            .filter_map(|gate| gate.exceeded(report))
-        {
+        let gates = self.args.fail_if.iter();
+        for line in gates.filter_map(|gate| gate.exceeded(report)) {
             self.has_failed.store(true, Relaxed);
             tell(&format!("kinlock: {line}"));
         }

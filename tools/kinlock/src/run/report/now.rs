@@ -6,7 +6,6 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
-use std::io::Write;
 use std::iter::successors;
 
 use kinlock_cli::report::table::wrapped;
@@ -18,7 +17,7 @@ use kinlock_report::now::{IS_HELD, LIMITED, PASSES, SENDABLE, UPGRADABLE};
 use kinlock_report::{JOIN, READING, RWLOCK};
 use serde::Serialize;
 
-use super::calls::{path, write_line};
+use super::calls::{Lines, path};
 use super::entry;
 use super::folder::{Snapshot, is_of_report};
 use super::others::{self, descendants, none_of, of_process, paths};
@@ -460,15 +459,16 @@ fn look_at(wait: &Fact, known: &Known, outside: &Outside) -> Awaited {
 const PROCESSES: usize = 8;
 const WAITING: usize = 4;
 
-pub fn write(report: &Now, max: usize, out: &mut dyn Write) -> anyhow::Result<()> {
+pub fn text(report: &Now, max: usize) -> String {
+    let mut out = Lines::default();
     for process in report.processes.iter().take(PROCESSES) {
-        process.write(max, out)?;
+        process.write(max, &mut out);
     }
     if let Some(more @ 1..) = report.processes.len().checked_sub(PROCESSES) {
         let more = counted(more as u64, "more process", "more processes");
-        writeln!(out, "\nkinlock: {more}; --json has them")?;
+        out.add(format!("\nkinlock: {more}; --json has them"));
     }
-    Ok(())
+    out.0
 }
 
 pub fn called(id: u32, name: &str) -> String {
@@ -486,8 +486,16 @@ impl Lock {
     }
 }
 
+impl Thread {
+    /// What it wants to do to a reader-writer lock.
+    fn side(&self) -> String {
+        let side = self.side.map(|side| format!(" to {side}"));
+        side.unwrap_or_default()
+    }
+}
+
 impl Process {
-    fn write(&self, max: usize, out: &mut dyn Write) -> anyhow::Result<()> {
+    fn write(&self, max: usize, out: &mut Lines) {
         let waiting = |rows: &[Lock]| rows.iter().map(|row| row.waiting.len() as u64).sum();
         let who = match waiting(&self.locks) {
             0 => "no thread waits for a lock".to_owned(),
@@ -506,16 +514,16 @@ impl Process {
         };
         let (program, pid) = (&self.program, self.pid);
         let line = format!("kinlock: {program} (process {pid}) now: {who}{others}");
-        writeln!(out, "\n{}", wrapped(&line, ""))?;
+        out.add(format!("\n{}", wrapped(&line, "")));
         for circle in &self.deadlocks {
-            self.write_circle(circle, out)?;
+            self.write_circle(circle, out);
         }
         for rows in [&self.locks, &self.waits] {
             for row in rows.iter().take(max) {
-                self.write_row(row, out)?;
+                self.write_row(row, out);
             }
             if let Some(more @ 1..) = rows.len().checked_sub(max) {
-                writeln!(out, "\n{more} more; --max {} shows them", rows.len())?;
+                out.add(format!("\n{more} more; --max {} shows them", rows.len()));
             }
         }
         // Other locks tell it themselves.
@@ -523,16 +531,14 @@ impl Process {
         if self.locks.iter().any(is_noted) {
             let note = "who reads, and who holds a lock of Rust, is known of programs under \
                         `kinlock run --standby` or `--report`";
-            writeln!(out, "\n{}", wrapped(note, "    "))?;
+            out.add(format!("\n{}", wrapped(note, "    ")));
         }
         if self.dropped > 0 {
             let times = counted(self.dropped, "time", "times");
-            writeln!(
-                out,
+            out.add(format!(
                 "\nthere was no room for what threads wait for or hold {times}"
-            )?;
+            ));
         }
-        Ok(())
     }
 
     /// A thread that is in the report.
@@ -558,18 +564,14 @@ impl Process {
     /// The same with the side of a reader-writer lock.
     fn awaited(&self, id: u32) -> Option<String> {
         let (thread, row) = (self.thread(id)?, self.row(id)?);
-        let side = thread
-            .side
-            .map_or(String::new(), |side| format!(" to {side}"));
-        Some(format!("{}{side}", row.name))
+        Some(format!("{}{}", row.name, thread.side()))
     }
 
-    fn write_circle(&self, circle: &[u32], out: &mut dyn Write) -> anyhow::Result<()> {
-        writeln!(
-            out,
+    fn write_circle(&self, circle: &[u32], out: &mut Lines) {
+        out.add(format!(
             "\ndeadlock: {}",
             counted(circle.len() as u64, "thread", "threads")
-        )?;
+        ));
         for (&id, &next) in circle.iter().zip(circle.iter().cycle().skip(1)) {
             let awaited = self.awaited(id).unwrap_or_default();
             let is_held = self.row(id).is_some_and(|row| row.holders.contains(&next));
@@ -580,13 +582,12 @@ impl Process {
                 (false, false) => format!(", behind {}", self.called(next)),
             };
             let line = format!("{} waits for {awaited}{holder}", self.called(id));
-            write_line(out, 1, &line)?;
+            out.wrap(1, &line);
         }
-        Ok(())
     }
 
     /// A lock, its holders and its waiters.
-    fn write_row(&self, row: &Lock, out: &mut dyn Write) -> anyhow::Result<()> {
+    fn write_row(&self, row: &Lock, out: &mut Lines) {
         let is_lock = row.is_lock();
         let holders = match &row.holders[..] {
             _ if !is_lock => String::new(),
@@ -601,8 +602,8 @@ impl Process {
             "join" => row.name.clone(),
             kind => format!("{}: {kind}{holders}", row.name),
         };
-        writeln!(out)?;
-        write_line(out, 0, &line)?;
+        out.add("");
+        out.wrap(0, &line);
         for &holder in row.holders.iter().filter(|_| is_lock).take(WAITING) {
             let does = match (self.awaited(holder), self.thread(holder)) {
                 (Some(awaited), _) => format!("waits for {awaited}"),
@@ -612,34 +613,29 @@ impl Process {
                 }
                 _ => "runs".to_owned(),
             };
-            let line = format!("thread {holder} {does}");
-            write_line(out, 1, &line)?;
+            out.wrap(1, &format!("thread {holder} {does}"));
         }
         for &id in row.waiting.iter().take(WAITING) {
             let Some(thread) = self.thread(id) else {
                 continue;
             };
-            let side = thread
-                .side
-                .map_or(String::new(), |side| format!(" to {side}"));
-            let limit = if thread.limited {
-                ", with a time limit"
-            } else {
-                ""
+            let limit = match thread.limited {
+                true => ", with a time limit",
+                false => "",
             };
             let line = format!(
-                "waits {}{side}{limit}: {}: {}",
+                "waits {}{}{limit}: {}: {}",
                 time(thread.waits_for_ns as f64),
+                thread.side(),
                 self.called(id),
                 path(&thread.stack)
             );
-            write_line(out, 1, &line)?;
+            out.wrap(1, &line);
         }
         if let Some(more @ 1..) = row.waiting.len().checked_sub(WAITING) {
             let more = counted(more as u64, "more thread waits", "more threads wait");
-            writeln!(out, "    {more}")?;
+            out.add(format!("    {more}"));
         }
-        Ok(())
     }
 }
 
@@ -673,6 +669,15 @@ mod tests {
             since,
             registers,
         }
+    }
+
+    fn known(facts: Vec<Fact>) -> Vec<Known> {
+        vec![Known {
+            are_posix: false,
+            number_at: 0,
+            dropped: 0,
+            facts,
+        }]
     }
 
     /// The circles of threads that wait, the longest wait first, and that hold locks.
@@ -756,15 +761,7 @@ mod tests {
         let holds = [fact(2, held[0], 0, 0), fact(1, held[1], 0, 0)];
         let circles = |looks: [&[Fact]; 3]| {
             let next = Cell::new(0);
-            let look = || {
-                let facts = [&waits, looks[next.replace(next.get() + 1)]].concat();
-                vec![Known {
-                    are_posix: false,
-                    number_at: 0,
-                    dropped: 0,
-                    facts,
-                }]
-            };
+            let look = || known([&waits, looks[next.replace(next.get() + 1)]].concat());
             Found::by(&outside, 0, look).circles()
         };
         assert_eq!(circles([&holds; 3]), [[1, 2]]);
@@ -776,14 +773,7 @@ mod tests {
         let own = std::process::id();
         let outside = Outside::of_threads(own, &[own]);
         let waits = |since: u64| {
-            let look = || {
-                vec![Known {
-                    are_posix: false,
-                    number_at: 0,
-                    dropped: 0,
-                    facts: vec![fact(own, LOCK, 0, since)],
-                }]
-            };
+            let look = || known(vec![fact(own, LOCK, 0, since)]);
             Found::by(&outside, 0, look).waits.len()
         };
         let began = outside.began(own);

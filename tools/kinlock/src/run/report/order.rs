@@ -344,16 +344,6 @@ mod tests {
         assert_eq!((lengths, found.is_cut), (vec![2, 3], false));
     }
 
-    #[test]
-    fn one_thread_does_not_wait_for_itself() {
-        assert_eq!(count(&[order(1, 2, 1), order(2, 1, 1)]), 0);
-        assert_eq!(count(&[order(1, 2, 1), order(2, 1, SEVERAL)]), 1);
-        assert_eq!(count(&[order(1, 2, SEVERAL), order(2, 1, SEVERAL)]), 1);
-        // Two threads, each of which goes both ways.
-        let both = [by(1, &[]), by(2, &[])];
-        assert_eq!(count(&[order_of(1, 2, &both), order_of(2, 1, &both)]), 1);
-    }
-
     /// Each order of a circle needs a thread of its own.
     #[test]
     fn no_thread_is_in_two_places() {

@@ -2,7 +2,7 @@
 //! of what they say. Rows and notes are those of [`view`](super::view): what is new there is new
 //! here.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use kinlock_cli::report::html::{Page, Picture};
@@ -12,7 +12,7 @@ use kinlock_cli::report::plot::spans::{self, Span};
 use kinlock_cli::report::table::Table;
 use kinlock_cli::report::units::grouped;
 
-use super::calls::place;
+use super::calls::{Lines, place};
 use super::tables::{self, Options};
 use super::view;
 use super::{Lock, Process, Report, Times};
@@ -61,7 +61,7 @@ pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> anyhow:
     for process in &shown {
         add_process(report, process, options, &mut page)?;
     }
-    add_lines(&mut page, |out| view::write_rest(report, out))?;
+    add_lines(&mut page, |out| view::write_rest(report, out));
     page.write(out)
 }
 
@@ -94,14 +94,14 @@ fn add_process(
     page.heading(3, "Locks");
     let max = options.max.max(ROWS);
     if locks.is_empty() {
-        add_lines(page, |out| options.no_locks(process, out))?;
+        add_lines(page, |out| options.no_locks(process, out));
     } else {
         let table = tables::lock_table(&locks, tables::full_name);
         add_table(page, "Locks, the longest wait first", "locks", table, max);
     }
     for &&(lock, number) in waited.iter().take(LOCKS) {
         page.heading(4, &format!("{number} {}", tables::full_name(lock)));
-        add_lines(page, |out| view::about(lock, number, process, out))?;
+        add_lines(page, |out| view::about(lock, number, process, out));
         add_times(page, &[("Waits", &lock.wait), ("Holds", &lock.hold)])?;
     }
     let waits = options.wait_rows(process);
@@ -113,7 +113,7 @@ fn add_process(
     }
     for &(waited, number) in waits.iter().take(LOCKS) {
         page.heading(4, &format!("{number} {}", tables::full_name_of(waited)));
-        add_lines(page, |out| view::about_waited(waited, number, process, out))?;
+        add_lines(page, |out| view::about_waited(waited, number, process, out));
         add_times(page, &[("Waits", &waited.wait)])?;
     }
     let callers = options.caller_table(process);
@@ -136,11 +136,11 @@ fn add_process(
             max,
         );
     }
-    let mut notes = Vec::new();
-    view::notes(process, &mut notes)?;
-    if !notes.is_empty() {
+    let mut notes = Lines::default();
+    view::notes(process, &mut notes);
+    if !notes.0.is_empty() {
         page.heading(3, "Notes");
-        page.lines(&String::from_utf8_lossy(&notes));
+        page.lines(&notes.0);
     }
     Ok(())
 }
@@ -169,14 +169,10 @@ fn add_table(page: &mut Page, caption: &str, what: &str, mut table: Table, max: 
 }
 
 /// Adds what is written for the terminal.
-fn add_lines(
-    page: &mut Page,
-    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let mut lines = Vec::new();
-    write(&mut lines)?;
-    page.lines(&String::from_utf8_lossy(&lines));
-    Ok(())
+fn add_lines(page: &mut Page, write: impl FnOnce(&mut Lines)) {
+    let mut lines = Lines::default();
+    write(&mut lines);
+    page.lines(&lines.0);
 }
 
 /// Adds a picture of these times, unless there are none.
@@ -205,33 +201,18 @@ fn add_times(page: &mut Page, times: &[(&str, &Times)]) -> anyhow::Result<()> {
 }
 
 /// Names in the order of what they stand for, with the others summed up.
-struct Names {
-    names: Vec<String>,
-    numbers: HashMap<String, usize>,
-}
-
-impl Names {
-    fn of<'a>(all: impl Iterator<Item = (&'a String, f64)>, others: &str) -> Self {
-        let mut sums: HashMap<&String, f64> = HashMap::new();
-        for (name, much) in all {
-            *sums.entry(name).or_default() += much;
-        }
-        let mut sums: Vec<_> = sums.into_iter().collect();
-        sums.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
-        let left = sums.len().saturating_sub(NODES);
-        sums.truncate(NODES);
-        let mut names: Vec<_> = sums.into_iter().map(|(name, _)| name.clone()).collect();
-        let numbers = names.iter().cloned().zip(0..).collect();
-        if left > 0 {
-            names.push(format!("{left} other {others}"));
-        }
-        Self { names, numbers }
+fn most<'a>(all: impl Iterator<Item = (&'a String, f64)>, others: &str) -> Vec<String> {
+    let mut sums: BTreeMap<&String, f64> = BTreeMap::new();
+    for (name, much) in all {
+        *sums.entry(name).or_default() += much;
     }
-
-    /// The number of a name, or of the others.
-    fn number(&self, name: &str) -> usize {
-        self.numbers.get(name).copied().unwrap_or(NODES)
-    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let left = sums.len().saturating_sub(NODES);
+    let first = sums.into_iter().take(NODES);
+    let mut names: Vec<_> = first.map(|(name, _)| name.clone()).collect();
+    names.extend((left > 0).then(|| format!("{left} other {others}")));
+    names
 }
 
 /// Behind which rows of the table threads waited for a lock, with their parts of its waits: behind
@@ -278,9 +259,13 @@ fn flows<'a>(locks: impl Iterator<Item = &'a Lock>, process: &'a Process) -> Opt
     if waits.is_empty() {
         return None;
     }
-    let waiters = Names::of(waits.iter().map(|flow| (&flow.0, flow.2)), "functions");
-    let locks = Names::of(waits.iter().map(|flow| (&flow.1, flow.2)), "locks");
-    let holders = Names::of(holds.iter().map(|flow| (&flow.0, flow.2)), "functions");
+    let waiters = most(waits.iter().map(|flow| (&flow.0, flow.2)), "functions");
+    let locks = most(waits.iter().map(|flow| (&flow.1, flow.2)), "locks");
+    let holders = most(holds.iter().map(|flow| (&flow.0, flow.2)), "functions");
+    let number = |names: &[String], name: &String| {
+        let found = names.iter().take(NODES).position(|known| known == name);
+        found.unwrap_or(NODES)
+    };
     let summed = |flows: Vec<(usize, usize, f64)>| {
         let mut sums: BTreeMap<(usize, usize), f64> = BTreeMap::new();
         for (from, to, much) in flows {
@@ -291,15 +276,15 @@ fn flows<'a>(locks: impl Iterator<Item = &'a Lock>, process: &'a Process) -> Opt
     };
     let first = waits
         .iter()
-        .map(|(place, lock, much)| (waiters.number(place), locks.number(lock), *much));
+        .map(|(place, lock, much)| (number(&waiters, place), number(&locks, lock), *much));
     let second = holds
         .iter()
-        .map(|(place, lock, much)| (locks.number(lock), holders.number(place), *much));
+        .map(|(place, lock, much)| (number(&locks, lock), number(&holders, place), *much));
     Some(Flows {
         headings: ["waited", "for", "held by"].map(str::to_owned),
         first: summed(first.collect()),
         second: summed(second.collect()),
-        names: [waiters.names, locks.names, holders.names],
+        names: [waiters, locks, holders],
     })
 }
 

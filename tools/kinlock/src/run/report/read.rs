@@ -49,28 +49,16 @@ pub fn process(table: &Table, seen: Seen) -> Process {
     let locks = locks
         .into_iter()
         .map(|(index, _)| lock(table, index, &tallies, &uses, &mut symbols, &threads, life));
-    let waiting = |key: u64| -> Vec<u32> {
-        let all = threads.iter().filter(|t| key != 0 && t.waits_key == key);
-        all.map(|t| t.id).collect()
-    };
     // One side of a reader-writer lock may be there for its order alone.
-    let did_any = |lock: &Lock| {
-        lock.locked + lock.contended + lock.tries > 0 || !waiting(lock.key).is_empty()
-    };
+    let did_any = |lock: &Lock| lock.locked + lock.contended + lock.tries > 0;
     let mut locks: Vec<_> = locks
         .filter(|lock| lock.side.is_none() || did_any(lock))
         .collect();
     let waits = others
         .into_iter()
-        .map(|(index, _)| waited(table, index, &uses, &mut symbols));
-    let mut waits: Vec<_> = waits.collect();
+        .map(|(index, _)| waited(table, index, &uses, &mut symbols, &threads));
+    let waits = waits.collect();
     tell_apart(&mut locks);
-    for lock in &mut locks {
-        lock.waiting = waiting(lock.key);
-    }
-    for waited in &mut waits {
-        waited.waiting = waiting(waited.key);
-    }
     // As the lock has it.
     for thread in &mut threads {
         if thread.waits_key != 0 && locks.iter().any(|lock| lock.key == thread.waits_key) {
@@ -272,6 +260,7 @@ fn waited(
     index: usize,
     uses: &HashMap<u32, Vec<usize>>,
     symbols: &mut Symbols,
+    threads: &[Thread],
 ) -> Waited {
     let from = &table.locks[index];
     let key = get(&from.address);
@@ -287,10 +276,11 @@ fn waited(
     callers
         .iter_mut()
         .for_each(|caller| rust::without_own(&mut caller.frames));
+    let key = if is_ended { 0 } else { key };
     Waited {
         name,
         address,
-        key: if is_ended { 0 } else { key },
+        key,
         kind,
         is_ended,
         ended: get(&from.ended),
@@ -299,9 +289,15 @@ fn waited(
         timeouts: get(&from.timeouts),
         threads: threads_of(from),
         wait: times(wait_ns, waited, get(&from.wait_max), &counts(&from.waits)),
-        waiting: Vec::new(),
+        waiting: waiting(threads, key).map(|thread| thread.id).collect(),
         callers,
     }
+}
+
+/// The threads that wait for what has this address in its entry.
+fn waiting(threads: &[Thread], key: u64) -> impl Iterator<Item = &Thread> {
+    let all = threads.iter();
+    all.filter(move |thread| key != 0 && thread.waits_key == key)
 }
 
 fn threads_of(entry: &kinlock_report::Lock) -> u32 {
@@ -321,24 +317,16 @@ fn lock(
     let (from, sum) = (&table.locks[index], &tallies.locks[index]);
     let changed = get(&from.changed) + sum.changed;
     let remote = get(&from.remote) + sum.remote;
-    let are_others = get(&from.address) & OTHERS == OTHERS;
-    let address = match are_others {
-        true => 0,
-        false => object(get(&from.address)),
-    };
-    let side = (get32(&from.kind) & RWLOCK != 0).then_some(match get(&from.address) & READING {
+    let own = get(&from.address);
+    let (is_ended, are_others) = (own & OTHERS == ENDED, own & OTHERS == OTHERS);
+    let address = if are_others { 0 } else { object(own) };
+    let key = if is_ended || are_others { 0 } else { own };
+    let side = (get32(&from.kind) & RWLOCK != 0).then_some(match own & READING {
         0 => "write",
         _ => "read",
     });
-    let is_ended = get(&from.address) & OTHERS == ENDED;
-    let key = match is_ended || are_others {
-        true => 0,
-        false => get(&from.address),
-    };
-    let [ended, others] = match are_others {
-        true => [0, get(&from.ended)],
-        false => [get(&from.ended), 0],
-    };
+    let count = get(&from.ended);
+    let [ended, others] = if are_others { [0, count] } else { [count, 0] };
     let place = place(table, from);
     let name = match are_others {
         true => format!("{others} others"),
@@ -361,8 +349,7 @@ fn lock(
     let mut wait_ns = get(&from.wait_ns) + sum.wait_ns;
     let mut wait_max = get(&from.wait_max);
     // Waits that have not ended count until now.
-    let lasting = threads.iter().filter(|t| key != 0 && t.waits_key == key);
-    for nanos in lasting.map(|thread| thread.waits_for_ns) {
+    for nanos in waiting(threads, key).map(|thread| thread.waits_for_ns) {
         contended += 1;
         wait_ns += nanos;
         wait_max = wait_max.max(nanos);
@@ -430,7 +417,7 @@ fn lock(
         },
         held_by: holders.first().copied(),
         holders,
-        waiting: Vec::new(),
+        waiting: waiting(threads, key).map(|thread| thread.id).collect(),
         data,
         place,
         first,

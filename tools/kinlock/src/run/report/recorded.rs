@@ -8,15 +8,8 @@ use kinlock_report::{CLASSES, Lock as Entry, RECORDED_THREADS, Table, class_rang
 use super::calls::place;
 use super::{Folder, Lock, Process, processes};
 
-/// The distributions of a lock.
-pub struct Distributions {
-    hold: Distribution,
-    think: Distribution,
-    follows: Vec<[u64; 3]>,
-}
-
-/// Those that a table has; `None` if the lock has no record.
-pub fn distributions(table: &Table, lock: &Entry) -> Option<Distributions> {
+/// The distributions that a table has of a lock; `None` if it has no record.
+pub fn distributions(table: &Table, lock: &Entry) -> Option<RecordedLock> {
     let number = lock.record.load(Relaxed) as usize;
     let record = table.records.get(number.checked_sub(1)?)?;
     let places =
@@ -25,10 +18,11 @@ pub fn distributions(table: &Table, lock: &Entry) -> Option<Distributions> {
         let count = record.follows[from][to].load(Relaxed);
         [from as u64, to as u64, count.into()]
     });
-    Some(Distributions {
+    Some(RecordedLock {
         hold: distribution(&record.holds),
         think: distribution(&record.thinks),
         follows: counts.filter(|count| count[2] > 0).collect(),
+        ..RecordedLock::default()
     })
 }
 
@@ -110,9 +104,7 @@ fn recorded(
         locked: lock.locked,
         contended: lock.contended,
         wait_ns: lock.wait.total_ns,
-        hold: own.hold.clone(),
-        think: own.think.clone(),
         rates: rates.filter(|rate| rate.1 > 0.0).collect(),
-        follows: own.follows.clone(),
+        ..own.clone()
     })
 }

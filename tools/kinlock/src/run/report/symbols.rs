@@ -18,7 +18,7 @@ use object::read::elf::ElfFile64;
 use object::{Object, ObjectSymbol, SymbolKind};
 use serde::Serialize;
 
-use super::debug::Places;
+use super::debug;
 use super::others::mapped;
 
 /// A shared object of the program that was looked at.
@@ -157,7 +157,7 @@ impl Contents {
             if has_lines(&file) && file.symbol_table().is_some() {
                 return None;
             }
-            let path = Places::usual().of(&self.path, &file)?;
+            let path = debug::apart(&self.path, &file)?;
             let data = mapped(&path)?;
             parse(&data).is_some().then_some((path, data))
         };
@@ -176,7 +176,7 @@ impl Contents {
                 Some((path, data)) if !has_lines(&parse(&self.data)?) => (path, data),
                 _ => (&self.path, &self.data),
             };
-            let common = parse(data).and_then(|file| Places::usual().common(path, &file));
+            let common = parse(data).and_then(|file| debug::common(path, &file));
             Loader::new_with_sup(path, common).ok()
         };
         self.loader.get_or_init(load).as_ref()

@@ -211,10 +211,16 @@ pub fn full_name(lock: &Lock) -> String {
 
 /// The name that both sides of a reader-writer lock have.
 fn both_sides(lock: &Lock) -> String {
-    match lock.ended {
-        0 if lock.others > 0 => format!("({} others)", grouped(lock.others)),
-        0 => lock.name.clone(),
-        1 => format!("{} (ended)", lock.name),
+    match lock.others {
+        0 => with_ended(&lock.name, lock.ended),
+        n => format!("({} others)", grouped(n)),
+    }
+}
+
+fn with_ended(name: &str, ended: u64) -> String {
+    match ended {
+        0 => name.to_owned(),
+        1 => format!("{name} (ended)"),
         n => format!("({n} that ended)"),
     }
 }
@@ -234,14 +240,10 @@ pub fn name_of(waited: &Waited) -> String {
 
 /// The name where there is room for it.
 pub fn full_name_of(waited: &Waited) -> String {
-    match waited.ended {
-        0 => waited.name.clone(),
-        1 => format!("{} (ended)", waited.name),
-        n => format!("({n} that ended)"),
-    }
+    with_ended(&waited.name, waited.ended)
 }
 
-pub fn cut(text: &str, length: usize) -> String {
+fn cut(text: &str, length: usize) -> String {
     match text.chars().count() > length {
         true => text.chars().take(length - 1).chain(['…']).collect(),
         false => text.to_owned(),

@@ -1,12 +1,11 @@
 //! The report as people read it.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 
 use kinlock_cli::report::table::{Table, wrapped};
 use kinlock_cli::report::units::{counted, grouped, percent, time};
 
-use super::calls::{path, write_line};
+use super::calls::{Lines, path};
 use super::misuse::{LockOrder, write_misuses, write_order};
 use super::tables::{Options, is_waited_for, lock_table, name, name_of, thread_table, wait_table};
 use super::{Caller, Lock, Process, Report, Stripped, View, Waited, waited_share};
@@ -16,92 +15,84 @@ const PROCESSES: usize = 4;
 const CALLERS: usize = 3;
 
 impl Options {
-    pub fn write(&self, report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+    /// The whole report.
+    pub fn text(&self, report: &Report) -> String {
+        let mut out = Lines::default();
         let used: Vec<_> = report.processes.iter().filter(|p| took_any(p)).collect();
         for process in used.iter().take(PROCESSES) {
-            self.process(report, process, out)?;
+            self.process(report, process, &mut out);
         }
         if let Some(more @ 1..) = used.len().checked_sub(PROCESSES) {
             let more = counted(more as u64, "more process", "more processes");
-            writeln!(out, "\nkinlock: {more} waited less; --json has them")?;
+            out.add(format!("\nkinlock: {more} waited less; --json has them"));
         }
-        write_rest(report, out)
+        write_rest(report, &mut out);
+        out.0
     }
 
-    fn process(
-        &self,
-        report: &Report,
-        process: &Process,
-        out: &mut dyn Write,
-    ) -> anyhow::Result<()> {
-        writeln!(out, "\n{}\n", wrapped(&summary(report, process), ""))?;
+    fn process(&self, report: &Report, process: &Process, out: &mut Lines) {
+        out.add(format!("\n{}\n", wrapped(&summary(report, process), "")));
         let waiting: usize = process.locks.iter().map(|lock| lock.waiting.len()).sum();
         if !process.ended && waiting > 0 {
-            writeln!(
-                out,
+            out.add(format!(
                 "{} for a lock now: kinlock report {} says for whom, and which wait in a circle\n",
                 counted(waiting as u64, "thread waits", "threads wait"),
                 process.pid
-            )?;
+            ));
         }
         match self.by {
             View::Lock => {
-                self.locks(process, out)?;
-                self.waits(process, out)?;
+                self.locks(process, out);
+                self.waits(process, out);
             }
-            View::Caller => self.callers(process, out)?,
-            View::Thread => self.threads(process, out)?,
+            View::Caller => self.callers(process, out),
+            View::Thread => self.threads(process, out),
         }
         notes(process, out)
     }
 
-    fn locks(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+    fn locks(&self, process: &Process, out: &mut Lines) {
         let rows = self.lock_rows(process);
         if rows.is_empty() {
             return self.no_locks(process, out);
         }
-        self.print(lock_table(&rows, name), 0, " locks", out)?;
-        writeln!(out)?;
+        self.print(lock_table(&rows, name), 0, " locks", out);
+        out.add("");
         for (lock, n) in rows.into_iter().take(self.max) {
-            about(lock, n, process, out)?;
+            about(lock, n, process, out);
         }
-        Ok(())
     }
 
     /// What threads waited for that is no lock. Idle threads wait there, too: so these waits have a
     /// table of their own.
-    fn waits(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+    fn waits(&self, process: &Process, out: &mut Lines) {
         let rows = self.wait_rows(process);
         if rows.is_empty() {
-            return Ok(());
+            return;
         }
-        writeln!(out)?;
-        self.print(wait_table(&rows, name_of), 0, "", out)?;
-        writeln!(out)?;
+        out.add("");
+        self.print(wait_table(&rows, name_of), 0, "", out);
+        out.add("");
         for (waited, n) in rows.into_iter().take(self.max) {
-            about_waited(waited, n, process, out)?;
+            about_waited(waited, n, process, out);
         }
-        Ok(())
     }
 
-    fn callers(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+    fn callers(&self, process: &Process, out: &mut Lines) {
         let table = self.caller_table(process);
         if !table.rows.is_empty() {
             return self.print(table, 0, " callers", out);
         }
         match self.lock_rows(process).is_empty() {
             true => self.no_locks(process, out),
-            false => Ok(writeln!(
-                out,
-                "no callers: they need glibc 2.35 or later, and room in the table"
-            )?),
+            false => out.add("no callers: they need glibc 2.35 or later, and room in the table"),
         }
     }
 
-    fn threads(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+    fn threads(&self, process: &Process, out: &mut Lines) {
         if process.threads.is_empty() && process.ended_threads.count == 0 {
-            writeln!(out, "no thread found a place in the table")?;
-            return Ok(());
+            out.add("no thread found a place in the table");
+            return;
         }
         // The row of those that ended comes on top.
         let extra = usize::from(process.ended_threads.count > 0);
@@ -109,24 +100,17 @@ impl Options {
     }
 
     /// As many rows as are asked for, and `extra` ones; says how many more there are of `what`.
-    fn print(
-        &self,
-        mut table: Table,
-        extra: usize,
-        what: &str,
-        out: &mut dyn Write,
-    ) -> anyhow::Result<()> {
+    fn print(&self, mut table: Table, extra: usize, what: &str, out: &mut Lines) {
         let left = table.rows.len().saturating_sub(self.max + extra);
         table.rows.truncate(self.max + extra);
         if !table.rows.is_empty() {
             let text = table.text(1..table.headings.len());
-            writeln!(out, "{}", table.fitted(text))?;
+            out.add(table.fitted(text));
         }
         if left > 0 {
             let all = self.max + left;
-            writeln!(out, "{left} more{what}; --max {all} shows them")?;
+            out.add(format!("{left} more{what}; --max {all} shows them"));
         }
-        Ok(())
     }
 }
 
@@ -135,76 +119,68 @@ const UNSEEN: &str = "locks of Rust's std and of Go are not seen, those of the c
                       with its feature report";
 
 /// What is said of processes that have no rows.
-pub fn write_rest(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
-    if report.processes.is_empty() && report.without_table_reason.is_none() {
-        writeln!(
-            out,
+pub fn write_rest(report: &Report, out: &mut Lines) {
+    if report.processes.is_empty() && report.without.reason.is_none() {
+        out.add(format!(
             "kinlock: no report: the program called no function of pthread locks, and none by \
              which threads wait for others; {UNSEEN}. Nor are programs that lose LD_PRELOAD on \
              their way: by env -i, sudo, su -, systemd-run, cron or a container"
-        )?;
-        return Ok(());
+        ));
+        return;
     }
     let idle: Vec<_> = report.processes.iter().filter(|p| !took_any(p)).collect();
     match &idle[..] {
         [] => {}
-        [one] => writeln!(
-            out,
+        [one] => out.add(format!(
             "\nkinlock: {} (process {}) took no pthread lock in {}; {UNSEEN}",
             one.program,
             one.pid,
             time(1e9 * one.seconds)
-        )?,
-        more => writeln!(
-            out,
+        )),
+        more => out.add(format!(
             "\nkinlock: {} processes took no pthread lock; {UNSEEN}",
             grouped(more.len() as u64)
-        )?,
+        )),
     }
     for process in report.still_running.iter().take(PROCESSES) {
-        writeln!(
-            out,
+        out.add(format!(
             "\nkinlock: process {} ({}) still runs: what it does from now on is not in this \
              report",
             process.pid, process.program
-        )?;
+        ));
     }
     if let Some(more @ 1..) = report.still_running.len().checked_sub(PROCESSES) {
         let more = counted(more as u64, "more process", "more processes");
-        writeln!(out, "\nkinlock: {more} still run; --json has them")?;
+        out.add(format!("\nkinlock: {more} still run; --json has them"));
     }
-    if let Some(reason) = &report.without_table_reason {
-        let number = match report.without_table {
+    if let Some(reason) = &report.without.reason {
+        let number = match report.without.count {
             0 if !report.processes.is_empty() => "some processes may not be".to_owned(),
             0 => "no process is".to_owned(),
             1 => "1 process is not".to_owned(),
             n => format!("{} processes are not", grouped(n.into())),
         };
-        writeln!(
-            out,
+        out.add(format!(
             "\nkinlock: {number} in this report: no table could be made: {reason}"
-        )?;
+        ));
     }
-    Ok(())
 }
 
 impl Options {
-    pub fn no_locks(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+    pub fn no_locks(&self, process: &Process, out: &mut Lines) {
         let most = process.locks.iter().map(Lock::found_taken).max();
         match most {
             None if process.dropped.locks == 0 => {
-                writeln!(out, "no lock was taken")?;
+                out.add("no lock was taken");
             }
-            None => writeln!(out, "no lock found a place in the table")?,
-            Some(most) => writeln!(
-                out,
+            None => out.add("no lock found a place in the table"),
+            Some(most) => out.add(format!(
                 "no lock was found taken {} or more (--min-contended {}): the most was {}",
                 counted(self.least, "time", "times"),
                 self.least,
                 counted(most, "time", "times")
-            )?,
+            )),
         }
-        Ok(())
     }
 }
 
@@ -248,7 +224,7 @@ pub fn summary(report: &Report, process: &Process) -> String {
 /// Whether there is anything to show of a process.
 pub fn took_any(process: &Process) -> bool {
     let dropped = process.dropped.locks > 0;
-    let is_to_be_told = |order: &LockOrder| order.has_cycles();
+    let is_to_be_told = |order: &LockOrder| !order.cycles.is_empty();
     dropped
         || !process.misuses.is_empty()
         || process.order.as_ref().is_some_and(is_to_be_told)
@@ -288,7 +264,7 @@ fn other_waits(process: &Process) -> String {
 }
 
 /// What else there is to say of a lock.
-pub fn about(lock: &Lock, n: usize, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+pub fn about(lock: &Lock, n: usize, process: &Process, out: &mut Lines) {
     let mut line = format!("{n} {}: {}", name(lock), lock.kind);
     if lock.threads > 1 {
         line += &format!(", {} threads", lock.threads);
@@ -320,7 +296,7 @@ pub fn about(lock: &Lock, n: usize, process: &Process, out: &mut dyn Write) -> a
     let place = lock.place.as_ref();
     let place = place.map_or(String::new(), |place| format!(" at {place}"));
     line += &format!("; first taken{place} by {}", path(&lock.first));
-    write_line(out, 0, &line)?;
+    out.wrap(0, &line);
     let behind = [
         (&lock.behind_writers, "a writer"),
         (&lock.behind_readers, "readers"),
@@ -333,18 +309,17 @@ pub fn about(lock: &Lock, n: usize, process: &Process, out: &mut dyn Write) -> a
         })
         .collect();
     if !behind.is_empty() {
-        writeln!(out, "    waited {}", behind.join(", "))?;
+        out.add(format!("    waited {}", behind.join(", ")));
     }
-    write_waits(&lock.callers, lock.wait.total_ns, out)?;
-    write_tries(lock, out)?;
+    write_waits(&lock.callers, lock.wait.total_ns, out);
+    write_tries(lock, out);
     let longest = lock.callers.iter().max_by_key(|caller| caller.hold_ns);
     if let Some(caller) = longest.filter(|caller| lock.found_taken() > 0 && caller.hold_ns > 0) {
         let share = percent(caller.hold_ns as f64 / lock.hold.total_ns.max(1) as f64);
-        let line = format!("held {share}: {}", path(&caller.frames));
-        write_line(out, 1, &line)?;
+        out.wrap(1, &format!("held {share}: {}", path(&caller.frames)));
     }
     if process.ended {
-        return Ok(());
+        return;
     }
     let holders = match &lock.holders[..] {
         [] => None,
@@ -355,9 +330,8 @@ pub fn about(lock: &Lock, n: usize, process: &Process, out: &mut dyn Write) -> a
         (!lock.waiting.is_empty()).then(|| format!("waiting: {}", numbers(&lock.waiting)));
     let now: Vec<_> = holders.into_iter().chain(waiting).collect();
     if !now.is_empty() {
-        write_line(out, 1, &now.join("; "))?;
+        out.wrap(1, &now.join("; "));
     }
-    Ok(())
 }
 
 fn numbers(of: &[u32]) -> String {
@@ -366,18 +340,16 @@ fn numbers(of: &[u32]) -> String {
 }
 
 /// The callers that waited longest.
-fn write_waits(callers: &[Caller], total_ns: u64, out: &mut dyn Write) -> anyhow::Result<()> {
+fn write_waits(callers: &[Caller], total_ns: u64, out: &mut Lines) {
     let waits = callers.iter().filter(|caller| caller.wait_ns > 0);
     for caller in waits.take(CALLERS) {
         let share = percent(caller.wait_ns as f64 / total_ns.max(1) as f64);
-        let line = format!("waits {share}: {}", path(&caller.frames));
-        write_line(out, 1, &line)?;
+        out.wrap(1, &format!("waits {share}: {}", path(&caller.frames)));
     }
-    Ok(())
 }
 
 /// The callers whose tries failed most often.
-fn write_tries(lock: &Lock, out: &mut dyn Write) -> anyhow::Result<()> {
+fn write_tries(lock: &Lock, out: &mut Lines) {
     let mut callers: Vec<_> = lock
         .callers
         .iter()
@@ -387,39 +359,34 @@ fn write_tries(lock: &Lock, out: &mut dyn Write) -> anyhow::Result<()> {
     for caller in callers.into_iter().take(CALLERS) {
         let share = percent(caller.failed_tries as f64 / lock.failed_tries.max(1) as f64);
         let line = format!("failed tries {share}: {}", path(&caller.frames));
-        write_line(out, 1, &line)?;
+        out.wrap(1, &line);
     }
-    Ok(())
 }
 
 /// What else there is to say of what is no lock.
-pub fn about_waited(
-    waited: &Waited,
-    n: usize,
-    process: &Process,
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
+pub fn about_waited(waited: &Waited, n: usize, process: &Process, out: &mut Lines) {
     let threads = counted(waited.threads.into(), "thread", "threads");
-    writeln!(out, "{n} {}: {}, {threads}", name_of(waited), waited.kind)?;
-    write_waits(&waited.callers, waited.wait.total_ns, out)?;
+    out.add(format!(
+        "{n} {}: {}, {threads}",
+        name_of(waited),
+        waited.kind
+    ));
+    write_waits(&waited.callers, waited.wait.total_ns, out);
     if !process.ended && !waited.waiting.is_empty() {
-        let line = format!("waiting: {}", numbers(&waited.waiting));
-        write_line(out, 1, &line)?;
+        out.wrap(1, &format!("waiting: {}", numbers(&waited.waiting)));
     }
-    Ok(())
 }
 
-pub fn notes(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+pub fn notes(process: &Process, out: &mut Lines) {
     let (samples, locked) = process.locks.iter().fold((0, 0), |(s, l), lock| {
         (s + lock.hold_samples, l + lock.locked)
     });
     if samples < locked {
-        writeln!(
-            out,
+        out.add(format!(
             "hold: estimated from {} of {} acquisitions: all that waited, about 1 of 256 others",
             grouped(samples),
             grouped(locked)
-        )?;
+        ));
     }
     let full = [
         (process.dropped.locks, "acquisitions of further locks"),
@@ -433,42 +400,36 @@ pub fn notes(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
         (process.dropped.waits, "waits for what is no lock"),
     ];
     for (count, what) in full.into_iter().filter(|(count, _)| *count > 0) {
-        writeln!(
-            out,
+        out.add(format!(
             "the table is full: {} {what} were dropped",
             grouped(count)
-        )?;
+        ));
     }
     if process.no_memory {
-        writeln!(
-            out,
-            "there was no memory for a part of the table: /dev/shm is full"
-        )?;
+        out.add("there was no memory for a part of the table: /dev/shm is full");
     }
     let others: u64 = process.locks.iter().map(|lock| lock.others).sum();
     if others > 0 {
-        writeln!(
-            out,
+        out.add(format!(
             "the table is nearly full: {} that nobody waited for share rows, one for each call \
              stack",
             counted(others, "lock", "locks")
-        )?;
+        ));
     }
     for file in &process.changed_files {
-        writeln!(
-            out,
+        out.add(format!(
             "no names from {file}: it cannot be read, or is not what was loaded"
-        )?;
+        ));
     }
-    write_misuses(&process.misuses, out)?;
+    write_misuses(&process.misuses, out);
     if let Some(order) = &process.order {
-        write_order(order, out)?;
+        write_order(order, out);
     }
     stripped(process, out)
 }
 
 /// How to get names for stripped files.
-fn stripped(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+fn stripped(process: &Process, out: &mut Lines) {
     let shown = process.stripped_files.iter().filter(|file| file.is_shown());
     let (packed, others): (Vec<_>, Vec<_>) = shown.partition(|s| s.package.is_some());
     let files = |of: &[&Stripped]| {
@@ -483,7 +444,7 @@ fn stripped(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
             files(&packed),
             packages.into_iter().collect::<Vec<_>>().join(" ")
         );
-        write_line(out, 0, &line)?;
+        out.wrap(0, &line);
     }
     if !others.is_empty() {
         let line = format!(
@@ -491,7 +452,6 @@ fn stripped(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
              them by debuginfod-find debuginfo FILE, or build with -g and without strip",
             files(&others)
         );
-        write_line(out, 0, &line)?;
+        out.wrap(0, &line);
     }
-    Ok(())
 }

@@ -6,7 +6,6 @@
 //! waits, reads the table, and clears the bit: nothing is sent to the process, and nothing in it is
 //! stopped.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -133,7 +132,7 @@ fn at_once(args: &Args) -> anyhow::Result<Outcome> {
     let mut outputs = Outputs::private();
     outputs.add(args.json.as_deref(), |report, out| write_json(report, out))?;
     let max = args.max;
-    outputs.for_people(move |report, out| now::write(report, max, out));
+    outputs.for_people(move |report, out| Ok(out.write_all(now::text(report, max).as_bytes())?));
     outputs.write(&now::report(args.pid, args.all)?)?;
     Ok(Outcome::Done)
 }
@@ -166,12 +165,11 @@ fn follow(args: &Args) -> anyhow::Result<Outcome> {
     let mut targets = begin(args)?;
     let last = loop {
         let is_due = wait(PERIOD, &targets);
-        targets.values_mut().for_each(Target::read);
-        let goes_on = is_due && targets.values().any(|target| target.is_mapped);
+        targets.iter_mut().for_each(Target::read);
+        let goes_on = is_due && targets.iter().any(|target| target.is_mapped);
         if !goes_on {
-            targets
-                .values_mut()
-                .for_each(|target| target.switch.end_window());
+            let all = targets.iter_mut();
+            all.for_each(|target| target.switch.end_window());
         }
         if is_due && !goes_on && runs(args.pid) {
             tell(&format!(
@@ -191,17 +189,15 @@ fn follow(args: &Args) -> anyhow::Result<Outcome> {
         }
         has_failed = written.is_err();
     };
-    for target in targets.into_values() {
-        target.close();
-    }
+    targets.into_iter().for_each(Target::close);
     last?;
     Ok(Outcome::Done)
 }
 
-fn begin(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
+fn begin(args: &Args) -> anyhow::Result<Vec<Target>> {
     let mut targets = targets(args)?;
     interrupt::listen();
-    targets.retain(|_, target| match target.switch.begin_window() {
+    targets.retain_mut(|target| match target.switch.begin_window() {
         Ok(()) => true,
         Err(error) => {
             tell(&format!(
@@ -215,9 +211,9 @@ fn begin(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
 }
 
 /// What the processes did, as they were read last.
-fn report_of(targets: &BTreeMap<PathBuf, Target>) -> Report {
+fn report_of(targets: &[Target]) -> Report {
     let mut report = Report::default();
-    for target in targets.values() {
+    for target in targets {
         // A process with two switches has two tables, and each of its targets has both.
         for process in target.processes() {
             let is_it = |known: &Process| known.pid == process.pid && known.lock == process.lock;
@@ -226,8 +222,8 @@ fn report_of(targets: &BTreeMap<PathBuf, Target>) -> Report {
             }
         }
         if let Some(error) = target.switch.error() {
-            report.without_table += 1;
-            report.without_table_reason = Some(error.to_string());
+            report.without.count += 1;
+            report.without.reason = Some(error.to_string());
         }
     }
     report
@@ -240,7 +236,7 @@ fn measure(args: &Args, seconds: Duration) -> anyhow::Result<Outcome> {
         least: args.min_contended,
     };
     let mut outputs = outputs([&args.json, &args.folded, &args.html], options)?;
-    outputs.for_people(move |report, out| options.write(report, out));
+    outputs.for_people(move |report, out| Ok(out.write_all(options.text(report).as_bytes())?));
     outputs.add_for_all(args.openmetrics.as_deref(), |report, out| {
         Series::default().write(report, out)
     })?;
@@ -248,7 +244,7 @@ fn measure(args: &Args, seconds: Duration) -> anyhow::Result<Outcome> {
     wait(seconds, &targets);
     // They are read before measuring ends, since a release after that would not be seen, and given
     // names after it, since that takes time.
-    for target in targets.values_mut() {
+    for target in &mut targets {
         target.read();
         target.switch.end_window();
     }
@@ -258,9 +254,7 @@ fn measure(args: &Args, seconds: Duration) -> anyhow::Result<Outcome> {
     }
     let mut report = report_of(&targets);
     finish(&mut report.processes);
-    for target in targets.into_values() {
-        target.close();
-    }
+    targets.into_iter().for_each(Target::close);
     outputs.write(&report)?;
     Ok(Outcome::Done)
 }
@@ -280,9 +274,9 @@ struct Target {
 /// How a program comes to stand by.
 const HOW: &str = "start the program with `kinlock run --standby -- PROGRAM`";
 
-/// The processes to be measured, by the path of their switch.
-fn targets(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
-    let mut targets: BTreeMap<PathBuf, Target> = BTreeMap::new();
+/// The processes to be measured.
+fn targets(args: &Args) -> anyhow::Result<Vec<Target>> {
+    let mut targets: Vec<Target> = Vec::new();
     let mut switches = vec![(args.pid, switches_of(args.pid)?)];
     if args.all {
         // One of these that does not stand by, or has ended, is none to be measured.
@@ -291,7 +285,7 @@ fn targets(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
     }
     let pairs = |(pid, paths): (u32, Vec<PathBuf>)| paths.into_iter().map(move |path| (pid, path));
     for (pid, path) in switches.into_iter().flat_map(pairs) {
-        if let Some(known) = targets.get_mut(&path) {
+        if let Some(known) = targets.iter_mut().find(|target| target.path == path) {
             known.pids.push(pid);
             continue;
         }
@@ -306,15 +300,14 @@ fn targets(args: &Args) -> anyhow::Result<BTreeMap<PathBuf, Target>> {
                 continue;
             }
         };
-        let target = Target {
+        targets.push(Target {
             switch,
             pids: vec![pid],
-            path: path.clone(),
+            path,
             is_mapped: true,
             snapshot: Snapshot::default(),
             tables: Vec::new(),
-        };
-        targets.insert(path, target);
+        });
     }
     if targets.is_empty() {
         let is_one = |pid| switches_of(pid).is_ok_and(|found| !found.is_empty());
@@ -346,14 +339,12 @@ fn mapped(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Waits for this time, or until a signal comes or all processes have ended. Returns whether it was
 /// the time.
-fn wait(duration: Duration, targets: &BTreeMap<PathBuf, Target>) -> bool {
+fn wait(duration: Duration, targets: &[Target]) -> bool {
     const LOOK: Duration = Duration::from_millis(50);
     let begin = Instant::now();
     while let Some(left) = duration.checked_sub(begin.elapsed()) {
-        let any_runs = targets
-            .values()
-            .flat_map(|target| &target.pids)
-            .any(|&pid| runs(pid));
+        let mut pids = targets.iter().flat_map(|target| &target.pids);
+        let any_runs = pids.any(|&pid| runs(pid));
         if !any_runs || interrupt::noted().is_some() {
             return false;
         }
