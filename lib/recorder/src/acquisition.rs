@@ -157,9 +157,21 @@ fn tell_of_relock(table: &Table, object: Object<'_>) {
 
 /// An acquisition has ended. If it succeeded, the calling thread holds the lock.
 pub fn acquisition(object: Object<'_>, outcome: Outcome) {
-    let Some(table) = make::own_table() else {
-        return;
-    };
+    if let Some(table) = make::own_table() {
+        count_acquisition(table, object, outcome);
+        // Of a mutex only the order says what is held.
+        if object.kind & RWLOCK != 0 && is_taken(outcome.result) {
+            let (address, mode) = object.lock_and_mode();
+            let [serial, stack] = match order::is_on() {
+                true => order::taken_rwlock(table, object),
+                false => [0, 0],
+            };
+            held::push(table, address, serial, stack, mode);
+        }
+    }
+}
+
+fn count_acquisition(table: &Table, object: Object<'_>, outcome: Outcome) {
     if let Some(wait) = outcome.waited {
         has_waited(table, wait.nanos());
     }
@@ -204,7 +216,7 @@ pub fn acquisition(object: Object<'_>, outcome: Outcome) {
         return add(&table.header.dropped_locks, 1);
     };
     match tally::new(table, object, marks) {
-        Some((owner, tally)) if object.has_many_holders() => {
+        Some((owner, tally)) if object.is_reading() => {
             count_reading(table, owner, tally, outcome.waited);
         }
         Some((owner, tally)) => count(table, owner, tally, marks, outcome),
@@ -213,7 +225,6 @@ pub fn acquisition(object: Object<'_>, outcome: Outcome) {
             None => add(&table.header.dropped_locks, 1),
         },
     }
-    // Of reader-writer locks `rwlock.rs` keeps the list.
     if order::is_on() && object.kind & RWLOCK == 0 {
         order::taken(table, object, outcome.is_endless);
     }
@@ -471,7 +482,7 @@ fn without_tally(
     let token = token();
     note_thread(lock, token);
     let last = marks.last.load(Relaxed);
-    if last != token && !object.has_many_holders() {
+    if last != token && !object.is_reading() {
         marks.last.store(token, Relaxed);
         hand_off(last, marks, &lock.changed, &lock.remote, add);
     }

@@ -120,12 +120,10 @@ pub use self::acquisition::{
 pub use self::misuse::{destroyed_held, misused, sleepers_at};
 pub use self::object::{Marks, Object};
 pub use self::rwlock::{
-    RwAccess, count_rwlock, count_rwlock_release, rwlock_acquisition, rwlock_asked, rwlock_ended,
-    rwlock_release, serial_of_side, side,
+    count_rwlock, count_rwlock_release, rwlock_asked, rwlock_ended, rwlock_release, serial_of_side,
 };
 pub use self::threads::give_up_key;
 pub use self::unwind::enter;
-pub use self::waits::Awaited;
 use core::ffi::c_int;
 pub use kinlock_report as table;
 

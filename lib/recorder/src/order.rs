@@ -109,8 +109,8 @@ pub(super) fn asks_rwlock(table: &Table, address: u64, mode: u32) {
 
 /// It has one: this side of it. Returns the lock's serial number, and the stack if orders may need
 /// it.
-pub(super) fn taken_rwlock(table: &Table, address: u64, side: Object<'_>) -> [u32; 2] {
-    let Some((_, lock)) = rwlock(table, address) else {
+pub(super) fn taken_rwlock(table: &Table, side: Object<'_>) -> [u32; 2] {
+    let Some((_, lock)) = rwlock(table, side.lock_and_mode().0) else {
         return [0, 0];
     };
     let stack = stack_of_first(table, side, lock);

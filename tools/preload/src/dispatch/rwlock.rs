@@ -7,11 +7,11 @@ use super::choice::{mode, rwlock_mode};
 use crate::libc::lock::{libc_read, libc_write};
 use crate::libc::real;
 use crate::mode::{HOLDS, Mode, REPORTS, RWLOCK_MODE};
-use crate::posix::rwlock::RwLock;
+use crate::posix::rwlock::{Access, RwLock};
 use crate::time::Limit;
 use crate::traced::Acquisition;
-use crate::traced::counts::{self, Access};
-use crate::traced::report::{self, Behind, RwAccess};
+use crate::traced::counts;
+use crate::traced::report::{self, Behind, Object};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use kinlock_linux::probe;
@@ -78,9 +78,8 @@ fn traced_lock(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> c_i
     result
 }
 
-fn begin(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> Acquisition<'static> {
-    let address = rwlock.address() as u64;
-    Acquisition::begin_rwlock(mode, access, address, limit, !rwlock.is_recursive())
+fn begin(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> Acquisition<'_> {
+    Acquisition::begin_rwlock(mode, side(rwlock, access), limit, !rwlock.is_recursive())
 }
 
 /// The calling thread has taken a lock of ours for a report: notes the serial number of that side,
@@ -89,7 +88,7 @@ fn mark(rwlock: &RwLock, mode: Mode, access: Access, result: c_int) {
     if result != 0 || !mode.reports() || rwlock.is_delegated(mode) {
         return;
     }
-    let serial = report::serial_of_side(reported(rwlock, access));
+    let serial = report::serial_of_side(side(rwlock, access));
     let mark = rwlock.serial(access);
     // Other readers may read the mark now.
     if mark.load(Relaxed) != serial {
@@ -98,15 +97,15 @@ fn mark(rwlock: &RwLock, mode: Mode, access: Access, result: c_int) {
 }
 
 #[inline]
-fn reported(rwlock: &RwLock, access: Access) -> RwAccess {
-    access.reported(rwlock.address() as u64)
+fn side(rwlock: &RwLock, access: Access) -> Object<'_> {
+    Object::side(rwlock.address() as u64, access == Access::Read)
 }
 
 /// Counts an acquisition for a report. The lock was taken without a wait. Returns whether nothing
 /// more is needed.
 #[inline(always)]
 fn count(rwlock: &RwLock, access: Access) -> bool {
-    report::count_rwlock(reported(rwlock, access), rwlock.serial(access))
+    report::count_rwlock(side(rwlock, access), rwlock.serial(access))
 }
 
 /// Takes a lock for reading for a report. As for mutexes, what is not usual is a call at the end.
@@ -166,7 +165,7 @@ fn unlock_reported(lock: &RwLock, path: u32) -> c_int {
     }
     let access = lock.callers_access();
     let is_noted = access.is_some_and(|access| {
-        report::count_rwlock_release(reported(lock, access), lock.serial(access))
+        report::count_rwlock_release(side(lock, access), lock.serial(access))
     });
     if !is_noted {
         return cold_unlock(lock);

@@ -5,7 +5,6 @@ use crate::libc::layout;
 use crate::mode::Mode;
 use crate::thread::{known_thread_id, read_locks, thread_id};
 use crate::time::Limit;
-use crate::traced::counts::Access;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use kinlock_core::platform::Platform;
@@ -16,6 +15,13 @@ use kinlock_linux::probe;
 use kinlock_recorder::now;
 use kinlock_report::now::PASSES;
 use kinlock_report::{READING, RWLOCK};
+
+/// How a reader-writer lock is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
 
 /// The part of a `pthread_rwlock_t` that this library uses. `writer`, `shared` and `preference` lie
 /// where the C library has them.

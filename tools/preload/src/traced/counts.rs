@@ -4,12 +4,14 @@
 //! A child of a fork begins at zero.
 
 use super::is_taken;
+use super::report::Object;
 use crate::environment;
 use crate::mode::{self, Mode};
 use crate::thread::{token, tokens};
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
+use kinlock_report::RWLOCK;
 
 /// What is counted. [`compose`] has the names in the line.
 #[derive(Clone, Copy)]
@@ -93,20 +95,13 @@ pub(crate) fn acquisition(is_try: bool, waited: Option<u64>, result: c_int) {
     }
 }
 
-/// How a reader-writer lock is taken.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    Read,
-    Write,
-}
-
-/// Counts that a reader-writer lock was taken.
-pub(crate) fn access(access: Access) {
-    let count = match access {
-        Access::Read => Count::Reads,
-        Access::Write => Count::Writes,
-    };
-    add(count, 1);
+/// Counts which side of a reader-writer lock was taken, if it is one.
+pub(crate) fn side(object: Object<'_>) {
+    match object.is_reading() {
+        true => add(Count::Reads, 1),
+        false if object.kind == RWLOCK => add(Count::Writes, 1),
+        false => {}
+    }
 }
 
 /// Counts a wait for a condition variable, or a notification ([`Count::Waits`],

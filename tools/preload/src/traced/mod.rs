@@ -15,19 +15,15 @@
 pub(crate) mod counts;
 pub(crate) use kinlock_recorder as report;
 
-use self::counts::Access;
-use self::report::{Behind, Object, Outcome, RwAccess, Wait, is_taken};
+use self::report::{Behind, Object, Outcome, Wait, is_taken};
 use crate::mode::Mode;
 use crate::time::Limit;
 use core::ffi::c_int;
-use kinlock_report::READS;
 
 /// One acquisition of a lock that is counted or reported.
 pub(crate) struct Acquisition<'a> {
     mode: Mode,
     object: Object<'a>,
-    /// How a reader-writer lock is taken; `None`: it is none.
-    rwlock: Option<(Access, RwAccess)>,
     is_try: bool,
     is_endless: bool,
     wait: Option<Wait>,
@@ -39,29 +35,23 @@ impl<'a> Acquisition<'a> {
         Acquisition {
             mode,
             object,
-            rwlock: None,
             is_try: matches!(limit, Limit::Now),
             is_endless: matches!(limit, Limit::Never),
             wait: None,
         }
     }
 
-    /// The same for the reader-writer lock at this address. `waits_behind`: a reader that holds the
-    /// lock already may wait behind a writer.
+    /// The same for one side of a reader-writer lock. `waits_behind`: a reader that holds the lock
+    /// already may wait behind a writer.
     pub(crate) fn begin_rwlock(
         mode: Mode,
-        access: Access,
-        address: u64,
+        side: Object<'a>,
         limit: Limit,
         waits_behind: bool,
     ) -> Self {
-        let reported = access.reported(address);
-        let begun = Acquisition {
-            rwlock: Some((access, reported)),
-            ..Acquisition::begin(mode, report::side(reported), limit)
-        };
+        let begun = Acquisition::begin(mode, side, limit);
         if mode.reports() && !begun.is_try {
-            report::rwlock_asked(reported, begun.is_endless, waits_behind);
+            report::rwlock_asked(side, begun.is_endless, waits_behind);
         }
         begun
     }
@@ -91,8 +81,8 @@ impl<'a> Acquisition<'a> {
         let waited = waited(self.wait, result);
         if self.mode.counts() {
             counts::acquisition(self.is_try, waited.map(|wait| wait.nanos()), result);
-            if let Some((access, _)) = self.rwlock.filter(|_| is_taken(result)) {
-                counts::access(access);
+            if is_taken(result) {
+                counts::side(self.object);
             }
         }
         if self.mode.reports() {
@@ -103,10 +93,7 @@ impl<'a> Acquisition<'a> {
                 result,
                 asked: None,
             };
-            match self.rwlock {
-                Some((_, access)) => report::rwlock_acquisition(access, outcome),
-                None => report::acquisition(self.object, outcome),
-            }
+            report::acquisition(self.object, outcome);
         }
         result
     }
@@ -121,17 +108,4 @@ fn waited(wait: Option<Wait>, result: c_int) -> Option<Wait> {
     // Other results, such as EDEADLK for a relock by the holder, come without a wait.
     wait.discard();
     None
-}
-
-impl Access {
-    /// Such an access to the reader-writer lock at this address.
-    #[inline]
-    pub(crate) fn reported(self, address: u64) -> RwAccess {
-        RwAccess {
-            address,
-            place: None,
-            travels: false,
-            mode: u32::from(self == Access::Read) * READS,
-        }
-    }
 }
