@@ -76,11 +76,10 @@ pub fn sleepers_at(address: u64, words: usize) -> u64 {
     let at = |word: usize| {
         let key = address + 4 * word as u64;
         let operation = libc::FUTEX_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
-        let _kept = memory::Errno::keep();
         // SAFETY: invariant 9: the kernel checks the address, and changes no memory.
         let found =
             unsafe { memory::system_call!(libc::SYS_futex, key, operation, 0, i32::MAX, key) };
-        found.max(0) as u64
+        found.unwrap_or(0) as u64
     };
     (0..words).map(at).sum()
 }
