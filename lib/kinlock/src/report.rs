@@ -341,14 +341,7 @@ mod notes {
             return;
         }
         enter();
-        let outcome = Outcome {
-            is_try: false,
-            is_endless: true,
-            waited: None,
-            result: 0,
-            asked: None,
-        };
-        acquisition(object(lock, access, Some(place)), outcome);
+        acquisition(object(lock, access, Some(place)), Outcome::AT_ONCE);
     }
 
     /// The calling thread is about to release a lock.

@@ -34,6 +34,17 @@ pub struct Outcome {
     pub asked: Option<u64>,
 }
 
+impl Outcome {
+    /// A call that waits without a limit has taken the lock at once.
+    pub const AT_ONCE: Self = Outcome {
+        is_try: false,
+        is_endless: true,
+        waited: None,
+        result: 0,
+        asked: None,
+    };
+}
+
 /// A wait for a lock.
 #[derive(Clone, Copy)]
 pub struct Wait {
@@ -251,11 +262,9 @@ pub fn taken_after(object: Object<'_>, wait: Wait) {
 /// A lock was taken by a call that waits without a limit.
 fn taken(object: Object<'_>, waited: Option<Wait>, asked: Option<u64>) {
     let outcome = Outcome {
-        is_try: false,
-        is_endless: true,
         waited,
-        result: 0,
         asked,
+        ..Outcome::AT_ONCE
     };
     acquisition(object, outcome);
 }

@@ -13,9 +13,8 @@ use crate::mode::{MODE, Mode, REPORTS};
 use crate::posix::mutex::Mutex;
 use crate::thread::known_thread_id;
 use crate::time::{self, Limit};
-use crate::traced::Acquisition;
-use crate::traced::counts;
-use crate::traced::report::{self, Marks, Object, Wait};
+use crate::traced::report::{self, Behind, Marks, Object, Outcome, Wait};
+use crate::traced::{acquire, counts};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use kinlock_core::platform::Platform;
@@ -106,12 +105,19 @@ fn delegated_kind(mutex: &Mutex, mode: Mode) -> u32 {
 
 /// As [`lock`], counted and reported as the mode says.
 fn traced_lock(mutex: &Mutex, mode: Mode, limit: Limit) -> c_int {
-    let mut trace = Acquisition::begin(mode, object(mutex, mode), limit);
-    let mut result = try_once(mutex, mode);
-    if trace.must_wait(result) {
-        result = lock(mutex, mode, limit);
-    }
-    trace.end(result)
+    traced_lock_by(mutex, mode, limit, || lock(mutex, mode, limit))
+}
+
+fn traced_lock_by(mutex: &Mutex, mode: Mode, limit: Limit, wait: impl FnOnce() -> c_int) -> c_int {
+    let first = || try_once(mutex, mode);
+    acquire(
+        mode,
+        object(mutex, mode),
+        limit,
+        first,
+        || Behind::Readers,
+        wait,
+    )
 }
 
 /// The first attempt of a traced acquisition.
@@ -163,12 +169,8 @@ pub(super) fn relock(mutex: &Mutex, mode: Mode, is_notified: bool) -> c_int {
         return relock_untraced(mutex, mode, is_notified);
     }
     let mode = mode.uncounted();
-    let mut trace = Acquisition::begin(mode, object(mutex, mode), Limit::Never);
-    let mut result = try_once(mutex, mode);
-    if trace.must_wait(result) {
-        result = relock_untraced(mutex, mode, is_notified);
-    }
-    trace.end(result)
+    let wait = || relock_untraced(mutex, mode, is_notified);
+    traced_lock_by(mutex, mode, Limit::Never, wait)
 }
 
 fn relock_untraced(mutex: &Mutex, mode: Mode, is_notified: bool) -> c_int {
@@ -365,7 +367,12 @@ fn try_reported(mutex: &Mutex) -> c_int {
 #[cold]
 #[inline(never)]
 fn tried_at_once(mutex: &Mutex) -> c_int {
-    Acquisition::begin(mode(), object(mutex, mode()), Limit::Now).end(0);
+    let outcome = Outcome {
+        is_try: true,
+        is_endless: false,
+        ..Outcome::AT_ONCE
+    };
+    report::acquisition(object(mutex, mode()), outcome);
     mutex.note_owner()
 }
 

@@ -9,9 +9,8 @@ use crate::libc::real;
 use crate::mode::{HOLDS, Mode, REPORTS, RWLOCK_MODE};
 use crate::posix::rwlock::{Access, RwLock};
 use crate::time::Limit;
-use crate::traced::Acquisition;
-use crate::traced::counts;
-use crate::traced::report::{self, Behind, Object};
+use crate::traced::report::{self, Behind, Object, Outcome};
+use crate::traced::{acquire, counts};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use kinlock_linux::probe;
@@ -65,21 +64,19 @@ fn cold_lock(rwlock: &RwLock, access: Access, limit: Limit) -> c_int {
 
 /// As [`lock`], counted and reported as the mode says.
 fn traced_lock(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> c_int {
-    let mut trace = begin(rwlock, mode, access, limit);
-    let mut result = match limit {
-        Limit::Now => lock(rwlock, mode, access, limit),
+    let side = side(rwlock, access);
+    let wait = || lock(rwlock, mode, access, limit);
+    let first = || match limit {
+        Limit::Now => wait(),
         _ => try_once(rwlock, mode, access),
     };
-    if trace.must_wait_behind(result, || behind(rwlock)) {
-        result = lock(rwlock, mode, access, limit);
+    if mode.reports() && !matches!(limit, Limit::Now) {
+        let is_endless = matches!(limit, Limit::Never);
+        report::rwlock_asked(side, is_endless, !rwlock.is_recursive());
     }
-    trace.end(result);
+    let result = acquire(mode, side, limit, first, || behind(rwlock), wait);
     mark(rwlock, mode, access, result);
     result
-}
-
-fn begin(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> Acquisition<'_> {
-    Acquisition::begin_rwlock(mode, side(rwlock, access), limit, !rwlock.is_recursive())
 }
 
 /// The calling thread has taken a lock of ours for a report: notes the serial number of that side,
@@ -147,12 +144,13 @@ fn write_reported(lock: &RwLock, path: u32) -> c_int {
 #[inline(never)]
 fn taken_at_once(rwlock: &RwLock, access: Access) -> c_int {
     let mode = rwlock_mode();
-    let trace = begin(rwlock, mode, access, Limit::Never);
+    let side = side(rwlock, access);
+    report::rwlock_asked(side, true, !rwlock.is_recursive());
     match access {
         Access::Read => rwlock.note_read(mode),
         Access::Write => rwlock.note_writer(),
     };
-    trace.end(0);
+    report::acquisition(side, Outcome::AT_ONCE);
     mark(rwlock, mode, access, 0);
     0
 }
