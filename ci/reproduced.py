@@ -7,6 +7,10 @@ looked up (blind-predicted.csv, blind-published.csv), and are never simulated ag
     ci/reproduced.py             fails if the page there is not made of the recorded numbers
     ci/reproduced.py --write     writes the page from the recorded numbers
     ci/reproduced.py --record    simulates anew (some minutes), and writes numbers, pictures and page
+    ci/reproduced.py --compare [TABLE...]
+                                 simulates all tables or these with one seed, and fails if a number
+                                 is off by 5 points more than in any recorded seed, if one is gone,
+                                 or if the median error of CNA's speed-ups is beyond 10 %
 
 The numbers are those of `kinlock-lab reproduce`, and the same on every host. KINLOCK=PATH takes a
 command that is built already, with kinlock-lab beside it.
@@ -16,6 +20,7 @@ import csv
 import json
 import math
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,6 +33,7 @@ NUMBERS, PAGE, BLIND = FOLDER / "reproduced.json", FOLDER / "README.md", FOLDER 
 MADE = "<!-- made by ci/reproduced.py -->"
 WORKLOADS = "lock2", "locktorture", "open1", "leveldb-readrandom"
 SEEDS = 3
+GROWTH, MEDIAN = 5, 10
 TITLE = {
     "cna-lock2": "NUMA-aware spinlock: `lock2`",
     "cna-locktorture": "NUMA-aware spinlock: `locktorture`",
@@ -77,13 +83,59 @@ def condensed(row):
     return kept
 
 
+def simulate(names, seeds, folder):
+    """What the command reports of these tables. Their pictures are in the folder, too."""
+    words = ["reproduce", *names, "--seeds", str(seeds), "--band", "0", "--quiet"]
+    files = ["--json", folder / "all.json", "--plot", folder / "all.svg"]
+    subprocess.run([command(), *words, *files], check=True, stdout=subprocess.DEVNULL)
+    return json.loads((folder / "all.json").read_text())
+
+
+def rows_of(table):
+    return [condensed(row) for row in table["rows"] + table.get("observed", [])]
+
+
+def errors(tables):
+    """How far off each number with a target is in the worst seed, in percent.
+
+    A simulation that stands for several rows counts once, with the largest of its errors.
+    """
+    found = {}
+    for name, rows in tables.items():
+        for row in rows:
+            if "pass" in row:
+                key = name, row["threads"], row["column"]
+                off = [abs(100 * (row[end] / row["published"] - 1)) for end in ("low", "high")]
+                found[key] = max(found.get(key, 0), *off)
+    return found
+
+
+def compare(names):
+    with tempfile.TemporaryDirectory() as folder:
+        report = simulate(names, 1, Path(folder))
+    now = errors({table["table"]: rows_of(table) for table in report["tables"]})
+    recorded = json.loads(NUMBERS.read_text())["tables"]
+    before = errors({name: recorded[name]["rows"] for name in names})
+    wrong = []
+    for key, error in before.items():
+        what = "{}, {} threads, {}".format(*key)
+        if key not in now:
+            wrong.append(f"{what}: no longer there")
+        elif now[key] > error + GROWTH:
+            wrong.append(f"{what}: {error:.1f} % off before, {now[key]:.1f} % now")
+    speedups = [error for (name, _, column), error in now.items() if name.startswith("cna-") and column == "speedup"]
+    if speedups and (middle := statistics.median(speedups)) > MEDIAN:
+        wrong.append(f"the median error of the speed-ups of CNA is {middle:.1f} %")
+    middle, largest = statistics.median(now.values()), max(now.values())
+    print(f"{len(now)} numbers, median error {middle:.1f} %, largest {largest:.0f} %")
+    if wrong:
+        fail("\n".join(["further off than recorded:", *wrong]))
+
+
 def record():
-    words = ["reproduce", *TITLE, "--seeds", str(SEEDS), "--band", "0", "--quiet"]
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        files = ["--json", folder / "all.json", "--plot", folder / "all.svg"]
-        subprocess.run([command(), *words, *files], check=True, stdout=subprocess.DEVNULL)
-        report = json.loads((folder / "all.json").read_text())
+        report = simulate(TITLE, SEEDS, folder)
         FOLDER.mkdir(parents=True, exist_ok=True)
         for name in TITLE:
             (FOLDER / f"{name}.svg").write_text((folder / f"all-{name}.svg").read_text())
@@ -99,7 +151,7 @@ def record():
             "unit": table["unit"],
             "targets": table["targets"],
             "met": table["met"],
-            "rows": [condensed(row) for row in table["rows"] + table.get("observed", [])],
+            "rows": rows_of(table),
         }
         if table.get("scale"):
             tables[table["table"]]["scale"] = short(table["scale"])
@@ -169,8 +221,7 @@ def page():
     if list(tables) != list(TITLE):
         fail(f"{NUMBERS.relative_to(ROOT)} has other tables than this script: record it anew")
     cna = [r for n, t in tables.items() if n.startswith("cna-") for r in t["rows"] if r["column"] == "speedup"]
-    sizes = sorted(abs(row["error_pct"]) for row in cna)
-    middle = (sizes[(len(sizes) - 1) // 2] + sizes[len(sizes) // 2]) / 2
+    middle = statistics.median(abs(row["error_pct"]) for row in cna)
     met, targets = (sum(t[what] for t in tables.values()) for what in ("met", "targets"))
     lines = [
         "# Published and simulated, side by side",
@@ -188,7 +239,7 @@ def page():
         "for a ratio, which must also have the same lock ahead. What is better than published",
         "misses as what is worse does. Below each table stands what is known of the causes.",
         f"{met} of {targets} targets are met, counting each simulation once. The median error of the",
-        f"{len(sizes)} speed-ups of CNA, all rows, is {middle:.1f} %. Of [tables that were predicted before they were",
+        f"{len(cna)} speed-ups of CNA, all rows, is {middle:.1f} %. Of [tables that were predicted before they were",
         f"looked up](blind.md), but for some 15 of their numbers, {blind_count(blind().values())}.",
         "The [numbers](reproduced.json) have the deviations over the seeds, too;",
         "[how far to trust them](../../guide/simulator.md#4-how-far-to-trust-it) is in the guide.",
@@ -241,8 +292,7 @@ def blind():
 
 def blind_count(rows):
     judged = [fits for row in rows for fits in row.judged]
-    sizes = sorted(abs(row.error["speedup"]) for row in rows)
-    middle = (sizes[(len(sizes) - 1) // 2] + sizes[len(sizes) // 2]) / 2
+    middle = statistics.median(abs(row.error["speedup"]) for row in rows)
     return f"{sum(judged)} of {len(judged)} targets are met, and the median error of the speed-ups is {middle:.1f} %"
 
 
@@ -262,6 +312,8 @@ def blind_page():
 
 def main():
     what = sys.argv[1:]
+    if what[:1] == ["--compare"] and set(what[1:]) <= set(TITLE):
+        return compare(what[1:] or list(TITLE))
     if what not in ([], ["--write"], ["--record"]):
         sys.exit(__doc__)
     if what == ["--record"]:
