@@ -83,10 +83,9 @@ fn stack_of_first(table: &Table, object: Object<'_>, lock: &Lock) -> u32 {
         return stack_of(table, &unwind::capture());
     }
     // Of a reader-writer lock, the tally is that of the side.
-    let serial = lock_at(table, object.address).map_or(0, |(_, side)| side.serial.load(Relaxed));
-    let tally = tally::own_of(object.address, serial);
-    let measured = tally.filter(|tally| tally.since.load(Relaxed) > HELD);
-    measured.map_or(0, |tally| taken_by(table, tally))
+    let tally = tally::of_caller(table, object);
+    let measured = tally.filter(|(_, tally)| tally.since.load(Relaxed) > HELD);
+    measured.map_or(0, |(_, tally)| taken_by(table, tally))
 }
 
 /// The calling thread is going to wait for a mutex or spinlock.

@@ -106,17 +106,24 @@ pub(super) fn own_of(address: u64, serial: u32) -> Option<&'static Tally> {
     in_any_place(own()?, address, serial).filter(|_| serial != 0)
 }
 
-/// The calling thread's tally of a lock, and the tallies' owner, if the thread holds the lock. The
-/// lock may be another thread's.
-pub(super) fn held_by_caller<'a>(
+/// The calling thread's tally of a lock, if it has one, and the tallies' owner. The lock may be held
+/// by another thread: its serial number does not change while it lives.
+pub(super) fn of_caller<'a>(
     table: &'a Table,
     object: Object<'_>,
 ) -> Option<(&'a Owner, &'a Tally)> {
     let serial = marks_of(table, object)?.serial.load(Relaxed);
     let owner = own()?;
-    let tally = in_any_place(owner, object.address, serial)?;
-    let is_held = serial != 0 && tally.since.load(Relaxed) != 0;
-    is_held.then_some((owner, tally))
+    let tally = in_any_place(owner, object.address, serial).filter(|_| serial != 0)?;
+    Some((owner, tally))
+}
+
+/// The same if the thread holds the lock.
+pub(super) fn held_by_caller<'a>(
+    table: &'a Table,
+    object: Object<'_>,
+) -> Option<(&'a Owner, &'a Tally)> {
+    of_caller(table, object).filter(|(_, tally)| tally.since.load(Relaxed) != 0)
 }
 
 /// The tally of some thread that holds a lock which several can hold at a time: the calling thread
@@ -152,16 +159,9 @@ pub(super) fn waits_of<'a>(owner: &'a Owner, tally: &Tally) -> Option<&'a Waits>
 }
 
 /// How often the calling thread has waited for a lock since its tally began; 0 without a tally.
-/// Called by a thread that does not hold the lock.
 pub(super) fn waits_so_far(table: &Table, object: Object<'_>) -> u64 {
-    let waits = || {
-        // It may be read without holding the lock: it does not change while the lock lives.
-        let serial = marks_of(table, object)?.serial.load(Relaxed);
-        let owner = own()?;
-        let tally = in_any_place(owner, object.address, serial)?;
-        Some(waits_of(owner, tally)?.count.load(Relaxed))
-    };
-    waits().unwrap_or(0)
+    let waits = of_caller(table, object).and_then(|(owner, tally)| waits_of(owner, tally));
+    waits.map_or(0, |waits| waits.count.load(Relaxed))
 }
 
 /// The calling thread's tally of a lock that it holds, and the tallies' owner. A tally is added if
@@ -171,7 +171,7 @@ pub(super) fn new<'a>(
     object: Object<'_>,
     marks: Marks<'_>,
 ) -> Option<(&'a Owner, &'a Tally)> {
-    let owner = own().or_else(|| new_owner(table))?;
+    let owner = owner(table)?;
     let known = in_any_place(owner, object.address, marks.serial.load(Relaxed));
     if let Some(known) = known {
         return Some((owner, known));

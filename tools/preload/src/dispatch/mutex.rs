@@ -11,7 +11,7 @@ use crate::libc::lock::libc_lock;
 use crate::libc::real;
 use crate::mode::{MODE, Mode, REPORTS};
 use crate::posix::mutex::Mutex;
-use crate::thread::known_thread_id;
+use crate::thread::{known_thread_id, thread_id};
 use crate::time::{self, Limit};
 use crate::traced::report::{self, Behind, Marks, Object, Outcome, Wait};
 use crate::traced::{acquire, counts};
@@ -240,15 +240,18 @@ fn lock_reported(mutex: &Mutex, path: u32) -> c_int {
     mutex.note_owner()
 }
 
-/// The calling thread has taken a normal mutex of ours, and more than counting is needed.
+/// The calling thread has taken a mutex of ours, and more than counting is needed.
 #[cold]
 #[inline(never)]
 fn taken_at_once(mutex: &Mutex) -> c_int {
     report::taken_at_once(object(mutex, mode()));
-    mutex.note_owner()
+    match mutex.kind.load(Relaxed) {
+        0 => mutex.note_owner(),
+        _ => mutex.own(thread_id()),
+    }
 }
 
-/// The same for a mutex that is held.
+/// Takes a normal mutex of ours that is held, for a report.
 #[cold]
 #[inline(never)]
 fn wait_reported(mutex: &Mutex) -> c_int {
@@ -307,10 +310,9 @@ fn lock_other_reported(mutex: &Mutex, path: u32) -> c_int {
     match known_thread_id() {
         Some(thread) if !mutex.is_owned_by(thread) && mutex.word.try_lock() => {
             if !report::count_taken(address, marks) {
-                return taken_and_owned(mutex, thread);
+                return taken_at_once(mutex);
             }
-            mutex.own(thread);
-            0
+            mutex.own(thread)
         }
         Some(thread)
             if is_recursive
@@ -323,15 +325,6 @@ fn lock_other_reported(mutex: &Mutex, path: u32) -> c_int {
     }
 }
 
-/// The calling thread has taken a mutex that knows its owner, and more than counting is needed.
-#[cold]
-#[inline(never)]
-fn taken_and_owned(mutex: &Mutex, thread: u32) -> c_int {
-    report::taken_at_once(object(mutex, mode()));
-    mutex.own(thread);
-    0
-}
-
 /// Releases a mutex for a report that is no normal one of ours.
 #[inline(never)]
 fn unlock_other_reported(mutex: &Mutex, path: u32) -> c_int {
@@ -342,7 +335,7 @@ fn unlock_other_reported(mutex: &Mutex, path: u32) -> c_int {
             let is_noted =
                 mutex.is_deeper() || report::count_release(mutex.address() as u64, marks(mutex));
             match is_noted {
-                true => mutex.unlock_owned(),
+                true => mutex.unlock_owned(thread),
                 false => cold_unlock(mutex),
             }
         }
@@ -453,7 +446,10 @@ pub(super) unsafe extern "C-unwind" fn pthread_mutex_lock(pointer: *mut Mutex) -
     match path(mutex) {
         0 if mutex.word.lock_at_once() => mutex.note_owner(),
         0 => wait(mutex),
-        kind @ (RECURSIVE | ERROR_CHECKING) => mutex.lock_owned(kind),
+        kind @ (RECURSIVE | ERROR_CHECKING) => match known_thread_id() {
+            Some(thread) => mutex.lock_owned(thread, kind),
+            None => cold_lock_endless(mutex),
+        },
         path => lock_reported(mutex, path),
     }
 }
@@ -500,7 +496,12 @@ pub(super) unsafe extern "C" fn pthread_mutex_unlock(pointer: *mut Mutex) -> c_i
     let mutex = unsafe { mutex(pointer) };
     match path(mutex) {
         0 => mutex.release(),
-        RECURSIVE | ERROR_CHECKING => return mutex.unlock_owned(),
+        RECURSIVE | ERROR_CHECKING => {
+            return match known_thread_id() {
+                Some(thread) => mutex.unlock_owned(thread),
+                None => cold_unlock(mutex),
+            };
+        }
         path => return unlock_reported(mutex, path),
     }
     0
