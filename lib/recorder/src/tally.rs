@@ -106,8 +106,8 @@ pub(super) fn own_of(address: u64, serial: u32) -> Option<&'static Tally> {
     in_any_place(own()?, address, serial).filter(|_| serial != 0)
 }
 
-/// The calling thread's tally of a lock, if it has one, and the tallies' owner. The lock may be held
-/// by another thread: its serial number does not change while it lives.
+/// The calling thread's tally of a lock, if it has one, and the tallies' owner. Another thread may
+/// hold the lock: its serial number does not change while it lives.
 pub(super) fn of_caller<'a>(
     table: &'a Table,
     object: Object<'_>,
