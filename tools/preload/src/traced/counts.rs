@@ -151,19 +151,13 @@ pub(crate) fn write() {
     let mut line = Text::<1024>::empty();
     let _ = compose(&mut line, process, mode);
     let line = line.as_bytes();
-    let path = environment::COUNTS_PATH.get();
+    let path = environment::COUNTS_PATH.address();
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
     // By plain system calls: the C library's functions are cancellation points.
     let _kept = KeepErrno::hold();
     // SAFETY: invariant 4; the path ends with a zero byte.
     unsafe {
-        let file = libc::syscall(
-            libc::SYS_openat,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            flags,
-            0o666,
-        );
+        let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, 0o666);
         match file {
             0.. => {
                 libc::syscall(libc::SYS_write, file, line.as_ptr(), line.len());
