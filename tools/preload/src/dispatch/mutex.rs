@@ -64,7 +64,7 @@ fn cold_lock(mutex: &Mutex, limit: Limit) -> c_int {
         return lock(mutex, mode, limit);
     }
     counts::call(mode, || delegated_kind(mutex, mode));
-    traced_lock(mutex, mode, limit)
+    traced_lock(mutex, mode, limit, || lock(mutex, mode, limit))
 }
 
 #[cold]
@@ -103,12 +103,8 @@ fn delegated_kind(mutex: &Mutex, mode: Mode) -> u32 {
 
 // ---- traced ---------------------------------------------
 
-/// As [`lock`], counted and reported as the mode says.
-fn traced_lock(mutex: &Mutex, mode: Mode, limit: Limit) -> c_int {
-    traced_lock_by(mutex, mode, limit, || lock(mutex, mode, limit))
-}
-
-fn traced_lock_by(mutex: &Mutex, mode: Mode, limit: Limit, wait: impl FnOnce() -> c_int) -> c_int {
+/// As [`lock`], counted and reported as the mode says. `wait` takes a mutex that is held.
+fn traced_lock(mutex: &Mutex, mode: Mode, limit: Limit, wait: impl FnOnce() -> c_int) -> c_int {
     let first = || try_once(mutex, mode);
     acquire(
         mode,
@@ -170,7 +166,7 @@ pub(super) fn relock(mutex: &Mutex, mode: Mode, is_notified: bool) -> c_int {
     }
     let mode = mode.uncounted();
     let wait = || relock_untraced(mutex, mode, is_notified);
-    traced_lock_by(mutex, mode, Limit::Never, wait)
+    traced_lock(mutex, mode, Limit::Never, wait)
 }
 
 fn relock_untraced(mutex: &Mutex, mode: Mode, is_notified: bool) -> c_int {
