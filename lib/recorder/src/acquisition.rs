@@ -3,7 +3,7 @@
 use super::entries::{add, bump, raise};
 use super::held::Handed;
 use super::is_taken;
-use super::locks::{self, lock_at, lock_of_holder, marks_of, note_thread};
+use super::locks::{self, lock_at, lock_of_holder, note_thread};
 use super::misuses;
 use super::object::{Marks, Object, marks_in};
 use super::thread::token;
@@ -189,8 +189,11 @@ fn count_acquisition(table: &Table, object: Object<'_>, outcome: Outcome) {
     if !is_taken(outcome.result) {
         return not_taken(table, object, outcome);
     }
+    // The holder of a robust mutex has ended, at a time that is not known: its hold is none.
     if outcome.result == libc::EOWNERDEAD {
-        forget_holder(table, object);
+        if let Some((_, tally)) = tally::of_holder(table, object) {
+            tally.since.store(0, Relaxed);
+        }
     }
     let waits = outcome.waited.is_some();
     match object.marks {
@@ -356,17 +359,6 @@ pub(super) fn next(tally: &Tally) -> Option<u64> {
 pub fn taken_at_once(object: Object<'_>) {
     // Read first, since what follows takes time.
     taken(object, None, record::is_on().then(Native::now));
-}
-
-/// The holder of a robust mutex has ended, at a time that is not known: its hold is none.
-#[cold]
-fn forget_holder(table: &Table, object: Object<'_>) {
-    let Some(marks) = marks_of(table, object) else {
-        return;
-    };
-    if let Some((_, tally)) = tally::of_holder(table, object.address, marks) {
-        tally.since.store(0, Relaxed);
-    }
 }
 
 /// A wait for a condition variable, by the C library, has taken the mutex again.
@@ -660,16 +652,13 @@ pub fn release(object: Object<'_>, now: Option<u64>, is_held: bool) {
     if order::is_on() {
         held::remove(address);
     }
-    let holder = marks_of(table, object).and_then(|marks| {
-        let (owner, tally) = tally::of_holder(table, address, marks)?;
-        Some((owner, tally, tally.since.load(Relaxed)))
-    });
     if !is_held {
         misuses::note(table, NOT_HELD, (address, kind), [0, 0]);
     }
-    let Some((owner, tally, since)) = holder else {
+    let Some((owner, tally)) = tally::of_holder(table, object) else {
         return;
     };
+    let since = tally.since.load(Relaxed);
     let is_foreign = is_held && since != 0 && owner.token.load(Relaxed) != token();
     if is_foreign && object.travels {
         held::note_handed_over(Handed::Mutex);

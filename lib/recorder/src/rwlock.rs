@@ -6,7 +6,7 @@
 
 use super::acquisition::{end_of_hold, entry_of, holds, lock_ended, next};
 use super::held::{Handed, Removed};
-use super::locks::{lock_at, marks_of};
+use super::locks::lock_at;
 use super::misuses;
 use super::object::{Object, marks_in};
 use super::threads::thread;
@@ -138,9 +138,7 @@ pub fn rwlock_release(address: u64, is_held: bool, writer: u32) {
 fn end_hold(table: &Table, side: Object<'_>) {
     let held = match side.is_reading() {
         true => tally::held_by_caller(table, side),
-        false => {
-            marks_of(table, side).and_then(|marks| tally::of_holder(table, side.address, marks))
-        }
+        false => tally::of_holder(table, side),
     };
     end(table, held);
 }

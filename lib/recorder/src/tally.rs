@@ -243,9 +243,9 @@ fn settle(table: &Table, owner: &Owner, tally: &Tally) {
 /// one.
 pub(super) fn of_holder<'a>(
     table: &'a Table,
-    address: u64,
-    marks: Marks<'_>,
+    object: Object<'_>,
 ) -> Option<(&'a Owner, &'a Tally)> {
+    let marks = marks_of(table, object)?;
     let (serial, last) = (marks.serial.load(Relaxed), marks.last.load(Relaxed));
     // A thread for which there was no room has noted nothing.
     if last == 0 {
@@ -258,7 +258,7 @@ pub(super) fn of_holder<'a>(
             near.find(|owner| is_present(table, *owner) && owner.token.load(Relaxed) == last)?
         }
     };
-    Some((owner, in_any_place(owner, address, serial)?))
+    Some((owner, in_any_place(owner, object.address, serial)?))
 }
 
 // ---- threads --------------------------------------------
