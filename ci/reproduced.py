@@ -75,11 +75,11 @@ def condensed(row):
     return kept
 
 
-def simulate(names, seeds, folder):
-    """What the command reports of these tables. Their pictures are in the folder, too."""
+def simulate(names, seeds, folder, *more):
+    """What the command reports of these tables."""
     words = ["reproduce", *names, "--seeds", str(seeds), "--band", "0", "--quiet"]
-    files = ["--json", folder / "all.json", "--plot", folder / "all.svg"]
-    subprocess.run([command(), *words, *files], check=True, stdout=subprocess.DEVNULL)
+    words += ["--json", folder / "all.json", *more]
+    subprocess.run([command(), *words], check=True, stdout=subprocess.DEVNULL)
     return json.loads((folder / "all.json").read_text())
 
 
@@ -127,7 +127,7 @@ def compare(names):
 def record():
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        report = simulate(TITLE, SEEDS, folder)
+        report = simulate(TITLE, SEEDS, folder, "--plot", folder / "all.svg")
         FOLDER.mkdir(parents=True, exist_ok=True)
         for name in TITLE:
             (FOLDER / f"{name}.svg").write_text((folder / f"all-{name}.svg").read_text())
