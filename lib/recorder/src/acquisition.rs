@@ -1,6 +1,6 @@
 //! What happens to a lock: taken, waited for, released, ended.
 
-use super::entries::{add, bump, raise};
+use super::entries::{add, bump, number_in, raise};
 use super::held::Handed;
 use super::is_taken;
 use super::locks::{self, lock_at, lock_of_holder, note_thread};
@@ -200,10 +200,10 @@ fn count_acquisition(table: &Table, object: Object<'_>, outcome: Outcome) {
         Some(marks) => {
             if let Some(shared) = locks::shared_entry(table, object, marks, waits) {
                 if outcome.is_try {
-                    add(&shared.1.tries, 1);
+                    add(&shared.tries, 1);
                 }
                 if object.is_nested {
-                    return add(&shared.1.nested, 1);
+                    return add(&shared.nested, 1);
                 }
                 return without_tally(table, shared, object, marks, outcome.waited);
             }
@@ -215,7 +215,7 @@ fn count_acquisition(table: &Table, object: Object<'_>, outcome: Outcome) {
         None => {}
     }
     if object.is_nested || outcome.is_try {
-        let Some((_, lock)) = lock_of_holder(table, object) else {
+        let Some(lock) = lock_of_holder(table, object) else {
             return add(&table.header.dropped_locks, 1);
         };
         if outcome.is_try {
@@ -225,7 +225,7 @@ fn count_acquisition(table: &Table, object: Object<'_>, outcome: Outcome) {
             return bump(&lock.nested, 1);
         }
     }
-    let entry = || lock_of_holder(table, object).map(|(_, lock)| marks_in(lock));
+    let entry = || lock_of_holder(table, object).map(marks_in);
     let Some(marks) = object.marks.or_else(entry) else {
         return add(&table.header.dropped_locks, 1);
     };
@@ -278,7 +278,7 @@ fn taken(object: Object<'_>, waited: Option<Wait>, asked: Option<u64>) {
 fn counted_after(object: Object<'_>, wait: Wait) -> Option<()> {
     let (table, marks) = (memory::table()?, object.marks?);
     let (owner, tally) = tally::found(object.address, marks.serial)?;
-    let (_, lock) = entry(table, tally)?;
+    let lock = entry(table, tally)?;
     let waits = tally::waits_of(owner, tally)?;
     let sample_at = tally.sample_at.load(Relaxed);
     let locked = tally.locked.load(Relaxed).wrapping_add(1);
@@ -376,7 +376,7 @@ fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome:
     bump(&tally.locked, 1);
     tally.since.store(HELD, Relaxed);
     let recorded = entry(table, tally).filter(|_| record::is_on());
-    if let Some((_, lock)) = recorded {
+    if let Some(lock) = recorded {
         let asked = waited.map(|wait| wait.since).or(outcome.asked);
         let waited = waited.map_or(0, |wait| wait.nanos());
         record::taken(table, lock, owner, tally, asked, waited);
@@ -405,7 +405,7 @@ fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome:
         }
         None => return,
     }
-    if let Some((_, lock)) = recorded {
+    if let Some(lock) = recorded {
         record::follows(table, lock, tally, last, token);
     }
     // The clock is read last, so that the time of measuring is no part of the hold.
@@ -470,7 +470,7 @@ fn hand_off(
 #[inline(never)]
 fn without_tally(
     table: &Table,
-    (index, lock): (u32, &Lock),
+    lock: &Lock,
     object: Object<'_>,
     marks: Marks<'_>,
     waited: Option<Wait>,
@@ -488,22 +488,21 @@ fn without_tally(
         hand_off(last, marks, &lock.changed, &lock.remote, add);
     }
     if let Some(wait) = waited {
-        note_wait(table, index, lock, wait);
+        note_wait(table, lock, wait);
     }
 }
 
 /// The entry of the lock of a tally of this table.
 #[inline]
 pub(super) fn entry_of(tally: &'static Tally) -> Option<&'static Lock> {
-    entry(memory::table_with(tally)?, tally).map(|(_, lock)| lock)
+    entry(memory::table_with(tally)?, tally)
 }
 
-/// The entry of the lock of a tally, and its index plus 1.
+/// The same of this table.
 #[inline]
-fn entry<'a>(table: &'a Table, tally: &Tally) -> Option<(u32, &'a Lock)> {
-    let index = tally.lock.load(Relaxed);
-    let at = (index as usize).checked_sub(1)?;
-    Some((index, table.locks.get(at)?))
+fn entry<'a>(table: &'a Table, tally: &Tally) -> Option<&'a Lock> {
+    let at = (tally.lock.load(Relaxed) as usize).checked_sub(1)?;
+    table.locks.get(at)
 }
 
 /// Counts a wait for a lock that the calling thread has a tally of. Returns the use of the lock by
@@ -516,21 +515,21 @@ fn after_wait(table: &Table, owner: &Owner, tally: &Tally, wait: Wait) -> u32 {
         bump(&waits.nanos, wait.nanos());
     }
     match entry(table, tally) {
-        Some((index, lock)) => measured_wait(table, index, lock, wait),
+        Some(lock) => measured_wait(table, lock, wait),
         None => 0,
     }
 }
 
 /// Counts a wait by a thread that has no tally for the lock.
-pub(super) fn note_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) {
+pub(super) fn note_wait(table: &Table, lock: &Lock, wait: Wait) {
     add(&lock.contended, 1);
     add(&lock.wait_ns, wait.nanos());
-    measured_wait(table, index, lock, wait);
+    measured_wait(table, lock, wait);
 }
 
 /// Adds a wait to the longest one and, if it is measured, to the histogram and to the use of the
 /// lock by these callers. Returns that use, or 0.
-fn measured_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
+fn measured_wait(table: &Table, lock: &Lock, wait: Wait) -> u32 {
     let nanos = wait.nanos();
     if nanos > lock.wait_max.load(Relaxed) {
         lock.wait_max.fetch_max(nanos, Relaxed);
@@ -544,14 +543,14 @@ fn measured_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
         return 0;
     }
     add(&lock.waits[bucket(nanos)], wait.weight.into());
-    let (taken_by, entry) = used(table, index, lock, wait.stack);
-    if let Some(entry) = entry {
-        let weight = u64::from(wait.weight);
-        add(&entry.contended, weight);
-        add(&entry.wait_ns, weight * nanos);
-        entry.wait_max.fetch_max(nanos, Relaxed);
-    }
-    taken_by
+    let Some(entry) = used(table, lock, wait.stack) else {
+        return 0;
+    };
+    let weight = u64::from(wait.weight);
+    add(&entry.contended, weight);
+    add(&entry.wait_ns, weight * nanos);
+    entry.wait_max.fetch_max(nanos, Relaxed);
+    number_in(&table.uses, entry)
 }
 
 /// Counts an acquisition that has failed.
@@ -562,21 +561,21 @@ fn not_taken(table: &Table, object: Object<'_>, outcome: Outcome) {
         // Such as the side of a reader-writer lock that nobody has had yet.
         None => lock_of_holder(table, object),
     });
-    let Some((index, lock)) = known else {
+    let Some(lock) = known else {
         return;
     };
     if outcome.is_try {
         add(&lock.tries, 1);
-        failed_try(table, index, lock);
+        failed_try(table, lock);
     }
     if let Some(wait) = outcome.waited {
         add(&lock.timeouts, 1);
-        note_wait(table, index, lock, wait);
+        note_wait(table, lock, wait);
     }
 }
 
 /// Counts a try that found the lock taken. As of waits, all are measured at first, then fewer.
-fn failed_try(table: &Table, index: u32, lock: &Lock) {
+fn failed_try(table: &Table, lock: &Lock) {
     let before = lock.failed.fetch_add(1, Relaxed);
     let one_in = waits_per_sample(before);
     if one_in != 1 && Native::random() % one_in != 0 {
@@ -587,7 +586,7 @@ fn failed_try(table: &Table, index: u32, lock: &Lock) {
         return;
     }
     // Not the stack by which the lock was first taken: this thread does not have it.
-    if let (_, Some(entry)) = use_of(table, index, lock, stack) {
+    if let Some(entry) = use_of(table, lock, stack) {
         add(&entry.failed, one_in.into());
     }
 }
@@ -603,7 +602,7 @@ const RANDOM_FROM: u32 = 128;
 #[cold]
 #[inline(never)]
 fn sampled(table: &Table, tally: &Tally) -> Option<(u16, u32)> {
-    let (index, lock) = entry(table, tally)?;
+    let lock = entry(table, tally)?;
     let next = match lock.gap.load(Relaxed).max(1) {
         _ if lock.samples.load(Relaxed) < ALL_MEASURED => 1,
         gap if gap < RANDOM_FROM => 2 * gap,
@@ -616,13 +615,16 @@ fn sampled(table: &Table, tally: &Tally) -> Option<(u16, u32)> {
     let locked = tally.locked.load(Relaxed) as u32;
     tally.sample_at.store(locked.wrapping_add(next), Relaxed);
     let stack = stack_of(table, &unwind::capture());
-    let (taken_by, _) = used(table, index, lock, stack);
-    Some((weight, taken_by))
+    let taken_by = used(table, lock, stack);
+    Some((
+        weight,
+        taken_by.map_or(0, |taken_by| number_in(&table.uses, taken_by)),
+    ))
 }
 
 /// Notes in the tally that the hold which begins now is measured.
 fn measure(table: &Table, tally: &Tally, weight: u16, taken_by: u32) {
-    if let Some((_, lock)) = entry(table, tally) {
+    if let Some(lock) = entry(table, tally) {
         tally.first.store(lock.first.load(Relaxed), Relaxed);
     }
     tally.weight.store(weight, Relaxed);
@@ -675,7 +677,7 @@ pub fn release(object: Object<'_>, now: Option<u64>, is_held: bool) {
 
 /// Adds a measured hold to the numbers of its lock and its use.
 pub(super) fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u64) {
-    let Some((_, lock)) = entry(table, tally) else {
+    let Some(lock) = entry(table, tally) else {
         return;
     };
     let weight = u64::from(tally.weight.load(Relaxed));
@@ -713,8 +715,8 @@ pub(super) fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u6
 /// The lock at this address was destroyed, or its memory is initialised as another lock.
 pub fn lock_ended(address: u64) {
     if let Some(table) = memory::table() {
-        if let Some((index, lock)) = lock_at(table, address) {
-            locks::end(table, index, lock);
+        if let Some(lock) = lock_at(table, address) {
+            locks::end(table, lock);
         }
     }
 }

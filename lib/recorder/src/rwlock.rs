@@ -48,7 +48,7 @@ pub fn rwlock_asked(side: Object<'_>, is_endless: bool, waits_behind: bool) {
 /// What the lock has noted for [`count_rwlock`]: the serial number of one side; 0: it has none yet.
 pub fn serial_of_side(side: Object<'_>) -> u32 {
     let entry = memory::table().and_then(|table| lock_at(table, side.address));
-    entry.map_or(0, |(_, lock)| lock.serial.load(Relaxed))
+    entry.map_or(0, |lock| lock.serial.load(Relaxed))
 }
 
 /// A reader-writer lock was taken without a wait, and has noted the serial number of that side.

@@ -4,7 +4,7 @@
 //! be. If both are taken by other locks, one of these tallies makes room: its numbers are added to
 //! the entry of its lock. When a thread ends, that happens to all of its tallies.
 
-use super::entries::{add, tally_index};
+use super::entries::{add, index_in, number_in};
 use super::locks::{lock_of_holder, marks_of, note_thread};
 use super::memory::{self, TAGS, is_present, provide};
 use super::object::{Marks, Object};
@@ -155,7 +155,7 @@ fn in_any_place(owner: &Owner, address: u64, serial: u32) -> Option<&Tally> {
 
 /// The waits that belong to a tally of the owner.
 pub(super) fn waits_of<'a>(owner: &'a Owner, tally: &Tally) -> Option<&'a Waits> {
-    owner.waits.get(tally_index(owner, tally))
+    owner.waits.get(index_in(&owner.tallies, tally))
 }
 
 /// How often the calling thread has waited for a lock since its tally began; 0 without a tally.
@@ -176,7 +176,7 @@ pub(super) fn new<'a>(
     if let Some(known) = known {
         return Some((owner, known));
     }
-    let (index, lock) = lock_of_holder(table, object)?;
+    let lock = lock_of_holder(table, object)?;
     let serial = lock.serial.load(Relaxed);
     let known = in_any_place(owner, object.address, serial);
     if let Some(known) = known {
@@ -198,7 +198,7 @@ pub(super) fn new<'a>(
     };
     tally.sample_at.store(sample_at, Relaxed);
     tally.first.store(lock.first.load(Relaxed), Relaxed);
-    tally.lock.store(index, Relaxed);
+    tally.lock.store(number_in(&table.locks, lock), Relaxed);
     tally.address.store(object.address, Relaxed);
     tally.serial.store(serial, Relaxed);
     Some((owner, tally))
@@ -211,7 +211,7 @@ fn settle(table: &Table, owner: &Owner, tally: &Tally) {
     // A lock of zeros at the same address must not be taken for this tally's.
     tally.address.store(0, Relaxed);
     record::forget(owner, tally);
-    let waits = &owner.waits[tally_index(owner, tally)];
+    let waits = &owner.waits[index_in(&owner.tallies, tally)];
     let [locked, changed, remote, contended, wait_ns] = [
         &tally.locked,
         &tally.changed,

@@ -23,7 +23,7 @@ impl Object<'_> {
         Wait::at(self.address, |table| {
             // An entry from now on, so that a wait which does not end is seen.
             let entry = lock_of_holder(table, self);
-            waits_per_sample(entry.map_or(0, |(_, entry)| entry.contended.load(Relaxed)))
+            waits_per_sample(entry.map_or(0, |entry| entry.contended.load(Relaxed)))
         })
     }
 
@@ -43,18 +43,18 @@ impl Object<'_> {
                 bump(nanos, wait.nanos());
             }
         }
-        let Some((index, entry)) = lock_of_holder(table, self) else {
+        let Some(entry) = lock_of_holder(table, self) else {
             return add(&table.header.dropped_waits, 1);
         };
         add(&entry.locked, 1);
         note_thread(entry, token());
-        note_wait(table, index, entry, wait);
+        note_wait(table, entry, wait);
     }
 
     /// The last wait of the calling thread for it ended since its time limit expired.
     #[cold]
     pub fn note_timeout(self) {
-        if let Some((_, entry)) = memory::table().and_then(|table| lock_at(table, self.address)) {
+        if let Some(entry) = memory::table().and_then(|table| lock_at(table, self.address)) {
             add(&entry.timeouts, 1);
         }
     }
@@ -65,7 +65,7 @@ impl Object<'_> {
     pub fn pass(self) {
         let table = make::own_table().filter(|table| !is_left_out(table, self, false));
         let entry = table.and_then(|table| lock_of_holder(table, self));
-        if let Some((_, entry)) = entry {
+        if let Some(entry) = entry {
             add(&entry.locked, 1);
             note_thread(entry, token());
         }
