@@ -277,10 +277,8 @@ fi
 codename=$VERSION_CODENAME
 cache=${KINLOCK_CACHE:-$HOME/.cache/kinlock-debian}
 root=$cache/$codename
-# Of what this machine installs packages from, the first that is Debian's.
-own_mirror() { apt-get indextargets --format '$(REPO_URI) $(ORIGIN)' | sed -n '/security/! s/ Debian$//p' | head -1; }
-mirror=${KINLOCK_MIRROR:-$(own_mirror)}
-[ -n "$mirror" ] || fail "this machine has no packages of Debian's: say where they are by KINLOCK_MIRROR"
+. ci/lib/debian.sh
+debian_mirror
 # With what the packages depend on. A name ends at the version that is needed.
 needed=$(sed 's/ ([^)]*)//g; s/ //g' <<<"$command,$library")
 wanted=bash,cmake,g++,gcc,libc6-dev,make,man-db,pkg-config,$needed

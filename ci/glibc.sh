@@ -19,8 +19,8 @@ packages=(libc6 libgcc-s1 libstdc++6 coreutils dash diffutils python3-minimal li
 of_oldest=(libc6-dev libstdc++-10-dev)
 locks=(kinlock-mutex pthread)
 # Those that take long say nothing about the C library, and run in ci/preload.sh.
-programs=(allocations asynchronous attributes c11 cancel codes cxx depth early forks owners peers processes
-    rwcodes rwforeign spin versions waits)
+programs=(allocations asynchronous attributes c11 cancel codes cxx depth early forks owners peers rwcodes
+    rwforeign spin versions waits)
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
 

@@ -35,14 +35,9 @@ declare -A rows=(
     [aarch64-linux-7]="boot arm64 trixie-backports 7 cloud-arm64 two sequences"
     [aarch64-user]="aarch64_user"
     [musl]="musl"
-    [ids-6.12]="count_ids trixie 6.12 8 24 64"
-    [ids-6.18]="count_ids trixie-backports 6.18 8 24 64"
-    [ids-7]="count_ids trixie-backports 7 8 24 64"
 )
 order=(linux-5.10 linux-6.1 linux-6.1-rt linux-6.12 linux-7 slices interleaved memory-only aarch64-linux-6.12
     aarch64-linux-7.0 aarch64-linux-7 aarch64-user musl glibc)
-# They run only when they are named, and check nothing: they print counts.
-by_hand=(ids-6.12 ids-6.18 ids-7)
 
 # What `kinlock topology` must find: the CPUs of each node, "-" for a node without memory; whether
 # `auto` reorders queues by node, which is to say CNA.
@@ -274,7 +269,6 @@ machine() {
         node 0 512 0-7
         node 1 512 8-15
         ;;
-    cpus-*) shape=(-m 2048 -smp "${1#*-}") ;;
     *) fail "no machine is called $1" ;;
     esac
 }
@@ -342,31 +336,6 @@ boot() {
     [ "$failures" = 0 ]
 }
 
-# count_ids RELEASE VERSION CPUS...: boots machines of so many CPUs each under that kernel, which
-# print the concurrency IDs that threads get.
-count_ids() {
-    local cpus shape command console=ttyS0 limit=3600 failures=0
-    # The kernel measures the rates of clocks by loops, in which the emulator is slow: it looks at all
-    # CPUs in each turn.
-    local clocks="tsc=reliable tsc_early_khz=1000000 lpj=4000000 no_timer_check"
-    # Every instruction takes a nanosecond and sleeping takes no time, so counts do not depend on how
-    # slow the emulator is. They differ from boot to boot, though.
-    command=(qemu-system-x86_64 -accel "tcg,thread=single" -icount "shift=0,sleep=off" -cpu max)
-    need "${command[0]}" cpio cc
-    kernel amd64 "$1" "$2" cloud-amd64
-    libraries_of amd64
-    programs=$work/programs-ids
-    mkdir -p "$programs"
-    cc -O2 -Wall -pthread ci/lib/ids.c -o "$programs/ids" || fail "ids.c does not compile"
-    initramfs cloud-amd64 ids "$work/initrd"
-    for cpus in "${@:3}"; do
-        machine "cpus-$cpus"
-        echo "  $cpus CPUs"
-        emulate "$work/$row-$cpus.log" ids || failures=1
-    done
-    [ "$failures" = 0 ]
-}
-
 # emulate LOG ARGUMENT: boots the machine that `boot` has prepared, with an argument for its first
 # process, and shows what that finds. Fails if a check does, or the machine does not end.
 #
@@ -386,9 +355,9 @@ emulate() {
 boot_once() {
     local log=$1 emulator
     : >"$log.raw"
-    timeout -k 5 "${limit:-900}" "${command[@]}" "${shape[@]}" \
+    timeout -k 5 900 "${command[@]}" "${shape[@]}" \
         -nographic -no-reboot -nodefaults -serial stdio -net none -kernel "$image" -initrd "$work/initrd" \
-        -append "console=$console loglevel=3 panic=-1 mitigations=off tsc=nowatchdog ${clocks:-} $2" </dev/null \
+        -append "console=$console loglevel=3 panic=-1 mitigations=off tsc=nowatchdog $2" </dev/null \
         >>"$log.raw" 2>&1 &
     emulator=$!
     trap 'kill "$emulator"; exit 143' TERM
@@ -437,12 +406,12 @@ musl() {
 # ---- the rows ----
 
 if [ "${1:-}" = list ]; then
-    printf '%s\n' "${order[@]}" "${by_hand[@]}"
+    printf '%s\n' "${order[@]}"
     exit
 fi
 [ $# -gt 0 ] || set -- "${order[@]}"
 for row in "$@"; do
-    [ -n "${rows[$row]:-}" ] || fail "$row: known: ${order[*]} ${by_hand[*]}"
+    [ -n "${rows[$row]:-}" ] || fail "$row: known: ${order[*]}"
 done
 work=$(mktemp -d)
 # A machine ends with this script.

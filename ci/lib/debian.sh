@@ -5,12 +5,17 @@
 # Of what this machine installs packages from, the first that is Debian's.
 own_mirror() { apt-get indextargets --format '$(REPO_URI) $(ORIGIN)' | sed -n '/security/! s/ Debian$//p' | head -1; }
 
+# debian_mirror: sets `mirror`.
+debian_mirror() {
+    mirror=${KINLOCK_MIRROR:-$(own_mirror)}
+    [ -n "$mirror" ] || fail "this machine has no packages of Debian's: say where they are by KINLOCK_MIRROR"
+}
+
 # debian_lists RELEASE ARCHITECTURE FOLDER [deb-src]: reads the lists into FOLDER, which becomes
 # apt's, and sets the array `apt` to the options that make apt-get and apt-cache use it.
 debian_lists() {
     local release=$1 architecture=$2 state=$3 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-    mirror=${KINLOCK_MIRROR:-$(own_mirror)}
-    [ -n "$mirror" ] || fail "this machine has no packages of Debian's: say where they are by KINLOCK_MIRROR"
+    debian_mirror
     [ -f "$keyring" ] || fail "$keyring is missing: install debian-archive-keyring"
     mkdir -p "$state"/{lists,archives}/partial
     : >"$state/status"

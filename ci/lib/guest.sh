@@ -87,22 +87,6 @@ time_slices() {
     done
 }
 
-# Which concurrency IDs the kernel gives: to a thread on each CPU with the published delays, then to
-# fewer threads, and to threads that may run anywhere. The warm-up takes as long as the published.
-concurrency_ids() {
-    all=$(nproc)
-    for plan in "$all 200 pinned" "$all 10 pinned" "$((all / 4)) 200 pinned" "$all 10 anywhere"; do
-        set -- $plan
-        for seed in 1 2 3 4 5; do
-            echo "| threads $1, delay $2 ms, $3, seed $seed"
-            ids "$1" "$2" 5600 "$([ "$3" = anywhere ]; echo $?)" $seed >/tmp/output 2>&1 ||
-                failed "IDs: status $?" /tmp/output
-            sed 's/^/|   /' /tmp/output
-        done
-    done
-    echo "ok: IDs were counted after $(cut -d' ' -f1 /proc/uptime) s"
-}
-
 if [ "$flavour" = own ]; then
     mount -t debugfs debug /sys/kernel/debug
     export KINLOCK_SLICE_EXTENSION=on
@@ -110,11 +94,6 @@ fi
 # From the command line of the kernel.
 if [ "${1:-}" = slices ]; then
     time_slices
-    echo END
-    sleep 1000
-fi
-if [ "${1:-}" = ids ]; then
-    concurrency_ids
     echo END
     sleep 1000
 fi

@@ -126,8 +126,8 @@ mod notes {
     use kinlock_recorder::table::now::{HOLDS, LIMITED, PASSES, SENDABLE, UPGRADABLE};
     use kinlock_recorder::thread::known_number;
     use kinlock_recorder::{
-        Awaited, BUSY, Behind, Object, Outcome, RwAccess, TIMED_OUT, Wait, acquisition, enter,
-        release as release_mutex, rwlock_acquisition, rwlock_asked, rwlock_release, side,
+        BUSY, Behind, Object, Outcome, TIMED_OUT, Wait, acquisition, enter,
+        release as release_mutex, rwlock_asked, rwlock_release,
     };
     use kinlock_recorder::{program, table};
 
@@ -194,30 +194,20 @@ mod notes {
         ptr::from_ref(lock).addr() as u64
     }
 
-    fn object<L>(lock: &L, place: Option<Place>) -> Object<'static> {
-        Object {
-            address: address(lock),
-            marks: None,
-            kind: 0,
-            place,
-            is_nested: false,
-            travels: TRAVELS,
-        }
-    }
-
-    /// The side of a reader-writer lock that is asked for; `None`: it is a mutex.
-    fn rwlock<L>(lock: &L, access: Access, place: Place) -> Option<RwAccess> {
-        let mode = match access {
-            Access::Mutex => return None,
-            Access::Write | Access::Upgrade => 0,
-            Access::Read | Access::ReadAgain | Access::Upgradable => table::READS,
+    /// A lock, or the side of a reader-writer lock that is asked for.
+    fn object<L>(lock: &L, access: Access, place: Option<Place>) -> Object<'static> {
+        let object = match access {
+            Access::Mutex => Object::new(address(lock), 0),
+            Access::Write | Access::Upgrade => Object::side(address(lock), false),
+            Access::Read | Access::ReadAgain | Access::Upgradable => {
+                Object::side(address(lock), true)
+            }
         };
-        Some(RwAccess {
-            address: address(lock),
-            mode,
-            place: Some(place),
+        Object {
+            place,
             travels: TRAVELS,
-        })
+            ..object
+        }
     }
 
     /// What the lock is called in a note, and its kind there.
@@ -226,16 +216,14 @@ mod notes {
             Waits::Limited => LIMITED,
             _ => 0,
         };
-        let (side, kind) = match access {
-            Access::Mutex => (0, 0),
-            Access::Write => (0, table::RWLOCK),
-            Access::Upgrade => (0, table::RWLOCK | UPGRADABLE),
-            Access::Read => (table::READING, table::RWLOCK),
-            Access::ReadAgain => (table::READING, table::RWLOCK | PASSES),
-            Access::Upgradable => (table::READING, table::RWLOCK | UPGRADABLE),
+        let how = match access {
+            Access::Mutex | Access::Write | Access::Read => 0,
+            Access::Upgrade | Access::Upgradable => UPGRADABLE,
+            Access::ReadAgain => PASSES,
         };
         let sendable = if TRAVELS { SENDABLE } else { 0 };
-        (address(lock) | side, kind | limit | sendable)
+        let object = object(lock, access, None);
+        (object.address, object.kind | how | limit | sendable)
     }
 
     /// Waits for a lock by `wait`, which is noted meanwhile.
@@ -302,13 +290,12 @@ mod notes {
             return is_taken;
         }
         enter();
-        let rwlock = rwlock(lock, access, place);
-        let object = rwlock.map_or_else(|| object(lock, Some(place)), side);
+        let object = object(lock, access, Some(place));
         let (is_try, is_endless) = (waits == Waits::Not, waits == Waits::Endless);
         let is_upgrade = access == Access::Upgrade;
         // An upgradable reader asks for nothing that others can hold and wait for it.
-        if let Some(rwlock) = rwlock.filter(|_| !is_try && !is_upgrade) {
-            rwlock_asked(rwlock, is_endless, access != Access::ReadAgain);
+        if access != Access::Mutex && !is_try && !is_upgrade {
+            rwlock_asked(object, is_endless, access != Access::ReadAgain);
         }
         let mut waited = None;
         let mut is_taken = attempt();
@@ -341,10 +328,7 @@ mod notes {
             result,
             asked: None,
         };
-        match rwlock {
-            Some(rwlock) => rwlock_acquisition(rwlock, outcome),
-            None => acquisition(object, outcome),
-        }
+        acquisition(object, outcome);
         is_taken
     }
 
@@ -357,16 +341,7 @@ mod notes {
             return;
         }
         enter();
-        let outcome = Outcome {
-            is_try: false,
-            is_endless: true,
-            waited: None,
-            result: 0,
-            asked: None,
-        };
-        if let Some(reader) = rwlock(lock, access, place) {
-            rwlock_acquisition(reader, outcome);
-        }
+        acquisition(object(lock, access, Some(place)), Outcome::AT_ONCE);
     }
 
     /// The calling thread is about to release a lock.
@@ -379,7 +354,7 @@ mod notes {
         }
         enter();
         match access {
-            Access::Mutex => release_mutex(object(lock, None), None, lock.is_held()),
+            Access::Mutex => release_mutex(object(lock, access, None), None, lock.is_held()),
             _ => rwlock_release(address(lock), lock.is_held(), 0),
         }
     }
@@ -389,7 +364,7 @@ mod notes {
     pub(crate) struct Reporting<'a, M, R> {
         mutex: &'a M,
         raw: &'a R,
-        awaited: Awaited,
+        awaited: Object<'static>,
         place: Place,
         begun: Cell<Option<Wait>>,
         noted: Cell<Noted>,
@@ -407,10 +382,9 @@ mod notes {
         ) -> Self {
             let limit = if is_endless { 0 } else { LIMITED };
             let noted = now::waits(address(condvar), table::CONDVAR | limit, known_number());
-            let awaited = Awaited {
-                address: address(condvar),
-                kind: table::CONDVAR,
+            let awaited = Object {
                 place: Some(place),
+                ..Object::new(address(condvar), table::CONDVAR)
             };
             Reporting {
                 mutex,
@@ -435,7 +409,7 @@ mod notes {
         #[inline(never)]
         fn begin(&self) {
             enter();
-            self.begun.set(Some(self.awaited.begin()));
+            self.begun.set(Some(self.awaited.begin_wait()));
         }
 
         /// Takes the mutex by `lock`.
@@ -499,7 +473,7 @@ mod notes {
             self.noted.replace(Noted::NONE).end();
             self.mutex.leave();
             if let Some(begun) = self.begun.take() {
-                self.awaited.end(begun);
+                self.awaited.end_wait(begun);
             }
         }
     }

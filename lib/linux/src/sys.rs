@@ -17,7 +17,8 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Text in a fixed buffer. Excess text is cut off; [`Text::is_cut`] tells.
-pub(crate) struct Text<const N: usize> {
+#[derive(Debug)]
+pub struct Text<const N: usize> {
     bytes: [u8; N],
     len: usize,
     cut: bool,
@@ -25,7 +26,7 @@ pub(crate) struct Text<const N: usize> {
 
 impl<const N: usize> Text<N> {
     /// An empty text.
-    pub(crate) fn empty() -> Self {
+    pub fn empty() -> Self {
         Text {
             bytes: [0; N],
             len: 0,
@@ -34,7 +35,7 @@ impl<const N: usize> Text<N> {
     }
 
     /// The text so far.
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or(&[])
     }
 

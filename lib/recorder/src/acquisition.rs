@@ -1,9 +1,9 @@
 //! What happens to a lock: taken, waited for, released, ended.
 
-use super::entries::{add, bump, raise};
+use super::entries::{add, bump, number_in, raise};
 use super::held::Handed;
 use super::is_taken;
-use super::locks::{self, lock_at, lock_of_holder, marks_of, note_thread};
+use super::locks::{self, lock_at, lock_of_holder, note_thread};
 use super::misuses;
 use super::object::{Marks, Object, marks_in};
 use super::thread::token;
@@ -32,6 +32,17 @@ pub struct Outcome {
     pub result: c_int,
     /// When the program asked for the lock, if that is known.
     pub asked: Option<u64>,
+}
+
+impl Outcome {
+    /// A call that waits without a limit has taken the lock at once.
+    pub const AT_ONCE: Self = Outcome {
+        is_try: false,
+        is_endless: true,
+        waited: None,
+        result: 0,
+        asked: None,
+    };
 }
 
 /// A wait for a lock.
@@ -157,27 +168,42 @@ fn tell_of_relock(table: &Table, object: Object<'_>) {
 
 /// An acquisition has ended. If it succeeded, the calling thread holds the lock.
 pub fn acquisition(object: Object<'_>, outcome: Outcome) {
-    let Some(table) = make::own_table() else {
-        return;
-    };
+    if let Some(table) = make::own_table() {
+        count_acquisition(table, object, outcome);
+        // Of a mutex only the order says what is held.
+        if object.kind & RWLOCK != 0 && is_taken(outcome.result) {
+            let (address, mode) = object.lock_and_mode();
+            let [serial, stack] = match order::is_on() {
+                true => order::taken_rwlock(table, object),
+                false => [0, 0],
+            };
+            held::push(table, address, serial, stack, mode);
+        }
+    }
+}
+
+fn count_acquisition(table: &Table, object: Object<'_>, outcome: Outcome) {
     if let Some(wait) = outcome.waited {
         has_waited(table, wait.nanos());
     }
     if !is_taken(outcome.result) {
         return not_taken(table, object, outcome);
     }
+    // The holder of a robust mutex has ended, at a time that is not known: its hold is none.
     if outcome.result == libc::EOWNERDEAD {
-        forget_holder(table, object);
+        if let Some((_, tally)) = tally::of_holder(table, object) {
+            tally.since.store(0, Relaxed);
+        }
     }
     let waits = outcome.waited.is_some();
     match object.marks {
         Some(marks) => {
             if let Some(shared) = locks::shared_entry(table, object, marks, waits) {
                 if outcome.is_try {
-                    add(&shared.1.tries, 1);
+                    add(&shared.tries, 1);
                 }
                 if object.is_nested {
-                    return add(&shared.1.nested, 1);
+                    return add(&shared.nested, 1);
                 }
                 return without_tally(table, shared, object, marks, outcome.waited);
             }
@@ -189,7 +215,7 @@ pub fn acquisition(object: Object<'_>, outcome: Outcome) {
         None => {}
     }
     if object.is_nested || outcome.is_try {
-        let Some((_, lock)) = lock_of_holder(table, object) else {
+        let Some(lock) = lock_of_holder(table, object) else {
             return add(&table.header.dropped_locks, 1);
         };
         if outcome.is_try {
@@ -199,12 +225,12 @@ pub fn acquisition(object: Object<'_>, outcome: Outcome) {
             return bump(&lock.nested, 1);
         }
     }
-    let entry = || lock_of_holder(table, object).map(|(_, lock)| marks_in(lock));
+    let entry = || lock_of_holder(table, object).map(marks_in);
     let Some(marks) = object.marks.or_else(entry) else {
         return add(&table.header.dropped_locks, 1);
     };
     match tally::new(table, object, marks) {
-        Some((owner, tally)) if object.has_many_holders() => {
+        Some((owner, tally)) if object.is_reading() => {
             count_reading(table, owner, tally, outcome.waited);
         }
         Some((owner, tally)) => count(table, owner, tally, marks, outcome),
@@ -213,7 +239,6 @@ pub fn acquisition(object: Object<'_>, outcome: Outcome) {
             None => add(&table.header.dropped_locks, 1),
         },
     }
-    // Of reader-writer locks `rwlock.rs` keeps the list.
     if order::is_on() && object.kind & RWLOCK == 0 {
         order::taken(table, object, outcome.is_endless);
     }
@@ -240,11 +265,9 @@ pub fn taken_after(object: Object<'_>, wait: Wait) {
 /// A lock was taken by a call that waits without a limit.
 fn taken(object: Object<'_>, waited: Option<Wait>, asked: Option<u64>) {
     let outcome = Outcome {
-        is_try: false,
-        is_endless: true,
         waited,
-        result: 0,
         asked,
+        ..Outcome::AT_ONCE
     };
     acquisition(object, outcome);
 }
@@ -255,7 +278,7 @@ fn taken(object: Object<'_>, waited: Option<Wait>, asked: Option<u64>) {
 fn counted_after(object: Object<'_>, wait: Wait) -> Option<()> {
     let (table, marks) = (memory::table()?, object.marks?);
     let (owner, tally) = tally::found(object.address, marks.serial)?;
-    let (_, lock) = entry(table, tally)?;
+    let lock = entry(table, tally)?;
     let waits = tally::waits_of(owner, tally)?;
     let sample_at = tally.sample_at.load(Relaxed);
     let locked = tally.locked.load(Relaxed).wrapping_add(1);
@@ -338,17 +361,6 @@ pub fn taken_at_once(object: Object<'_>) {
     taken(object, None, record::is_on().then(Native::now));
 }
 
-/// The holder of a robust mutex has ended, at a time that is not known: its hold is none.
-#[cold]
-fn forget_holder(table: &Table, object: Object<'_>) {
-    let Some(marks) = marks_of(table, object) else {
-        return;
-    };
-    if let Some((_, tally)) = tally::of_holder(table, object.address, marks) {
-        tally.since.store(0, Relaxed);
-    }
-}
-
 /// A wait for a condition variable, by the C library, has taken the mutex again.
 pub fn taken_again(object: Object<'_>) {
     let is_nested = false;
@@ -364,7 +376,7 @@ fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome:
     bump(&tally.locked, 1);
     tally.since.store(HELD, Relaxed);
     let recorded = entry(table, tally).filter(|_| record::is_on());
-    if let Some((_, lock)) = recorded {
+    if let Some(lock) = recorded {
         let asked = waited.map(|wait| wait.since).or(outcome.asked);
         let waited = waited.map_or(0, |wait| wait.nanos());
         record::taken(table, lock, owner, tally, asked, waited);
@@ -393,7 +405,7 @@ fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome:
         }
         None => return,
     }
-    if let Some((_, lock)) = recorded {
+    if let Some(lock) = recorded {
         record::follows(table, lock, tally, last, token);
     }
     // The clock is read last, so that the time of measuring is no part of the hold.
@@ -458,7 +470,7 @@ fn hand_off(
 #[inline(never)]
 fn without_tally(
     table: &Table,
-    (index, lock): (u32, &Lock),
+    lock: &Lock,
     object: Object<'_>,
     marks: Marks<'_>,
     waited: Option<Wait>,
@@ -471,27 +483,26 @@ fn without_tally(
     let token = token();
     note_thread(lock, token);
     let last = marks.last.load(Relaxed);
-    if last != token && !object.has_many_holders() {
+    if last != token && !object.is_reading() {
         marks.last.store(token, Relaxed);
         hand_off(last, marks, &lock.changed, &lock.remote, add);
     }
     if let Some(wait) = waited {
-        note_wait(table, index, lock, wait);
+        note_wait(table, lock, wait);
     }
 }
 
 /// The entry of the lock of a tally of this table.
 #[inline]
 pub(super) fn entry_of(tally: &'static Tally) -> Option<&'static Lock> {
-    entry(memory::table_with(tally)?, tally).map(|(_, lock)| lock)
+    entry(memory::table_with(tally)?, tally)
 }
 
-/// The entry of the lock of a tally, and its index plus 1.
+/// The same of this table.
 #[inline]
-fn entry<'a>(table: &'a Table, tally: &Tally) -> Option<(u32, &'a Lock)> {
-    let index = tally.lock.load(Relaxed);
-    let at = (index as usize).checked_sub(1)?;
-    Some((index, table.locks.get(at)?))
+fn entry<'a>(table: &'a Table, tally: &Tally) -> Option<&'a Lock> {
+    let at = (tally.lock.load(Relaxed) as usize).checked_sub(1)?;
+    table.locks.get(at)
 }
 
 /// Counts a wait for a lock that the calling thread has a tally of. Returns the use of the lock by
@@ -504,21 +515,21 @@ fn after_wait(table: &Table, owner: &Owner, tally: &Tally, wait: Wait) -> u32 {
         bump(&waits.nanos, wait.nanos());
     }
     match entry(table, tally) {
-        Some((index, lock)) => measured_wait(table, index, lock, wait),
+        Some(lock) => measured_wait(table, lock, wait),
         None => 0,
     }
 }
 
 /// Counts a wait by a thread that has no tally for the lock.
-pub(super) fn note_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) {
+pub(super) fn note_wait(table: &Table, lock: &Lock, wait: Wait) {
     add(&lock.contended, 1);
     add(&lock.wait_ns, wait.nanos());
-    measured_wait(table, index, lock, wait);
+    measured_wait(table, lock, wait);
 }
 
 /// Adds a wait to the longest one and, if it is measured, to the histogram and to the use of the
 /// lock by these callers. Returns that use, or 0.
-fn measured_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
+fn measured_wait(table: &Table, lock: &Lock, wait: Wait) -> u32 {
     let nanos = wait.nanos();
     if nanos > lock.wait_max.load(Relaxed) {
         lock.wait_max.fetch_max(nanos, Relaxed);
@@ -532,14 +543,14 @@ fn measured_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
         return 0;
     }
     add(&lock.waits[bucket(nanos)], wait.weight.into());
-    let (taken_by, entry) = used(table, index, lock, wait.stack);
-    if let Some(entry) = entry {
-        let weight = u64::from(wait.weight);
-        add(&entry.contended, weight);
-        add(&entry.wait_ns, weight * nanos);
-        entry.wait_max.fetch_max(nanos, Relaxed);
-    }
-    taken_by
+    let Some(entry) = used(table, lock, wait.stack) else {
+        return 0;
+    };
+    let weight = u64::from(wait.weight);
+    add(&entry.contended, weight);
+    add(&entry.wait_ns, weight * nanos);
+    entry.wait_max.fetch_max(nanos, Relaxed);
+    number_in(&table.uses, entry)
 }
 
 /// Counts an acquisition that has failed.
@@ -550,21 +561,21 @@ fn not_taken(table: &Table, object: Object<'_>, outcome: Outcome) {
         // Such as the side of a reader-writer lock that nobody has had yet.
         None => lock_of_holder(table, object),
     });
-    let Some((index, lock)) = known else {
+    let Some(lock) = known else {
         return;
     };
     if outcome.is_try {
         add(&lock.tries, 1);
-        failed_try(table, index, lock);
+        failed_try(table, lock);
     }
     if let Some(wait) = outcome.waited {
         add(&lock.timeouts, 1);
-        note_wait(table, index, lock, wait);
+        note_wait(table, lock, wait);
     }
 }
 
 /// Counts a try that found the lock taken. As of waits, all are measured at first, then fewer.
-fn failed_try(table: &Table, index: u32, lock: &Lock) {
+fn failed_try(table: &Table, lock: &Lock) {
     let before = lock.failed.fetch_add(1, Relaxed);
     let one_in = waits_per_sample(before);
     if one_in != 1 && Native::random() % one_in != 0 {
@@ -575,7 +586,7 @@ fn failed_try(table: &Table, index: u32, lock: &Lock) {
         return;
     }
     // Not the stack by which the lock was first taken: this thread does not have it.
-    if let (_, Some(entry)) = use_of(table, index, lock, stack) {
+    if let Some(entry) = use_of(table, lock, stack) {
         add(&entry.failed, one_in.into());
     }
 }
@@ -591,7 +602,7 @@ const RANDOM_FROM: u32 = 128;
 #[cold]
 #[inline(never)]
 fn sampled(table: &Table, tally: &Tally) -> Option<(u16, u32)> {
-    let (index, lock) = entry(table, tally)?;
+    let lock = entry(table, tally)?;
     let next = match lock.gap.load(Relaxed).max(1) {
         _ if lock.samples.load(Relaxed) < ALL_MEASURED => 1,
         gap if gap < RANDOM_FROM => 2 * gap,
@@ -604,13 +615,16 @@ fn sampled(table: &Table, tally: &Tally) -> Option<(u16, u32)> {
     let locked = tally.locked.load(Relaxed) as u32;
     tally.sample_at.store(locked.wrapping_add(next), Relaxed);
     let stack = stack_of(table, &unwind::capture());
-    let (taken_by, _) = used(table, index, lock, stack);
-    Some((weight, taken_by))
+    let taken_by = used(table, lock, stack);
+    Some((
+        weight,
+        taken_by.map_or(0, |taken_by| number_in(&table.uses, taken_by)),
+    ))
 }
 
 /// Notes in the tally that the hold which begins now is measured.
 fn measure(table: &Table, tally: &Tally, weight: u16, taken_by: u32) {
-    if let Some((_, lock)) = entry(table, tally) {
+    if let Some(lock) = entry(table, tally) {
         tally.first.store(lock.first.load(Relaxed), Relaxed);
     }
     tally.weight.store(weight, Relaxed);
@@ -640,16 +654,13 @@ pub fn release(object: Object<'_>, now: Option<u64>, is_held: bool) {
     if order::is_on() {
         held::remove(address);
     }
-    let holder = marks_of(table, object).and_then(|marks| {
-        let (owner, tally) = tally::of_holder(table, address, marks)?;
-        Some((owner, tally, tally.since.load(Relaxed)))
-    });
     if !is_held {
         misuses::note(table, NOT_HELD, (address, kind), [0, 0]);
     }
-    let Some((owner, tally, since)) = holder else {
+    let Some((owner, tally)) = tally::of_holder(table, object) else {
         return;
     };
+    let since = tally.since.load(Relaxed);
     let is_foreign = is_held && since != 0 && owner.token.load(Relaxed) != token();
     if is_foreign && object.travels {
         held::note_handed_over(Handed::Mutex);
@@ -666,7 +677,7 @@ pub fn release(object: Object<'_>, now: Option<u64>, is_held: bool) {
 
 /// Adds a measured hold to the numbers of its lock and its use.
 pub(super) fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u64) {
-    let Some((_, lock)) = entry(table, tally) else {
+    let Some(lock) = entry(table, tally) else {
         return;
     };
     let weight = u64::from(tally.weight.load(Relaxed));
@@ -704,8 +715,8 @@ pub(super) fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u6
 /// The lock at this address was destroyed, or its memory is initialised as another lock.
 pub fn lock_ended(address: u64) {
     if let Some(table) = memory::table() {
-        if let Some((index, lock)) = lock_at(table, address) {
-            locks::end(table, index, lock);
+        if let Some(lock) = lock_at(table, address) {
+            locks::end(table, lock);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::memory::{is_present, provide};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use kinlock_report::{FREED, Owner, Table, Tally};
+use kinlock_report::{FREED, Table};
 
 /// Adds to a number to which other threads may add at the same time.
 pub(super) fn add(number: &AtomicU64, n: u64) {
@@ -36,10 +36,14 @@ pub(super) fn merge<'a>(
     }
 }
 
-/// The index of a tally among the owner's.
-pub(super) fn tally_index(owner: &Owner, tally: &Tally) -> usize {
-    let first = ptr::from_ref(&owner.tallies).addr();
-    (ptr::from_ref(tally).addr() - first) / size_of::<Tally>()
+/// The index of an entry of an array.
+pub(super) fn index_in<T>(all: &[T], one: &T) -> usize {
+    (ptr::from_ref(one).addr() - all.as_ptr().addr()) / size_of::<T>()
+}
+
+/// The same, plus 1: what fields that refer to an entry hold.
+pub(super) fn number_in<T>(all: &[T], one: &T) -> u32 {
+    index_in(all, one) as u32 + 1
 }
 
 /// How many places of an index to search, from the one that the hash chooses.
@@ -79,19 +83,19 @@ pub(super) struct Array<'a, T> {
     pub(super) hash_of: fn(u64) -> u64,
 }
 
-impl<T> Array<'_, T> {
+impl<'a, T> Array<'a, T> {
     fn key_at(&self, at: usize) -> &AtomicU64 {
         (self.key_of)(&self.entries[at])
     }
 
-    /// Finds the entry with a key, or adds one and calls `fill` for it. Returns its index, and
-    /// whether it is new. `None`: there is no room.
+    /// Finds the entry with a key, or adds one and calls `fill` for it. Returns whether it is new,
+    /// too. `None`: there is no room.
     pub(super) fn place(
         &self,
         table: &Table,
         key: u64,
         fill: impl Fn(&T),
-    ) -> Option<(usize, bool)> {
+    ) -> Option<(&'a T, bool)> {
         // Another thread may take the place first. Then this one searches again.
         for _ in 0..8 {
             let (mut freed, mut free, mut left) = (None, None, None);
@@ -101,7 +105,7 @@ impl<T> Array<'_, T> {
                     break;
                 };
                 match self.key_at(at).load(Relaxed) {
-                    known if known == key => return Some((at, false)),
+                    known if known == key => return Some((&self.entries[at], false)),
                     FREED => freed = freed.or(Some(at)),
                     other if !self.is_place_of(place, other) => {
                         left = left.or(Some((place, at as u32 + 1)));
@@ -112,7 +116,7 @@ impl<T> Array<'_, T> {
             if let Some(at) = freed {
                 if self.takes_freed(at, key) {
                     fill(&self.entries[at]);
-                    return Some((at, true));
+                    return Some((&self.entries[at], true));
                 }
                 continue;
             }
@@ -126,7 +130,7 @@ impl<T> Array<'_, T> {
             fill(&self.entries[at]);
             let taken = place.compare_exchange(seen, at as u32 + 1, Release, Relaxed);
             if taken.is_ok() {
-                return Some((at, true));
+                return Some((&self.entries[at], true));
             }
             self.key_at(at).store(FREED, Relaxed);
             self.freed.fetch_add(1, Relaxed);
@@ -136,8 +140,7 @@ impl<T> Array<'_, T> {
 
     /// Whether a search for this key looks at this place of the index.
     fn is_place_of(&self, place: &AtomicU32, key: u64) -> bool {
-        let begin = self.index.as_ptr().addr();
-        let at = (ptr::from_ref(place).addr() - begin) / size_of::<AtomicU32>();
+        let at = index_in(self.index, place);
         let length = self.index.len();
         (at + length - (self.hash_of)(key) as usize % length) % length < REACH
     }

@@ -69,14 +69,9 @@ impl KeptPath {
             .map(|byte| byte.load(Relaxed))
     }
 
-    /// The path, followed by zero bytes.
-    pub fn get(&self) -> [u8; ROOM] {
-        let mut path = [0; ROOM];
-        let length = self.length.load(Acquire);
-        for (to, from) in path.iter_mut().zip(&self.bytes).take(length) {
-            *to = from.load(Relaxed);
-        }
-        path
+    /// Where the path is, with a zero byte at its end.
+    pub fn address(&self) -> *const u8 {
+        self.bytes.as_ptr().cast()
     }
 }
 

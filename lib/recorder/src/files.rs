@@ -1,14 +1,14 @@
 //! The process, and its files: how they are named, made and mapped.
 
 use super::environment;
-use super::memory::{errno, system_call};
+use super::memory::system_call;
 use core::fmt::{self, Write};
 use core::ptr;
 use core::sync::atomic::{AtomicU8, Ordering::*};
 
 pub(super) fn process() -> libc::pid_t {
     // SAFETY: invariant 9.
-    unsafe { system_call!(libc::SYS_getpid) as libc::pid_t }
+    unsafe { system_call!(libc::SYS_getpid) }.map_or(0, |process| process as libc::pid_t)
 }
 
 /// The limit on the size of a file: to make one larger ends in a signal.
@@ -16,7 +16,7 @@ pub(super) fn largest_file() -> u64 {
     let mut limit = [u64::MAX; 2];
     let none = ptr::null::<[u64; 2]>();
     // SAFETY: invariant 2.
-    unsafe {
+    _ = unsafe {
         system_call!(
             libc::SYS_prlimit64,
             0,
@@ -40,15 +40,12 @@ pub(super) fn open(name: &Name, flags: libc::c_int) -> Result<libc::c_int, libc:
             0o600
         )
     };
-    match file {
-        0.. => Ok(file as libc::c_int),
-        _ => Err(errno()),
-    }
+    file.map(|file| file as libc::c_int)
 }
 
 pub(super) fn close(file: libc::c_int) {
     // SAFETY: invariant 9; the file is ours.
-    unsafe { system_call!(libc::SYS_close, file) };
+    _ = unsafe { system_call!(libc::SYS_close, file) };
 }
 
 /// Maps a file, or private memory if `file` is -1, at the address `place`, or anywhere if that is
@@ -65,10 +62,7 @@ pub(super) fn map(file: libc::c_int, size: usize, place: usize) -> Result<usize,
     // SAFETY: invariant 3: a new mapping, or one in the place of a table that no thread uses, since
     // this is the child of a fork and has no table, or one of the same contents.
     let at = unsafe { system_call!(libc::SYS_mmap, place, size, protection, flags, file, 0) };
-    match at {
-        -1 => Err(errno()),
-        at => Ok(at as usize),
-    }
+    at.map(|at| at as usize)
 }
 
 /// The name of a file. Names are static, since the stack may be as small as the C library permits.
@@ -115,7 +109,7 @@ impl Name {
     pub(super) fn unlink(&self) {
         if self.0[0].load(Relaxed) != 0 {
             // SAFETY: invariant 2; the name ends with a zero byte.
-            unsafe { system_call!(libc::SYS_unlinkat, libc::AT_FDCWD, self.address(), 0) };
+            _ = unsafe { system_call!(libc::SYS_unlinkat, libc::AT_FDCWD, self.address(), 0) };
         }
     }
 }

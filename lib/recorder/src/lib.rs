@@ -70,8 +70,8 @@
 //!    kernel has said can be read.
 //! 5. The loader knows a shared object's first and last address. The object is loaded while a
 //!    function of it is on the stack, and from its unwinding data to its end it can be read.
-//! 6. `thread.rs` and `errno` give pointers to thread-locals of the calling thread, and no
-//!    reference to one outlives the expression.
+//! 6. `thread.rs` gives pointers to thread-locals of the calling thread, and no reference to one
+//!    outlives the expression.
 //! 7. Memory of a loaded object is read where the kernel has said that each page can be read.
 //! 8. The environment and the names of the program are strings that live as long as the process;
 //!    POSIX forbids the program to change the environment while another thread reads it. The
@@ -120,12 +120,10 @@ pub use self::acquisition::{
 pub use self::misuse::{destroyed_held, misused, sleepers_at};
 pub use self::object::{Marks, Object};
 pub use self::rwlock::{
-    RwAccess, count_rwlock, count_rwlock_release, rwlock_acquisition, rwlock_asked, rwlock_ended,
-    rwlock_release, serial_of_side, side,
+    count_rwlock, count_rwlock_release, rwlock_asked, rwlock_ended, rwlock_release, serial_of_side,
 };
 pub use self::threads::give_up_key;
 pub use self::unwind::enter;
-pub use self::waits::Awaited;
 use core::ffi::c_int;
 pub use kinlock_report as table;
 

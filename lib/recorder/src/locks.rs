@@ -1,6 +1,6 @@
 //! Entries of locks, sharing them where they become scarce, and merging those of locks that end.
 
-use super::entries::{Array, add, merge, number_at, places, scattered};
+use super::entries::{Array, add, merge, number_at, number_in, places, scattered};
 use super::memory::{self, TAGS};
 use super::object::{Marks, Object, marks_in};
 use super::places::place_of;
@@ -15,14 +15,14 @@ use kinlock_report::{
     STACKS, Table, Use,
 };
 
-/// The entry of a lock, and its index plus 1.
+/// The entry of a lock.
 #[inline]
-pub(super) fn lock_at(table: &Table, address: u64) -> Option<(u32, &Lock)> {
+pub(super) fn lock_at(table: &Table, address: u64) -> Option<&Lock> {
     for place in places(&table.lock_index, scattered(address)) {
         let at = number_at(table, place, LOCKS)?;
         let lock = &table.locks[at];
         if lock.address.load(Relaxed) == address {
-            return Some((at as u32 + 1, lock));
+            return Some(lock);
         }
     }
     None
@@ -30,7 +30,7 @@ pub(super) fn lock_at(table: &Table, address: u64) -> Option<(u32, &Lock)> {
 
 /// The marks of a lock: its own, or those in its entry. `None`: it has neither yet.
 pub(super) fn marks_of<'a>(table: &'a Table, object: Object<'a>) -> Option<Marks<'a>> {
-    let entry = || Some(marks_in(lock_at(table, object.address)?.1));
+    let entry = || lock_at(table, object.address).map(marks_in);
     object.marks.or_else(entry)
 }
 
@@ -41,19 +41,19 @@ pub(super) fn marks_of<'a>(table: &'a Table, object: Object<'a>) -> Option<Marks
 /// address, the entry belongs to a lock that was there before and that ended without a call, as a
 /// `std::mutex` of C++ does. A lock without marks cannot be told from the one before it.
 #[inline]
-pub(super) fn lock_of_holder<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)> {
+pub(super) fn lock_of_holder<'a>(table: &'a Table, object: Object<'_>) -> Option<&'a Lock> {
     let mut known = lock_at(table, object.address);
     let Some(marks) = object.marks else {
         return known.or_else(|| new_lock(table, object));
     };
     if marks.serial.load(Relaxed) == 0 {
-        if let Some((index, former)) = known.take() {
-            end(table, index, former);
+        if let Some(former) = known.take() {
+            end(table, former);
         }
     }
-    let (index, lock) = known.or_else(|| new_lock(table, object))?;
+    let lock = known.or_else(|| new_lock(table, object))?;
     marks.serial.store(lock.serial.load(Relaxed), Relaxed);
-    Some((index, lock))
+    Some(lock)
 }
 
 /// The next serial number: 1, 2, ... A few locks that are used together are likely to have numbers
@@ -92,18 +92,18 @@ fn entries(table: &Table) -> Array<'_, Lock> {
 
 #[cold]
 #[inline(never)]
-fn new_lock<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)> {
+fn new_lock<'a>(table: &'a Table, object: Object<'_>) -> Option<&'a Lock> {
     let fill = |new: &Lock| {
         new.kind.store(object.kind, Relaxed);
         let place = object.place.map_or(0, |place| place_of(table, place));
         new.place.store(place, Relaxed);
         new.serial.store(new_serial(), Relaxed);
     };
-    let (at, _) = entries(table).place(table, object.address, fill)?;
+    let (lock, _) = entries(table).place(table, object.address, fill)?;
     // So that a lock that is a static variable of a shared object can be named.
     modules::note(table, object.address & !READING);
     name_program(&table.header);
-    Some((at as u32 + 1, &table.locks[at]))
+    Some(lock)
 }
 
 // ---- locks without an entry -----------------------------
@@ -131,7 +131,7 @@ fn noted_stack(serial: u32) -> Option<u32> {
     (serial & OTHER != 0 && serial == note_of(stack)).then_some(stack)
 }
 
-/// The entry that a lock shares with others, and its index plus 1, if it does: the table is nearly
+/// The entry that a lock shares with others, if it does: the table is nearly
 /// full, and the lock has not been seen to matter. `waits`: a thread has waited for it.
 ///
 /// A program may take many thousands of locks when it starts, and never again. What it takes later
@@ -143,17 +143,17 @@ pub(super) fn shared_entry<'a>(
     object: Object<'_>,
     marks: Marks<'_>,
     waits: bool,
-) -> Option<(u32, &'a Lock)> {
+) -> Option<&'a Lock> {
     let noted = noted_stack(marks.serial.load(Relaxed));
     if noted.is_none() && !is_crowded(table) || lock_at(table, object.address).is_some() {
         return None;
     }
     if matters(waits) {
-        if let Some((_, own)) = new_lock(table, object) {
+        if let Some(own) = new_lock(table, object) {
             marks.serial.store(own.serial.load(Relaxed), Relaxed);
             if let Some(stack) = noted {
                 own.first.store(stack, Relaxed);
-                if let Some((_, shared)) = entry_of_others(table, stack, object.kind) {
+                if let Some(shared) = entry_of_others(table, stack, object.kind) {
                     let less = |others: u64| Some(others.saturating_sub(1));
                     // It cannot fail.
                     let _ = shared.ended.fetch_update(Relaxed, Relaxed, less);
@@ -165,7 +165,7 @@ pub(super) fn shared_entry<'a>(
     let stack = noted.unwrap_or_else(|| stack_of(table, &unwind::capture()));
     let shared = entry_of_others(table, stack, object.kind)?;
     if noted.is_none() {
-        add(&shared.1.ended, 1);
+        add(&shared.ended, 1);
         marks.serial.store(note_of(stack), Relaxed);
     }
     Some(shared)
@@ -188,20 +188,19 @@ pub(super) fn is_left_out(table: &Table, object: Object<'_>, waits: bool) -> boo
 }
 
 /// The entry that a lock shares with others, if it has noted that. Called by any thread.
-pub(super) fn noted_entry<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)> {
+pub(super) fn noted_entry<'a>(table: &'a Table, object: Object<'_>) -> Option<&'a Lock> {
     let stack = noted_stack(object.marks?.serial.load(Relaxed))?;
     entry_of_others(table, stack, object.kind)
 }
 
-/// The entry for locks without one that were first taken by a stack, and its index plus 1.
-fn entry_of_others(table: &Table, stack: u32, kind: u32) -> Option<(u32, &Lock)> {
+/// The entry for locks without one that were first taken by a stack.
+fn entry_of_others(table: &Table, stack: u32, kind: u32) -> Option<&Lock> {
     let fill = |new: &Lock| {
         new.kind.store(kind, Relaxed);
         new.first.store(stack, Relaxed);
     };
     let key = u64::from(stack) << 2 | OTHERS;
-    let (at, _) = entries(table).place(table, key, fill)?;
-    Some((at as u32 + 1, &table.locks[at]))
+    Some(entries(table).place(table, key, fill)?.0)
 }
 
 /// Notes that the thread has taken the lock.
@@ -225,7 +224,7 @@ const KEPT_IN_ALL: u32 = LOCKS as u32 / 4;
 /// lock that was first taken by the same callers, and its entry becomes free. So a program may use
 /// any number of locks one after the other.
 #[cold]
-pub(super) fn end(table: &Table, index: u32, lock: &Lock) {
+pub(super) fn end(table: &Table, lock: &Lock) {
     let first = lock.first.load(Relaxed) as usize;
     let stack = first.checked_sub(1).and_then(|at| table.stacks.get(at));
     let in_all = table.header.ended.fetch_add(1, Relaxed);
@@ -234,17 +233,17 @@ pub(super) fn end(table: &Table, index: u32, lock: &Lock) {
         if count < KEPT_PER_STACK && in_all < KEPT_IN_ALL {
             return None;
         }
-        let joined = stack.ended.compare_exchange(0, index, AcqRel, Acquire);
-        let index = joined.err()?;
-        let others = table.locks.get(index as usize - 1)?;
+        let number = number_in(&table.locks, lock);
+        let joined = stack.ended.compare_exchange(0, number, AcqRel, Acquire);
+        let others = table.locks.get(joined.err()? as usize - 1)?;
         // A wait for a condition variable has the same callers as the acquisition of the mutex that
         // follows it.
-        is_same_sort(lock, others).then_some((index, others))
+        is_same_sort(lock, others).then_some(others)
     });
     match others {
-        Some((index, others)) => {
+        Some(others) => {
             add(&others.ended, 1);
-            join(table, lock, others, index);
+            join(table, lock, others);
             lock.address.store(FREED, Release);
             table.header.locks_freed.fetch_add(1, Relaxed);
         }
@@ -300,11 +299,11 @@ fn sums_of_use(of: &Use) -> [&AtomicU64; 5] {
 }
 
 /// Moves all numbers of an ended lock to another ended lock, `others`, and clears its entry.
-fn join(table: &Table, lock: &Lock, others: &Lock, index: u32) {
+fn join(table: &Table, lock: &Lock, others: &Lock) {
     let mut at = lock.uses.swap(0, Acquire);
     while let Some(from) = at.checked_sub(1).and_then(|at| table.uses.get(at as usize)) {
         let stack = from.key.load(Relaxed) as u32;
-        if let (_, Some(to)) = use_of(table, index, others, stack) {
+        if let Some(to) = use_of(table, others, stack) {
             to.wait_max.fetch_max(from.wait_max.load(Relaxed), Relaxed);
             merge(sums_of_use(from), sums_of_use(to));
         }

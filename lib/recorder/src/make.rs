@@ -23,8 +23,8 @@
 use super::environment::{REPORT_PATH, keep_path, variable};
 use super::files::{Name, close, largest_file, map, open, process};
 use super::memory::{
-    Errno, FAILED, FORK, MADE, MAKING, NOT_MADE, TABLE, TAGS, errno, has_memory, is_of_window,
-    is_page_present, system_call, table,
+    FAILED, FORK, MADE, MAKING, NOT_MADE, TABLE, TAGS, has_memory, is_of_window, is_page_present,
+    system_call, table,
 };
 use super::mode::window;
 use super::threads::name_program;
@@ -32,8 +32,9 @@ use super::{modules, order, record, switch, tally, thread};
 use core::mem::offset_of;
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering::*};
-use kinlock_core::platform::Platform;
+use kinlock_core::platform::{NEVER, Platform};
 use kinlock_linux::Native;
+use kinlock_linux::sys::KeepErrno;
 use kinlock_report::{Header, MAGIC, PAGE, SHARED, Shared, Table};
 
 /// The process whose table this is. A child of `vfork` shares the memory but has no table.
@@ -79,7 +80,6 @@ pub fn expect(locks: u32) {
 /// processes share, which a sandbox may forbid later.
 pub fn look_up() {
     modules::begin();
-    let _kept = Errno::keep();
     if variable(b"KINLOCK_REPORT").is_some_and(|path| keep_path(&REPORT_PATH, path)) {
         shared();
     }
@@ -91,12 +91,15 @@ pub fn look_up() {
 /// acquisitions is lost. They cannot wait for each other: that thread takes no lock, and no signal
 /// handler runs on it.
 pub fn begin(locks: u32) -> bool {
-    let _kept = Errno::keep();
+    let _kept = KeepErrno::hold();
     loop {
         match FORK.state.load(Acquire) {
             MADE if is_of_window() => return true,
             FAILED if is_of_window() => return false,
-            MAKING => wait_for_maker(),
+            MAKING => {
+                let state = FORK.state.as_ptr();
+                Native::park(state, MAKING, NEVER, || FORK.state.load(Relaxed));
+            }
             before => {
                 // Before other threads wait for this one, since this may wait for a lock of the
                 // loader.
@@ -112,32 +115,11 @@ pub fn begin(locks: u32) -> bool {
                         false => FAILED,
                     };
                     FORK.state.store(state, Release);
-                    wake_waiting();
+                    Native::unpark(FORK.state.as_ptr(), u32::MAX);
                 }
             }
         }
     }
-}
-
-fn wait_for_maker() {
-    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    let forever = ptr::null::<libc::timespec>();
-    // SAFETY: invariant 2.
-    unsafe {
-        system_call!(
-            libc::SYS_futex,
-            FORK.state.as_ptr(),
-            operation,
-            MAKING,
-            forever,
-        )
-    };
-}
-
-fn wake_waiting() {
-    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: invariant 2.
-    unsafe { system_call!(libc::SYS_futex, FORK.state.as_ptr(), operation, i32::MAX) };
 }
 
 /// While this exists, no signal handler runs on the calling thread, and the thread is not
@@ -149,7 +131,7 @@ impl SignalsBlocked {
         let (all, mut before) = (u64::MAX, 0_u64);
         // SAFETY: invariant 2. The C library's own call would not block the signals that it uses
         // itself, such as the one that cancels threads.
-        unsafe {
+        _ = unsafe {
             system_call!(
                 libc::SYS_rt_sigprocmask,
                 libc::SIG_SETMASK,
@@ -165,7 +147,7 @@ impl SignalsBlocked {
 impl Drop for SignalsBlocked {
     fn drop(&mut self) {
         // SAFETY: invariant 2.
-        unsafe {
+        _ = unsafe {
             system_call!(
                 libc::SYS_rt_sigprocmask,
                 libc::SIG_SETMASK,
@@ -184,7 +166,7 @@ fn clear_in_children() {
     unsafe {
         if libc::getauxval(libc::AT_PAGESZ) == PAGE as u64 {
             let page = ptr::from_ref(&FORK);
-            system_call!(libc::SYS_madvise, page, PAGE, libc::MADV_WIPEONFORK);
+            _ = system_call!(libc::SYS_madvise, page, PAGE, libc::MADV_WIPEONFORK);
         }
     }
 }
@@ -200,7 +182,6 @@ pub extern "C" fn forget_in_child() {
     FORK.state.store(NOT_MADE, Relaxed);
     let place = TABLE.load(Relaxed);
     if !place.is_null() {
-        let _kept = Errno::keep();
         // If that fails, the parent's table stays mapped, and such a change still reaches it.
         let _ = map(-1, SIZE, place.addr());
     }
@@ -277,10 +258,7 @@ fn cleared() -> Result<&'static Table, libc::c_int> {
     // SAFETY: invariant 3: it is the table, which is never unmapped.
     let table = unsafe { TABLE.load(Relaxed).as_ref() }.ok_or(libc::ENOENT)?;
     // SAFETY: invariant 2; the name ends with a zero byte.
-    let zeros = unsafe { system_call!(libc::SYS_memfd_create, c"".as_ptr(), libc::MFD_CLOEXEC) };
-    if zeros < 0 {
-        return Err(errno());
-    }
+    let zeros = unsafe { system_call!(libc::SYS_memfd_create, c"".as_ptr(), libc::MFD_CLOEXEC) }?;
     let zeros = zeros as libc::c_int;
     let clear = |from: usize, to: usize| {
         // SAFETY: invariant 3: memory of the table, which the kernel checks.
@@ -288,10 +266,10 @@ fn cleared() -> Result<&'static Table, libc::c_int> {
             let address = ptr::from_ref(table).addr() + from;
             system_call!(libc::SYS_pread64, zeros, address, to - from, 0)
         };
-        read == (to - from) as libc::c_long
+        read == Ok((to - from) as libc::c_long)
     };
     // SAFETY: invariant 9; the file is ours.
-    let is_made = unsafe { system_call!(libc::SYS_ftruncate, zeros, PAGE) } == 0;
+    let is_made = unsafe { system_call!(libc::SYS_ftruncate, zeros, PAGE) }.is_ok();
     // All but which pages have memory.
     let kept = offset_of!(Header, present);
     let kept = kept..kept + size_of_val(&table.header.present);
@@ -319,7 +297,7 @@ fn shared() -> Option<&'static Shared> {
     let file = open(&NAME, libc::O_RDWR).ok()?;
     // SAFETY: invariant 9.
     let length = unsafe { system_call!(libc::SYS_lseek, file, 0, libc::SEEK_END) };
-    let has_page = length >= PAGE as libc::c_long;
+    let has_page = length.is_ok_and(|length| length >= PAGE as libc::c_long);
     let mapped = has_page.then(|| map(file, PAGE, 0).ok()).flatten();
     close(file);
     let mapped = mapped.filter(|&address| has_memory(address))? as *mut Shared;
@@ -343,11 +321,8 @@ fn mapped() -> Result<&'static Table, libc::c_int> {
     let file = TABLE_NAME.new_file(format_args!(".{process}"))?;
     let place = TABLE.load(Relaxed).addr();
     // SAFETY: invariant 9.
-    let result = unsafe { system_call!(libc::SYS_ftruncate, file, SIZE as libc::off_t) };
-    let mapped = match result {
-        0 => map(file, SIZE, place),
-        _ => Err(errno()),
-    };
+    let sized = unsafe { system_call!(libc::SYS_ftruncate, file, SIZE as libc::off_t) };
+    let mapped = sized.and_then(|_| map(file, SIZE, place));
     close(file);
     let filled = mapped.and_then(|address| {
         let table = address as *mut Table;
@@ -374,7 +349,7 @@ fn fill_header(table: &Table, locks: u32, window: u32) {
     header.process.store(process() as u32, Relaxed);
     // SAFETY: invariant 9.
     let parent = unsafe { system_call!(libc::SYS_getppid) };
-    header.parent.store(parent as u32, Relaxed);
+    header.parent.store(parent.unwrap_or(0) as u32, Relaxed);
     record::begin(table);
     order::begin(table);
     header.locks.store(locks, Relaxed);

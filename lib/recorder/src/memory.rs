@@ -9,12 +9,17 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
 use kinlock_report::{Header, PAGE, Table};
 
-/// A system call. Each argument is widened to a register, since the upper half of a shorter one
-/// would be arbitrary.
+/// A system call: what it returns, or why it failed. A program may read `errno` after it has taken
+/// a lock, so that is restored. Each argument is widened to a register, since the upper half of a
+/// shorter one would be arbitrary.
 macro_rules! system_call {
-    ($number:expr $(, $argument:expr)* $(,)?) => {
-        libc::syscall($number $(, $argument as libc::c_long)*)
-    };
+    ($number:expr $(, $argument:expr)* $(,)?) => {{
+        let _kept = kinlock_linux::sys::KeepErrno::hold();
+        match libc::syscall($number $(, $argument as libc::c_long)*) {
+            -1 => Err(kinlock_linux::sys::system_call_error()),
+            result => Ok(result),
+        }
+    }};
 }
 pub(super) use system_call;
 
@@ -167,9 +172,8 @@ pub(super) fn has_memory(address: usize) -> bool {
     /// A bitwise or with 0. The comparison with 1 that comes with it does not matter.
     const OR_ZERO: libc::c_int = 2 << 28 | 1;
     const WAKE_OP: libc::c_int = 5 | libc::FUTEX_PRIVATE_FLAG;
-    let _kept = Errno::keep();
     // SAFETY: invariant 9: the kernel checks the address. No thread waits there, so none is woken.
-    unsafe {
+    let provided = unsafe {
         system_call!(
             libc::SYS_futex,
             address,
@@ -178,29 +182,7 @@ pub(super) fn has_memory(address: usize) -> bool {
             0_usize,
             address,
             OR_ZERO,
-        ) >= 0
-    }
-}
-
-/// While this exists, the calling thread may change `errno`: a program may read it after it has
-/// taken a lock.
-pub(super) struct Errno(libc::c_int);
-
-impl Errno {
-    pub(super) fn keep() -> Self {
-        Errno(errno())
-    }
-}
-
-impl Drop for Errno {
-    fn drop(&mut self) {
-        // SAFETY: invariant 6.
-        unsafe { *libc::__errno_location() = self.0 };
-    }
-}
-
-/// The calling thread's `errno`.
-pub(super) fn errno() -> libc::c_int {
-    // SAFETY: invariant 6.
-    unsafe { *libc::__errno_location() }
+        )
+    };
+    provided.is_ok()
 }

@@ -1,6 +1,5 @@
 //! Calls that misuse a lock, as the lock's function has found.
 
-use super::locks::marks_of;
 use super::misuses;
 use super::object::Object;
 use super::{held, make, memory, tally};
@@ -57,11 +56,9 @@ pub fn destroyed_held(object: Object<'_>) {
         true => DESTROYED_AWAITED,
         false => DESTROYED_HELD,
     };
-    let holder = marks_of(table, object).and_then(|marks| {
-        let (owner, tally) = tally::of_holder(table, address, marks)?;
-        let is_held = tally.since.load(Relaxed) != 0;
-        is_held.then(|| misuses::holder_by(table, owner, tally))
-    });
+    let holder = tally::of_holder(table, object)
+        .filter(|(_, tally)| tally.since.load(Relaxed) != 0)
+        .map(|(owner, tally)| misuses::holder_by(table, owner, tally));
     // In the child of a fork it may be the parent that holds it.
     if holder.is_none() && Native::forked() {
         return;
@@ -76,11 +73,10 @@ pub fn sleepers_at(address: u64, words: usize) -> u64 {
     let at = |word: usize| {
         let key = address + 4 * word as u64;
         let operation = libc::FUTEX_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
-        let _kept = memory::Errno::keep();
         // SAFETY: invariant 9: the kernel checks the address, and changes no memory.
         let found =
             unsafe { memory::system_call!(libc::SYS_futex, key, operation, 0, i32::MAX, key) };
-        found.max(0) as u64
+        found.unwrap_or(0) as u64
     };
     (0..words).map(at).sum()
 }

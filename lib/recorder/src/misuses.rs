@@ -40,7 +40,7 @@ pub(super) fn note(table: &Table, misuse: u32, (address, kind): (u64, u32), hold
     let Some(new) = new else {
         return add(&header.dropped_misuses, 1);
     };
-    let first = lock_at(table, address).map_or(0, |(_, lock)| lock.first.load(Relaxed));
+    let first = lock_at(table, address).map_or(0, |lock| lock.first.load(Relaxed));
     new.address.store(address, Relaxed);
     new.lock_kind.store(kind, Relaxed);
     new.stack.store(stack, Relaxed);

@@ -1,6 +1,6 @@
 //! Shared objects: which one an address lies in, and what the command needs to name addresses.
 
-use super::memory::{Errno, is_present, provide};
+use super::memory::{is_present, provide, system_call};
 use super::stack::{here, is_readable};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{self, MaybeUninit};
@@ -243,25 +243,23 @@ fn store_path(module: &Module, folder: &[u8], path: &[u8]) {
 /// The path of the program; nothing if there is no `/proc`.
 fn own_path(room: &mut [u8; 512]) -> &[u8] {
     let path = c"/proc/self/exe".as_ptr();
-    let _kept = Errno::keep();
     // SAFETY: invariant 2.
     let length = unsafe {
         let (to, size) = (room.as_mut_ptr(), room.len());
-        libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, path, to, size)
+        system_call!(libc::SYS_readlinkat, libc::AT_FDCWD, path, to, size)
     };
-    room.get(..length.max(0) as usize).unwrap_or(&[])
+    room.get(..length.unwrap_or(0) as usize).unwrap_or(&[])
 }
 
 /// The current folder with a slash at its end; nothing if it is not known.
 fn current_folder(room: &mut [u8; 512]) -> &[u8] {
-    let _kept = Errno::keep();
     // SAFETY: invariant 2.
-    let length = unsafe { libc::syscall(libc::SYS_getcwd, room.as_mut_ptr(), room.len()) };
+    let length = unsafe { system_call!(libc::SYS_getcwd, room.as_mut_ptr(), room.len()) };
     // It ends with a zero byte. A folder that this process cannot reach begins otherwise.
-    match usize::try_from(length).unwrap_or(0).checked_sub(1) {
-        Some(end) if room[0] == b'/' => {
-            room[end] = b'/';
-            &room[..=end]
+    match length {
+        Ok(length @ 1..) if room[0] == b'/' => {
+            room[length as usize - 1] = b'/';
+            &room[..length as usize]
         }
         _ => &[],
     }

@@ -6,7 +6,7 @@
 //! parent of a fork, in the child. The command ignores facts of threads that do not exist, and
 //! where there is no place left, their places are used again.
 
-use super::memory::{Errno, errno, system_call};
+use super::memory::system_call;
 use super::stack::here;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use kinlock_core::platform::Platform;
@@ -158,7 +158,6 @@ fn left_behind(thread: u32) -> Option<&'static Fact> {
     if futex_alone() {
         return None;
     }
-    let _kept = Errno::keep();
     places(thread).find(|fact| {
         let (what, of) = (fact.what.load(Relaxed), fact.thread.load(Relaxed));
         let is_left = what > BUSY && of != thread && !exists(of);
@@ -175,7 +174,7 @@ fn left_behind(thread: u32) -> Option<&'static Fact> {
 fn exists(thread: u32) -> bool {
     // SAFETY: invariants 1 and 9; the signal 0 is none.
     let result = unsafe { system_call!(libc::SYS_tgkill, libc::getpid(), thread, 0) };
-    result == 0 || errno() != libc::ESRCH
+    result != Err(libc::ESRCH)
 }
 
 #[cfg(test)]

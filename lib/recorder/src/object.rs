@@ -2,7 +2,7 @@
 
 use core::panic::Location;
 use core::sync::atomic::AtomicU32;
-use kinlock_report::{Lock, READING};
+use kinlock_report::{Lock, READING, READS, RWLOCK};
 
 /// What the report notes in the lock object itself, whose cache line the holder has anyway. All of
 /// it is 0 at first, and only the holder accesses it.
@@ -19,7 +19,8 @@ pub struct Marks<'a> {
 /// A lock of the program, as the report knows it.
 #[derive(Clone, Copy)]
 pub struct Object<'a> {
-    /// The address in its entry.
+    /// The address in its entry, and so with [`READING`] if it is the reading side of a
+    /// reader-writer lock.
     pub address: u64,
     /// The marks in the lock object. If it has no room for them, they are in the table's entry.
     pub marks: Option<Marks<'a>>,
@@ -36,6 +37,7 @@ pub struct Object<'a> {
 
 impl Object<'_> {
     /// An object without marks of its own.
+    #[inline]
     pub fn new(address: u64, kind: u32) -> Self {
         Object {
             address,
@@ -47,10 +49,25 @@ impl Object<'_> {
         }
     }
 
-    /// Whether several threads can hold it at a time: it is the reading side of a reader-writer
-    /// lock.
-    pub(super) fn has_many_holders(&self) -> bool {
+    /// One side of the reader-writer lock at this address.
+    #[inline]
+    pub fn side(address: u64, is_reading: bool) -> Self {
+        let side = if is_reading { READING } else { 0 };
+        Self::new(address | side, RWLOCK)
+    }
+
+    /// Whether it is the reading side of a reader-writer lock: several threads can hold it at a
+    /// time.
+    #[inline]
+    pub fn is_reading(&self) -> bool {
         self.address & READING != 0
+    }
+
+    /// The address of the lock of which this is a side, and how the side is held: [`READS`], or 0.
+    #[inline]
+    pub(super) fn lock_and_mode(&self) -> (u64, u32) {
+        let mode = if self.is_reading() { READS } else { 0 };
+        (self.address & !READING, mode)
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) fn begin(table: &Table) {
 /// The calling thread has a mutex or spinlock. `asked`: it asked for it without a limit. That may
 /// have been noted when it began to wait, but was not if the lock had no entry yet.
 pub(super) fn taken(table: &Table, object: Object<'_>, asked: bool) {
-    let Some((_, lock)) = lock_at(table, object.address) else {
+    let Some(lock) = lock_at(table, object.address) else {
         return;
     };
     if asked {
@@ -83,10 +83,9 @@ fn stack_of_first(table: &Table, object: Object<'_>, lock: &Lock) -> u32 {
         return stack_of(table, &unwind::capture());
     }
     // Of a reader-writer lock, the tally is that of the side.
-    let serial = lock_at(table, object.address).map_or(0, |(_, side)| side.serial.load(Relaxed));
-    let tally = tally::own_of(object.address, serial);
-    let measured = tally.filter(|tally| tally.since.load(Relaxed) > HELD);
-    measured.map_or(0, |tally| taken_by(table, tally))
+    let tally = tally::of_caller(table, object);
+    let measured = tally.filter(|(_, tally)| tally.since.load(Relaxed) > HELD);
+    measured.map_or(0, |(_, tally)| taken_by(table, tally))
 }
 
 /// The calling thread is going to wait for a mutex or spinlock.
@@ -95,22 +94,22 @@ pub(super) fn waits(table: &Table, object: Object<'_>) {
     // With another number, the entry is that of a lock which was there before.
     let is_its = |lock: &Lock| serial.is_none_or(|serial| serial == lock.serial.load(Relaxed));
     let known = lock_at(table, object.address);
-    if let Some((_, lock)) = known.filter(|(_, lock)| is_its(lock)) {
+    if let Some(lock) = known.filter(|lock| is_its(lock)) {
         wants(table, object.address, lock, 0);
     }
 }
 
 /// The calling thread asks for a reader-writer lock, and may wait forever.
 pub(super) fn asks_rwlock(table: &Table, address: u64, mode: u32) {
-    if let Some((_, lock)) = rwlock(table, address) {
+    if let Some(lock) = rwlock(table, address) {
         wants(table, address, lock, mode);
     }
 }
 
 /// It has one: this side of it. Returns the lock's serial number, and the stack if orders may need
 /// it.
-pub(super) fn taken_rwlock(table: &Table, address: u64, side: Object<'_>) -> [u32; 2] {
-    let Some((_, lock)) = rwlock(table, address) else {
+pub(super) fn taken_rwlock(table: &Table, side: Object<'_>) -> [u32; 2] {
+    let Some(lock) = rwlock(table, side.lock_and_mode().0) else {
         return [0, 0];
     };
     let stack = stack_of_first(table, side, lock);
@@ -122,7 +121,7 @@ pub(super) fn taken_rwlock(table: &Table, address: u64, side: Object<'_>) -> [u3
 
 /// The entry of a reader-writer lock. Several threads may add it at the same time: one of them
 /// does, since the place in the index decides.
-fn rwlock(table: &Table, address: u64) -> Option<(u32, &Lock)> {
+fn rwlock(table: &Table, address: u64) -> Option<&Lock> {
     lock_of_holder(table, Object::new(address, RWLOCK))
 }
 
@@ -168,7 +167,7 @@ fn wants(table: &Table, address: u64, lock: &Lock, mode: u32) {
 
 fn is_rwlock(table: &Table, held: &Held) -> bool {
     let known = lock_at(table, held.address.load(Relaxed));
-    known.is_some_and(|(_, lock)| lock.kind.load(Relaxed) & RWLOCK != 0)
+    known.is_some_and(|lock| lock.kind.load(Relaxed) & RWLOCK != 0)
 }
 
 /// Takes locks out of the list that another thread has released: their tallies say so.
@@ -208,7 +207,7 @@ fn note(table: &Table, owner: &Owner, first: &Held, then: &Then<'_>) {
         new.from_address.store(first.address.load(Relaxed), Relaxed);
         new.to_address.store(then.address, Relaxed);
         new.to_kind.store(then.lock.kind.load(Relaxed), Relaxed);
-        if let Some((_, from)) = lock_at(table, first.address.load(Relaxed)) {
+        if let Some(from) = lock_at(table, first.address.load(Relaxed)) {
             new.from_kind.store(from.kind.load(Relaxed), Relaxed);
             new.from_first.store(from.first.load(Relaxed), Relaxed);
         }
@@ -227,16 +226,15 @@ fn note(table: &Table, owner: &Owner, first: &Held, then: &Then<'_>) {
         key_of: |order: &Order| &order.key,
         hash_of: scattered,
     };
-    let Some((at, _)) = orders.place(table, key, fill) else {
+    let Some((order, _)) = orders.place(table, key, fill) else {
         return add(&table.header.dropped_orders, 1);
     };
-    let order: &Order = &table.orders[at];
     made(order, token, modes, gates);
     let stack = first.stack.load(Relaxed);
     if order.from_stack.load(Relaxed) == 0 {
         order.from_stack.store(stack, Relaxed);
         let from = lock_at(table, first.address.load(Relaxed)).filter(|_| stack == 0);
-        if let Some((_, from)) = from {
+        if let Some(from) = from {
             from.kind.fetch_or(OUTER, Relaxed);
         }
     }

@@ -1,6 +1,6 @@
 //! Entries of places in the source, for locks of a program that tells where it takes them.
 
-use super::entries::{Array, scattered};
+use super::entries::{Array, number_in, scattered};
 use core::panic::Location;
 use core::sync::atomic::Ordering::*;
 use kinlock_report::{Place, Table};
@@ -26,5 +26,5 @@ pub(super) fn place_of(table: &Table, place: &'static Location<'static>) -> u32 
     };
     let address = core::ptr::from_ref(place).addr() as u64;
     let found = places.place(table, address, fill);
-    found.map_or(0, |(at, _)| at as u32 + 1)
+    found.map_or(0, |(place, _)| number_in(&table.places, place))
 }

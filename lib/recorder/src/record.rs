@@ -6,7 +6,7 @@
 //! at, too. Nothing here allocates, takes a lock or waits. What is changed belongs to the holder
 //! of the lock, or to the calling thread.
 
-use super::entries::tally_index;
+use super::entries::index_in;
 use super::memory::provide;
 use super::threads::thread;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -30,7 +30,7 @@ pub(super) fn begin(table: &Table) {
 
 /// The pause that belongs to a tally of the owner: the think time that runs, if any.
 fn pause<'a>(owner: &'a Owner, tally: &Tally) -> Option<&'a Pause> {
-    owner.pauses.get(tally_index(owner, tally))
+    owner.pauses.get(index_in(&owner.tallies, tally))
 }
 
 /// Forgets the think time that runs, since the tally becomes another lock's.

@@ -4,15 +4,13 @@
 //! time holds it. The reading side is held by several: no number of its entry is changed by plain
 //! loads and stores, and it has no last holder.
 
-use super::acquisition::{Outcome, acquisition, end_of_hold, entry_of, holds, lock_ended, next};
+use super::acquisition::{end_of_hold, entry_of, holds, lock_ended, next};
 use super::held::{Handed, Removed};
-use super::is_taken;
-use super::locks::{lock_at, marks_of};
+use super::locks::lock_at;
 use super::misuses;
 use super::object::{Object, marks_in};
 use super::threads::thread;
 use super::{held, make, memory, order, tally};
-use core::panic::Location;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
@@ -20,28 +18,16 @@ use kinlock_report::{
     FOREIGN, HELD, NOT_HELD, Owner, READ_AGAIN, READING, READS, RELOCKED, RWLOCK, Table, Tally,
 };
 
-/// What an acquisition or release of a reader-writer lock is like.
-#[derive(Clone, Copy)]
-pub struct RwAccess {
-    /// Where the lock is.
-    pub address: u64,
-    /// [`READS`], or 0.
-    pub mode: u32,
-    /// As in [`Object::place`].
-    pub place: Option<&'static Location<'static>>,
-    /// As in [`Object::travels`].
-    pub travels: bool,
-}
-
-/// The calling thread is going to take such a lock, and waits if it has to. `is_endless`: without a
-/// limit; `waits_behind`: a reader that holds it already may wait behind a writer.
-pub fn rwlock_asked(access: RwAccess, is_endless: bool, waits_behind: bool) {
+/// The calling thread is going to take this side of such a lock, and waits if it has to.
+/// `is_endless`: without a limit; `waits_behind`: a reader that holds it already may wait behind a
+/// writer.
+pub fn rwlock_asked(side: Object<'_>, is_endless: bool, waits_behind: bool) {
     let Some(table) = make::own_table() else {
         return;
     };
-    let RwAccess { address, mode, .. } = access;
+    let (address, mode) = side.lock_and_mode();
     let held = held::known_before_wait(table, address);
-    if let Some(held) = held.filter(|_| !access.travels) {
+    if let Some(held) = held.filter(|_| !side.travels) {
         let is_read = held.mode.load(Relaxed) & mode & READS != 0;
         let misuse = match (is_read, waits_behind) {
             (false, _) => Some(RELOCKED),
@@ -59,42 +45,27 @@ pub fn rwlock_asked(access: RwAccess, is_endless: bool, waits_behind: bool) {
     }
 }
 
-/// One side of a reader-writer lock. Its mode is [`READS`], or 0.
-#[inline]
-pub fn side(access: RwAccess) -> Object<'static> {
-    let side = match access.mode & READS {
-        0 => 0,
-        _ => READING,
-    };
-    Object {
-        place: access.place,
-        travels: access.travels,
-        ..Object::new(access.address | side, RWLOCK)
-    }
-}
-
 /// What the lock has noted for [`count_rwlock`]: the serial number of one side; 0: it has none yet.
-pub fn serial_of_side(access: RwAccess) -> u32 {
-    let address = side(access).address;
-    let entry = memory::table().and_then(|table| lock_at(table, address));
-    entry.map_or(0, |(_, lock)| lock.serial.load(Relaxed))
+pub fn serial_of_side(side: Object<'_>) -> u32 {
+    let entry = memory::table().and_then(|table| lock_at(table, side.address));
+    entry.map_or(0, |lock| lock.serial.load(Relaxed))
 }
 
 /// A reader-writer lock was taken without a wait, and has noted the serial number of that side.
 /// Returns whether that is counted now; if not, more than counting is needed, and the caller has to
-/// call [`rwlock_asked`] and [`rwlock_acquisition`].
+/// call [`rwlock_asked`] and [`acquisition`](super::acquisition()).
 #[inline(always)]
-pub fn count_rwlock(access: RwAccess, serial: &AtomicU32) -> bool {
-    count_taken(access, serial).is_some()
+pub fn count_rwlock(side: Object<'_>, serial: &AtomicU32) -> bool {
+    count_taken(side, serial).is_some()
 }
 
 #[inline(always)]
-fn count_taken(access: RwAccess, serial: &AtomicU32) -> Option<()> {
-    let object = side(access);
-    let (owner, tally) = tally::found(object.address, serial)?;
+fn count_taken(side: Object<'_>, serial: &AtomicU32) -> Option<()> {
+    let (owner, tally) = tally::found(side.address, serial)?;
     let locked = next(tally)?;
-    let push = || held::push_to(owner, access.address, 0, 0, access.mode).then_some(());
-    if object.has_many_holders() {
+    let (address, mode) = side.lock_and_mode();
+    let push = || held::push_to(owner, address, 0, 0, mode).then_some(());
+    if side.is_reading() {
         // A thread that reads already has one hold, whatever it adds.
         if tally.since.load(Relaxed) != 0 {
             return None;
@@ -113,33 +84,19 @@ fn count_taken(access: RwAccess, serial: &AtomicU32) -> Option<()> {
     Some(())
 }
 
-/// The calling thread is about to release such a lock, which it holds in this mode. Returns whether
+/// The calling thread is about to release such a lock, of which it holds this side. Returns whether
 /// that is noted; if not, the caller has to call [`rwlock_release`].
 #[inline]
-pub fn count_rwlock_release(access: RwAccess, serial: &AtomicU32) -> bool {
-    let found = tally::found_of_holder(side(access).address, serial);
+pub fn count_rwlock_release(side: Object<'_>, serial: &AtomicU32) -> bool {
+    let found = tally::found_of_holder(side.address, serial);
     let Some((owner, tally)) = found.filter(|(_, tally)| tally.since.load(Relaxed) == HELD) else {
         return false;
     };
-    let is_noted = held::pop_from(owner, access.address);
+    let is_noted = held::pop_from(owner, side.lock_and_mode().0);
     if is_noted {
         tally.since.store(0, Relaxed);
     }
     is_noted
-}
-
-/// An acquisition of a reader-writer lock has ended.
-pub fn rwlock_acquisition(access: RwAccess, outcome: Outcome) {
-    acquisition(side(access), outcome);
-    let Some(table) = memory::table().filter(|_| is_taken(outcome.result)) else {
-        return;
-    };
-    let RwAccess { address, mode, .. } = access;
-    let [serial, stack] = match order::is_on() {
-        true => order::taken_rwlock(table, address, side(access)),
-        false => [0, 0],
-    };
-    held::push(table, address, serial, stack, mode);
 }
 
 /// The calling thread is about to release a reader-writer lock. `is_held`: whether the lock's word
@@ -148,20 +105,20 @@ pub fn rwlock_release(address: u64, is_held: bool, writer: u32) {
     let Some(table) = memory::table() else { return };
     match held::remove(address) {
         Removed::OneOfSeveral => return,
-        Removed::Last(mode) => return end_hold(table, unplaced(address, mode)),
+        Removed::Last(mode) => return end_hold(table, Object::side(address, mode == READS)),
         // With an incomplete list, the hold ends with the first release.
         Removed::Unknown => {
-            for mode in [0, READS] {
-                end_hold(table, unplaced(address, mode));
+            for is_reading in [false, true] {
+                end_hold(table, Object::side(address, is_reading));
             }
             return;
         }
         // What another thread has taken.
         Removed::NotThere => {
-            end_hold(table, unplaced(address, 0));
-            let object = side(unplaced(address, READS));
-            let own = tally::held_by_caller(table, object);
-            end(table, own.or_else(|| tally::held_by_any(table, object)));
+            end_hold(table, Object::side(address, false));
+            let readers = Object::side(address, true);
+            let own = tally::held_by_caller(table, readers);
+            end(table, own.or_else(|| tally::held_by_any(table, readers)));
         }
     }
     // In the child of a fork it may have been taken in the parent.
@@ -176,19 +133,14 @@ pub fn rwlock_release(address: u64, is_held: bool, writer: u32) {
     }
 }
 
-fn unplaced(address: u64, mode: u32) -> RwAccess {
-    RwAccess {
-        address,
-        mode,
-        place: None,
-        travels: false,
-    }
-}
-
 /// The hold of one side ends, if one was noted: of the writing side whichever thread's, of the
 /// reading side the calling thread's.
-fn end_hold(table: &Table, access: RwAccess) {
-    end(table, holder(table, side(access)));
+fn end_hold(table: &Table, side: Object<'_>) {
+    let held = match side.is_reading() {
+        true => tally::held_by_caller(table, side),
+        false => tally::of_holder(table, side),
+    };
+    end(table, held);
 }
 
 fn end(table: &Table, held: Option<(&Owner, &Tally)>) {
@@ -197,16 +149,6 @@ fn end(table: &Table, held: Option<(&Owner, &Tally)>) {
         if since > HELD {
             let nanos = Native::now().saturating_sub(since);
             end_of_hold(table, owner, tally, nanos);
-        }
-    }
-}
-
-fn holder<'a>(table: &'a Table, object: Object<'_>) -> Option<(&'a Owner, &'a Tally)> {
-    match object.has_many_holders() {
-        true => tally::held_by_caller(table, object),
-        false => {
-            let marks = marks_of(table, object)?;
-            tally::of_holder(table, object.address, marks)
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The calling thread's registers, and reading its stack without a fault.
 
-use super::memory::{Errno, errno, system_call};
+use super::memory::system_call;
 use core::ptr;
 use kinlock_report::unwind::Registers;
 
@@ -83,7 +83,6 @@ impl Readable {
 pub(super) fn is_readable(address: u64) -> bool {
     let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
     let (wakes, moves) = (0, 0);
-    let _kept = Errno::keep();
     // SAFETY: invariant 9: the kernel checks the address, and changes no memory.
     let result = unsafe {
         system_call!(
@@ -96,7 +95,7 @@ pub(super) fn is_readable(address: u64) -> bool {
             0,
         )
     };
-    result >= 0 || errno() != libc::EFAULT
+    result != Err(libc::EFAULT)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! A process that cannot make the file runs on, and cannot be measured.
 
 use super::files::{Name, close, largest_file, map, open, process};
-use super::memory::{Errno, has_memory, system_call};
+use super::memory::{has_memory, system_call};
 use super::mode;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::*};
@@ -45,7 +45,6 @@ pub(super) fn has_failed(error: libc::c_int) {
 
 /// Makes the file. The mode has been chosen.
 pub fn begin() {
-    let _kept = Errno::keep();
     // SAFETY: invariant 9.
     let is_usual = unsafe { libc::getauxval(libc::AT_PAGESZ) } == PAGE as u64;
     // On a larger page there would be other variables.
@@ -63,10 +62,8 @@ pub fn begin() {
 /// Maps the file in the place of the page with the mode.
 fn replace_page(file: libc::c_int) -> bool {
     // SAFETY: invariant 9.
-    if unsafe { system_call!(libc::SYS_ftruncate, file, PAGE) } != 0 {
-        return false;
-    }
-    let Ok(copy) = map(file, PAGE, 0) else {
+    let sized = unsafe { system_call!(libc::SYS_ftruncate, file, PAGE) };
+    let Ok(copy) = sized.and_then(|_| map(file, PAGE, 0)) else {
         return false;
     };
     let has_memory = has_memory(copy);
@@ -74,7 +71,7 @@ fn replace_page(file: libc::c_int) -> bool {
         fill(copy);
     }
     // SAFETY: invariant 9: nothing refers to this mapping any more.
-    unsafe { system_call!(libc::SYS_munmap, copy, PAGE) };
+    _ = unsafe { system_call!(libc::SYS_munmap, copy, PAGE) };
     has_memory && map(file, PAGE, page()).is_ok()
 }
 
@@ -107,7 +104,6 @@ pub fn finish() {
     if !has_file || process() != PROCESS.load(Relaxed) {
         return;
     }
-    let _kept = Errno::keep();
     if give_page_back() {
         PROCESS.store(0, Relaxed);
         if let Ok(file) = open(&NAME, libc::O_RDONLY) {
@@ -115,7 +111,7 @@ pub fn finish() {
             // SAFETY: invariant 9; the file is ours.
             let lease =
                 unsafe { system_call!(libc::SYS_fcntl, file, libc::F_SETLEASE, libc::F_RDLCK) };
-            if lease == 0 {
+            if lease.is_ok() {
                 NAME.unlink();
             }
             close(file);
@@ -132,5 +128,5 @@ fn give_page_back() -> bool {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     // SAFETY: invariant 3: the page has the same contents as before.
     let moved = unsafe { system_call!(libc::SYS_mremap, copy, PAGE, PAGE, flags, page()) };
-    moved == page() as libc::c_long
+    moved.is_ok()
 }

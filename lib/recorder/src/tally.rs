@@ -4,7 +4,7 @@
 //! be. If both are taken by other locks, one of these tallies makes room: its numbers are added to
 //! the entry of its lock. When a thread ends, that happens to all of its tallies.
 
-use super::entries::{add, tally_index};
+use super::entries::{add, index_in, number_in};
 use super::locks::{lock_of_holder, marks_of, note_thread};
 use super::memory::{self, TAGS, is_present, provide};
 use super::object::{Marks, Object};
@@ -106,17 +106,24 @@ pub(super) fn own_of(address: u64, serial: u32) -> Option<&'static Tally> {
     in_any_place(own()?, address, serial).filter(|_| serial != 0)
 }
 
-/// The calling thread's tally of a lock, and the tallies' owner, if the thread holds the lock. The
-/// lock may be another thread's.
-pub(super) fn held_by_caller<'a>(
+/// The calling thread's tally of a lock, if it has one, and the tallies' owner. Another thread may
+/// hold the lock: its serial number does not change while it lives.
+pub(super) fn of_caller<'a>(
     table: &'a Table,
     object: Object<'_>,
 ) -> Option<(&'a Owner, &'a Tally)> {
     let serial = marks_of(table, object)?.serial.load(Relaxed);
     let owner = own()?;
-    let tally = in_any_place(owner, object.address, serial)?;
-    let is_held = serial != 0 && tally.since.load(Relaxed) != 0;
-    is_held.then_some((owner, tally))
+    let tally = in_any_place(owner, object.address, serial).filter(|_| serial != 0)?;
+    Some((owner, tally))
+}
+
+/// The same if the thread holds the lock.
+pub(super) fn held_by_caller<'a>(
+    table: &'a Table,
+    object: Object<'_>,
+) -> Option<(&'a Owner, &'a Tally)> {
+    of_caller(table, object).filter(|(_, tally)| tally.since.load(Relaxed) != 0)
 }
 
 /// The tally of some thread that holds a lock which several can hold at a time: the calling thread
@@ -148,20 +155,13 @@ fn in_any_place(owner: &Owner, address: u64, serial: u32) -> Option<&Tally> {
 
 /// The waits that belong to a tally of the owner.
 pub(super) fn waits_of<'a>(owner: &'a Owner, tally: &Tally) -> Option<&'a Waits> {
-    owner.waits.get(tally_index(owner, tally))
+    owner.waits.get(index_in(&owner.tallies, tally))
 }
 
 /// How often the calling thread has waited for a lock since its tally began; 0 without a tally.
-/// Called by a thread that does not hold the lock.
 pub(super) fn waits_so_far(table: &Table, object: Object<'_>) -> u64 {
-    let waits = || {
-        // It may be read without holding the lock: it does not change while the lock lives.
-        let serial = marks_of(table, object)?.serial.load(Relaxed);
-        let owner = own()?;
-        let tally = in_any_place(owner, object.address, serial)?;
-        Some(waits_of(owner, tally)?.count.load(Relaxed))
-    };
-    waits().unwrap_or(0)
+    let waits = of_caller(table, object).and_then(|(owner, tally)| waits_of(owner, tally));
+    waits.map_or(0, |waits| waits.count.load(Relaxed))
 }
 
 /// The calling thread's tally of a lock that it holds, and the tallies' owner. A tally is added if
@@ -171,12 +171,12 @@ pub(super) fn new<'a>(
     object: Object<'_>,
     marks: Marks<'_>,
 ) -> Option<(&'a Owner, &'a Tally)> {
-    let owner = own().or_else(|| new_owner(table))?;
+    let owner = owner(table)?;
     let known = in_any_place(owner, object.address, marks.serial.load(Relaxed));
     if let Some(known) = known {
         return Some((owner, known));
     }
-    let (index, lock) = lock_of_holder(table, object)?;
+    let lock = lock_of_holder(table, object)?;
     let serial = lock.serial.load(Relaxed);
     let known = in_any_place(owner, object.address, serial);
     if let Some(known) = known {
@@ -198,7 +198,7 @@ pub(super) fn new<'a>(
     };
     tally.sample_at.store(sample_at, Relaxed);
     tally.first.store(lock.first.load(Relaxed), Relaxed);
-    tally.lock.store(index, Relaxed);
+    tally.lock.store(number_in(&table.locks, lock), Relaxed);
     tally.address.store(object.address, Relaxed);
     tally.serial.store(serial, Relaxed);
     Some((owner, tally))
@@ -211,7 +211,7 @@ fn settle(table: &Table, owner: &Owner, tally: &Tally) {
     // A lock of zeros at the same address must not be taken for this tally's.
     tally.address.store(0, Relaxed);
     record::forget(owner, tally);
-    let waits = &owner.waits[tally_index(owner, tally)];
+    let waits = &owner.waits[index_in(&owner.tallies, tally)];
     let [locked, changed, remote, contended, wait_ns] = [
         &tally.locked,
         &tally.changed,
@@ -243,9 +243,9 @@ fn settle(table: &Table, owner: &Owner, tally: &Tally) {
 /// one.
 pub(super) fn of_holder<'a>(
     table: &'a Table,
-    address: u64,
-    marks: Marks<'_>,
+    object: Object<'_>,
 ) -> Option<(&'a Owner, &'a Tally)> {
+    let marks = marks_of(table, object)?;
     let (serial, last) = (marks.serial.load(Relaxed), marks.last.load(Relaxed));
     // A thread for which there was no room has noted nothing.
     if last == 0 {
@@ -258,7 +258,7 @@ pub(super) fn of_holder<'a>(
             near.find(|owner| is_present(table, *owner) && owner.token.load(Relaxed) == last)?
         }
     };
-    Some((owner, in_any_place(owner, address, serial)?))
+    Some((owner, in_any_place(owner, object.address, serial)?))
 }
 
 // ---- threads --------------------------------------------

@@ -16,9 +16,9 @@ pub fn tokens() -> u32 {
 }
 
 /// The kernel's number of the calling thread, which no process inherits: nothing here keeps it.
-pub(super) fn number() -> u32 {
+pub fn number() -> u32 {
     // SAFETY: invariant 9.
-    unsafe { system_call!(libc::SYS_gettid) as u32 }
+    unsafe { system_call!(libc::SYS_gettid) }.unwrap_or(0) as u32
 }
 
 /// The same of a thread in a process that calls [`forget_number`] after a fork: it is asked for

@@ -2,7 +2,7 @@
 
 use super::entries::{add, merge};
 use super::environment;
-use super::memory::{Errno, is_present, provide};
+use super::memory::{is_present, provide, system_call};
 use super::thread::{number, token};
 use core::sync::atomic::Ordering::*;
 use kinlock_core::platform::Platform;
@@ -68,12 +68,9 @@ fn new_thread(table: &Table, token: u32) -> Option<&Thread> {
     table.header.threads.fetch_add(1, Relaxed);
     thread.begin.store(Native::now(), Relaxed);
     let mut name = [0_u8; 16];
-    let _kept = Errno::keep();
+    thread.id.store(number(), Relaxed);
     // SAFETY: invariant 2; a name has at most 16 bytes.
-    unsafe {
-        thread.id.store(number(), Relaxed);
-        libc::syscall(libc::SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr());
-    }
+    _ = unsafe { system_call!(libc::SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr()) };
     for (to, from) in thread.name.iter().zip(name) {
         to.store(from, Relaxed);
     }

@@ -1,37 +1,27 @@
 //! Entries of call stacks, and of uses: one lock with one call stack.
 
-use super::entries::{Array, add, scattered};
+use super::entries::{Array, add, number_in, scattered};
 use super::modules;
 use super::unwind::Frames;
 use core::sync::atomic::Ordering::*;
 use kinlock_report::{Lock, Stack, Table, Use};
 
-/// The entry for the use of a lock by a call stack, and its index plus 1. 0 and `None` without a
-/// stack, or if there is no room. The first stack is noted in the lock.
-pub(super) fn used<'a>(
-    table: &'a Table,
-    index: u32,
-    lock: &Lock,
-    stack: u32,
-) -> (u32, Option<&'a Use>) {
+/// The entry for the use of a lock by a call stack. `None`: there is no stack, or no room. The
+/// first stack is noted in the lock.
+pub(super) fn used<'a>(table: &'a Table, lock: &Lock, stack: u32) -> Option<&'a Use> {
     if lock.first.load(Relaxed) == 0 {
         lock.first.store(stack, Relaxed);
     }
-    if stack == 0 {
-        return (0, None);
+    match stack {
+        0 => None,
+        _ => use_of(table, lock, stack),
     }
-    use_of(table, index, lock, stack)
 }
 
 /// The same, without noting the stack in the lock. If several threads add the same use at the same
 /// time, it may get two entries.
-pub(super) fn use_of<'a>(
-    table: &'a Table,
-    index: u32,
-    lock: &Lock,
-    stack: u32,
-) -> (u32, Option<&'a Use>) {
-    let key = Use::key_of(index, stack);
+pub(super) fn use_of<'a>(table: &'a Table, lock: &Lock, stack: u32) -> Option<&'a Use> {
+    let key = Use::key_of(number_in(&table.locks, lock), stack);
     let uses = Array {
         entries: &table.uses,
         index: &table.use_index,
@@ -41,22 +31,22 @@ pub(super) fn use_of<'a>(
         hash_of: scattered,
     };
     let found = uses.place(table, key, |_| {});
-    let Some((at, is_new)) = found else {
+    let Some((found, is_new)) = found else {
         add(&table.header.dropped_uses, 1);
-        return (0, None);
+        return None;
     };
-    let number = at as u32 + 1;
     if is_new {
+        let number = number_in(&table.uses, found);
         let mut before = lock.uses.load(Relaxed);
         loop {
-            table.uses[at].before.store(before, Relaxed);
+            found.before.store(before, Relaxed);
             match lock.uses.compare_exchange(before, number, Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => before = now,
             }
         }
     }
-    (number, Some(&table.uses[at]))
+    Some(found)
 }
 
 /// The index of the entry of a call stack, plus 1; 0: there is no room.
@@ -79,7 +69,7 @@ pub(super) fn stack_of(table: &Table, frames: &Frames) -> u32 {
         hash_of: |hash| hash,
     };
     match stacks.place(table, hash, fill) {
-        Some((at, _)) => at as u32 + 1,
+        Some((stack, _)) => number_in(&table.stacks, stack),
         None => {
             add(&table.header.dropped_stacks, 1);
             0

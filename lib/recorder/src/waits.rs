@@ -10,44 +10,27 @@ use super::object::Object;
 use super::thread::token;
 use super::threads::thread;
 use super::{make, memory};
-use core::panic::Location;
 use core::sync::atomic::Ordering::*;
-use kinlock_report::{NO_LOCKS, Table, waits_per_sample};
+use kinlock_report::{NO_LOCKS, waits_per_sample};
 
-/// What a thread waits for that is no lock.
-#[derive(Clone, Copy)]
-pub struct Awaited {
-    /// Its address, or [`JOINS`](kinlock_report::JOINS).
-    pub address: u64,
-    /// Which of [`NO_LOCKS`] it is.
-    pub kind: u32,
-    /// As in [`Object::place`].
-    pub place: Option<&'static Location<'static>>,
-}
-
-impl Awaited {
-    fn object(self) -> Object<'static> {
-        Object {
-            place: self.place,
-            ..Object::new(self.address, self.kind)
-        }
-    }
-
+/// Of an object whose kind is one of [`NO_LOCKS`]. The address of the ends of threads is
+/// [`JOINS`](kinlock_report::JOINS).
+impl Object<'_> {
     /// The calling thread begins to wait for it.
     #[cold]
     #[inline(never)]
-    pub fn begin(self) -> Wait {
+    pub fn begin_wait(self) -> Wait {
         Wait::at(self.address, |table| {
             // An entry from now on, so that a wait which does not end is seen.
-            let entry = lock_of_holder(table, self.object());
-            waits_per_sample(entry.map_or(0, |(_, entry)| entry.contended.load(Relaxed)))
+            let entry = lock_of_holder(table, self);
+            waits_per_sample(entry.map_or(0, |entry| entry.contended.load(Relaxed)))
         })
     }
 
     /// The calling thread has waited for it.
     #[cold]
     #[inline(never)]
-    pub fn end(self, wait: Wait) {
+    pub fn end_wait(self, wait: Wait) {
         let wait = wait.end();
         let Some(table) = make::own_table() else {
             return;
@@ -60,18 +43,18 @@ impl Awaited {
                 bump(nanos, wait.nanos());
             }
         }
-        let Some((index, entry)) = lock_of_holder(table, self.object()) else {
+        let Some(entry) = lock_of_holder(table, self) else {
             return add(&table.header.dropped_waits, 1);
         };
         add(&entry.locked, 1);
         note_thread(entry, token());
-        note_wait(table, index, entry, wait);
+        note_wait(table, entry, wait);
     }
 
     /// The last wait of the calling thread for it ended since its time limit expired.
     #[cold]
     pub fn note_timeout(self) {
-        if let Some((_, entry)) = memory::table().and_then(|table| lock_at(table, self.address)) {
+        if let Some(entry) = memory::table().and_then(|table| lock_at(table, self.address)) {
             add(&entry.timeouts, 1);
         }
     }
@@ -79,17 +62,10 @@ impl Awaited {
     /// A call that would have waited for it did not have to.
     #[cold]
     #[inline(never)]
-    pub fn passed(self) {
-        if let Some(table) = make::own_table() {
-            self.note_passed(table);
-        }
-    }
-
-    fn note_passed(self, table: &Table) {
-        if is_left_out(table, self.object(), false) {
-            return;
-        }
-        if let Some((_, entry)) = lock_of_holder(table, self.object()) {
+    pub fn pass(self) {
+        let table = make::own_table().filter(|table| !is_left_out(table, self, false));
+        let entry = table.and_then(|table| lock_of_holder(table, self));
+        if let Some(entry) = entry {
             add(&entry.locked, 1);
             note_thread(entry, token());
         }

@@ -6,6 +6,7 @@
 
 use core::ffi::c_uint;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use kinlock_recorder::thread::number;
 pub(crate) use kinlock_recorder::thread::{token, tokens};
 
 unsafe extern "C" {
@@ -67,8 +68,7 @@ pub(crate) fn known_thread_id() -> Option<u32> {
 #[cold]
 #[inline(never)]
 fn asked_number() -> u32 {
-    // SAFETY: invariant 6.
-    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+    number()
 }
 
 /// The word that lies so far behind the address of the calling thread's block.

@@ -43,10 +43,7 @@ fn probes_have_the_names_of_the_c_librarys() {
     let file = fs::read(library()).unwrap();
     let all = sections(&file);
     let named = |name: &str| all.iter().find(|section| section.0 == name).copied();
-    let Some((_, _, mut notes)) = named(".note.stapsdt") else {
-        let is_known = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
-        return assert!(!is_known, "there are no probes");
-    };
+    let (_, _, mut notes) = named(".note.stapsdt").unwrap();
     let (_, base, _) = named(".stapsdt.base").unwrap();
     let nop = if cfg!(target_arch = "x86_64") {
         &[0x90][..]

@@ -42,7 +42,6 @@ same_answers! {
     children_of_clone: "clones.c", ALL;
     waiters_of_the_parent_of_a_clone: "cloned.c", OURS;
     children_of_fork: "forks.c", &["kinlock-mutex", "pthread"];
-    objects_shared_by_processes: "processes.c", ALL;
     spinlocks: "spin.c", ALL;
     threads_of_c11: "c11.c", ALL;
     barriers_semaphores_and_joins: "awaited.c", ALL;

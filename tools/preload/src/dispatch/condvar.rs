@@ -34,7 +34,7 @@ use crate::thread::thread_id;
 use crate::time::{self, Limit};
 use crate::traced::counts::{self, Count};
 use crate::traced::report::now::{self, Noted};
-use crate::traced::report::{self, Awaited};
+use crate::traced::report::{self, Object};
 use core::cell::Cell;
 use core::ffi::{c_int, c_long, c_void};
 use core::mem::MaybeUninit;
@@ -131,11 +131,11 @@ pub(super) unsafe fn wait(
         counts::condvar(mode, Count::Waits, true);
         let released = before_libc_wait(mutex, mode);
         let awaited = awaited(condvar);
-        let begun = mode.reports().then(|| awaited.begin());
+        let begun = mode.reports().then(|| awaited.begin_wait());
         // SAFETY: invariant 3.
         let result = unsafe { libc_wait(condvar.address(), mutex.address(), clock, until) };
         if let Some(begun) = begun {
-            awaited.end(begun);
+            awaited.end_wait(begun);
         }
         after_libc_wait(released, result);
         note_timeout(mode, condvar, result);
@@ -172,12 +172,8 @@ pub(super) unsafe fn wait(
     result
 }
 
-fn awaited(condvar: &Condvar) -> Awaited {
-    Awaited {
-        address: condvar.address() as u64,
-        kind: CONDVAR,
-        place: None,
-    }
+fn awaited(condvar: &Condvar) -> Object<'_> {
+    Object::new(condvar.address() as u64, CONDVAR)
 }
 
 fn note_timeout(mode: Mode, condvar: &Condvar, result: c_int) {
@@ -190,7 +186,7 @@ impl Wait<'_> {
     /// The mutex is released: the thread waits from now on.
     fn begin_reported(&self) {
         if self.mode.reports() {
-            self.reported.set(Some(awaited(self.condvar).begin()));
+            self.reported.set(Some(awaited(self.condvar).begin_wait()));
         }
     }
 
@@ -207,7 +203,7 @@ impl Wait<'_> {
     fn end_reported(&self) {
         self.noted.replace(Noted::NONE).end();
         if let Some(begun) = self.reported.take() {
-            awaited(self.condvar).end(begun);
+            awaited(self.condvar).end_wait(begun);
         }
     }
 }

@@ -11,11 +11,10 @@ use crate::libc::lock::libc_lock;
 use crate::libc::real;
 use crate::mode::{MODE, Mode, REPORTS};
 use crate::posix::mutex::Mutex;
-use crate::thread::known_thread_id;
+use crate::thread::{known_thread_id, thread_id};
 use crate::time::{self, Limit};
-use crate::traced::Acquisition;
-use crate::traced::counts;
-use crate::traced::report::{self, Marks, Object, Wait};
+use crate::traced::report::{self, Behind, Marks, Object, Outcome, Wait};
+use crate::traced::{acquire, counts};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use kinlock_core::platform::Platform;
@@ -65,7 +64,7 @@ fn cold_lock(mutex: &Mutex, limit: Limit) -> c_int {
         return lock(mutex, mode, limit);
     }
     counts::call(mode, || delegated_kind(mutex, mode));
-    traced_lock(mutex, mode, limit)
+    traced_lock(mutex, mode, limit, || lock(mutex, mode, limit))
 }
 
 #[cold]
@@ -104,14 +103,17 @@ fn delegated_kind(mutex: &Mutex, mode: Mode) -> u32 {
 
 // ---- traced ---------------------------------------------
 
-/// As [`lock`], counted and reported as the mode says.
-fn traced_lock(mutex: &Mutex, mode: Mode, limit: Limit) -> c_int {
-    let mut trace = Acquisition::begin(mode, object(mutex, mode), limit);
-    let mut result = try_once(mutex, mode);
-    if trace.must_wait(result) {
-        result = lock(mutex, mode, limit);
-    }
-    trace.end(result)
+/// As [`lock`], counted and reported as the mode says. `wait` takes a mutex that is held.
+fn traced_lock(mutex: &Mutex, mode: Mode, limit: Limit, wait: impl FnOnce() -> c_int) -> c_int {
+    let first = || try_once(mutex, mode);
+    acquire(
+        mode,
+        object(mutex, mode),
+        limit,
+        first,
+        || Behind::Readers,
+        wait,
+    )
 }
 
 /// The first attempt of a traced acquisition.
@@ -163,12 +165,8 @@ pub(super) fn relock(mutex: &Mutex, mode: Mode, is_notified: bool) -> c_int {
         return relock_untraced(mutex, mode, is_notified);
     }
     let mode = mode.uncounted();
-    let mut trace = Acquisition::begin(mode, object(mutex, mode), Limit::Never);
-    let mut result = try_once(mutex, mode);
-    if trace.must_wait(result) {
-        result = relock_untraced(mutex, mode, is_notified);
-    }
-    trace.end(result)
+    let wait = || relock_untraced(mutex, mode, is_notified);
+    traced_lock(mutex, mode, Limit::Never, wait)
 }
 
 fn relock_untraced(mutex: &Mutex, mode: Mode, is_notified: bool) -> c_int {
@@ -238,15 +236,18 @@ fn lock_reported(mutex: &Mutex, path: u32) -> c_int {
     mutex.note_owner()
 }
 
-/// The calling thread has taken a normal mutex of ours, and more than counting is needed.
+/// The calling thread has taken a mutex of ours, and more than counting is needed.
 #[cold]
 #[inline(never)]
 fn taken_at_once(mutex: &Mutex) -> c_int {
     report::taken_at_once(object(mutex, mode()));
-    mutex.note_owner()
+    match mutex.kind.load(Relaxed) {
+        0 => mutex.note_owner(),
+        _ => mutex.own(thread_id()),
+    }
 }
 
-/// The same for a mutex that is held.
+/// Takes a normal mutex of ours that is held, for a report.
 #[cold]
 #[inline(never)]
 fn wait_reported(mutex: &Mutex) -> c_int {
@@ -305,10 +306,9 @@ fn lock_other_reported(mutex: &Mutex, path: u32) -> c_int {
     match known_thread_id() {
         Some(thread) if !mutex.is_owned_by(thread) && mutex.word.try_lock() => {
             if !report::count_taken(address, marks) {
-                return taken_and_owned(mutex, thread);
+                return taken_at_once(mutex);
             }
-            mutex.own(thread);
-            0
+            mutex.own(thread)
         }
         Some(thread)
             if is_recursive
@@ -321,15 +321,6 @@ fn lock_other_reported(mutex: &Mutex, path: u32) -> c_int {
     }
 }
 
-/// The calling thread has taken a mutex that knows its owner, and more than counting is needed.
-#[cold]
-#[inline(never)]
-fn taken_and_owned(mutex: &Mutex, thread: u32) -> c_int {
-    report::taken_at_once(object(mutex, mode()));
-    mutex.own(thread);
-    0
-}
-
 /// Releases a mutex for a report that is no normal one of ours.
 #[inline(never)]
 fn unlock_other_reported(mutex: &Mutex, path: u32) -> c_int {
@@ -340,7 +331,7 @@ fn unlock_other_reported(mutex: &Mutex, path: u32) -> c_int {
             let is_noted =
                 mutex.is_deeper() || report::count_release(mutex.address() as u64, marks(mutex));
             match is_noted {
-                true => mutex.unlock_owned(),
+                true => mutex.unlock_owned(thread),
                 false => cold_unlock(mutex),
             }
         }
@@ -365,7 +356,12 @@ fn try_reported(mutex: &Mutex) -> c_int {
 #[cold]
 #[inline(never)]
 fn tried_at_once(mutex: &Mutex) -> c_int {
-    Acquisition::begin(mode(), object(mutex, mode()), Limit::Now).end(0);
+    let outcome = Outcome {
+        is_try: true,
+        is_endless: false,
+        ..Outcome::AT_ONCE
+    };
+    report::acquisition(object(mutex, mode()), outcome);
     mutex.note_owner()
 }
 
@@ -446,7 +442,10 @@ pub(super) unsafe extern "C-unwind" fn pthread_mutex_lock(pointer: *mut Mutex) -
     match path(mutex) {
         0 if mutex.word.lock_at_once() => mutex.note_owner(),
         0 => wait(mutex),
-        kind @ (RECURSIVE | ERROR_CHECKING) => mutex.lock_owned(kind),
+        kind @ (RECURSIVE | ERROR_CHECKING) => match known_thread_id() {
+            Some(thread) => mutex.lock_owned(thread, kind),
+            None => cold_lock_endless(mutex),
+        },
         path => lock_reported(mutex, path),
     }
 }
@@ -493,7 +492,12 @@ pub(super) unsafe extern "C" fn pthread_mutex_unlock(pointer: *mut Mutex) -> c_i
     let mutex = unsafe { mutex(pointer) };
     match path(mutex) {
         0 => mutex.release(),
-        RECURSIVE | ERROR_CHECKING => return mutex.unlock_owned(),
+        RECURSIVE | ERROR_CHECKING => {
+            return match known_thread_id() {
+                Some(thread) => mutex.unlock_owned(thread),
+                None => cold_unlock(mutex),
+            };
+        }
         path => return unlock_reported(mutex, path),
     }
     0

@@ -7,11 +7,10 @@ use super::choice::{mode, rwlock_mode};
 use crate::libc::lock::{libc_read, libc_write};
 use crate::libc::real;
 use crate::mode::{HOLDS, Mode, REPORTS, RWLOCK_MODE};
-use crate::posix::rwlock::RwLock;
+use crate::posix::rwlock::{Access, RwLock};
 use crate::time::Limit;
-use crate::traced::Acquisition;
-use crate::traced::counts::{self, Access};
-use crate::traced::report::{self, Behind, RwAccess};
+use crate::traced::report::{self, Behind, Object, Outcome};
+use crate::traced::{acquire, counts};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use kinlock_linux::probe;
@@ -65,22 +64,19 @@ fn cold_lock(rwlock: &RwLock, access: Access, limit: Limit) -> c_int {
 
 /// As [`lock`], counted and reported as the mode says.
 fn traced_lock(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> c_int {
-    let mut trace = begin(rwlock, mode, access, limit);
-    let mut result = match limit {
-        Limit::Now => lock(rwlock, mode, access, limit),
+    let side = side(rwlock, access);
+    let wait = || lock(rwlock, mode, access, limit);
+    let first = || match limit {
+        Limit::Now => wait(),
         _ => try_once(rwlock, mode, access),
     };
-    if trace.must_wait_behind(result, || behind(rwlock)) {
-        result = lock(rwlock, mode, access, limit);
+    if mode.reports() && !matches!(limit, Limit::Now) {
+        let is_endless = matches!(limit, Limit::Never);
+        report::rwlock_asked(side, is_endless, !rwlock.is_recursive());
     }
-    trace.end(result);
+    let result = acquire(mode, side, limit, first, || behind(rwlock), wait);
     mark(rwlock, mode, access, result);
     result
-}
-
-fn begin(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> Acquisition<'static> {
-    let address = rwlock.address() as u64;
-    Acquisition::begin_rwlock(mode, access, address, limit, !rwlock.is_recursive())
 }
 
 /// The calling thread has taken a lock of ours for a report: notes the serial number of that side,
@@ -89,7 +85,7 @@ fn mark(rwlock: &RwLock, mode: Mode, access: Access, result: c_int) {
     if result != 0 || !mode.reports() || rwlock.is_delegated(mode) {
         return;
     }
-    let serial = report::serial_of_side(reported(rwlock, access));
+    let serial = report::serial_of_side(side(rwlock, access));
     let mark = rwlock.serial(access);
     // Other readers may read the mark now.
     if mark.load(Relaxed) != serial {
@@ -98,15 +94,15 @@ fn mark(rwlock: &RwLock, mode: Mode, access: Access, result: c_int) {
 }
 
 #[inline]
-fn reported(rwlock: &RwLock, access: Access) -> RwAccess {
-    access.reported(rwlock.address() as u64)
+fn side(rwlock: &RwLock, access: Access) -> Object<'_> {
+    Object::side(rwlock.address() as u64, access == Access::Read)
 }
 
 /// Counts an acquisition for a report. The lock was taken without a wait. Returns whether nothing
 /// more is needed.
 #[inline(always)]
 fn count(rwlock: &RwLock, access: Access) -> bool {
-    report::count_rwlock(reported(rwlock, access), rwlock.serial(access))
+    report::count_rwlock(side(rwlock, access), rwlock.serial(access))
 }
 
 /// Takes a lock for reading for a report. As for mutexes, what is not usual is a call at the end.
@@ -148,12 +144,13 @@ fn write_reported(lock: &RwLock, path: u32) -> c_int {
 #[inline(never)]
 fn taken_at_once(rwlock: &RwLock, access: Access) -> c_int {
     let mode = rwlock_mode();
-    let trace = begin(rwlock, mode, access, Limit::Never);
+    let side = side(rwlock, access);
+    report::rwlock_asked(side, true, !rwlock.is_recursive());
     match access {
         Access::Read => rwlock.note_read(mode),
         Access::Write => rwlock.note_writer(),
     };
-    trace.end(0);
+    report::acquisition(side, Outcome::AT_ONCE);
     mark(rwlock, mode, access, 0);
     0
 }
@@ -166,7 +163,7 @@ fn unlock_reported(lock: &RwLock, path: u32) -> c_int {
     }
     let access = lock.callers_access();
     let is_noted = access.is_some_and(|access| {
-        report::count_rwlock_release(reported(lock, access), lock.serial(access))
+        report::count_rwlock_release(side(lock, access), lock.serial(access))
     });
     if !is_noted {
         return cold_unlock(lock);

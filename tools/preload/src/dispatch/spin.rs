@@ -7,8 +7,8 @@ use crate::libc::real;
 use crate::mode::{MODE, Mode};
 use crate::posix::spin::Spinlock;
 use crate::time::Limit;
-use crate::traced::report::{self, Object};
-use crate::traced::{Acquisition, counts};
+use crate::traced::report::{self, Behind, Object};
+use crate::traced::{acquire, counts};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use kinlock_report::SPIN;
@@ -33,7 +33,16 @@ fn cold_lock(spinlock: &Spinlock, is_try: bool) -> c_int {
         return lock(spinlock, mode, is_try);
     }
     counts::call(mode, || 0);
-    traced_lock(spinlock, mode, is_try)
+    let limit = if is_try { Limit::Now } else { Limit::Never };
+    let [first, wait] = [true, is_try].map(|is_try| move || lock(spinlock, mode, is_try));
+    acquire(
+        mode,
+        object(spinlock),
+        limit,
+        first,
+        || Behind::Readers,
+        wait,
+    )
 }
 
 #[inline(never)]
@@ -45,17 +54,6 @@ fn cold_unlock(spinlock: &Spinlock) -> c_int {
         report::release(object(spinlock), None, is_held);
     }
     unlock(spinlock, mode)
-}
-
-/// As [`lock`], counted and reported as the mode says.
-fn traced_lock(spinlock: &Spinlock, mode: Mode, is_try: bool) -> c_int {
-    let limit = if is_try { Limit::Now } else { Limit::Never };
-    let mut trace = Acquisition::begin(mode, object(spinlock), limit);
-    let mut result = lock(spinlock, mode, true);
-    if trace.must_wait(result) {
-        result = lock(spinlock, mode, is_try);
-    }
-    trace.end(result)
 }
 
 fn object(spinlock: &Spinlock) -> Object<'_> {

@@ -23,7 +23,7 @@ use crate::posix::cancel::kinlock_cancellable_call;
 use crate::thread::thread_id;
 use crate::time::Limit;
 use crate::traced::report::now;
-use crate::traced::report::{self, Awaited, Wait};
+use crate::traced::report::{self, Object, Wait};
 use core::cell::Cell;
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr;
@@ -83,20 +83,16 @@ unsafe extern "C-unwind" fn pthread_barrier_wait(barrier: *const c_void) -> c_in
 #[cold]
 #[inline(never)]
 unsafe fn reported_barrier_wait(barrier: *const c_void) -> c_int {
-    let awaited = Awaited {
-        address: barrier as u64,
-        kind: BARRIER,
-        place: None,
-    };
-    let wait = awaited.begin();
+    let awaited = Object::new(barrier as u64, BARRIER);
+    let wait = awaited.begin_wait();
     // SAFETY: invariant 3.
     let result = unsafe { real::pthread_barrier_wait(barrier) };
     match result {
-        0 => awaited.end(wait),
+        0 => awaited.end_wait(wait),
         // The last thread to come waits for none.
         libc::PTHREAD_BARRIER_SERIAL_THREAD => {
             wait.discard();
-            awaited.passed();
+            awaited.pass();
         }
         _ => wait.discard(),
     }
@@ -105,69 +101,13 @@ unsafe fn reported_barrier_wait(barrier: *const c_void) -> c_int {
 
 // ---- waits that may be cancelled ------------------------
 
-/// What a call waits for.
-#[derive(Clone, Copy)]
-enum Waited {
-    /// A semaphore, up to this time of the clock, or without a limit if it is null.
-    Semaphore(*const c_void, libc::clockid_t, Time),
-    /// The end of a thread; [`LIMITED`], or 0.
-    End(libc::pthread_t, u32),
-}
-
-use self::Waited::*;
-
 /// A call that waits.
 struct Call<F> {
-    waited: Waited,
-    awaited: Awaited,
+    awaited: Object<'static>,
+    /// A semaphore that may be free, and the limit of the call.
+    semaphore: Option<(*const c_void, libc::clockid_t, Time)>,
     function: F,
     wait: Cell<Option<Wait>>,
-}
-
-impl Waited {
-    /// As the report names it.
-    fn awaited(self) -> Awaited {
-        let (address, kind) = match self {
-            Semaphore(semaphore, ..) => (semaphore as u64, SEMAPHORE),
-            End(..) => (JOINS, JOIN),
-        };
-        Awaited {
-            address,
-            kind,
-            place: None,
-        }
-    }
-
-    /// The call, and a note for as long as it waits. A semaphore makes none, since it may be free.
-    #[inline]
-    fn noted_call(self, function: impl Fn() -> c_int) -> c_int {
-        let End(thread, limit) = self else {
-            return function();
-        };
-        let noted = now::waits(thread, JOIN | limit, thread_id());
-        let result = function();
-        noted.end();
-        result
-    }
-
-    /// The semaphore that may be taken at once, before the wait begins. The C library looks at the
-    /// time limit first.
-    fn semaphore(self) -> Option<*const c_void> {
-        let Semaphore(semaphore, clock, until) = self else {
-            return None;
-        };
-        // SAFETY: invariant 3.
-        let limit = unsafe { Limit::at(clock, until) };
-        (limit.check() == 0).then_some(semaphore)
-    }
-
-    /// The `errno` of a result.
-    fn error(self, result: c_int) -> c_int {
-        match self {
-            Semaphore(..) if result != 0 => errno(),
-            _ => result,
-        }
-    }
 }
 
 fn errno() -> c_int {
@@ -175,24 +115,52 @@ fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
+/// Waits for a semaphore by `function`, up to this time of the clock, or without a limit if it is
+/// null. No note is made, since the semaphore may be free.
+#[inline]
+fn wait_for(
+    semaphore: *const c_void,
+    clock: libc::clockid_t,
+    until: Time,
+    function: impl Fn() -> c_int,
+) -> c_int {
+    let awaited = Object::new(semaphore as u64, SEMAPHORE);
+    wait(awaited, Some((semaphore, clock, until)), function)
+}
+
+/// Waits for the end of a thread by `function`, which is noted meanwhile. `limit`: [`LIMITED`], or
+/// 0.
+#[inline]
+fn join(thread: libc::pthread_t, limit: u32, function: impl Fn() -> c_int) -> c_int {
+    wait(Object::new(JOINS, JOIN), None, || {
+        let noted = now::waits(thread, JOIN | limit, thread_id());
+        let result = function();
+        noted.end();
+        result
+    })
+}
+
 /// Makes a call, and reports its wait if there is a report.
 #[inline]
-fn wait<F: Fn() -> c_int>(waited: Waited, function: F) -> c_int {
-    match reports() {
-        false => waited.noted_call(function),
-        true => reported_wait(waited, function),
+fn wait<F: Fn() -> c_int>(
+    awaited: Object<'static>,
+    semaphore: Option<(*const c_void, libc::clockid_t, Time)>,
+    function: F,
+) -> c_int {
+    if !reports() {
+        return function();
     }
+    reported_wait(Call {
+        awaited,
+        semaphore,
+        function,
+        wait: Cell::new(None),
+    })
 }
 
 #[cold]
 #[inline(never)]
-fn reported_wait<F: Fn() -> c_int>(waited: Waited, function: F) -> c_int {
-    let mut with = Call {
-        waited,
-        awaited: waited.awaited(),
-        function,
-        wait: Cell::new(None),
-    };
+fn reported_wait<F: Fn() -> c_int>(mut with: Call<F>) -> c_int {
     // SAFETY: invariant 4: `with` lives until the frame is left. Nothing in Rust's frames has a
     // destructor.
     unsafe { kinlock_cancellable_call(call::<F>, (&raw mut with).cast(), left::<F>) }
@@ -204,23 +172,28 @@ fn reported_wait<F: Fn() -> c_int>(waited: Waited, function: F) -> c_int {
 unsafe extern "C-unwind" fn call<F: Fn() -> c_int>(with: *mut c_void) -> c_int {
     // SAFETY: as this function demands.
     let with = unsafe { &*with.cast::<Call<F>>() };
-    if let Some(semaphore) = with.waited.semaphore() {
+    if let Some((semaphore, clock, until)) = with.semaphore {
         let before = errno();
+        // The C library looks at the limit first, too.
         // SAFETY: invariant 3.
-        if unsafe { real::sem_trywait(semaphore) } == 0 {
-            with.awaited.passed();
+        let is_taken =
+            unsafe { Limit::at(clock, until).check() == 0 && real::sem_trywait(semaphore) == 0 };
+        if is_taken {
+            with.awaited.pass();
             return 0;
         }
         // SAFETY: invariant 5.
         unsafe { *libc::__errno_location() = before };
     }
-    with.wait.set(Some(with.awaited.begin()));
-    let result = with.waited.noted_call(&with.function);
+    with.wait.set(Some(with.awaited.begin_wait()));
+    let result = (with.function)();
     if let Some(wait) = with.wait.take() {
-        match with.waited.error(result) {
-            0 | libc::EINTR => with.awaited.end(wait),
+        // Functions of semaphores return -1, the others an error.
+        let error = if result < 0 { errno() } else { result };
+        match error {
+            0 | libc::EINTR => with.awaited.end_wait(wait),
             libc::ETIMEDOUT => {
-                with.awaited.end(wait);
+                with.awaited.end_wait(wait);
                 with.awaited.note_timeout();
             }
             _ => wait.discard(),
@@ -238,7 +211,7 @@ unsafe extern "C" fn left<F>(with: *mut c_void) {
     // SAFETY: as this function demands.
     let with = unsafe { &*with.cast::<Call<F>>() };
     if let Some(wait) = with.wait.take() {
-        with.awaited.end(wait);
+        with.awaited.end_wait(wait);
     }
 }
 
@@ -267,34 +240,21 @@ exported! {
         end_reported(semaphore);
         real::sem_destroy(semaphore)
     };
-    sem_wait(semaphore: *const c_void) = wait(
-        Semaphore(semaphore, libc::CLOCK_REALTIME, ptr::null()),
-        || real::sem_wait(semaphore),
-    );
-    sem_timedwait(semaphore: *const c_void, until: Time) = wait(
-        Semaphore(semaphore, libc::CLOCK_REALTIME, until),
+    sem_wait(semaphore: *const c_void) =
+        wait_for(semaphore, libc::CLOCK_REALTIME, ptr::null(), || real::sem_wait(semaphore));
+    sem_timedwait(semaphore: *const c_void, until: Time) = wait_for(
+        semaphore, libc::CLOCK_REALTIME, until,
         || real::sem_timedwait(semaphore, until),
     );
-    sem_clockwait(semaphore: *const c_void, clock: libc::clockid_t, until: Time) = wait(
-        Semaphore(semaphore, clock, until),
-        || real::sem_clockwait(semaphore, clock, until),
-    );
-    pthread_join(thread: libc::pthread_t, result: *mut *mut c_void) = wait(
-        End(thread, 0),
-        || real::pthread_join(thread, result),
-    );
-    pthread_timedjoin_np(thread: libc::pthread_t, result: *mut *mut c_void, until: Time) = wait(
-        End(thread, LIMITED),
-        || real::pthread_timedjoin_np(thread, result, until),
-    );
+    sem_clockwait(semaphore: *const c_void, clock: libc::clockid_t, until: Time) =
+        wait_for(semaphore, clock, until, || real::sem_clockwait(semaphore, clock, until));
+    pthread_join(thread: libc::pthread_t, result: *mut *mut c_void) =
+        join(thread, 0, || real::pthread_join(thread, result));
+    pthread_timedjoin_np(thread: libc::pthread_t, result: *mut *mut c_void, until: Time) =
+        join(thread, LIMITED, || real::pthread_timedjoin_np(thread, result, until));
     pthread_clockjoin_np(
         thread: libc::pthread_t, result: *mut *mut c_void, clock: libc::clockid_t, until: Time
-    ) = wait(
-        End(thread, LIMITED),
-        || real::pthread_clockjoin_np(thread, result, clock, until),
-    );
-    thrd_join(thread: libc::pthread_t, result: *mut c_int) = wait(
-        End(thread, 0),
-        || real::thrd_join(thread, result),
-    );
+    ) = join(thread, LIMITED, || real::pthread_clockjoin_np(thread, result, clock, until));
+    thrd_join(thread: libc::pthread_t, result: *mut c_int) =
+        join(thread, 0, || real::thrd_join(thread, result));
 }

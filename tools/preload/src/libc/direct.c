@@ -148,11 +148,6 @@ off64_t lseek64(int file, off64_t to, int whence)
     return CALL(SYS_lseek, file, to, whence, 0, 0, 0);
 }
 
-int fallocate(int file, int mode, off_t from, off_t length)
-{
-    return (int)CALL(SYS_fallocate, file, mode, from, length, 0, 0);
-}
-
 void *mmap64(void *at, size_t length, int protection, int flags, int file, off64_t from)
 {
     return (void *)CALL(SYS_mmap, at, length, protection, flags, file, from);
@@ -168,11 +163,6 @@ int munmap(void *at, size_t length)
 int sched_yield(void)
 {
     return (int)CALL(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
-}
-
-int sched_getscheduler(pid_t thread)
-{
-    return (int)CALL(SYS_sched_getscheduler, thread, 0, 0, 0, 0, 0);
 }
 
 int sigprocmask(int how, const sigset_t *set, sigset_t *before)

@@ -7,8 +7,10 @@
 //! right after it has taken the lock, the lock is released: for the program, the thread was
 //! cancelled in its wait.
 
+use crate::thread::thread_id;
 use crate::time::Limit;
 use core::ffi::{c_int, c_long, c_void};
+use kinlock_recorder::now;
 
 unsafe extern "C-unwind" {
     /// Whether the thread can be cancelled at any instruction. If so, from now on it can be
@@ -33,17 +35,23 @@ const LONGEST_SLEEP_NS: u64 = 1_000_000;
 
 /// Waits for a lock: by `queue`, or by attempts and sleeps if the thread can be cancelled at any
 /// instruction. Returns whether the lock was taken. `attempt` takes it if it is free, without a
-/// place in a queue; `None`: there is nothing to wait for. `undo` releases what `attempt` took.
+/// place in a queue; `None`: there is nothing to wait for. `undo` releases what `attempt` took. The
+/// wait is noted, by its `what` and `kind`.
 pub(crate) fn wait(
+    what: u64,
+    kind: u32,
     limit: Limit,
     attempt: impl Fn() -> Option<bool>,
     undo: impl Fn(),
     queue: impl FnOnce() -> bool,
 ) -> bool {
-    if kinlock_defer() == 0 {
-        return queue();
-    }
-    wait_by_attempts(limit, attempt, undo)
+    let noted = now::waits(what, kind | limit.noted(), thread_id());
+    let taken = match kinlock_defer() {
+        0 => queue(),
+        _ => wait_by_attempts(limit, attempt, undo),
+    };
+    noted.end();
+    taken
 }
 
 #[cold]

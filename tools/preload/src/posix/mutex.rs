@@ -131,11 +131,9 @@ impl Mutex {
     /// Takes a mutex of ours. Returns what POSIX says.
     pub(crate) fn posix_lock(&self, mode: Mode, kind: Kind, limit: Limit) -> c_int {
         if kind == Kind::Normal {
-            let result = self.take(mode, limit);
-            return if result == 0 {
-                self.note_owner()
-            } else {
-                result
+            return match self.take(mode, limit) {
+                0 => self.note_owner(),
+                error => error,
             };
         }
         let thread = thread_id();
@@ -147,11 +145,10 @@ impl Mutex {
                 _ => libc::EDEADLK,
             };
         }
-        let result = self.take(mode, limit);
-        if result == 0 {
-            self.own(thread);
+        match self.take(mode, limit) {
+            0 => self.own(thread),
+            error => error,
         }
-        result
     }
 
     /// As [`posix_lock`](Self::posix_lock) without a limit, for a thread that a notification has
@@ -165,11 +162,10 @@ impl Mutex {
         let noted = now::waits(self.address() as u64, 0, thread_id());
         self.word.lock_notified();
         noted.end();
-        if kind != Kind::Normal {
-            self.own(thread_id());
-            return 0;
+        match kind {
+            Kind::Normal => self.note_owner(),
+            _ => self.own(thread_id()),
         }
-        self.note_owner()
     }
 
     /// The calling thread has taken the lock word of a normal mutex. Returns 0.
@@ -190,11 +186,13 @@ impl Mutex {
         0
     }
 
+    /// The same of a mutex that knows its owner: the calling thread has this number. Returns 0.
     #[inline]
-    pub(crate) fn own(&self, thread: u32) {
+    pub(crate) fn own(&self, thread: u32) -> c_int {
         probe!("mutex_acquired", self);
         self.owner.store(thread, Relaxed);
         self.depth.store(1, Relaxed);
+        0
     }
 
     pub(crate) fn deepen(&self) -> c_int {
@@ -234,12 +232,11 @@ impl Mutex {
             0 => {}
             error => return error,
         }
-        let noted = now::waits(self.address() as u64, limit.noted(), thread_id());
         let attempt = || Some(self.try_take(spins));
         // SAFETY: invariant 2: this thread has just taken it.
         let undo = || unsafe { self.unlock_word(spins) };
-        let taken = cancel::wait(limit, attempt, undo, || self.queue_until(spins, limit));
-        noted.end();
+        let queue = || self.queue_until(spins, limit);
+        let taken = cancel::wait(self.address() as u64, 0, limit, attempt, undo, queue);
         if taken { 0 } else { libc::ETIMEDOUT }
     }
 
@@ -371,23 +368,9 @@ impl Mutex {
     }
 
     /// [`posix_lock`](Self::posix_lock) without a limit, in the usual mode, for a mutex that knows
-    /// its owner. `kind` is the mutex's word for it.
+    /// its owner, by the calling thread, which has this number. `kind` is the mutex's word for it.
     #[inline]
-    pub(crate) fn lock_owned(&self, kind: u32) -> c_int {
-        match known_thread_id() {
-            Some(thread) => self.lock_owned_by(thread, kind),
-            None => self.lock_owned_by_asked(kind),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn lock_owned_by_asked(&self, kind: u32) -> c_int {
-        self.lock_owned_by(thread_id(), kind)
-    }
-
-    #[inline]
-    fn lock_owned_by(&self, thread: u32, kind: u32) -> c_int {
+    pub(crate) fn lock_owned(&self, thread: u32, kind: u32) -> c_int {
         // Relaxed: as in `posix_lock`.
         if self.owner.load(Relaxed) == thread {
             return match kind {
@@ -398,35 +381,20 @@ impl Mutex {
         if !self.word.lock_at_once() {
             return self.wait_owned();
         }
-        self.own(thread);
-        0
+        self.own(thread)
     }
 
     #[cold]
     #[inline(never)]
     fn wait_owned(&self) -> c_int {
         self.wait_for(false, Limit::Never);
-        self.own(thread_id());
-        0
+        self.own(thread_id())
     }
 
-    /// [`posix_unlock`](Self::posix_unlock) in the usual mode, for a mutex that knows its owner.
+    /// [`posix_unlock`](Self::posix_unlock) in the usual mode, for a mutex that knows its owner, by
+    /// the calling thread, which has this number.
     #[inline]
-    pub(crate) fn unlock_owned(&self) -> c_int {
-        match known_thread_id() {
-            Some(thread) => self.unlock_owned_by(thread),
-            None => self.unlock_owned_by_asked(),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn unlock_owned_by_asked(&self) -> c_int {
-        self.unlock_owned_by(thread_id())
-    }
-
-    #[inline]
-    fn unlock_owned_by(&self, thread: u32) -> c_int {
+    pub(crate) fn unlock_owned(&self, thread: u32) -> c_int {
         if self.owner.load(Relaxed) != thread {
             return libc::EPERM;
         }

@@ -5,7 +5,6 @@ use crate::libc::layout;
 use crate::mode::Mode;
 use crate::thread::{known_thread_id, read_locks, thread_id};
 use crate::time::Limit;
-use crate::traced::counts::Access;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use kinlock_core::platform::Platform;
@@ -16,6 +15,13 @@ use kinlock_linux::probe;
 use kinlock_recorder::now;
 use kinlock_report::now::PASSES;
 use kinlock_report::{READING, RWLOCK};
+
+/// How a reader-writer lock is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
 
 /// The part of a `pthread_rwlock_t` that this library uses. `writer`, `shared` and `preference` lie
 /// where the C library has them.
@@ -147,20 +153,15 @@ impl RwLock {
         let taken = match limit {
             Limit::Now => self.word.try_read(self.is_recursive()),
             _ => {
-                let noted = now::waits(
-                    self.key() | READING,
-                    self.kind_to_read() | limit.noted(),
-                    thread_id(),
-                );
                 let attempt = || match self.word.try_read(self.is_recursive()) {
                     false if self.word.is_full() => None,
                     taken => Some(taken),
                 };
                 // SAFETY: invariant 2: this thread has just taken it, and not counted that yet.
                 let undo = || unsafe { self.word.unlock_read() };
-                let taken = cancel::wait(limit, attempt, undo, || self.read_until(limit));
-                noted.end();
-                taken
+                let (what, kind) = (self.key() | READING, self.kind_to_read());
+                let queue = || self.read_until(limit);
+                cancel::wait(what, kind, limit, attempt, undo, queue)
             }
         };
         match (taken, limit) {
@@ -241,13 +242,11 @@ impl RwLock {
         let taken = match limit {
             Limit::Now => self.word.try_write(),
             _ => {
-                let noted = now::waits(self.key(), limit.noted() | RWLOCK, thread_id());
                 let attempt = || Some(self.word.try_write());
                 // SAFETY: invariant 2: this thread has just taken it, and not noted that yet.
                 let undo = || unsafe { self.word.unlock_write() };
-                let taken = cancel::wait(limit, attempt, undo, || self.write_until(limit));
-                noted.end();
-                taken
+                let queue = || self.write_until(limit);
+                cancel::wait(self.key(), RWLOCK, limit, attempt, undo, queue)
             }
         };
         match (taken, limit) {

@@ -12,14 +12,12 @@
 
 use super::cancel;
 use crate::libc::layout::FREE;
-use crate::thread::thread_id;
 use crate::time::Limit;
 use core::ffi::{c_int, c_void};
 use core::hint;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use kinlock_core::platform::{Parked, Platform};
 use kinlock_linux::Native;
-use kinlock_recorder::now;
 use kinlock_report::SPIN;
 
 /// A `pthread_spinlock_t`.
@@ -95,14 +93,20 @@ impl Spinlock {
     #[cold]
     #[inline(never)]
     pub(crate) fn wait(&self) -> c_int {
-        let noted = now::waits(self.address() as u64, SPIN, thread_id());
         let attempt = || Some(self.try_lock());
         let undo = || self.0.store(FREE, Release);
-        cancel::wait(Limit::Never, attempt, undo, || {
+        let queue = || {
             self.spin_and_sleep();
             true
-        });
-        noted.end();
+        };
+        cancel::wait(
+            self.address() as u64,
+            SPIN,
+            Limit::Never,
+            attempt,
+            undo,
+            queue,
+        );
         0
     }
 

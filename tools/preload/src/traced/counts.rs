@@ -4,12 +4,15 @@
 //! A child of a fork begins at zero.
 
 use super::is_taken;
+use super::report::Object;
 use crate::environment;
 use crate::mode::{self, Mode};
 use crate::thread::{token, tokens};
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
+use kinlock_linux::sys::{KeepErrno, Text};
+use kinlock_report::RWLOCK;
 
 /// What is counted. [`compose`] has the names in the line.
 #[derive(Clone, Copy)]
@@ -93,20 +96,13 @@ pub(crate) fn acquisition(is_try: bool, waited: Option<u64>, result: c_int) {
     }
 }
 
-/// How a reader-writer lock is taken.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    Read,
-    Write,
-}
-
-/// Counts that a reader-writer lock was taken.
-pub(crate) fn access(access: Access) {
-    let count = match access {
-        Access::Read => Count::Reads,
-        Access::Write => Count::Writes,
-    };
-    add(count, 1);
+/// Counts which side of a reader-writer lock was taken, if it is one.
+pub(crate) fn side(object: Object<'_>) {
+    match object.is_reading() {
+        true => add(Count::Reads, 1),
+        false if object.kind == RWLOCK => add(Count::Writes, 1),
+        false => {}
+    }
 }
 
 /// Counts a wait for a condition variable, or a notification ([`Count::Waits`],
@@ -151,38 +147,28 @@ pub(crate) fn write() {
     }
     // Only once: the program may call `_exit` in a destructor.
     PROCESS.store(0, Relaxed);
-    let mut line = Line {
-        bytes: [0; 1024],
-        length: 0,
-    };
-    // It cannot fail: the longest line fits into the buffer.
+    // The longest line fits.
+    let mut line = Text::<1024>::empty();
     let _ = compose(&mut line, process, mode);
-    let path = environment::COUNTS_PATH.get();
+    let line = line.as_bytes();
+    let path = environment::COUNTS_PATH.address();
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
     // By plain system calls: the C library's functions are cancellation points.
+    let _kept = KeepErrno::hold();
     // SAFETY: invariant 4; the path ends with a zero byte.
     unsafe {
-        let errno: *mut c_int = libc::__errno_location();
-        let kept = *errno;
-        let file = libc::syscall(
-            libc::SYS_openat,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            flags,
-            0o666,
-        );
+        let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, 0o666);
         match file {
             0.. => {
-                libc::syscall(libc::SYS_write, file, line.bytes.as_ptr(), line.length);
+                libc::syscall(libc::SYS_write, file, line.as_ptr(), line.len());
                 libc::syscall(libc::SYS_close, file);
             }
             _ => environment::write_stderr(b"kinlock: cannot open the file for the counts\n"),
         }
-        *errno = kept;
     }
 }
 
-fn compose(line: &mut Line, process: libc::pid_t, mode: Mode) -> fmt::Result {
+fn compose(line: &mut impl Write, process: libc::pid_t, mode: Mode) -> fmt::Result {
     let sum = |count: Count| -> u64 {
         let each = SHARDS_OF_ALL.iter();
         each.map(|shard| shard.0[count as usize].load(Relaxed))
@@ -222,20 +208,4 @@ fn compose(line: &mut Line, process: libc::pid_t, mode: Mode) -> fmt::Result {
         sum(Count::Writes),
         tokens().wrapping_sub(TOKENS_BEFORE_FORK.load(Relaxed)),
     )
-}
-
-/// Text in a fixed buffer.
-struct Line {
-    bytes: [u8; 1024],
-    length: usize,
-}
-
-impl Write for Line {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let end = self.length + text.len();
-        let free = self.bytes.get_mut(self.length..end).ok_or(fmt::Error)?;
-        free.copy_from_slice(text.as_bytes());
-        self.length = end;
-        Ok(())
-    }
 }

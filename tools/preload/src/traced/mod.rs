@@ -1,11 +1,8 @@
 //! What the process's locks did, on demand: counts for `compare`, and the contention report.
 //!
 //! This layer knows a lock by its address, its marks and its kind, and neither takes nor releases
-//! one. [`dispatch`](crate::dispatch) tells it what happens:
-//!
-//! ```text
-//!   Acquisition::begin -> the lock is tried -> must_wait -> the lock is taken -> end
-//! ```
+//! one by itself: [`dispatch`](crate::dispatch) passes functions that do, and tells it what else
+//! happens.
 //!
 //! | file | what it does |
 //! | --- | --- |
@@ -15,123 +12,51 @@
 pub(crate) mod counts;
 pub(crate) use kinlock_recorder as report;
 
-use self::counts::Access;
-use self::report::{Behind, Object, Outcome, RwAccess, Wait, is_taken};
+use self::report::{Behind, Object, Outcome, Wait, is_taken};
 use crate::mode::Mode;
 use crate::time::Limit;
 use core::ffi::c_int;
-use kinlock_report::READS;
 
-/// One acquisition of a lock that is counted or reported.
-pub(crate) struct Acquisition<'a> {
+/// Takes a lock, and counts and reports that: by `first`, and if that finds it held, by `wait`,
+/// unless the program's call does not wait. `limit`: how long it may; `behind`: who holds a
+/// reader-writer lock. Returns what the call returns.
+pub(crate) fn acquire(
     mode: Mode,
-    object: Object<'a>,
-    /// How a reader-writer lock is taken; `None`: it is none.
-    rwlock: Option<(Access, RwAccess)>,
-    is_try: bool,
-    is_endless: bool,
-    wait: Option<Wait>,
-}
-
-impl<'a> Acquisition<'a> {
-    /// Before the lock is tried. `limit`: how long the program's call may wait.
-    pub(crate) fn begin(mode: Mode, object: Object<'a>, limit: Limit) -> Self {
-        Acquisition {
-            mode,
-            object,
-            rwlock: None,
-            is_try: matches!(limit, Limit::Now),
-            is_endless: matches!(limit, Limit::Never),
-            wait: None,
+    object: Object<'_>,
+    limit: Limit,
+    first: impl FnOnce() -> c_int,
+    behind: impl FnOnce() -> Behind,
+    wait: impl FnOnce() -> c_int,
+) -> c_int {
+    let (is_try, is_endless) = (matches!(limit, Limit::Now), matches!(limit, Limit::Never));
+    let mut result = first();
+    let mut waited = None;
+    if result == libc::EBUSY && !is_try {
+        let behind = behind();
+        let begun = Wait::begin(object, is_endless).behind(behind);
+        result = wait();
+        if is_taken(result) || result == libc::ETIMEDOUT {
+            waited = Some(begun.end());
+        } else {
+            // Other results, such as EDEADLK for a relock by the holder, come without a wait.
+            begun.discard();
         }
     }
-
-    /// The same for the reader-writer lock at this address. `waits_behind`: a reader that holds the
-    /// lock already may wait behind a writer.
-    pub(crate) fn begin_rwlock(
-        mode: Mode,
-        access: Access,
-        address: u64,
-        limit: Limit,
-        waits_behind: bool,
-    ) -> Self {
-        let reported = access.reported(address);
-        let begun = Acquisition {
-            rwlock: Some((access, reported)),
-            ..Acquisition::begin(mode, report::side(reported), limit)
+    if mode.counts() {
+        counts::acquisition(is_try, waited.map(|wait| wait.nanos()), result);
+        if is_taken(result) {
+            counts::side(object);
+        }
+    }
+    if mode.reports() {
+        let outcome = Outcome {
+            is_try,
+            is_endless,
+            waited,
+            result,
+            asked: None,
         };
-        if mode.reports() && !begun.is_try {
-            report::rwlock_asked(reported, begun.is_endless, waits_behind);
-        }
-        begun
+        report::acquisition(object, outcome);
     }
-
-    /// After the lock was tried: whether it was busy and the program's call waits for it. From here
-    /// on, that is a wait.
-    pub(crate) fn must_wait(&mut self, result: c_int) -> bool {
-        self.must_wait_behind(result, || Behind::Readers)
-    }
-
-    /// The same for a reader-writer lock. `behind`: who holds it.
-    pub(crate) fn must_wait_behind(
-        &mut self,
-        result: c_int,
-        behind: impl FnOnce() -> Behind,
-    ) -> bool {
-        let must_wait = result == libc::EBUSY && !self.is_try;
-        if must_wait {
-            let behind = behind();
-            self.wait = Some(Wait::begin(self.object, self.is_endless).behind(behind));
-        }
-        must_wait
-    }
-
-    /// At the end, with the result for the program. Returns that result.
-    pub(crate) fn end(self, result: c_int) -> c_int {
-        let waited = waited(self.wait, result);
-        if self.mode.counts() {
-            counts::acquisition(self.is_try, waited.map(|wait| wait.nanos()), result);
-            if let Some((access, _)) = self.rwlock.filter(|_| is_taken(result)) {
-                counts::access(access);
-            }
-        }
-        if self.mode.reports() {
-            let outcome = Outcome {
-                is_try: self.is_try,
-                is_endless: self.is_endless,
-                waited,
-                result,
-                asked: None,
-            };
-            match self.rwlock {
-                Some((_, access)) => report::rwlock_acquisition(access, outcome),
-                None => report::acquisition(self.object, outcome),
-            }
-        }
-        result
-    }
-}
-
-/// The wait of an acquisition that has ended with `result`.
-fn waited(wait: Option<Wait>, result: c_int) -> Option<Wait> {
-    let wait = wait?;
-    if is_taken(result) || result == libc::ETIMEDOUT {
-        return Some(wait.end());
-    }
-    // Other results, such as EDEADLK for a relock by the holder, come without a wait.
-    wait.discard();
-    None
-}
-
-impl Access {
-    /// Such an access to the reader-writer lock at this address.
-    #[inline]
-    pub(crate) fn reported(self, address: u64) -> RwAccess {
-        RwAccess {
-            address,
-            place: None,
-            travels: false,
-            mode: u32::from(self == Access::Read) * READS,
-        }
-    }
+    result
 }

@@ -5,7 +5,8 @@ struct object {
     pthread_mutex_t mutex;
     pthread_cond_t condvar;
     pthread_spinlock_t spin;
-    int spins;
+    pthread_rwlock_t rwlock;
+    enum { MUTEX, SPINLOCK, RWLOCK, SORTS } sort;
     atomic_int stage, users;
 };
 
@@ -24,11 +25,18 @@ static void *last_of_two(void *argument)
     object->stage++;
     while (object->stage < 2)
         ;
-    CHECK((object->spins ? pthread_spin_lock(&object->spin) : pthread_mutex_lock(&object->mutex)) == 0);
+    if (object->sort == RWLOCK)
+        CHECK(pthread_rwlock_rdlock(&object->rwlock) == 0 && pthread_rwlock_unlock(&object->rwlock) == 0);
+    CHECK((object->sort == SPINLOCK ? pthread_spin_lock(&object->spin)
+           : object->sort == RWLOCK ? pthread_rwlock_wrlock(&object->rwlock)
+                                    : pthread_mutex_lock(&object->mutex)) == 0);
     int users = --object->users;
-    CHECK((object->spins ? pthread_spin_unlock(&object->spin) : pthread_mutex_unlock(&object->mutex)) == 0);
+    CHECK((object->sort == SPINLOCK ? pthread_spin_unlock(&object->spin)
+           : object->sort == RWLOCK ? pthread_rwlock_unlock(&object->rwlock)
+                                    : pthread_mutex_unlock(&object->mutex)) == 0);
     if (users == 0) {
-        CHECK(pthread_spin_destroy(&object->spin) == 0 && pthread_mutex_destroy(&object->mutex) == 0);
+        CHECK(pthread_spin_destroy(&object->spin) == 0 && pthread_rwlock_destroy(&object->rwlock) == 0);
+        CHECK(pthread_mutex_destroy(&object->mutex) == 0);
         CHECK(munmap(object, 4096) == 0);
     }
     return NULL;
@@ -102,10 +110,10 @@ static void *waiter_that_ends_it(void *argument)
 
 int main(void)
 {
-    for (int i = 0; i < 250; i++) {
+    for (int i = 0; i < 450; i++) {
         struct object *object = fresh();
         object->users = 2;
-        object->spins = i % 3 == 0;
+        object->sort = i % SORTS;
         pthread_t other = start(last_of_two, object);
         last_of_two(object);
         end(other);

@@ -1,4 +1,4 @@
-/* Readers and writers of many threads, signals among them, children of fork, and memory that goes at once. */
+/* Readers and writers of many threads, signals among them, and children of fork. */
 #include "common.h"
 
 static pthread_rwlock_t lock;
@@ -153,43 +153,6 @@ static void readers_fork(void)
     printf("children of readers\n");
 }
 
-struct object {
-    pthread_rwlock_t lock;
-    atomic_int stage, users;
-};
-
-/* The thread that finds itself the last user unmaps the memory, while the other thread may still be in unlock. */
-static void *last_of_two(void *argument)
-{
-    struct object *object = argument;
-    object->stage++;
-    while (object->stage < 2)
-        ;
-    CHECK(pthread_rwlock_rdlock(&object->lock) == 0);
-    CHECK(pthread_rwlock_unlock(&object->lock) == 0);
-    CHECK(pthread_rwlock_wrlock(&object->lock) == 0);
-    int users = --object->users;
-    CHECK(pthread_rwlock_unlock(&object->lock) == 0);
-    if (users == 0) {
-        CHECK(pthread_rwlock_destroy(&object->lock) == 0);
-        CHECK(munmap(object, 4096) == 0);
-    }
-    return NULL;
-}
-
-static void goes(void)
-{
-    for (int i = 0; i < 400; i++) {
-        struct object *object = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        CHECK(object != MAP_FAILED);
-        object->users = 2;
-        pthread_t other = start(last_of_two, object);
-        last_of_two(object);
-        end(other);
-    }
-    printf("gone\n");
-}
-
 int main(void)
 {
     struct sigaction action = {.sa_handler = handle};
@@ -208,6 +171,5 @@ int main(void)
         cancel();
         CHECK(pthread_rwlock_destroy(&lock) == 0);
     }
-    goes();
     return 0;
 }

@@ -33,6 +33,24 @@ static void leave(int signal)
     siglongjmp(out, 1);
 }
 
+/* It waits for long enough to fall asleep. */
+static void with_another_process(pthread_spinlock_t *lock)
+{
+    CHECK(pthread_spin_init(lock, PTHREAD_PROCESS_SHARED) == 0);
+    CHECK(pthread_spin_lock(lock) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(300);
+        CHECK(pthread_spin_lock(lock) == 0);
+        CHECK(pthread_spin_unlock(lock) == 0);
+        _exit(0);
+    }
+    nap(50);
+    CHECK(pthread_spin_unlock(lock) == 0);
+    printf("child %d\n", end_of(child));
+    SHOW(pthread_spin_trylock(lock));
+}
+
 int main(void)
 {
     SHOW(pthread_spin_lock(&fixed));
@@ -59,5 +77,6 @@ int main(void)
         printf("%ld\n", counter);
         SHOW(pthread_spin_destroy(&lock));
     }
+    with_another_process(shared_memory(sizeof lock));
     return 0;
 }
