@@ -291,10 +291,12 @@ def simulated(path, machine, runs):
     """The kernel's lock, CNA v10 and our default, and what was published of the first two."""
     found = cells(path, runs)
     lines = [
-        f"**Simulated**, not measured: {machine['about']} ({link(path)}).",
+        "### Simulated: CNA",
+        "",
+        f"Not measured: {machine['about']} ({link(path)}).",
         "Operations per microsecond, longest wait. The last two columns compare the simulated ratio of CNA v10 to",
         "the kernel's lock with the published one, measured on such a machine in 2020.",
-        "[All published tables](published/README.md) beside simulated ones.",
+        "[All published tables](published/README.md) beside simulated ones are of an older build and more seeds.",
     ]
     heads = ["workload", "threads", "kernel's lock (model)", "CNA v10 (model)", "kinlock's CNA"]
     lines += table(*heads, "ratio, simulated", "ratio, published")

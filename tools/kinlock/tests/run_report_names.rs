@@ -150,6 +150,10 @@ fn the_cache_of_debuginfod_is_used_where_it_is() {
     }
     fs::copy(&place.apart, entry.join("debuginfo")).unwrap();
     place.has_names(&cache);
+    // Such a page does not hide the file beside the program.
+    fs::write(entry.join("debuginfo"), "a page of a proxy").unwrap();
+    place.link();
+    place.has_names(&cache);
 }
 
 /// Where its segments are far apart, the loader knows a program by several ranges of addresses.

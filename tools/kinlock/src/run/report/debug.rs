@@ -52,13 +52,18 @@ pub fn apart(path: &Path, file: &ElfFile64<'_>) -> Option<PathBuf> {
 }
 
 fn by_id(id: &[u8]) -> Option<PathBuf> {
-    let (first, rest) = id.split_first()?;
-    let below = format!(".build-id/{}/{}.debug", hex(&[*first]), hex(rest));
+    let installed = installed(id)?;
     let cached = cache().map(|cache| cache.join(hex(id)).join("debuginfo"));
     // The cache notes by an empty file that no server has it.
     let is_there = |path: &PathBuf| fs::metadata(path).is_ok_and(|data| data.len() > 0);
-    let mut all = [Path::new(ROOT).join(below)].into_iter().chain(cached);
-    all.find(is_there)
+    [installed].into_iter().chain(cached).find(is_there)
+}
+
+/// Where packages of distributions put what was stripped from the file with this build ID.
+fn installed(id: &[u8]) -> Option<PathBuf> {
+    let (first, rest) = id.split_first()?;
+    let below = format!(".build-id/{}/{}.debug", hex(&[*first]), hex(rest));
+    Some(Path::new(ROOT).join(below))
 }
 
 fn by_name(path: &Path, name: &[u8]) -> Vec<PathBuf> {
@@ -168,6 +173,13 @@ fn debug_package(package: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packages_sort_files_by_the_first_byte_of_their_ids() {
+        let path = installed(&[0xab, 0xcd, 0x0e]).unwrap();
+        assert_eq!(path, Path::new("/usr/lib/debug/.build-id/ab/cd0e.debug"));
+        assert_eq!(installed(&[]), None);
+    }
 
     #[test]
     fn the_package_of_a_file_is_that_whose_list_has_it() {

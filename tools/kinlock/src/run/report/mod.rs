@@ -536,14 +536,16 @@ impl<'a> Session<'a> {
         }
         let processes = processes(&self.folder)?;
         let words = self.command.iter().map(|word| word.display().to_string());
+        // First: a process that ends now is counted among those without a table.
+        let still_running = match status {
+            Some(_) => self.folder.running(),
+            None => Vec::new(),
+        };
         Ok(Report {
             command: words.collect(),
             status: status.map(|status| status.to_string()),
             without: self.folder.without_table(),
-            still_running: match status {
-                Some(_) => self.folder.running(),
-                None => Vec::new(),
-            },
+            still_running,
             processes,
         })
     }
