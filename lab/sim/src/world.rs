@@ -67,7 +67,6 @@ use kinlock_measure::random::Random;
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::rc::Rc;
 
 /// Counters of [`Counted`] events.
@@ -156,7 +155,7 @@ pub(crate) struct World {
     pub(crate) arena: Arena,
     lines: Lines,
     fabric: Fabric,
-    machine: Machine,
+    pub(crate) setup: Setup,
     threads: Vec<Thread>,
     cpus: Vec<Cpu>,
     parked: Vec<Sleeper>,
@@ -166,27 +165,17 @@ pub(crate) struct World {
     current: usize,
     in_one_step: bool,
     ended: usize,
-    limit: u64,
-    pub(crate) end: u64,
-    pub(crate) patience: u64,
-    pub(crate) tuning: Tuning,
-    pub(crate) domain: DomainKind,
     /// The table of waiter slots; `platform` knows its type.
     pub(crate) waiters: Option<&'static dyn Any>,
     /// The table of announced readers, likewise.
     pub(crate) announced: Option<&'static dyn Any>,
     /// How many CPUs threads may run on.
     pub(crate) usable_cpus: usize,
-    /// From when to when CPU time counts, in cycles.
-    counting: Range<u64>,
-    /// How long CPUs were busy in that time, in cycles, all together.
+    /// How long CPUs were busy after the warm-up, in cycles, all together.
     pub(crate) busy: u64,
     pub(crate) accesses: u64,
     pub(crate) traffic: Traffic,
     pub(crate) counted: [u64; COUNTED],
-    /// Constants of the workload, by name, and how many times as long as usual each is.
-    pub(crate) factors: Vec<(&'static str, f64)>,
-    pub(crate) disturbance: Option<Disturbance>,
     /// What each thread may miss, if the disturbance has that.
     unseen: Vec<Unseen>,
     /// The heavy fences of the process, if the disturbance does not say otherwise.
@@ -199,8 +188,7 @@ pub(crate) struct World {
     /// No access is simple: it is disturbed or recorded.
     watched: bool,
     pub(crate) handler: Option<Rc<dyn Fn(usize)>>,
-    max_accesses: u64,
-    /// The next event comes after `limit`.
+    /// The next event comes after the limit.
     too_late: bool,
     /// All coroutines have ended or are being unwound: accesses take no time, and no thread may
     /// wait.
@@ -231,8 +219,8 @@ pub(crate) struct Setup {
     pub(crate) patience: u64,
     /// Constants of the workload, by name, and how many times as long as usual each is.
     pub(crate) factors: Vec<(&'static str, f64)>,
-    /// Whether hand-offs are traced, and from when to when they count, in cycles.
-    pub(crate) trace: Option<Range<u64>>,
+    /// Whether hand-offs are traced.
+    pub(crate) trace: bool,
 }
 
 impl Setup {
@@ -253,7 +241,7 @@ impl Setup {
             disturbance: None,
             patience: NEVER,
             factors: Vec::new(),
-            trace: None,
+            trace: false,
         }
     }
 }
@@ -335,7 +323,7 @@ impl World {
             lines,
             arena,
             fabric: Fabric::new(shape, &setup.machine.costs),
-            machine: setup.machine.clone(),
+            setup: setup.clone(),
             threads: Vec::new(),
             cpus: (0..shape.cpus()).map(|_| Cpu::default()).collect(),
             parked: Vec::new(),
@@ -344,32 +332,20 @@ impl World {
             current: 0,
             in_one_step: false,
             ended: 0,
-            limit: setup.limit,
-            end: setup.end,
-            counting: setup.start..setup.end,
             busy: 0,
             usable_cpus: 0,
-            patience: setup.patience,
-            tuning: setup.tuning,
-            domain: setup.domain,
             waiters: None,
             announced: None,
             accesses: 0,
             traffic: Traffic::default(),
             counted: [0; COUNTED],
-            disturbance: setup.disturbance.clone(),
             unseen: Vec::new(),
             fences: Rc::new(FenceCalls::NONE),
-            factors: setup.factors.clone(),
             done: Vec::new(),
             notes: None,
-            recorder: setup
-                .trace
-                .clone()
-                .map(|counted| Box::new(Recorder::new(setup.threads, counted))),
-            watched: setup.disturbance.is_some() || setup.trace.is_some(),
+            recorder: setup.trace.then(|| Box::new(Recorder::new(setup))),
+            watched: setup.disturbance.is_some() || setup.trace,
             handler: None,
-            max_accesses: setup.max_accesses,
             too_late: false,
             over: false,
         };
@@ -386,7 +362,7 @@ impl World {
     }
 
     pub(crate) fn machine(&self) -> &Machine {
-        &self.machine
+        &self.setup.machine
     }
 
     pub(crate) fn thread(&self, thread: usize) -> &Thread {
@@ -409,7 +385,8 @@ impl World {
     pub(crate) fn trace_acquired(&mut self, asked: u64) {
         let (me, here, now) = (self.current, self.here(), self.now());
         if let Some(recorder) = &mut self.recorder {
-            let far = |before: Whereabouts| self.machine.shape.distance(before.cache, here.cache);
+            let far =
+                |before: Whereabouts| self.setup.machine.shape.distance(before.cache, here.cache);
             recorder.acquired((me, here), asked, now, far);
         }
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use kinlock_cli::report::cells::Cells;
 
-use super::results::{Entry, Report};
+use super::results::{Entry, Report, Simulated};
 use crate::simulation::band::{Band, over};
 use crate::simulation::provenance::WorkloadEntry;
 
@@ -89,16 +89,15 @@ fn sentences(
 
 /// The part of the threads' time that passes between asking for a lock and having it.
 fn share(entry: &Entry, lock: usize) -> Band {
-    let of_run = |sample: &crate::simulation::sample::Sample| {
-        let waited = sample.waited.get(lock).map_or(0.0, |waited| waited.wait_ns);
-        over(waited, entry.threads as f64 * sample.seconds * 1e9)
+    let of_run = |run: &Simulated| {
+        let outcome = &run.sample.outcome;
+        let waited = outcome
+            .waited
+            .get(lock)
+            .map_or(0.0, |waited| waited.wait_ns);
+        over(waited, entry.threads as f64 * outcome.seconds * 1e9)
     };
-    Band::of_pairs(
-        entry
-            .runs
-            .iter()
-            .map(|run| (&run.sample, of_run(&run.sample))),
-    )
+    Band::of_pairs(entry.runs.iter().map(|run| (&run.sample, of_run(run))))
 }
 
 /// `12.3 % [11.9, 12.8]`.

@@ -1,6 +1,7 @@
 //! A value over several simulations.
 
 use kinlock_measure::stats::Summary;
+use kinlock_sim::Outcome;
 use serde::Serialize;
 
 use super::sample::Sample;
@@ -15,8 +16,12 @@ pub struct Band {
 
 impl Band {
     /// Of a value of every sample.
-    pub fn of(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> Self {
-        Self::of_pairs(samples.iter().map(|sample| (sample, value(sample))))
+    pub fn of(samples: &[Sample], value: impl Fn(&Outcome) -> f64) -> Self {
+        Self::of_pairs(
+            samples
+                .iter()
+                .map(|sample| (sample, value(&sample.outcome))),
+        )
     }
 
     /// Of values that belong to samples.
@@ -37,11 +42,6 @@ impl Band {
             low: self.low * factor,
             high: self.high * factor,
         }
-    }
-
-    /// The median and the edges, as curves have them.
-    pub fn whole(self) -> [f64; 3] {
-        [self.median, self.low, self.high]
     }
 }
 

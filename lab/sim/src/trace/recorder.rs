@@ -6,6 +6,7 @@ use super::{
     Trace,
 };
 use crate::coherence::{How, LINE, Service};
+use crate::world::Setup;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -85,12 +86,12 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(threads: usize, counted: Range<u64>) -> Self {
+    pub(crate) fn new(setup: &Setup) -> Self {
         Recorder {
-            counted,
+            counted: setup.start..setup.end,
             placing: Part::Node,
             placed: Vec::new(),
-            timelines: (0..threads).map(|_| Timeline::default()).collect(),
+            timelines: (0..setup.threads).map(|_| Timeline::default()).collect(),
             horizon: 0,
             write: None,
             holder: None,

@@ -19,7 +19,7 @@ mod readers;
 pub mod recorded;
 
 pub use cid::MAX_CPUS as MAX_CPUS_FOR_IDS;
-pub use meter::{Bursts, Handoffs, Meter, Metered, SharedMeter, Waited};
+pub use meter::{Acquire, Bursts, Handoffs, Longest, Meter, Metered, SharedMeter, Waited};
 
 use crate::locks::Genre;
 use crate::machine::Origin;
@@ -96,7 +96,8 @@ impl Constant {
     /// [`Run::factors`](crate::Run::factors).
     pub(crate) fn value(&self) -> f64 {
         let factor = with(|w| {
-            w.factors
+            w.setup
+                .factors
                 .iter()
                 .find(|(name, _)| *name == self.name)
                 .map(|f| f.1)

@@ -31,7 +31,7 @@ fn try_access(address: usize, how: How) -> Option<*const Yielder<(), ()>> {
     if with(|w| w.hit(address, how)) {
         return None;
     }
-    if with(|w| w.disturbance.is_some()) {
+    if with(|w| w.setup.disturbance.is_some()) {
         disturb();
         with(|w| w.prepare_for_glances(how));
     }
@@ -113,7 +113,7 @@ impl World {
         let (line, at) = thread.fetched;
         let follows = line == address / LINE
             && thread.now < at + (LOADS_AT_ONCE - 1) * cost
-            && self.disturbance.is_none();
+            && self.setup.disturbance.is_none();
         if follows {
             self.traffic.own_cache += 1;
             if how == How::Load {

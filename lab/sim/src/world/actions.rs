@@ -133,7 +133,7 @@ impl World {
 
     /// How long computing takes, in percent of computing alone on the core.
     fn sibling_percent(&self) -> u64 {
-        let per_core = self.machine.shape.threads_per_core;
+        let per_core = self.setup.machine.shape.threads_per_core;
         if per_core == 1 {
             return 100;
         }

@@ -76,8 +76,8 @@ impl Placement {
 
 impl World {
     pub(super) fn start(&mut self, setup: &Setup) {
-        let shape = setup.machine.shape.clone();
-        let mut order = setup.placement.order(&shape, setup.seed);
+        let shape = &setup.machine.shape;
+        let mut order = setup.placement.order(shape, setup.seed);
         order.truncate(setup.cpus.unwrap_or(usize::MAX).max(1));
         self.usable_cpus = order.len();
         for &cpu in &order {
@@ -266,7 +266,7 @@ impl World {
     /// all the same.
     fn nearest_idle(&self, id: usize) -> CpuId {
         let last = self.threads[id].cpu;
-        let shape = &self.machine.shape;
+        let shape = &self.setup.machine.shape;
         let home = shape.cache(shape.core(last));
         let idle = |cpu: &CpuId| {
             let cpu = &self.cpus[*cpu];
@@ -317,8 +317,8 @@ impl World {
     fn vacate(&mut self, cpu: CpuId, at: u64) {
         if let Some(left) = self.cpus[cpu].running.take() {
             self.threads[left].preempt_at = NEVER;
-            let from = self.cpus[cpu].since.max(self.counting.start);
-            self.busy += at.min(self.counting.end).saturating_sub(from);
+            let from = self.cpus[cpu].since.max(self.setup.start);
+            self.busy += at.min(self.setup.end).saturating_sub(from);
         }
         if self.cpus[cpu].queue.is_empty() && self.movable != 0 {
             self.pull(cpu);
@@ -350,7 +350,7 @@ impl World {
         };
         self.movable -= !self.threads[id].pinned as usize;
         let slice = self.fabric.costs.time_slice;
-        let shape = &self.machine.shape;
+        let shape = &self.setup.machine.shape;
         let core = shape.core(cpu);
         let thread = &mut self.threads[id];
         thread.now = thread.now.max(at) + switch;
