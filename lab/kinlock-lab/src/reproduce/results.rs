@@ -1,6 +1,7 @@
 //! The shape of the JSON report. Field names are a contract: add, never rename.
 
 use kinlock_measure::machine::MachineEntry;
+use kinlock_measure::stats::Summary;
 use kinlock_sim::locks;
 use kinlock_sim::published::{Measure, Observed, Row};
 use kinlock_sim::workloads::Bursts;
@@ -9,7 +10,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 use super::plan::{Plan, TARGETS, error_pct, number_is_met, ratio_is_met};
-use crate::simulation::band::{Band, over};
+use crate::simulation::band::{band, band_of_pairs, over, scaled, with_edges};
 use crate::simulation::draws::{self, rank_correlation};
 use crate::simulation::provenance::WorkloadEntry;
 use crate::simulation::sample::{Sample, bursts, usual};
@@ -103,7 +104,8 @@ pub struct RowEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published_sd: Option<f64>,
     /// The simulated one: throughputs are scaled.
-    pub simulated: Band,
+    #[serde(serialize_with = "with_edges")]
+    pub simulated: Summary,
     /// The standard deviation of the simulated ones over seeds, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub simulated_sd: Option<f64>,
@@ -126,8 +128,8 @@ impl TableEntry {
     pub fn new(plan: &Plan, variants: &[Variant], samples: &[Sample]) -> Self {
         let table = &plan.table;
         let first = |published| {
-            let band = Band::of(&samples[..variants.len()], |outcome| plan.value(outcome));
-            over(published, band.times(plan.unit()).median)
+            let band = band(&samples[..variants.len()], |outcome| plan.value(outcome));
+            over(published, scaled(band, plan.unit()).median)
         };
         let scale = plan.scale_to.map(first);
         let times = plan.unit() * scale.unwrap_or(1.0);
@@ -230,7 +232,7 @@ impl RowEntry {
     /// A number without a target: its values, each with the sample that it is of.
     fn new(row: &Row, index: usize, column: &'static str, values: &[(&Sample, f64)]) -> Self {
         let published = row.published[index];
-        let simulated = Band::of_pairs(values.iter().copied());
+        let simulated = band_of_pairs(values.iter().copied());
         let usual = values.iter().filter(|(sample, _)| sample.is_usual());
         Self {
             key: row.threads,

@@ -161,7 +161,7 @@ impl Compared for Entry {
             workload: self.workload,
             threads: self.threads,
             lock: self.lock,
-            ops: self.ops_per_us.into(),
+            ops: self.ops_per_us,
             ns_per_op: self.ns_per_op,
             baseline: self.ratio.to,
             ratio: self.ratio.over_runs,

@@ -9,7 +9,7 @@ use kinlock_sim::workloads::{Acquire, Bursts, Longest};
 use kinlock_sim::{Handoffs, Outcome, Run, locks};
 use serde::Serialize;
 
-use crate::simulation::band::{Band, median, over};
+use crate::simulation::band::{band, band_of_pairs, median, over, scaled, with_edges};
 use crate::simulation::provenance::WorkloadEntry;
 use crate::simulation::sample::{SERVICES, Sample, bursts, usual};
 use crate::simulation::sampling::Variant;
@@ -77,7 +77,8 @@ pub struct Entry {
     pub workload: &'static str,
     pub threads: usize,
     /// Operations of all threads per microsecond of simulated time.
-    pub ops_per_us: Band,
+    #[serde(serialize_with = "with_edges")]
+    pub ops_per_us: Summary,
     /// The same per second.
     pub ops_per_s: Summary,
     /// Nanoseconds from one operation to the next, of any thread.
@@ -162,8 +163,8 @@ impl Entry {
                 sample: sample.clone(),
             })
             .collect();
-        let ratios = Band::of_pairs(runs.iter().map(|run| (&run.sample, run.ratio)));
-        let ops_per_us = Band::of(samples, |outcome| outcome.ops_per_us);
+        let ratios = band_of_pairs(runs.iter().map(|run| (&run.sample, run.ratio)));
+        let ops_per_us = band(samples, |outcome| outcome.ops_per_us);
         let mut counters = BTreeMap::new();
         for (&name, count) in usual().flat_map(|outcome| &outcome.counters) {
             *counters.entry(name).or_default() += count;
@@ -177,12 +178,12 @@ impl Entry {
             workload: run.workload.name,
             threads: run.threads,
             ops_per_us,
-            ops_per_s: ops_per_us.times(1e6).into(),
-            ns_per_op: Band::of(samples, |outcome| over(1e3, outcome.ops_per_us)).into(),
-            cpu_ns_per_op: Band::of(samples, |outcome| outcome.cpu_ns_per_op).into(),
+            ops_per_s: scaled(ops_per_us, 1e6),
+            ns_per_op: band(samples, |outcome| over(1e3, outcome.ops_per_us)),
+            cpu_ns_per_op: band(samples, |outcome| outcome.cpu_ns_per_op),
             ratio: Ratio {
                 to: base.0.lock.name,
-                over_runs: ratios.into(),
+                over_runs: ratios,
             },
             fairness: Fairness {
                 jain: median(usual().map(|outcome| outcome.fairness.jain)),
