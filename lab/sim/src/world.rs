@@ -361,10 +361,6 @@ impl World {
         &self.fabric.costs
     }
 
-    pub(crate) fn machine(&self) -> &Machine {
-        &self.setup.machine
-    }
-
     pub(crate) fn thread(&self, thread: usize) -> &Thread {
         &self.threads[thread]
     }
