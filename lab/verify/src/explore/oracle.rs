@@ -1,6 +1,6 @@
 //! What a lock has to do, watched from outside. Only the data behind the lock takes simulated time.
 
-use super::parameters::{Order, Plan};
+use super::draw::{Order, Plan};
 use super::violation::{Failure, Violation};
 use crate::report::Property;
 use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform};
