@@ -117,7 +117,12 @@ impl Subject for Specimen {
 
     fn reached(&self, tally: &Tally) -> (bool, String) {
         let numbers: [u64; Event::ALL.len()] = tally.numbers();
-        let counts = || self.reach.iter().map(|&e| (e, numbers[e as usize]));
+        let counts = || {
+            self.reach
+                .concat()
+                .into_iter()
+                .map(|e| (e, numbers[e as usize]))
+        };
         let list: Vec<String> = counts()
             .map(|(e, count)| format!("{count} {}", e.name()))
             .collect();
