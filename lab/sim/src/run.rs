@@ -259,9 +259,7 @@ impl Run {
             observed: BTreeMap::new(),
             ids: meter.bursts,
             waited: meter.waited.clone(),
-            trace: world
-                .recorder
-                .as_ref()
+            trace: (world.recorder.0.as_ref())
                 .map(|recorder| recorder.finish(|c| world.costs().nanos(c))),
             events: world.accesses,
             host_seconds: 0.0,

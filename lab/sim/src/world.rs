@@ -45,7 +45,7 @@ pub(crate) use crate::coherence::How;
 use crate::coherence::{Fabric, Place, Traffic};
 use crate::machine::{Costs, Machine};
 use crate::memory::{Arena, Lines};
-use crate::trace::{Part, Recorder, Whereabouts};
+use crate::trace::{Part, Recorder, Recording, Whereabouts};
 use access::Pending;
 pub(crate) use access::access;
 pub(crate) use actions::{compute, leave_spin, park, requeue_but, spin, unpark, unpark_some};
@@ -184,7 +184,7 @@ pub(crate) struct World {
     /// The trace, if one is kept.
     pub(crate) notes: Option<Vec<Note>>,
     /// What records hand-offs, if they are traced.
-    pub(crate) recorder: Option<Box<Recorder>>,
+    pub(crate) recorder: Recording,
     /// No access is simple: it is disturbed or recorded.
     watched: bool,
     pub(crate) handler: Option<Rc<dyn Fn(usize)>>,
@@ -343,7 +343,7 @@ impl World {
             fences: Rc::new(FenceCalls::NONE),
             done: Vec::new(),
             notes: None,
-            recorder: setup.trace.then(|| Box::new(Recorder::new(setup))),
+            recorder: Recording(setup.trace.then(|| Box::new(Recorder::new(setup)))),
             watched: setup.disturbance.is_some() || setup.trace,
             handler: None,
             too_late: false,
@@ -380,33 +380,25 @@ impl World {
     /// A thread that asked for the lock under test at time `asked` has it.
     pub(crate) fn trace_acquired(&mut self, asked: u64) {
         let (me, here, now) = (self.current, self.here(), self.now());
-        if let Some(recorder) = &mut self.recorder {
-            let far =
-                |before: Whereabouts| self.setup.machine.shape.distance(before.cache, here.cache);
-            recorder.acquired((me, here), asked, now, far);
-        }
+        let shape = &self.setup.machine.shape;
+        let far = |before: Whereabouts| shape.distance(before.cache, here.cache);
+        (self.recorder).tell(|recorder| recorder.acquired((me, here), asked, now, far));
     }
 
     /// The current thread releases the lock under test.
     pub(crate) fn trace_released(&mut self) {
         let (me, here, now) = (self.current, self.here(), self.now());
-        if let Some(recorder) = &mut self.recorder {
-            recorder.released((me, here), now);
-        }
+        (self.recorder).tell(|recorder| recorder.released((me, here), now));
     }
 
     /// What is placed from now on is part of this.
     pub(crate) fn place_part(&mut self, part: Part) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.placing = part;
-        }
+        self.recorder.tell(|recorder| recorder.placing = part);
     }
 
     /// `n` values of `size` bytes have been placed at `address`, or one by itself.
     pub(crate) fn placed(&mut self, address: usize, size: usize, n: Option<usize>) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.placed(address, size, n);
-        }
+        (self.recorder).tell(|recorder| recorder.placed(address, size, n));
     }
 
     /// The CPU of the current thread.

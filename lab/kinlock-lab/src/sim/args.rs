@@ -149,6 +149,7 @@ fn lock(name: &str) -> Result<locks::Kind, String> {
 }
 
 fn placement(name: &str) -> Result<Placement, String> {
-    let found = find("placement", name, Placement::ALL, |(known, _)| known)?;
-    Ok(found.1)
+    find("placement", name, Placement::ALL, |placement| {
+        placement.name()
+    })
 }

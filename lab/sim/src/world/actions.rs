@@ -25,9 +25,8 @@ pub(crate) fn leave_spin() {
     compute(cycles);
     with(|w| {
         let (me, to) = (w.current, w.now());
-        if let Some(recorder) = &mut w.recorder {
-            recorder.leaves_spin(me, from, to);
-        }
+        w.recorder
+            .tell(|recorder| recorder.leaves_spin(me, from, to));
     });
 }
 

@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 /// What goes wrong. The contract of [`Platform`](kinlock_core::platform::Platform) allows all of
 /// it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Disturbance {
     /// Start of the random numbers.
     pub seed: u64,
@@ -54,15 +54,8 @@ impl Disturbance {
         Disturbance {
             seed,
             one_in,
-            interrupt_one_in: 0,
             longest,
-            only: None,
-            spurious_one_in: 0,
-            oversubscribed_one_in: 0,
-            fences: FencesDisturbed::Granted,
-            stale_one_in: 0,
-            priority: 0,
-            forgetful: 0,
+            ..Disturbance::default()
         }
     }
 
@@ -87,9 +80,10 @@ impl Disturbance {
 }
 
 /// How the heavy fence of a disturbed machine works.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum FencesDisturbed {
     /// Each is granted at once. A wake-up that is lost shows best so, as no sleep ends by itself.
+    #[default]
     Granted,
     /// As on an undisturbed machine, and as on hardware: see [`kinlock_core::fence_calls`].
     Limited,
