@@ -106,28 +106,22 @@ impl Constant {
     }
 
     const fn published(ns: f64, name: &'static str, source: &'static str) -> Self {
-        Constant {
-            name,
-            ns,
-            origin: Origin::Published,
-            source,
-        }
+        Self::new(Origin::Published, ns, name, source)
     }
 
     const fn fitted(ns: f64, name: &'static str, source: &'static str) -> Self {
-        Constant {
-            name,
-            ns,
-            origin: Origin::Fitted,
-            source,
-        }
+        Self::new(Origin::Fitted, ns, name, source)
     }
 
     const fn assumed(ns: f64, name: &'static str, source: &'static str) -> Self {
+        Self::new(Origin::Assumed, ns, name, source)
+    }
+
+    const fn new(origin: Origin, ns: f64, name: &'static str, source: &'static str) -> Self {
         Constant {
             name,
             ns,
-            origin: Origin::Assumed,
+            origin,
             source,
         }
     }
