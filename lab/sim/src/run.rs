@@ -52,8 +52,8 @@ pub struct Run {
     pub trace: bool,
 }
 
-/// What came out. Reports have it as it is: add fields, never rename them. All but the `host` fields
-/// are the same on every machine.
+/// What came out. Reports have it as it is: add fields, never rename them. All fields but those of
+/// the host are the same on every machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// Operations of all threads after the warm-up.

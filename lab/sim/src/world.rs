@@ -343,7 +343,11 @@ impl World {
             fences: Rc::new(FenceCalls::NONE),
             done: Vec::new(),
             notes: None,
-            recorder: Recording(setup.trace.then(|| Box::new(Recorder::new(setup)))),
+            recorder: Recording(
+                setup
+                    .trace
+                    .then(|| Box::new(Recorder::new(setup.threads, setup.start..setup.end))),
+            ),
             watched: setup.disturbance.is_some() || setup.trace,
             handler: None,
             too_late: false,

@@ -30,6 +30,7 @@ pub mod ids;
 pub mod invalidation;
 pub mod locks;
 mod oracle;
+mod playing;
 mod replay;
 mod scenarios;
 pub mod shrink;

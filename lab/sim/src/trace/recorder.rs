@@ -6,7 +6,6 @@ use super::{
     Trace,
 };
 use crate::coherence::{How, LINE, Service};
-use crate::world::Setup;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -98,12 +97,12 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(setup: &Setup) -> Self {
+    pub(crate) fn new(threads: usize, counted: Range<u64>) -> Self {
         Recorder {
-            counted: setup.start..setup.end,
+            counted,
             placing: Part::Node,
             placed: Vec::new(),
-            timelines: (0..setup.threads).map(|_| Timeline::default()).collect(),
+            timelines: (0..threads).map(|_| Timeline::default()).collect(),
             horizon: 0,
             write: None,
             holder: None,

@@ -1,22 +1,19 @@
 //! The scenarios of locks, and what their threads share: a [`Play`] on the simulated machine.
 
-use super::draw::{self, Plan};
-use super::locks::Specimen;
-use super::oracle::Oracle;
+use super::locks::{Knobs, Specimen};
+use super::oracle::{Oracle, Order};
 use super::violation::Failure;
-use super::{Outcome, Replay, Subject, Tally};
 use crate::play::{Play, Plays, World};
 use crate::report::Property;
 use crate::test_lock::{Algorithm, Target};
-use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
 use kinlock_sim::schedule::{leave_line, moment, say};
-use kinlock_sim::{Sim, Stuck};
+use kinlock_sim::{Schedule, Sim, Stuck};
 
 /// A way to use a lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scenario {
-    name: &'static str,
+    pub(super) name: &'static str,
     pub(super) ordered: bool,
     timed: bool,
     pub(super) changes_knobs: bool,
@@ -24,14 +21,14 @@ pub(super) struct Scenario {
     pub(super) oversubscribed: bool,
     /// Threads release what other threads have taken for reading or writing.
     sends: bool,
-    plays: Plays,
+    pub(super) plays: Plays,
 }
 
 /// Rows of name, what is played, and what sets it apart from `plain`.
 macro_rules! scenarios {
     ($($name:literal $plays:ident [$($trait:ident)*];)*) => {
         /// All scenarios, in the order in which schedules go through them.
-        const ALL: &[Scenario] = &[$(Scenario {
+        pub(super) const ALL: &[Scenario] = &[$(Scenario {
             name: $name,
             plays: Plays::$plays,
             $($trait: true,)*
@@ -84,55 +81,21 @@ const PLAIN: Scenario = Scenario {
     plays: Plays::Lock,
 };
 
-impl Subject for Specimen {
-    fn scenarios(&self) -> Vec<&'static str> {
-        let fits = |scenario: &&Scenario| {
-            scenario.plays == self.plays && (self.in_order || !scenario.ordered)
-        };
-        let fitting = ALL.iter().filter(fits);
-        fitting.map(|scenario| scenario.name).collect()
-    }
-
-    fn play(replay: &Replay<Self>, trace: bool) -> Outcome {
-        let mut known = ALL.iter();
-        let scenario = known
-            .find(|scenario| scenario.name == replay.scenario)
-            .expect("a replay names a scenario");
-        let lock = replay.subject;
-        let plan = draw::plan(&lock, scenario, replay.threads, replay.seed);
-        plan.knobs.set();
-        let outcome = replay.play(
-            plan.schedule.clone(),
-            trace,
-            || Shared::new(&lock, scenario, &plan),
-            [Shared::body, Shared::handler],
-            |shared, end| (Tally::default(), shared.judge(end)),
-        );
-        let played = outcome.played.as_ref();
-        Outcome {
-            tally: Tally(played.map_or_else(Vec::new, |played| played.counted.to_vec())),
-            ..outcome
-        }
-    }
-
-    fn reached(&self, tally: &Tally) -> (bool, String) {
-        let numbers: [u64; Event::ALL.len()] = tally.numbers();
-        let counts = || {
-            self.reach
-                .concat()
-                .into_iter()
-                .map(|e| (e, numbers[e as usize]))
-        };
-        let list: Vec<String> = counts()
-            .map(|(e, count)| format!("{count} {}", e.name()))
-            .collect();
-        let reached = counts().all(|(_, count)| count != 0);
-        (reached, list.join(", "))
-    }
+/// The parameters of one schedule.
+pub(super) struct Plan {
+    pub(super) schedule: Schedule,
+    pub(super) knobs: Knobs,
+    /// Whether waiters may park.
+    pub(super) park: bool,
+    /// How often each thread takes the lock.
+    pub(super) rounds: u32,
+    /// The longest computation between and within critical sections, in cycles.
+    pub(super) work: u64,
+    pub(super) order: Option<Order>,
 }
 
 /// What the threads of a schedule share.
-struct Shared {
+pub(super) struct Shared {
     /// The lock of the bodies, and the lock of the handlers.
     targets: [&'static dyn Target; 2],
     play: Play,
@@ -142,24 +105,24 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(lock: &Specimen, scenario: &Scenario, plan: &Plan) -> Self {
+    pub(super) fn new(lock: &Specimen, scenario: &Scenario, plan: &Plan) -> Self {
         Shared {
             targets: [(lock.place)(plan.park), (lock.place)(plan.park)],
             play: Play::new(plan.schedule.threads, scenario.timed, scenario.sends, None),
-            oracle: Oracle::new(plan),
+            oracle: Oracle::new(plan.schedule.threads, plan.order),
             rounds: plan.rounds,
             work: plan.work,
         }
     }
 
     /// What every thread does.
-    fn body(&self, me: usize) {
+    pub(super) fn body(&self, me: usize) {
         self.oracle.starts(me);
         self.play.part(self.targets[0], &Seat { shared: self, me });
     }
 
     /// What an interrupt does.
-    fn handler(&self, me: usize) {
+    pub(super) fn handler(&self, me: usize) {
         if !self.oracle.has_failed() {
             let lock = self.targets[1].lock();
             lock.lock();
@@ -169,7 +132,7 @@ impl Shared {
         }
     }
 
-    fn judge(&self, end: &Result<(), Stuck>) -> Option<Failure> {
+    pub(super) fn judge(&self, end: &Result<(), Stuck>) -> Option<Failure> {
         let at_rest = || self.targets.iter().all(|target| target.is_at_rest());
         self.oracle.judge(end, at_rest)
     }
