@@ -25,23 +25,27 @@ purpose was not caught by the check meant for it.";
 pub fn name<S: Named>(text: &str) -> Result<&'static str, String> {
     let all = S::all().iter();
     let busted = (!by_name::<S>(BUSTED).is_empty()).then_some(BUSTED);
-    one_of(S::KIND, text, all.map(S::name).chain(busted))
+    let names = all.map(S::name).chain(busted);
+    find(S::KIND, text, names, |name| name)
 }
 
-/// The known name that `text` is.
-pub fn one_of(
+/// The one that is called `text`. The error lists the names of all.
+pub fn find<T>(
     kind: &str,
     text: &str,
-    known: impl IntoIterator<Item = &'static str>,
-) -> Result<&'static str, String> {
-    let known: Vec<_> = known.into_iter().collect();
-    let found = known.iter().find(|&&name| name == text);
-    found.copied().ok_or_else(|| unknown(kind, known))
+    all: impl IntoIterator<Item = T>,
+    name: impl Fn(&T) -> &str,
+) -> Result<T, String> {
+    let mut all: Vec<T> = all.into_iter().collect();
+    match all.iter().position(|one| name(one) == text) {
+        Some(place) => Ok(all.swap_remove(place)),
+        None => Err(unknown(kind, all.iter().map(name))),
+    }
 }
 
 /// The error for a name that is not among the known ones.
-pub fn unknown<'a>(kind: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let known: Vec<_> = known.into_iter().collect();
+pub fn unknown<'a>(kind: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<_> = known.collect();
     format!("no such {kind}; known: {}", known.join(", "))
 }
 

@@ -370,9 +370,7 @@ impl Report {
             LOCKS[0].0
         )
     }
-}
 
-impl Report {
     fn warnings(&self) -> Vec<String> {
         let mut all: Vec<String> = self.machine.is_busy().into_iter().collect();
         if !self.unsteady.is_empty() {

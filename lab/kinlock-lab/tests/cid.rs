@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::Value;
-use support::{done, json, refused, without_host};
+use support::{done, json, refused};
 
 const SIM: &str =
     "sim --workload cid-intermittent --machine epyc-9654-2s --threads 8 --seeds 1 --band 0";
@@ -38,29 +38,6 @@ fn policies_are_what_the_workload_takes() {
     assert_eq!(entry(&report, "per-cpu")["suite"], "ids");
     let table = done(SIM);
     assert!(table.contains("ns/burst") && table.contains("max ID"));
-}
-
-#[test]
-fn the_same_seed_gives_the_same_report() {
-    let one = json(&format!("{SIM} --host-threads 1"));
-    let two = json(&format!("{SIM} --host-threads 2"));
-    assert_eq!(without_host(one), without_host(two));
-}
-
-#[test]
-fn locks_and_policies_do_not_mix() {
-    for (arguments, expected) in [
-        ("--workload cid-intermittent --locks tas", "tas is a lock"),
-        ("--locks per-cpu", "per-cpu is a policy for concurrency IDs"),
-        ("--workload cid-intermittent,lock2", "lock2 takes locks"),
-        (
-            "--workload cid-intermittent --threads 385",
-            "the machine has 384",
-        ),
-        ("--workload cid", "cid-intermittent"),
-    ] {
-        refused(&format!("sim --machine epyc-9654-2s {arguments}"), expected);
-    }
 }
 
 #[test]

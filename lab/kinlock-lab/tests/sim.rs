@@ -269,6 +269,14 @@ fn bad_input_is_one_line() {
             "--workload invalidation --locks invalidation-packed",
             "invalidation-slots",
         ),
+        ("--workload cid-intermittent --locks tas", "tas is a lock"),
+        ("--locks per-cpu", "per-cpu is a policy for concurrency IDs"),
+        ("--workload cid-intermittent,lock2", "lock2 takes locks"),
+        (
+            "--machine epyc-9654-2s --workload cid-intermittent --threads 385",
+            "the machine has 384",
+        ),
+        ("--workload cid", "cid-intermittent"),
     ] {
         refused(&format!("sim {arguments}"), expected);
     }

@@ -5,7 +5,7 @@ mod support;
 use std::process::Command;
 
 use serde_json::Value;
-use support::{done, kinlock};
+use support::kinlock;
 
 #[test]
 fn refused_membarrier_is_said() {
@@ -29,22 +29,4 @@ fn refused_membarrier_is_said() {
         .find(|line| line.trim().starts_with("membarrier"))
         .unwrap();
     assert!(line.contains("no") && line.contains("refused"), "{line}");
-}
-
-#[test]
-fn a_measured_machine_can_be_simulated() {
-    if kinlock_measure::cpus::allowed_cpus().len() < 2 {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("my-server.toml");
-    let mut command = kinlock();
-    command
-        .args(["topology", "--measure", "--machine-file"])
-        .arg(&file);
-    assert!(command.output().unwrap().status.success());
-    let file = file.display();
-    let line = format!("sim --machine {file} --threads 2 --seconds 0.0005 --locks mcs --json -");
-    let report: Value = serde_json::from_str(&done(&line)).unwrap();
-    assert_eq!(report["machine"]["name"], "my-server");
 }

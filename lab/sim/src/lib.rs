@@ -28,6 +28,32 @@
 //! | [`schedule`] | any bodies on the machine, with disturbances | `platform` and above |
 //! | [`published`] | published measurements, and how to simulate them | `world` and above |
 
+/// An enumeration, the list of its variants in order, and a name of each for people.
+macro_rules! with_names {
+    (
+        $(#[$meta:meta])* $name:ident
+        $($(#[$doc:meta])* $variant:ident $text:literal;)*
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub enum $name {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: [Self; [$($text),*].len()] = [$(Self::$variant),*];
+
+            /// For people.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
+        }
+    };
+}
+
 mod coherence;
 pub mod locks;
 pub mod machine;

@@ -12,30 +12,16 @@ pub use kinlock_measure::machine::{
     Costs, CpuId, DISTANCES, Distance, Machine, MachineError, Origin, Parameter, Shape,
 };
 
-/// The machines that come with the crate: name and text.
-pub const BUILT_IN: &[(&str, &str)] = &[
-    (
-        "haswell-ex-4s",
-        include_str!("../machines/haswell-ex-4s.toml"),
-    ),
-    (
-        "westmere-ex-8s",
-        include_str!("../machines/westmere-ex-8s.toml"),
-    ),
-    (
-        "ivybridge-2s",
-        include_str!("../machines/ivybridge-2s.toml"),
-    ),
-    (
-        "epyc-9654-2s",
-        include_str!("../machines/epyc-9654-2s.toml"),
-    ),
-    (
-        "graviton4-2s",
-        include_str!("../machines/graviton4-2s.toml"),
-    ),
-    ("laptop", include_str!("../machines/laptop.toml")),
-];
+macro_rules! built_in {
+    ($($name:literal)*) => {
+        /// The machines that come with the crate: name and text.
+        pub const BUILT_IN: &[(&str, &str)] = &[
+            $(($name, include_str!(concat!("../machines/", $name, ".toml"))),)*
+        ];
+    };
+}
+
+built_in! { "haswell-ex-4s" "westmere-ex-8s" "ivybridge-2s" "epyc-9654-2s" "graviton4-2s" "laptop" }
 
 /// The names that [`load`] knows: those of the machines that come with the crate, and
 /// [`Machine::THIS`].

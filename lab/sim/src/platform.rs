@@ -199,7 +199,7 @@ impl Parking for Sim {
     const CAN_PARK: bool = true;
 
     fn patience() -> u64 {
-        with(|w| w.patience)
+        with(|w| w.setup.patience)
     }
 
     fn park_in(
@@ -262,7 +262,7 @@ impl Place for Sim {
     fn domain() -> u16 {
         with(|w| {
             let here = w.here();
-            match w.domain {
+            match w.setup.domain {
                 DomainKind::LastLevelCache => here.cache as u16,
                 _ => here.socket as u16,
             }

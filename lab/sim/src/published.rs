@@ -465,11 +465,6 @@ fn by_config(fields: &Fields<'_>) -> Vec<Row> {
 
 const NOTES: &str = include_str!("../published/notes.toml");
 
-/// The table called `name`.
-pub fn by_name(name: &str) -> Option<Table> {
-    TABLES.iter().copied().find(|table| table.name == name)
-}
-
 impl Table {
     /// Where the table was published, and on what it was measured.
     pub fn source(&self) -> &'static str {
@@ -507,6 +502,10 @@ impl Table {
 mod tests {
     use super::*;
     use crate::{locks, machine, workloads};
+
+    fn by_name(name: &str) -> Table {
+        *TABLES.iter().find(|table| table.name == name).unwrap()
+    }
 
     #[test]
     fn tables_are_whole_and_can_be_simulated() {
@@ -546,7 +545,7 @@ mod tests {
 
     #[test]
     fn deviations_are_read_where_they_were_published() {
-        let of = |table, row: usize| by_name(table).unwrap().rows()[row].deviations.clone();
+        let of = |table, row: usize| by_name(table).rows()[row].deviations.clone();
         let [stock, cna, speedup] = of("cna-lock2", 2)[..] else {
             panic!("two columns and a ratio");
         };
@@ -562,7 +561,7 @@ mod tests {
     fn notes_belong_to_rows() {
         let notes: BTreeMap<String, BTreeMap<String, String>> = toml::from_str(NOTES).unwrap();
         for (table, notes) in notes {
-            let rows = by_name(&table).unwrap().rows();
+            let rows = by_name(&table).rows();
             for label in notes.keys() {
                 let is_there = rows.iter().any(|row| row.label == *label);
                 assert!(is_there || label == "all", "{table}: {label}");

@@ -6,15 +6,18 @@ use crate::machine::Machine;
 use crate::platform;
 use crate::trace::{Part, Trace};
 use crate::workloads::{
-    self, Body, Bursts, Handoffs, Meter, Metered, Prepare, SharedMeter, Waited, grid,
+    self, Acquire, Body, Bursts, Handoffs, Longest, Meter, Metered, Prepare, SharedMeter, Waited,
+    grid,
 };
-use crate::world::{Disturbance, Placement, Setup, Stuck, World, with};
-use hdrhistogram::Histogram;
+use crate::world::{Placement, Setup, Stuck, World, with};
 use kinlock_core::config::Tuning;
 use kinlock_core::events::Event;
 use kinlock_core::platform::PATIENCE_NS;
 use kinlock_linux::topology::DomainKind;
+use kinlock_measure::stats::Fairness;
+use serde::{Serialize, Serializer};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -42,8 +45,6 @@ pub struct Run {
     pub seconds: f64,
     /// Start of all random numbers.
     pub seed: u64,
-    /// Preemption anywhere.
-    pub disturbance: Option<Disturbance>,
     /// Numbers of the machine and constants of the workload, by name, and how many times their
     /// usual value each is: for bands over what is assumed.
     pub factors: Vec<(&'static str, f64)>,
@@ -51,41 +52,56 @@ pub struct Run {
     pub trace: bool,
 }
 
-/// What came out.
-#[derive(Clone, Debug)]
+/// What came out. Reports have it as it is: add fields, never rename them. All fields but those of
+/// the host are the same on every machine.
+#[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// Operations completed after the warm-up.
+    /// Operations of all threads after the warm-up.
     pub ops: u64,
     /// The same by thread.
+    #[serde(skip)]
     pub per_thread: Vec<u64>,
     /// Simulated seconds that they took, with what the workload accounts for without simulating it.
     pub seconds: f64,
-    /// How long CPUs were busy in them, all together, in seconds: they computed, waited for memory,
-    /// spun, or switched to a thread.
-    pub cpu_seconds: f64,
-    /// How long acquisitions of the lock took, in nanoseconds.
-    pub waits: Histogram<u64>,
-    /// The longest of those for reading, and for writing. `None` if no thread read.
-    pub longest: Option<[u64; 2]>,
+    /// Operations per microsecond of simulated time.
+    pub ops_per_us: f64,
+    /// CPU time of all threads per operation, in nanoseconds; that of the whole run if there was
+    /// none. CPUs compute, wait for memory, spin, or switch to a thread.
+    pub cpu_ns_per_op: f64,
+    /// How evenly the threads were served.
+    pub fairness: Fairness,
+    /// From asking for the lock to having it.
+    pub acquire_ns: Acquire,
+    /// The longest of these, if some read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_ns: Option<Longest>,
     /// Acquisitions by the holder before.
     pub handoffs: Handoffs,
-    /// Where accesses were served from, after the warm-up.
+    /// Memory accesses by where they were served from.
     pub traffic: Traffic,
-    /// What the library's locks counted after the warm-up, by [`Event`].
-    pub counted: Vec<(Event, u64)>,
+    /// What the library's locks counted.
+    pub counters: BTreeMap<&'static str, u64>,
     /// What the locks have counted themselves, with the warm-up, by
-    /// [name](crate::locks::observed).
-    pub observed: Vec<(&'static str, f64)>,
-    /// What was done under concurrency IDs; none for locks.
-    pub bursts: Option<Bursts>,
+    /// [name](crate::locks::observed); only some of the laboratory's do.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub observed: BTreeMap<&'static str, f64>,
+    /// What was done under concurrency IDs, as one entry of a list; none for locks.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_list")]
+    pub ids: Option<Bursts>,
     /// How threads waited for each lock of a recorded program; empty for other workloads.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waited: Vec<Waited>,
     /// The hand-offs of the lock, if they were traced.
+    #[serde(skip)]
     pub trace: Option<Trace>,
-    /// Memory events simulated.
+    /// Memory events simulated, warm-up included.
     pub events: u64,
     /// How long the simulation took, in seconds of the host.
     pub host_seconds: f64,
+}
+
+fn as_list<S: Serializer>(ids: &Option<Bursts>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(ids)
 }
 
 /// The part of the simulated time that passes before anything counts.
@@ -112,7 +128,6 @@ impl Run {
             domain: DomainKind::Node,
             seconds: 0.05,
             seed: 1,
-            disturbance: None,
             factors: Vec::new(),
             trace: false,
         }
@@ -132,12 +147,11 @@ impl Run {
         assert!((1..=MAX_THREADS).contains(&self.threads));
         let clock = Instant::now();
         let setup = self.setup();
-        let start = self.cycles(self.measured_seconds() * WARM_UP);
-        let meter = Rc::new(RefCell::new(Meter::new(self.threads, start, setup.end)));
+        let meter = Rc::new(RefCell::new(Meter::new(self.threads)));
         let handed = Rc::clone(&meter);
         let prepare = || (self.prepare(Rc::clone(&handed)), handed);
         let body = |(body, meter): &(Rc<dyn Body>, SharedMeter), me| {
-            while !with(|w| w.now() >= w.end) {
+            while !with(|w| w.now() >= w.setup.end) {
                 let ops = body.iterate(me);
                 meter.borrow_mut().add(me, ops);
             }
@@ -149,10 +163,10 @@ impl Run {
         let (world, result, observed) =
             platform::run(&setup, self.threads + 4, prepare, body, observed);
         result?;
-        let meter = meter.borrow();
         Ok(Outcome {
             observed,
-            ..self.outcome(&world, &meter, clock.elapsed().as_secs_f64())
+            host_seconds: clock.elapsed().as_secs_f64(),
+            ..self.outcome(&world, &meter.borrow())
         })
     }
 
@@ -174,10 +188,9 @@ impl Run {
             end,
             // A thread that has not ended by then never will.
             limit: end + self.cycles(seconds + 1.0) * 10,
-            disturbance: self.disturbance.clone(),
             patience: PATIENCE_NS,
             factors: self.factors.clone(),
-            trace: self.trace.then_some(start..end),
+            trace: self.trace,
             ..Setup::new(machine, self.threads)
         }
     }
@@ -220,48 +233,39 @@ impl Run {
         Metered::new(lock, meter)
     }
 
-    fn outcome(&self, world: &World, meter: &Meter, host_seconds: f64) -> Outcome {
+    fn outcome(&self, world: &World, meter: &Meter) -> Outcome {
         let (traffic, counted) = meter.warm_up();
-        let since_warm_up = |&e: &Event| (e, world.counted[e as usize] - counted[e as usize]);
+        let since_warm_up =
+            |e: &Event| (e.name(), world.counted[*e as usize] - counted[*e as usize]);
         let seconds = if self.workload.takes() == Genre::Policy {
             meter.bursts.map_or(0.0, |bursts| bursts.nanos) / 1e9
         } else {
             self.measured_seconds() + (self.workload.unsimulated_seconds)(meter, self.threads)
         };
+        let ops = meter.per_thread.iter().sum::<u64>();
+        let cpu_seconds = world.costs().nanos(world.busy) / 1e9;
         Outcome {
-            ops: meter.per_thread.iter().sum(),
+            ops,
             per_thread: meter.per_thread.clone(),
             seconds,
-            cpu_seconds: world.costs().nanos(world.busy) / 1e9,
-            waits: meter.waits.clone(),
-            longest: (meter.reads > 0).then_some(meter.longest),
+            ops_per_us: ops as f64 / (seconds * 1e6),
+            cpu_ns_per_op: cpu_seconds * 1e9 / ops.max(1) as f64,
+            fairness: Fairness::of(&meter.per_thread),
+            acquire_ns: meter.acquire_ns(),
+            longest_ns: (meter.reads > 0).then_some(meter.longest),
             handoffs: meter.handoffs,
             traffic: world.traffic.since(&traffic),
-            counted: Event::ALL.iter().map(since_warm_up).collect(),
-            observed: Vec::new(),
-            bursts: meter.bursts,
+            counters: Event::ALL.iter().map(since_warm_up).collect(),
+            observed: BTreeMap::new(),
+            ids: meter.bursts,
             waited: meter.waited.clone(),
-            trace: world
-                .recorder
-                .as_ref()
+            trace: (world.recorder.0.as_ref())
                 .map(|recorder| recorder.finish(|c| world.costs().nanos(c))),
             events: world.accesses,
-            host_seconds,
+            host_seconds: 0.0,
         }
     }
 }
 
 /// The most threads a simulation can have.
 pub const MAX_THREADS: usize = 4096;
-
-impl Outcome {
-    /// CPU time per operation, in nanoseconds; that of the whole run if there was none.
-    pub fn cpu_ns_per_op(&self) -> f64 {
-        self.cpu_seconds * 1e9 / self.ops.max(1) as f64
-    }
-
-    /// Throughput, in operations per microsecond of simulated time.
-    pub fn ops_per_us(&self) -> f64 {
-        self.ops as f64 / (self.seconds * 1e6)
-    }
-}

@@ -6,7 +6,6 @@ use crate::platform::{self, Sim};
 use crate::world::{Disruption, Disturbance, Note, Noted, Placement, Setup, Stuck, with};
 use kinlock_core::events::Event;
 use kinlock_core::platform::{NEVER, Platform};
-use kinlock_linux::topology::DomainKind;
 use std::rc::Rc;
 
 /// What to play.
@@ -18,13 +17,10 @@ pub struct Schedule {
     pub threads: usize,
     /// Where threads run.
     pub placement: Placement,
-    /// What a locality domain is.
-    pub domain: DomainKind,
     /// Waiter slots. If there are fewer than threads, some threads wait without one.
     pub slots: usize,
-    /// Start of the machine's random numbers: starting times, phases of spin loops, placement.
-    pub seed: u64,
-    /// What goes wrong.
+    /// What goes wrong. Its seed also starts the machine's random numbers: starting times, phases
+    /// of spin loops, placement.
     pub disturbance: Disturbance,
     /// How long waiters believe that the ones on which they depend run, in nanoseconds. Mostly
     /// [`NEVER`]: a wake-up that is lost shows only where nobody is woken by a time limit.
@@ -60,9 +56,7 @@ impl Schedule {
             machine,
             threads,
             placement: Placement::Random,
-            domain: DomainKind::Node,
             slots: threads + 4,
-            seed: disturbance.seed,
             disturbance,
             patience: NEVER,
             max_accesses: 1_000_000,
@@ -90,8 +84,7 @@ impl Schedule {
         assert!(self.threads > 0, "a schedule has threads");
         let setup = Setup {
             placement: self.placement,
-            domain: self.domain,
-            seed: self.seed,
+            seed: self.disturbance.seed,
             limit: self.machine.costs.cycles(MOST_NANOS),
             max_accesses: self.max_accesses,
             disturbance: Some(self.disturbance.clone()),

@@ -10,38 +10,23 @@ mod recorder;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use recorder::{Recorder, Served, Whereabouts};
+pub(crate) use recorder::{Recorder, Recording, Served, Whereabouts};
 
 use crate::coherence::Service;
 use serde::{Serialize, Serializer};
 use std::fmt::{self, Display, Formatter};
 
-/// What a line belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Part {
+with_names! {
+    /// What a line belongs to.
+    Part
     /// The lock itself: its word, and what lies beside it.
-    Word,
+    Word "lock word";
     /// A waiter's place in the queue.
-    Node,
+    Node "queue node";
     /// What the workload touches.
-    Data,
+    Data "data";
     /// All else, such as the table of free nodes.
-    Other,
-}
-
-impl Part {
-    /// All of them.
-    pub const ALL: [Part; 4] = [Part::Word, Part::Node, Part::Data, Part::Other];
-
-    /// For people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Part::Word => "lock word",
-            Part::Node => "queue node",
-            Part::Data => "data",
-            Part::Other => "other",
-        }
-    }
+    Other "other";
 }
 
 /// A cache line, by what it belongs to. For people and programs: `queue node 17`.
@@ -66,38 +51,20 @@ impl Serialize for LineName {
     }
 }
 
-/// Where a line came from.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Reach {
+with_names! {
+    /// Where a line came from, the nearest first.
+    Reach
     /// A core of the same last-level cache, or that cache.
-    SameCache,
+    SameCache "same cache";
     /// Another last-level cache of the socket.
-    SameSocket,
+    SameSocket "same socket";
     /// Another socket.
-    OtherSocket,
+    OtherSocket "other socket";
     /// Memory.
-    Memory,
+    Memory "memory";
 }
 
 impl Reach {
-    /// All of them, the nearest first.
-    pub const ALL: [Reach; 4] = [
-        Reach::SameCache,
-        Reach::SameSocket,
-        Reach::OtherSocket,
-        Reach::Memory,
-    ];
-
-    /// For people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Reach::SameCache => "same cache",
-            Reach::SameSocket => "same socket",
-            Reach::OtherSocket => "other socket",
-            Reach::Memory => "memory",
-        }
-    }
-
     /// `None` for the core's own caches: no line moves.
     fn of(service: Service) -> Option<Reach> {
         match service {
@@ -204,38 +171,19 @@ pub struct Holder {
     pub socket: usize,
 }
 
-/// How far apart two holders in a row were.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Distance {
+with_names! {
+    /// How far apart two holders in a row were, the nearest first.
+    #[derive(Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    Distance
     /// The same thread took it again.
-    Retaken,
+    Retaken "same thread";
     /// Under the same last-level cache.
-    SameCache,
+    SameCache "same cache";
     /// In the same socket.
-    SameSocket,
+    SameSocket "same socket";
     /// In another socket.
-    OtherSocket,
-}
-
-impl Distance {
-    /// All of them, the nearest first.
-    pub const ALL: [Distance; 4] = [
-        Distance::Retaken,
-        Distance::SameCache,
-        Distance::SameSocket,
-        Distance::OtherSocket,
-    ];
-
-    /// For people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Distance::Retaken => "same thread",
-            Distance::SameCache => "same cache",
-            Distance::SameSocket => "same socket",
-            Distance::OtherSocket => "other socket",
-        }
-    }
+    OtherSocket "other socket";
 }
 
 /// Hand-offs over one distance.

@@ -45,7 +45,7 @@ pub(crate) use crate::coherence::How;
 use crate::coherence::{Fabric, Place, Traffic};
 use crate::machine::{Costs, Machine};
 use crate::memory::{Arena, Lines};
-use crate::trace::{Part, Recorder, Whereabouts};
+use crate::trace::{Part, Recorder, Recording, Whereabouts};
 use access::Pending;
 pub(crate) use access::access;
 pub(crate) use actions::{compute, leave_spin, park, requeue_but, spin, unpark, unpark_some};
@@ -67,7 +67,6 @@ use kinlock_measure::random::Random;
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::rc::Rc;
 
 /// Counters of [`Counted`] events.
@@ -156,7 +155,7 @@ pub(crate) struct World {
     pub(crate) arena: Arena,
     lines: Lines,
     fabric: Fabric,
-    machine: Machine,
+    pub(crate) setup: Setup,
     threads: Vec<Thread>,
     cpus: Vec<Cpu>,
     parked: Vec<Sleeper>,
@@ -166,27 +165,17 @@ pub(crate) struct World {
     current: usize,
     in_one_step: bool,
     ended: usize,
-    limit: u64,
-    pub(crate) end: u64,
-    pub(crate) patience: u64,
-    pub(crate) tuning: Tuning,
-    pub(crate) domain: DomainKind,
     /// The table of waiter slots; `platform` knows its type.
     pub(crate) waiters: Option<&'static dyn Any>,
     /// The table of announced readers, likewise.
     pub(crate) announced: Option<&'static dyn Any>,
     /// How many CPUs threads may run on.
     pub(crate) usable_cpus: usize,
-    /// From when to when CPU time counts, in cycles.
-    counting: Range<u64>,
-    /// How long CPUs were busy in that time, in cycles, all together.
+    /// How long CPUs were busy after the warm-up, in cycles, all together.
     pub(crate) busy: u64,
     pub(crate) accesses: u64,
     pub(crate) traffic: Traffic,
     pub(crate) counted: [u64; COUNTED],
-    /// Constants of the workload, by name, and how many times as long as usual each is.
-    pub(crate) factors: Vec<(&'static str, f64)>,
-    pub(crate) disturbance: Option<Disturbance>,
     /// What each thread may miss, if the disturbance has that.
     unseen: Vec<Unseen>,
     /// The heavy fences of the process, if the disturbance does not say otherwise.
@@ -195,12 +184,11 @@ pub(crate) struct World {
     /// The trace, if one is kept.
     pub(crate) notes: Option<Vec<Note>>,
     /// What records hand-offs, if they are traced.
-    pub(crate) recorder: Option<Box<Recorder>>,
+    pub(crate) recorder: Recording,
     /// No access is simple: it is disturbed or recorded.
     watched: bool,
     pub(crate) handler: Option<Rc<dyn Fn(usize)>>,
-    max_accesses: u64,
-    /// The next event comes after `limit`.
+    /// The next event comes after the limit.
     too_late: bool,
     /// All coroutines have ended or are being unwound: accesses take no time, and no thread may
     /// wait.
@@ -231,8 +219,8 @@ pub(crate) struct Setup {
     pub(crate) patience: u64,
     /// Constants of the workload, by name, and how many times as long as usual each is.
     pub(crate) factors: Vec<(&'static str, f64)>,
-    /// Whether hand-offs are traced, and from when to when they count, in cycles.
-    pub(crate) trace: Option<Range<u64>>,
+    /// Whether hand-offs are traced.
+    pub(crate) trace: bool,
 }
 
 impl Setup {
@@ -253,7 +241,7 @@ impl Setup {
             disturbance: None,
             patience: NEVER,
             factors: Vec::new(),
-            trace: None,
+            trace: false,
         }
     }
 }
@@ -335,7 +323,7 @@ impl World {
             lines,
             arena,
             fabric: Fabric::new(shape, &setup.machine.costs),
-            machine: setup.machine.clone(),
+            setup: setup.clone(),
             threads: Vec::new(),
             cpus: (0..shape.cpus()).map(|_| Cpu::default()).collect(),
             parked: Vec::new(),
@@ -344,32 +332,24 @@ impl World {
             current: 0,
             in_one_step: false,
             ended: 0,
-            limit: setup.limit,
-            end: setup.end,
-            counting: setup.start..setup.end,
             busy: 0,
             usable_cpus: 0,
-            patience: setup.patience,
-            tuning: setup.tuning,
-            domain: setup.domain,
             waiters: None,
             announced: None,
             accesses: 0,
             traffic: Traffic::default(),
             counted: [0; COUNTED],
-            disturbance: setup.disturbance.clone(),
             unseen: Vec::new(),
             fences: Rc::new(FenceCalls::NONE),
-            factors: setup.factors.clone(),
             done: Vec::new(),
             notes: None,
-            recorder: setup
-                .trace
-                .clone()
-                .map(|counted| Box::new(Recorder::new(setup.threads, counted))),
-            watched: setup.disturbance.is_some() || setup.trace.is_some(),
+            recorder: Recording(
+                setup
+                    .trace
+                    .then(|| Box::new(Recorder::new(setup.threads, setup.start..setup.end))),
+            ),
+            watched: setup.disturbance.is_some() || setup.trace,
             handler: None,
-            max_accesses: setup.max_accesses,
             too_late: false,
             over: false,
         };
@@ -383,10 +363,6 @@ impl World {
 
     pub(crate) fn costs(&self) -> &Costs {
         &self.fabric.costs
-    }
-
-    pub(crate) fn machine(&self) -> &Machine {
-        &self.machine
     }
 
     pub(crate) fn thread(&self, thread: usize) -> &Thread {
@@ -408,32 +384,25 @@ impl World {
     /// A thread that asked for the lock under test at time `asked` has it.
     pub(crate) fn trace_acquired(&mut self, asked: u64) {
         let (me, here, now) = (self.current, self.here(), self.now());
-        if let Some(recorder) = &mut self.recorder {
-            let far = |before: Whereabouts| self.machine.shape.distance(before.cache, here.cache);
-            recorder.acquired((me, here), asked, now, far);
-        }
+        let shape = &self.setup.machine.shape;
+        let far = |before: Whereabouts| shape.distance(before.cache, here.cache);
+        (self.recorder).tell(|recorder| recorder.acquired((me, here), asked, now, far));
     }
 
     /// The current thread releases the lock under test.
     pub(crate) fn trace_released(&mut self) {
         let (me, here, now) = (self.current, self.here(), self.now());
-        if let Some(recorder) = &mut self.recorder {
-            recorder.released((me, here), now);
-        }
+        (self.recorder).tell(|recorder| recorder.released((me, here), now));
     }
 
     /// What is placed from now on is part of this.
     pub(crate) fn place_part(&mut self, part: Part) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.placing = part;
-        }
+        self.recorder.tell(|recorder| recorder.placing = part);
     }
 
     /// `n` values of `size` bytes have been placed at `address`, or one by itself.
     pub(crate) fn placed(&mut self, address: usize, size: usize, n: Option<usize>) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.placed(address, size, n);
-        }
+        (self.recorder).tell(|recorder| recorder.placed(address, size, n));
     }
 
     /// The CPU of the current thread.

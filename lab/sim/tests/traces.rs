@@ -23,8 +23,8 @@ fn trace(run: &Run) -> Trace {
 
 /// All that a run measures.
 fn facts(o: &Outcome) -> String {
-    let measured = (&o.per_thread, o.handoffs, o.traffic, o.events, &o.counted);
-    format!("{measured:?} {} {}", o.waits.max(), o.waits.mean())
+    let measured = (&o.per_thread, o.handoffs, o.traffic, o.events);
+    format!("{measured:?} {:?} {:?}", o.counters, o.acquire_ns)
 }
 
 #[test]

@@ -12,9 +12,9 @@ mod member;
 
 pub use member::{Crew, Worker};
 
-use crate::affinity::{allowed_cpus, pin_to};
 use crate::oracle::SharedState;
 use crate::report::{Findings, PerThread, Property};
+use kinlock_measure::cpus::{allowed_cpus, pin_to};
 use kinlock_measure::random::Random;
 use member::Phase;
 use std::sync::Arc;

@@ -30,7 +30,6 @@ pub mod ids;
 pub mod invalidation;
 pub mod locks;
 mod oracle;
-mod parameters;
 mod playing;
 mod replay;
 mod scenarios;
@@ -155,10 +154,9 @@ pub fn explore<S: Subject>(
     progress: impl FnMut(u64),
 ) -> Explored<S> {
     let name = subject.name();
-    let hunt = hunt::hunt(subject, settings, progress);
-    let totals = &hunt.totals;
+    let (totals, failures) = hunt::hunt(subject, settings, progress);
     let meant = |&&(_, property): &&(u64, Property)| Some(property) == subject.defect();
-    let found = hunt.failures.iter().find(meant).or(hunt.failures.first());
+    let found = failures.iter().find(meant).or(failures.first());
     let failure = found.map(|&(number, _)| shrink_failure(subject, settings, number));
     let mut report = Report::new();
     let check = |scenario: &str, property, passed, detail| {

@@ -12,7 +12,7 @@
 //!
 //! | modules | content |
 //! | --- | --- |
-//! | `affinity`, [`signal`], [`child`], [`sandbox`] | system calls |
+//! | [`signal`], [`child`], [`sandbox`] | system calls |
 //! | [`report`], `specimen` | checks, names |
 //! | `injector`, [`oracle`] | delays at bad moments, the state behind a lock |
 //! | `pretend`, `test_lock`, `monitors` | locks and condition variables |
@@ -23,7 +23,6 @@
 //! | [`invalidation`] | torture of delayed invalidation |
 //! | [`explore`] | random schedules |
 
-mod affinity;
 pub mod child;
 mod crew;
 pub mod explore;

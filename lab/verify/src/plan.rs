@@ -92,6 +92,10 @@ pub(crate) fn run<S: Named>(
 ) -> Report {
     let mut report = Report::new();
     let weights: u32 = steps.iter().map(|step| step.weight).sum();
+    let catch = |report: &Report| {
+        let meant = specimen.defect()?;
+        Some(judge_catch(specimen.name(), meant, &report.checks))
+    };
     let rounds = specimen.defect().map_or(1, |_| PATIENCE);
     let mut seed = settings.seed;
     'all: for round in 0..rounds {
@@ -114,13 +118,13 @@ pub(crate) fn run<S: Named>(
             seed = seed.wrapping_add(1);
             let stuck = findings.left_threads;
             report.merge(findings.report(&name));
-            if stuck || is_caught(specimen.defect(), &report) {
+            if stuck || catch(&report).is_some_and(|catch| catch.passed) {
                 break 'all;
             }
         }
     }
-    if let Some(meant) = specimen.defect() {
-        report.push(judge_catch(specimen.name(), meant, &report.checks));
+    if let Some(catch) = catch(&report) {
+        report.push(catch);
     }
     report
 }
@@ -147,10 +151,4 @@ fn step_name(specimen: &str, label: &str, round: u64) -> String {
         0 => format!("{specimen}/{label}"),
         _ => format!("{specimen}/{label}#{}", round + 1),
     }
-}
-
-/// Whether a check that shows this defect has failed.
-fn is_caught(defect: Option<Property>, report: &Report) -> bool {
-    let mut checks = report.checks.iter();
-    defect.is_some_and(|meant| checks.any(|check| check.property.shows(meant) && !check.passed))
 }

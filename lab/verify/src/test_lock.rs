@@ -19,16 +19,15 @@ use std::time::Duration;
 pub trait Algorithm {
     fn lock(&self);
     fn try_lock(&self) -> bool;
-    /// Gives up at this moment of [`now`](Self::now).
+    /// Gives up at this moment of the clock of its platform, in nanoseconds.
     fn lock_until(&self, deadline: u64) -> bool;
     unsafe fn unlock(&self);
     /// Whether a thread waits for it, where that can be asked.
     fn is_contended(&self) -> bool;
-    /// The platform's clock, in nanoseconds.
-    fn now(&self) -> u64;
 
+    /// As [`lock_until`](Self::lock_until), on a platform with the clock of [`Native`].
     fn try_lock_for(&self, timeout: Duration) -> bool {
-        self.lock_until(self.now() + timeout.as_nanos() as u64)
+        self.lock_until(Native::now() + timeout.as_nanos() as u64)
     }
 }
 
@@ -89,10 +88,6 @@ macro_rules! users {
             fn is_contended(&self) -> bool {
                 false
             }
-
-            fn now(&self) -> u64 {
-                Native::now()
-            }
         }
 
         impl Target for $lock {
@@ -127,10 +122,6 @@ macro_rules! algorithm {
 
             fn is_contended(&self) -> bool {
                 self.is_contended()
-            }
-
-            fn now(&self) -> u64 {
-                P::now()
             }
         }
 
@@ -181,10 +172,6 @@ impl<P: Platform, C: LockConfig> Algorithm for QueuedRwLock<P, C> {
 
     fn is_contended(&self) -> bool {
         self.is_contended()
-    }
-
-    fn now(&self) -> u64 {
-        P::now()
     }
 }
 

@@ -2,10 +2,10 @@
 
 use kinlock_cli::args::ThreadCounts;
 use kinlock_cli::report::Destinations;
-use kinlock_sim::published::{TABLES, Table, by_name};
+use kinlock_sim::published::{TABLES, Table};
 
 use super::results::Report;
-use crate::checks::unknown;
+use crate::checks::find;
 use crate::simulation::sampling::{Sampling, seconds};
 
 /// Show published tables beside simulated ones
@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(
         value_name = "TABLE",
         value_parser = table,
-        help = format!("Which tables: {} [default: all]", names().collect::<Vec<_>>().join(", ")),
+        help = format!("Which tables: {} [default: all]", names().join(", ")),
     )]
     pub tables: Vec<Table>,
     /// Only rows with these numbers of threads, as 1,72,142
@@ -50,9 +50,9 @@ pub struct Args {
 }
 
 fn table(name: &str) -> Result<Table, String> {
-    by_name(name).ok_or_else(|| unknown("table", names()))
+    find("table", name, TABLES.iter().copied(), |table| table.name)
 }
 
-fn names() -> impl Iterator<Item = &'static str> {
-    TABLES.iter().map(|table| table.name)
+fn names() -> Vec<&'static str> {
+    TABLES.iter().map(|table| table.name).collect()
 }

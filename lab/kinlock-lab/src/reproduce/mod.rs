@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         },
         seeds: sampling.all_seeds(),
         host_threads,
-        host_seconds: samples.iter().map(|sample| sample.host_seconds).sum(),
+        host_seconds: samples.iter().map(|s| s.outcome.host_seconds).sum(),
         tables,
     })?;
     Ok(Outcome::Done)

@@ -2,11 +2,10 @@
 
 use anyhow::bail;
 use kinlock_sim::published::{Measure, Row, Table};
-use kinlock_sim::{Machine, Placement, Run, locks, machine, workloads};
+use kinlock_sim::{Machine, Outcome, Placement, Run, locks, machine, workloads};
 
 use crate::simulation::check;
 use crate::simulation::pool::Job;
-use crate::simulation::sample::Sample;
 use crate::simulation::sampling::Variant;
 
 /// How far a throughput, a time or an observation may be off, in percent.
@@ -114,10 +113,10 @@ impl Plan {
     }
 
     /// What a column shows of a sample, in operations per microsecond or nanoseconds per burst.
-    pub fn value(&self, sample: &Sample) -> f64 {
+    pub fn value(&self, outcome: &Outcome) -> f64 {
         match self.table.measure {
-            Measure::Throughput(_) => sample.ops_per_us,
-            Measure::Bursts => sample.ids.first().map_or(0.0, |ids| ids.ns_per_burst),
+            Measure::Throughput(_) => outcome.ops_per_us,
+            Measure::Bursts => outcome.ids.map_or(0.0, |ids| ids.mean(ids.nanos)),
         }
     }
 

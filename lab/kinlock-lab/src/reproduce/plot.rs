@@ -55,7 +55,7 @@ fn draw(report: &Report, index: usize, area: &Area) -> Drawn {
         .iter()
         .map(|(column, lock)| match table.locks.len() {
             2 if lock.name != *column => format!("{column} ({})", lock.name),
-            _ => lock.name.clone(),
+            _ => lock.name.to_owned(),
         });
     let curves = names
         .enumerate()
@@ -100,7 +100,7 @@ fn curve(table: &TableEntry, index: usize, name: String) -> Curve {
             thick: true,
         },
         points: rows()
-            .map(|(place, entry)| (place, entry.simulated.whole()))
+            .map(|(place, entry)| (place, entry.simulated.into()))
             .collect(),
         compared: rows()
             .filter_map(|(place, entry)| Some((place, entry.published?)))

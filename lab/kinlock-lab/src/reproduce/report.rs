@@ -162,7 +162,7 @@ fn table(entry: &TableEntry) -> Table {
                 continue;
             };
             cells.extend([with_deviation(published, number.published_sd), simulated]);
-            let (low, high) = (three_digits(band.low), three_digits(band.high));
+            let (low, high) = (three_digits(band.min), three_digits(band.max));
             cells.extend(shows_bands.then(|| format!("{low}..{high}")));
             let mark = if number.pass == Some(false) { "!" } else { " " };
             cells.push(format!("{error:+.0}%{mark}"));

@@ -1,16 +1,19 @@
 //! The shape of the JSON report. Field names are a contract: add, never rename.
 
 use kinlock_measure::machine::MachineEntry;
+use kinlock_measure::stats::Summary;
+use kinlock_sim::locks;
 use kinlock_sim::published::{Measure, Observed, Row};
+use kinlock_sim::workloads::Bursts;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 use std::collections::BTreeMap;
 
 use super::plan::{Plan, TARGETS, error_pct, number_is_met, ratio_is_met};
-use crate::simulation::band::{Band, over};
+use crate::simulation::band::{band, band_of_pairs, over, scaled, with_edges};
 use crate::simulation::draws::{self, rank_correlation};
-use crate::simulation::provenance::{LockEntry, WorkloadEntry};
-use crate::simulation::sample::{IdUse, Sample};
+use crate::simulation::provenance::WorkloadEntry;
+use crate::simulation::sample::{Sample, bursts, usual};
 use crate::simulation::sampling::Variant;
 
 /// With fewer threads it hardly matters which lock they take, nor what a speed-up hangs on.
@@ -50,7 +53,7 @@ pub struct TableEntry {
     pub columns: Vec<&'static str>,
     /// The locks behind the columns: `stock` and `cna` if there are two, else `policies`.
     #[serde(flatten, serialize_with = "by_role")]
-    pub locks: Vec<(&'static str, LockEntry)>,
+    pub locks: Vec<(&'static str, locks::Kind)>,
     pub unit: &'static str,
     pub variants: Vec<Variant>,
     /// What all simulated throughputs of the table were multiplied by: published over simulated,
@@ -101,7 +104,8 @@ pub struct RowEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published_sd: Option<f64>,
     /// The simulated one: throughputs are scaled.
-    pub simulated: Band,
+    #[serde(serialize_with = "with_edges")]
+    pub simulated: Summary,
     /// The standard deviation of the simulated ones over seeds, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub simulated_sd: Option<f64>,
@@ -116,7 +120,7 @@ pub struct RowEntry {
     pub note: String,
     /// Which IDs the policy gave out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ids: Option<IdUse>,
+    pub ids: Option<Bursts>,
 }
 
 impl TableEntry {
@@ -124,8 +128,8 @@ impl TableEntry {
     pub fn new(plan: &Plan, variants: &[Variant], samples: &[Sample]) -> Self {
         let table = &plan.table;
         let first = |published| {
-            let band = Band::of(&samples[..variants.len()], |sample| plan.value(sample));
-            over(published, band.times(plan.unit()).median)
+            let band = band(&samples[..variants.len()], |outcome| plan.value(outcome));
+            over(published, scaled(band, plan.unit()).median)
         };
         let scale = plan.scale_to.map(first);
         let times = plan.unit() * scale.unwrap_or(1.0);
@@ -141,8 +145,8 @@ impl TableEntry {
             let run = runs[run.expect("every row is simulated")];
             let by_column: Vec<_> = run.chunks(variants.len()).collect();
             for (index, (name, _)) in table.columns.iter().enumerate() {
-                let value = |sample| (sample, times * plan.value(sample));
-                let values: Vec<_> = by_column[index].iter().map(value).collect();
+                let value = |sample: &Sample| times * plan.value(&sample.outcome);
+                let values: Vec<_> = by_column[index].iter().map(|s| (s, value(s))).collect();
                 let mut entry = RowEntry::new(row, index, name, &values);
                 // The scale makes the first number of the table fit, whether that is shown or not.
                 let is_first = index == 0 && row.threads == plan.runs[0].0;
@@ -151,18 +155,18 @@ impl TableEntry {
                     let small_is_good = matches!(table.measure, Measure::Bursts);
                     entry.judge(small_is_good, number_is_met);
                 }
-                entry.ids = ids(table.measure, by_column[index]);
+                entry.ids = bursts(usual(by_column[index]));
                 rows.push(entry);
             }
             for (index, ratio) in (table.columns.len()..).zip(table.ratios) {
                 let pairs = by_column[ratio.of].iter().zip(by_column[ratio.by]);
+                let value = |sample: &Sample| plan.value(&sample.outcome);
+                let ratios: Vec<_> = pairs.map(|(a, b)| (a, over(value(a), value(b)))).collect();
                 if index == table.columns.len() && row.threads >= MANY_THREADS {
-                    let drawn = pairs.clone().filter(|(a, _)| a.variant.draw.is_some());
-                    let ratios = drawn.map(|(a, b)| over(plan.value(a), plan.value(b)));
-                    speedups.push(ratios.collect());
+                    let drawn = ratios.iter().filter(|(a, _)| a.variant.draw.is_some());
+                    speedups.push(drawn.map(|(_, ratio)| *ratio).collect());
                 }
-                let ratios = pairs.map(|(a, b)| (a, over(plan.value(a), plan.value(b))));
-                let mut entry = RowEntry::new(row, index, ratio.name, &ratios.collect::<Vec<_>>());
+                let mut entry = RowEntry::new(row, index, ratio.name, &ratios);
                 let deviation = entry.published_sd;
                 entry.judge(ratio.small_is_good, |published, simulated| {
                     ratio_is_met(published, deviation, simulated)
@@ -183,7 +187,7 @@ impl TableEntry {
             Some(RowEntry::observed(observed, row?, samples))
         });
         let observed: Vec<_> = observed.collect();
-        let locks = plan.locks.iter().map(LockEntry::new);
+        let locks = plan.locks.iter().copied();
         let columns: Vec<_> = table.columns.iter().map(|(name, _)| *name).collect();
         let ratios = table.ratios.iter().map(|ratio| ratio.heading);
         let mut passes: BTreeMap<(usize, &str), bool> = BTreeMap::new();
@@ -228,7 +232,7 @@ impl RowEntry {
     /// A number without a target: its values, each with the sample that it is of.
     fn new(row: &Row, index: usize, column: &'static str, values: &[(&Sample, f64)]) -> Self {
         let published = row.published[index];
-        let simulated = Band::of_pairs(values.iter().copied());
+        let simulated = band_of_pairs(values.iter().copied());
         let usual = values.iter().filter(|(sample, _)| sample.is_usual());
         Self {
             key: row.threads,
@@ -253,10 +257,10 @@ impl RowEntry {
             deviations: vec![None],
             ..row.clone()
         };
-        let count = |sample: &Sample, name: &str| sample.observed.get(name).copied().unwrap_or(0.0);
-        let value = |sample: &Sample| match observed.by {
-            Some(by) => over(count(sample, observed.of), count(sample, by)),
-            None => count(sample, observed.of),
+        let value = |sample: &Sample| {
+            let count = |name| sample.outcome.observed.get(name).copied().unwrap_or(0.0);
+            let of = count(observed.of);
+            observed.by.map_or(of, |by| over(of, count(by)))
         };
         let values: Vec<_> = samples.iter().map(|s| (s, value(s))).collect();
         let mut entry = RowEntry::new(&row, 0, observed.name, &values);
@@ -316,17 +320,8 @@ fn hangs_on(plan: &Plan, variants: &[Variant], speedups: &[Vec<f64>]) -> Vec<Han
     all
 }
 
-/// The IDs given out in samples with the usual latencies.
-fn ids(measure: Measure, samples: &[Sample]) -> Option<IdUse> {
-    let usual = samples.iter().filter(|sample| sample.is_usual());
-    match measure {
-        Measure::Throughput(_) => None,
-        Measure::Bursts => Some(IdUse::over(usual.flat_map(|sample| &sample.ids))),
-    }
-}
-
 fn by_role<S: Serializer>(
-    locks: &[(&'static str, LockEntry)],
+    locks: &[(&'static str, locks::Kind)],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     match locks {

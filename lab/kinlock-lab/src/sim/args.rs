@@ -14,7 +14,7 @@ use kinlock_sim::workloads::recorded::{Recording, Replay};
 use kinlock_sim::{Placement, locks, workloads};
 
 use super::results::Report;
-use crate::checks::unknown;
+use crate::checks::{find, unknown};
 use crate::simulation::sampling::{Sampling, seconds};
 
 /// Simulate a workload on a large machine
@@ -124,13 +124,13 @@ fn workload(name: &str) -> Result<Asked, String> {
     if let Some(parts) = grid::parts(name) {
         return Ok(Asked::Grid(parts));
     }
-    let known = workloads::ALL.iter().chain(workloads::IDS);
-    let known = known.map(|kind| kind.name).chain(GRIDS);
     if Path::new(name).is_file() {
         return recorded(name)
             .map(Asked::Kind)
             .map_err(|error| format!("{error:#}"));
     }
+    let known = workloads::ALL.iter().chain(workloads::IDS);
+    let known = known.map(|kind| kind.name).chain(GRIDS);
     let found = workloads::by_name(name).map(Asked::Kind);
     found.ok_or_else(|| unknown("workload", known))
 }
@@ -145,14 +145,11 @@ fn recorded(path: &str) -> anyhow::Result<workloads::Kind> {
 }
 
 fn lock(name: &str) -> Result<locks::Kind, String> {
-    let known = locks::all().map(|kind| kind.name);
-    locks::by_name(name).ok_or_else(|| unknown("lock", known))
+    find("lock", name, locks::all(), |kind| kind.name)
 }
 
 fn placement(name: &str) -> Result<Placement, String> {
-    let mut all = Placement::ALL.iter();
-    let known = all.clone().map(|&(known, _)| known);
-    let found = all.find(|(known, _)| *known == name);
-    let found = found.map(|&(_, placement)| placement);
-    found.ok_or_else(|| unknown("placement", known))
+    find("placement", name, Placement::ALL, |placement| {
+        placement.name()
+    })
 }

@@ -32,12 +32,12 @@ pub fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
 fn means() -> Columns<Standings> {
     Columns::new()
         .add("threads", |s: &Standings| s.threads)
-        .add("lock", |s| s.lock.clone())
+        .add("lock", |s| s.lock)
         .number("mean", 3, |s| s.ratio)
         .number("p99", 2, |s| s.p99_ratio)
         .number("cpu/op", 2, |s| s.cpu_ratio)
         .number("least", 2, |s| s.least)
-        .add("in", |s| s.least_cell.clone())
+        .add("in", |s| s.least_cell)
         .add(format!("below {ENOUGH}"), |s| {
             format!("{} of {}", s.cells_below, s.cells)
         })
@@ -49,14 +49,14 @@ fn cells(report: &Report) -> Table {
     let mut headings = vec!["cell and threads".to_owned()];
     headings.extend(report.grid.iter().map(column));
     let workloads = report.by_workload().into_iter();
-    let workloads = workloads.filter(|entries| is_cell(&entries[0].workload));
+    let workloads = workloads.filter(|entries| is_cell(entries[0].workload));
     let row = |entries: &[Entry]| {
         let ratio = |s: &Standings| {
             let mut own = entries.iter();
             let own = own.find(|e| e.threads == s.threads && e.lock == s.lock);
             own.map_or_else(String::new, |e| e.usual().shown_ratio())
         };
-        let name = std::iter::once(entries[0].workload.clone());
+        let name = std::iter::once(entries[0].workload.to_owned());
         name.chain(report.grid.iter().map(ratio)).collect()
     };
     Table {
@@ -69,7 +69,7 @@ fn cells(report: &Report) -> Table {
 fn parts(report: &Report) -> Vec<Part> {
     let is_there = |part: &Part| {
         let mut entries = report.results.iter();
-        entries.any(|e| Cell::find(&e.workload).is_some_and(|cell| cell.part() == *part))
+        entries.any(|e| Cell::find(e.workload).is_some_and(|cell| cell.part() == *part))
     };
     Part::ALL.into_iter().filter(is_there).collect()
 }
@@ -82,8 +82,8 @@ pub fn height(report: &Report) -> u32 {
 /// Draws maps of how a lock stands, one for each part of the grid.
 pub fn draw(area: &Area, report: &Report, of: &Standings) -> Drawn {
     let entries = report.results.iter();
-    let own = entries.filter(|e| (e.threads, &e.lock) == (of.threads, &of.lock));
-    let ratio = |e: &Entry| Some((Cell::find(&e.workload)?, e.ratio.over_runs.median));
+    let own = entries.filter(|e| (e.threads, e.lock) == (of.threads, of.lock));
+    let ratio = |e: &Entry| Some((Cell::find(e.workload)?, e.ratio.over_runs.median));
     let values = own.filter_map(ratio);
     let (lock, threads, mean) = (&of.lock, of.threads, of.ratio);
     let baseline = &report.setup.parameters.baseline;

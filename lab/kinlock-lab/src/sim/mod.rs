@@ -29,9 +29,10 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     }
     let host_threads = args.sampling.host_threads();
     let outputs = args.destinations.open()?;
-    let Some(samples) = pool::run(&plan.jobs(), host_threads, args.quiet) else {
+    let runs = plan.runs();
+    let Some(samples) = pool::run(&plan.jobs(&runs), host_threads, args.quiet) else {
         return Ok(Outcome::CheckFailed);
     };
-    outputs.write(&Report::new(plan.setup(), host_threads, samples))?;
+    outputs.write(&Report::new(plan.setup(), host_threads, &runs, samples))?;
     Ok(Outcome::Done)
 }

@@ -17,7 +17,7 @@ use super::args::{Args, Asked};
 use super::results::{Parameters, Setup};
 use crate::simulation::check;
 use crate::simulation::pool::Job;
-use crate::simulation::provenance::{LockEntry, WorkloadEntry};
+use crate::simulation::provenance::WorkloadEntry;
 use crate::simulation::sampling::Variant;
 
 /// The arguments, and what they come to.
@@ -67,18 +67,22 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// All simulations: by workload, number of threads, lock and variant.
-    pub fn jobs(&self) -> Vec<Job> {
-        let mut jobs = Vec::new();
+    /// All runs: by workload, number of threads and lock.
+    pub fn runs(&self) -> Vec<Run> {
+        let mut runs = Vec::new();
         for &workload in &self.workloads {
             for &threads in &self.threads {
-                for &lock in &self.locks {
-                    let run = self.run(workload, lock, threads);
-                    jobs.extend(Job::variants(&run, &self.machine, &self.variants));
-                }
+                let run = |&lock| self.run(workload, lock, threads);
+                runs.extend(self.locks.iter().map(run));
             }
         }
-        jobs
+        runs
+    }
+
+    /// All simulations: each run with each variant.
+    pub fn jobs(&self, runs: &[Run]) -> Vec<Job> {
+        let variants = |run| Job::variants(run, &self.machine, &self.variants);
+        runs.iter().flat_map(variants).collect()
     }
 
     /// One traced simulation of each lock that was asked for.
@@ -126,15 +130,15 @@ impl<'a> Plan<'a> {
         let args = self.args;
         let workloads = self.workloads.iter();
         Setup {
-            kind: "simulated".to_owned(),
-            version: kinlock_cli::VERSION.to_owned(),
-            commit: kinlock_cli::COMMIT.map(str::to_owned),
+            kind: "simulated",
+            version: kinlock_cli::VERSION,
+            commit: kinlock_cli::COMMIT,
             command: command(&self.flags()),
             machine: MachineEntry::new(&self.machine),
             parameters: Parameters {
                 seconds: args.seconds,
                 variants: self.variants.clone(),
-                baseline: self.baseline.name.to_owned(),
+                baseline: self.baseline.name,
                 threads: self.threads.clone(),
                 cpus: args.cpus,
                 numa: args.numa.to_string(),
@@ -142,7 +146,7 @@ impl<'a> Plan<'a> {
                 local_limit: args.local_limit.to_string(),
                 domain: args.domain.to_string(),
                 domains: self.domains(),
-                locks: self.locks.iter().map(LockEntry::new).collect(),
+                locks: self.locks.clone(),
                 workloads: workloads
                     .map(|kind| WorkloadEntry::new(kind, args.placement))
                     .collect(),

@@ -42,7 +42,7 @@ fn size(report: &Report) -> (u32, u32) {
 /// The workloads that have a panel.
 fn panels(report: &Report) -> Vec<&[Entry]> {
     let mut panels = report.by_workload();
-    panels.retain(|panel| !is_cell(&panel[0].workload));
+    panels.retain(|panel| !is_cell(panel[0].workload));
     panels
 }
 
@@ -62,7 +62,7 @@ fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
         let about = report.about(name).unwrap_or_default();
         heading.draw(&Text::new(format!("{name}: {about}"), (14, 8), text(15)))?;
         let names = setup.parameters.locks.iter();
-        let curves: Vec<_> = names.map(|lock| curve(&lock.name, panel)).collect();
+        let curves: Vec<_> = names.map(|lock| curve(lock.name, panel)).collect();
         curves::draw(&chart, &curves, "operations per microsecond")?;
     }
     for standings in &report.grid {
@@ -75,7 +75,7 @@ fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
 
 fn curve(lock: &str, panel: &[Entry]) -> Curve {
     let own = panel.iter().filter(|entry| entry.lock == lock);
-    let points = own.map(|entry| (entry.threads, entry.ops_per_us.whole()));
+    let points = own.map(|entry| (entry.threads, entry.ops_per_us.into()));
     Curve {
         name: lock.to_owned(),
         look: Look {

@@ -3,9 +3,10 @@
 use std::io::Write;
 
 use kinlock_cli::report::cells::Cells;
+use kinlock_measure::stats::Summary;
 
-use super::results::{Entry, Report};
-use crate::simulation::band::{Band, over};
+use super::results::{Entry, Report, Simulated};
+use crate::simulation::band::{band_of_pairs, over, scaled};
 use crate::simulation::provenance::WorkloadEntry;
 
 /// Locks of a program that something is said about.
@@ -62,8 +63,8 @@ fn sentences(
     );
     if let Some(recorded) = workload.recorded_per_second.filter(|&rate| rate > 0.0) {
         let speed = |entry: &Entry| {
-            let Band { median, low, high } = entry.ops_per_us.times(1e6 / recorded);
-            format!("{median:.2}x [{low:.2}, {high:.2}]")
+            let Summary { median, min, max } = scaled(entry.ops_per_us, 1e6 / recorded);
+            format!("{median:.2}x [{min:.2}, {max:.2}]")
         };
         writeln!(
             out,
@@ -88,21 +89,20 @@ fn sentences(
 }
 
 /// The part of the threads' time that passes between asking for a lock and having it.
-fn share(entry: &Entry, lock: usize) -> Band {
-    let of_run = |sample: &crate::simulation::sample::Sample| {
-        let waited = sample.waited.get(lock).map_or(0.0, |waited| waited.wait_ns);
-        over(waited, entry.threads as f64 * sample.seconds * 1e9)
+fn share(entry: &Entry, lock: usize) -> Summary {
+    let of_run = |run: &Simulated| {
+        let outcome = &run.sample.outcome;
+        let waited = outcome
+            .waited
+            .get(lock)
+            .map_or(0.0, |waited| waited.wait_ns);
+        over(waited, entry.threads as f64 * outcome.seconds * 1e9)
     };
-    Band::of_pairs(
-        entry
-            .runs
-            .iter()
-            .map(|run| (&run.sample, of_run(&run.sample))),
-    )
+    band_of_pairs(entry.runs.iter().map(|run| (&run.sample, of_run(run))))
 }
 
 /// `12.3 % [11.9, 12.8]`.
-fn percent(share: Band) -> String {
-    let Band { median, low, high } = share.times(100.0);
-    format!("{median:.1} % [{low:.1}, {high:.1}]")
+fn percent(share: Summary) -> String {
+    let Summary { median, min, max } = scaled(share, 100.0);
+    format!("{median:.1} % [{min:.1}, {max:.1}]")
 }

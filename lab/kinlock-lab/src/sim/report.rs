@@ -7,10 +7,11 @@ use kinlock_cli::report::cells::{Cells, Compared, Usual};
 use kinlock_cli::report::table::{Columns, Table};
 use kinlock_cli::report::units::{rate, three_digits, time};
 use kinlock_sim::Handoffs;
+use kinlock_sim::workloads::{Bursts, Longest};
 
 use super::results::{Entry, Report, is_cell};
 use super::{grid, replay};
-use crate::simulation::sample::{IdUse, Longest, SERVICES};
+use crate::simulation::sample::SERVICES;
 use crate::simulation::sampling::bands;
 
 impl Cells for Report {
@@ -29,23 +30,24 @@ impl Cells for Report {
         let times = format!("x {}", entry.ratio.to);
         let columns = Columns::<Entry>::new();
         if entry.ids.is_some() {
-            let of_ids = |value: fn(&IdUse) -> f64| {
-                move |e: &Entry| {
-                    e.ids
-                        .as_ref()
-                        .map(value)
-                        .map_or_else(String::new, three_digits)
-                }
+            let of_ids = |value: fn(Bursts) -> f64| {
+                move |e: &Entry| e.ids.map(value).map_or_else(String::new, three_digits)
             };
             return columns
                 .add("ns/burst", |e| three_digits(e.ns_per_op.median))
                 .spread("band", |usual| usual.ns_per_op)
                 .ratio(times)
-                .add("mean ID", of_ids(|ids| ids.mean_id))
-                .add("max ID", of_ids(|ids| ids.max_id as f64))
-                .add("foreign lines", of_ids(|ids| ids.foreign_lines))
-                .add("first touches", of_ids(|ids| ids.first_touches))
-                .add("ns to get the ID", of_ids(|ids| ids.acquire_ns))
+                .add("mean ID", of_ids(|ids| ids.mean(ids.ids as f64)))
+                .add("max ID", of_ids(|ids| ids.largest as f64))
+                .add(
+                    "foreign lines",
+                    of_ids(|ids| ids.mean(ids.foreign_lines as f64)),
+                )
+                .add(
+                    "first touches",
+                    of_ids(|ids| ids.mean(ids.first_touches as f64)),
+                )
+                .add("ns to get the ID", of_ids(|ids| ids.mean(ids.waited_nanos)))
                 .add("events/s", |e| rate(e.events_per_host_second));
         }
         let columns = columns
@@ -110,7 +112,7 @@ impl Cells for Report {
 
     fn markdown_heading(&self) -> String {
         let setup = &self.setup;
-        let commit = setup.commit.as_ref().map(|commit| format!(" ({commit})"));
+        let commit = setup.commit.map(|commit| format!(" ({commit})"));
         format!(
             "Simulated: {}.\nRuns of {} s; {}. kinlock {}{}.\n\n    {}",
             setup.machine.about,
@@ -125,7 +127,7 @@ impl Cells for Report {
     fn about(&self, workload: &str) -> Option<String> {
         let mut workloads = self.setup.parameters.workloads.iter();
         let entry = workloads.find(|entry| entry.name == workload);
-        Some(entry.map_or(String::new(), |entry| entry.about.clone()))
+        Some(entry.map_or(String::new(), |entry| entry.about.to_owned()))
     }
 
     /// The grid has too many cells for a table of each.
@@ -138,7 +140,7 @@ impl Cells for Report {
         let parameters = &self.setup.parameters;
         if parameters.threads.len() > 1 {
             let workloads = parameters.workloads.iter();
-            for workload in workloads.filter(|workload| !is_cell(&workload.name)) {
+            for workload in workloads.filter(|workload| !is_cell(workload.name)) {
                 let (name, baseline) = (&workload.name, &parameters.baseline);
                 writeln!(out, "{name}: throughput over that of {baseline}")?;
                 let table = overview(self, name);
@@ -156,12 +158,12 @@ impl Compared for Entry {
     fn usual(&self) -> Usual<'_> {
         Usual {
             suite: self.suite,
-            workload: &self.workload,
+            workload: self.workload,
             threads: self.threads,
-            lock: &self.lock,
-            ops: self.ops_per_us.into(),
+            lock: self.lock,
+            ops: self.ops_per_us,
             ns_per_op: self.ns_per_op,
-            baseline: &self.ratio.to,
+            baseline: self.ratio.to,
             ratio: self.ratio.over_runs,
             noisy: false,
             fairness: self.fairness,
@@ -188,7 +190,8 @@ fn local_share(handoffs: Handoffs) -> String {
 /// The ratios of one workload: a row per number of threads, a column per lock.
 fn overview(report: &Report, workload: &str) -> Table {
     let locks = report.setup.parameters.locks.iter();
-    let headings = std::iter::once("threads".to_owned()).chain(locks.map(|lock| lock.name.clone()));
+    let headings =
+        std::iter::once("threads".to_owned()).chain(locks.map(|lock| lock.name.to_owned()));
     let cells = report.cells().filter(|cell| cell[0].workload == workload);
     let rows = cells.map(|cell| {
         let ratios = cell.iter().map(|entry| entry.usual().shown_ratio());

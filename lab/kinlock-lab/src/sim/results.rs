@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use kinlock_measure::machine::MachineEntry;
 use kinlock_measure::stats::{Fairness, Summary, geometric_mean};
 use kinlock_measure::workloads::grid::Cell;
-use kinlock_sim::Handoffs;
+use kinlock_sim::workloads::{Acquire, Bursts, Longest};
+use kinlock_sim::{Handoffs, Outcome, Run, locks};
 use serde::Serialize;
 
-use crate::simulation::band::{Band, median, over};
-use crate::simulation::provenance::{LockEntry, WorkloadEntry};
-use crate::simulation::sample::{Acquire, IdUse, Longest, SERVICES, Sample};
+use crate::simulation::band::{band, band_of_pairs, median, over, scaled, with_edges};
+use crate::simulation::provenance::WorkloadEntry;
+use crate::simulation::sample::{SERVICES, Sample, bursts, usual};
 use crate::simulation::sampling::Variant;
 
 /// One run of the command. All but the fields with `host` in their names are the same on every
@@ -33,10 +34,10 @@ pub struct Report {
 #[derive(Debug, Serialize)]
 pub struct Setup {
     /// `simulated`.
-    pub kind: String,
-    pub version: String,
+    pub kind: &'static str,
+    pub version: &'static str,
     /// Commit that it was built from, if it was built in a checkout.
-    pub commit: Option<String>,
+    pub commit: Option<&'static str>,
     /// A command that gives these results, with nothing left to defaults.
     pub command: Vec<String>,
     pub machine: MachineEntry,
@@ -50,7 +51,7 @@ pub struct Parameters {
     pub seconds: f64,
     pub variants: Vec<Variant>,
     /// The lock that the others are compared with.
-    pub baseline: String,
+    pub baseline: &'static str,
     pub threads: Vec<usize>,
     /// How many of the machine's CPUs may be used, if not all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,26 +63,9 @@ pub struct Parameters {
     pub domain: String,
     /// Locality domains of the machine.
     pub domains: usize,
-    pub locks: Vec<LockEntry>,
+    pub locks: Vec<locks::Kind>,
     /// The workloads and their constants.
     pub workloads: Vec<WorkloadEntry>,
-}
-
-impl Setup {
-    /// How many simulations there are.
-    pub fn simulations(&self) -> usize {
-        self.cells().count() * self.parameters.locks.len() * self.parameters.variants.len()
-    }
-
-    /// Workloads and numbers of threads, in order.
-    pub fn cells(&self) -> impl Iterator<Item = (&str, usize)> {
-        let parameters = &self.parameters;
-        let workloads = parameters.workloads.iter();
-        workloads.flat_map(|workload| {
-            let name = workload.name.as_str();
-            parameters.threads.iter().map(move |&n| (name, n))
-        })
-    }
 }
 
 /// One lock with one workload and number of threads.
@@ -89,11 +73,12 @@ impl Setup {
 pub struct Entry {
     /// `locks`, or `ids`.
     pub suite: &'static str,
-    pub lock: String,
-    pub workload: String,
+    pub lock: &'static str,
+    pub workload: &'static str,
     pub threads: usize,
     /// Operations of all threads per microsecond of simulated time.
-    pub ops_per_us: Band,
+    #[serde(serialize_with = "with_edges")]
+    pub ops_per_us: Summary,
     /// The same per second.
     pub ops_per_s: Summary,
     /// Nanoseconds from one operation to the next, of any thread.
@@ -115,9 +100,9 @@ pub struct Entry {
     pub traffic: BTreeMap<&'static str, f64>,
     /// What was done under concurrency IDs, over all seeds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ids: Option<IdUse>,
+    pub ids: Option<Bursts>,
     /// What the library's locks counted, over all seeds.
-    pub counters: BTreeMap<String, u64>,
+    pub counters: BTreeMap<&'static str, u64>,
     /// Memory events simulated, over all runs.
     pub events: u64,
     /// The same per second of this machine.
@@ -128,7 +113,7 @@ pub struct Entry {
 
 #[derive(Debug, Serialize)]
 pub struct Ratio {
-    pub to: String,
+    pub to: &'static str,
     /// The median over seeds, the extremes over all runs.
     #[serde(flatten)]
     pub over_runs: Summary,
@@ -143,28 +128,24 @@ pub struct Simulated {
 }
 
 impl Report {
-    /// Of all samples of a run, in order.
-    pub fn new(setup: Setup, host_threads: usize, samples: Vec<Sample>) -> Self {
-        assert_eq!(samples.len(), setup.simulations());
-        let per_lock = setup.parameters.variants.len();
-        let locks = &setup.parameters.locks;
+    /// Of all samples of the runs, in order: as many of each as there are variants.
+    pub fn new(setup: Setup, host_threads: usize, runs: &[Run], samples: Vec<Sample>) -> Self {
+        let per_run = setup.parameters.variants.len();
+        let cells = runs.chunks(setup.parameters.locks.len());
+        let mut rest = &samples[..];
         let mut results = Vec::new();
-        let cells = samples.chunks(per_lock * locks.len());
-        for ((workload, threads), cell) in setup.cells().zip(cells) {
-            let by_lock = || locks.iter().zip(cell.chunks(per_lock));
-            let baseline = &setup.parameters.baseline;
-            let (_, base) = by_lock()
-                .find(|(lock, _)| lock.name == *baseline)
-                .expect("the baseline is one of the locks");
-            for (lock, samples) in by_lock() {
-                let mut entry = Entry::new(baseline, base, samples);
-                (entry.lock, entry.workload) = (lock.name.clone(), workload.to_owned());
-                results.push(Entry { threads, ..entry });
-            }
+        for cell in cells {
+            let (own, others) = rest.split_at(cell.len() * per_run);
+            rest = others;
+            let by_run = || cell.iter().zip(own.chunks(per_run));
+            let is_base = |(run, _): &(&Run, _)| run.lock.name == setup.parameters.baseline;
+            let base = by_run().find(is_base);
+            let base = base.expect("the baseline is one of the locks");
+            results.extend(by_run().map(|run| Entry::new(base, run)));
         }
         Self {
             host_threads,
-            host_seconds: samples.iter().map(|sample| sample.host_seconds).sum(),
+            host_seconds: samples.iter().map(|s| s.outcome.host_seconds).sum(),
             grid: standings(&results),
             results,
             setup,
@@ -173,45 +154,45 @@ impl Report {
 }
 
 impl Entry {
-    /// Without the names of its cell.
-    fn new(baseline: &str, base: &[Sample], samples: &[Sample]) -> Self {
-        let usual = || samples.iter().filter(|sample| sample.is_usual());
-        let pairs = samples.iter().zip(base);
+    fn new(base: (&Run, &[Sample]), (run, samples): (&Run, &[Sample])) -> Self {
+        let usual = || usual(samples);
+        let pairs = samples.iter().zip(base.1);
         let runs: Vec<_> = pairs
             .map(|(sample, base)| Simulated {
-                ratio: over(sample.ops_per_us, base.ops_per_us),
+                ratio: over(sample.outcome.ops_per_us, base.outcome.ops_per_us),
                 sample: sample.clone(),
             })
             .collect();
-        let ratios = Band::of_pairs(runs.iter().map(|run| (&run.sample, run.ratio)));
-        let ops_per_us = Band::of(samples, |sample| sample.ops_per_us);
+        let ratios = band_of_pairs(runs.iter().map(|run| (&run.sample, run.ratio)));
+        let ops_per_us = band(samples, |outcome| outcome.ops_per_us);
         let mut counters = BTreeMap::new();
-        for (name, count) in usual().flat_map(|sample| &sample.counters) {
-            *counters.entry(name.clone()).or_default() += count;
+        for (&name, count) in usual().flat_map(|outcome| &outcome.counters) {
+            *counters.entry(name).or_default() += count;
         }
-        let has_ids = samples.iter().any(|sample| !sample.ids.is_empty());
-        let ids = has_ids.then(|| IdUse::over(usual().flat_map(|sample| &sample.ids)));
-        let events = samples.iter().map(|sample| sample.events).sum();
-        let host_seconds: f64 = samples.iter().map(|sample| sample.host_seconds).sum();
+        let ids = bursts(usual());
+        let events = samples.iter().map(|sample| sample.outcome.events).sum();
+        let host_seconds: f64 = samples.iter().map(|s| s.outcome.host_seconds).sum();
         Self {
             suite: if ids.is_some() { "ids" } else { "locks" },
-            lock: String::new(),
-            workload: String::new(),
-            threads: 0,
+            lock: run.lock.name,
+            workload: run.workload.name,
+            threads: run.threads,
             ops_per_us,
-            ops_per_s: ops_per_us.times(1e6).into(),
-            ns_per_op: Band::of(samples, |sample| over(1e3, sample.ops_per_us)).into(),
-            cpu_ns_per_op: Band::of(samples, |sample| sample.cpu_ns_per_op).into(),
+            ops_per_s: scaled(ops_per_us, 1e6),
+            ns_per_op: band(samples, |outcome| over(1e3, outcome.ops_per_us)),
+            cpu_ns_per_op: band(samples, |outcome| outcome.cpu_ns_per_op),
             ratio: Ratio {
-                to: baseline.to_owned(),
-                over_runs: ratios.into(),
+                to: base.0.lock.name,
+                over_runs: ratios,
             },
             fairness: Fairness {
-                jain: median(usual().map(|sample| sample.fairness.jain)),
-                min_over_mean: median(usual().map(|sample| sample.fairness.min_over_mean)),
+                jain: median(usual().map(|outcome| outcome.fairness.jain)),
+                min_over_mean: median(usual().map(|outcome| outcome.fairness.min_over_mean)),
             },
             acquire_ns: acquire(usual()),
-            longest_ns: Longest::over(usual()),
+            longest_ns: usual()
+                .filter_map(|outcome| outcome.longest_ns)
+                .reduce(longer),
             handoffs: handoffs(usual()),
             traffic: traffic_per_op(usual()),
             ids,
@@ -223,35 +204,42 @@ impl Entry {
     }
 }
 
-fn handoffs<'a>(samples: impl Iterator<Item = &'a Sample>) -> Handoffs {
-    samples.fold(Handoffs::default(), |sum, sample| Handoffs {
-        local: sum.local + sample.handoffs.local,
-        remote: sum.remote + sample.handoffs.remote,
-        retaken: sum.retaken + sample.handoffs.retaken,
+fn longer(a: Longest, b: Longest) -> Longest {
+    Longest {
+        read: a.read.max(b.read),
+        write: a.write.max(b.write),
+    }
+}
+
+fn handoffs<'a>(all: impl Iterator<Item = &'a Outcome>) -> Handoffs {
+    all.fold(Handoffs::default(), |sum, outcome| Handoffs {
+        local: sum.local + outcome.handoffs.local,
+        remote: sum.remote + outcome.handoffs.remote,
+        retaken: sum.retaken + outcome.handoffs.retaken,
     })
 }
 
 fn traffic_per_op<'a>(
-    samples: impl Iterator<Item = &'a Sample> + Clone,
+    all: impl Iterator<Item = &'a Outcome> + Clone,
 ) -> BTreeMap<&'static str, f64> {
-    let ops: u64 = samples.clone().map(|sample| sample.ops).sum();
+    let ops: u64 = all.clone().map(|outcome| outcome.ops).sum();
     let per_op = |(name, of): (&'static str, fn(&_) -> u64)| {
-        let count: u64 = samples.clone().map(|sample| of(&sample.traffic)).sum();
+        let count: u64 = all.clone().map(|outcome| of(&outcome.traffic)).sum();
         (name, count as f64 / (ops as f64).max(1.0))
     };
     SERVICES.into_iter().map(per_op).collect()
 }
 
-fn acquire<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Acquire {
+fn acquire<'a>(all: impl Iterator<Item = &'a Outcome> + Clone) -> Acquire {
     let quantile = |of: fn(&Acquire) -> u64| {
-        let values = samples.clone();
-        median(values.map(|sample| of(&sample.acquire_ns) as f64)).round() as u64
+        let values = all.clone();
+        median(values.map(|outcome| of(&outcome.acquire_ns) as f64)).round() as u64
     };
     Acquire {
         p50: quantile(|waits| waits.p50),
         p99: quantile(|waits| waits.p99),
         p999: quantile(|waits| waits.p999),
-        max: samples.clone().map(|s| s.acquire_ns.max).max().unwrap_or(0),
+        max: all.clone().map(|o| o.acquire_ns.max).max().unwrap_or(0),
     }
 }
 
@@ -259,7 +247,7 @@ fn acquire<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Acquire {
 #[derive(Debug, Serialize)]
 pub struct Standings {
     pub threads: usize,
-    pub lock: String,
+    pub lock: &'static str,
     /// Geometric mean of the ratios of throughput.
     pub ratio: f64,
     /// The same of the 99 % waits, and of the CPU time per operation.
@@ -270,7 +258,7 @@ pub struct Standings {
     pub cells_below: usize,
     pub least: f64,
     /// The cell of the least ratio.
-    pub least_cell: String,
+    pub least_cell: &'static str,
 }
 
 /// No cell should have less than this share of the baseline's throughput.
@@ -286,15 +274,15 @@ fn standings(results: &[Entry]) -> Vec<Standings> {
     let mut groups: Vec<Vec<(&Entry, &Entry)>> = Vec::new();
     for own in results
         .iter()
-        .filter(|e| is_cell(&e.workload) && e.lock != e.ratio.to)
+        .filter(|e| is_cell(e.workload) && e.lock != e.ratio.to)
     {
         let is_base = |e: &&Entry| {
-            (&e.workload, e.threads, &e.lock) == (&own.workload, own.threads, &own.ratio.to)
+            (e.workload, e.threads, e.lock) == (own.workload, own.threads, own.ratio.to)
         };
         let base = results.iter().find(is_base);
         let pair = (own, base.expect("each cell has the baseline"));
         let is_of = |group: &&mut Vec<(&Entry, &Entry)>| {
-            (group[0].0.threads, &group[0].0.lock) == (own.threads, &own.lock)
+            (group[0].0.threads, group[0].0.lock) == (own.threads, own.lock)
         };
         match groups.iter_mut().find(is_of) {
             Some(group) => group.push(pair),
@@ -323,14 +311,14 @@ impl Standings {
             .expect("there is a cell");
         Self {
             threads: least.threads,
-            lock: least.lock.clone(),
+            lock: least.lock,
             ratio: geometric_mean(entries.iter().map(ratio)),
             p99_ratio: mean(|e| e.acquire_ns.p99 as f64),
             cpu_ratio: mean(|e| e.cpu_ns_per_op.median),
             cells: entries.len(),
             cells_below: entries.iter().filter(|e| ratio(e) < ENOUGH).count(),
             least: ratio(least),
-            least_cell: least.workload.clone(),
+            least_cell: least.workload,
         }
     }
 }

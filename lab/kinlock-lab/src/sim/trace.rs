@@ -49,7 +49,7 @@ pub fn run(plan: &Plan, file: &Path) -> anyhow::Result<Outcome> {
         match run.execute() {
             Ok(outcome) => locks.push(Traced {
                 lock: run.lock.name,
-                ops_per_us: outcome.ops_per_us(),
+                ops_per_us: outcome.ops_per_us,
                 trace: outcome.trace.expect("the run was traced"),
             }),
             Err(stuck) => {

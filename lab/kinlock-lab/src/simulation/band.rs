@@ -1,64 +1,47 @@
-//! A value over several simulations.
+//! A value over several simulations: the median over seeds, and the extremes over these and other
+//! latencies between sockets.
 
 use kinlock_measure::stats::Summary;
-use serde::Serialize;
+use kinlock_sim::Outcome;
+use serde::Serializer;
 
 use super::sample::Sample;
 
-/// The median over seeds, and the extremes over these and other latencies between sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Band {
-    pub median: f64,
-    pub low: f64,
-    pub high: f64,
+/// Of a value of every sample.
+pub fn band(samples: &[Sample], value: impl Fn(&Outcome) -> f64) -> Summary {
+    band_of_pairs(
+        samples
+            .iter()
+            .map(|sample| (sample, value(&sample.outcome))),
+    )
 }
 
-impl Band {
-    /// Of a value of every sample.
-    pub fn of(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> Self {
-        Self::of_pairs(samples.iter().map(|sample| (sample, value(sample))))
-    }
-
-    /// Of values that belong to samples.
-    pub fn of_pairs<'a>(pairs: impl Iterator<Item = (&'a Sample, f64)> + Clone) -> Self {
-        let all = Summary::of(pairs.clone().map(|(_, value)| value));
-        let usual = pairs.filter(|(sample, _)| sample.is_usual());
-        Self {
-            median: median(usual.map(|(_, value)| value)),
-            low: all.min,
-            high: all.max,
-        }
-    }
-
-    /// The same times a number.
-    pub fn times(self, factor: f64) -> Self {
-        Self {
-            median: self.median * factor,
-            low: self.low * factor,
-            high: self.high * factor,
-        }
-    }
-
-    /// The median and the edges, as curves have them.
-    pub fn whole(self) -> [f64; 3] {
-        [self.median, self.low, self.high]
+/// Of values that belong to samples.
+pub fn band_of_pairs<'a>(pairs: impl Iterator<Item = (&'a Sample, f64)> + Clone) -> Summary {
+    let usual = pairs.clone().filter(|(sample, _)| sample.is_usual());
+    Summary {
+        median: median(usual.map(|(_, value)| value)),
+        ..Summary::of(pairs.map(|(_, value)| value))
     }
 }
 
-impl From<Band> for Summary {
-    fn from(band: Band) -> Self {
-        Self {
-            median: band.median,
-            min: band.low,
-            max: band.high,
-        }
+/// The same times a number.
+pub fn scaled(band: Summary, factor: f64) -> Summary {
+    Summary {
+        median: band.median * factor,
+        min: band.min * factor,
+        max: band.max * factor,
     }
 }
 
-impl From<Band> for [f64; 3] {
-    fn from(band: Band) -> Self {
-        [band.median, band.low, band.high]
-    }
+/// With the names that edges of bands have in reports.
+pub fn with_edges<S: Serializer>(band: &Summary, serializer: S) -> Result<S::Ok, S::Error> {
+    let fields = [
+        ("median", band.median),
+        ("low", band.min),
+        ("high", band.max),
+    ];
+    serializer.collect_map(fields)
 }
 
 /// The median of at least one value.

@@ -66,9 +66,9 @@ pub fn run(jobs: &[Job], host_threads: usize, quiet: bool) -> Option<Vec<Sample>
         while let Some(&(place, job)) = order.get(next.fetch_add(1, Relaxed)) {
             match job.run.execute() {
                 Ok(outcome) => {
-                    let sample = Sample::new(job.variant, &outcome);
+                    let variant = job.variant;
                     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                    results[place] = Some(sample);
+                    results[place] = Some(Sample { variant, outcome });
                 }
                 Err(stuck) => {
                     let what = format!("kinlock-lab: {}: {stuck}", job.title());

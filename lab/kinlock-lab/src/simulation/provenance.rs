@@ -1,15 +1,15 @@
-//! What a simulation rests on: locks and workloads, with the origin of each number.
+//! What a simulation rests on: a workload, with the origin of each number.
 
 use kinlock_measure::machine::Parameter;
-use kinlock_sim::{Placement, locks, workloads};
+use kinlock_sim::{Placement, workloads};
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
 pub struct WorkloadEntry {
-    pub name: String,
-    pub about: String,
+    pub name: &'static str,
+    pub about: &'static str,
     /// Where its threads run.
-    placement: String,
+    placement: &'static str,
     pub parameters: Vec<Parameter>,
     /// The locks of a recorded program; none for other workloads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -17,12 +17,6 @@ pub struct WorkloadEntry {
     /// How often its threads took these per second when it was recorded; none for other workloads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded_per_second: Option<f64>,
-}
-
-#[derive(Debug, Serialize)]
-pub struct LockEntry {
-    pub name: String,
-    about: String,
 }
 
 impl WorkloadEntry {
@@ -35,23 +29,14 @@ impl WorkloadEntry {
             source: constant.source.to_owned(),
         });
         Self {
-            name: kind.name.to_owned(),
-            about: kind.about.to_owned(),
-            placement: placement.unwrap_or(kind.placement).name().to_owned(),
+            name: kind.name,
+            about: kind.about,
+            placement: placement.unwrap_or(kind.placement).name(),
             parameters: parameters.collect(),
             program_locks: kind
                 .replay()
                 .map_or(Vec::new(), |replay| replay.names().to_vec()),
             recorded_per_second: kind.replay().map(|replay| replay.recorded_per_second()),
-        }
-    }
-}
-
-impl LockEntry {
-    pub fn new(kind: &locks::Kind) -> Self {
-        Self {
-            name: kind.name.to_owned(),
-            about: kind.about.to_owned(),
         }
     }
 }

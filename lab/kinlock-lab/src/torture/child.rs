@@ -2,7 +2,8 @@
 
 use std::io::Read;
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use anyhow::Context;
 use kinlock_cli::parameters::Parameters;
@@ -79,25 +80,19 @@ impl Task {
 fn output(command: &mut Command, limit: Duration) -> anyhow::Result<(String, Option<ExitStatus>)> {
     let mut child = command.spawn().context("cannot start a child process")?;
     let mut stdout = child.stdout.take().context("the child has no output")?;
-    // Read while it runs: a full pipe would stop it.
-    let reader = std::thread::spawn(move || {
+    // Read while it runs: a full pipe would stop it. It has ended when its output has.
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
         let mut text = String::new();
-        stdout.read_to_string(&mut text).map(|_| text)
+        // Output that cannot be read counts as a missing report.
+        let read = stdout.read_to_string(&mut text);
+        sender.send(read.map_or_else(|_| String::new(), |_| text))
     });
-    let give_up = Instant::now() + limit;
-    let status = loop {
-        let status = child.try_wait();
-        if let Some(status) = status.context("cannot wait for a child process")? {
-            break Some(status);
-        }
-        if Instant::now() >= give_up {
-            child.kill().context("cannot end a child process")?;
-            child.wait().context("cannot wait for a child process")?;
-            break None;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    };
-    // Output that cannot be read counts as a missing report.
-    let text = reader.join().ok().and_then(Result::ok);
+    let text = receiver.recv_timeout(limit);
+    if text.is_err() {
+        child.kill().context("cannot end a child process")?;
+    }
+    let status = child.wait().context("cannot wait for a child process")?;
+    let status = text.is_ok().then_some(status);
     Ok((text.unwrap_or_default(), status))
 }

@@ -9,7 +9,7 @@ use kinlock_verify::plan::Settings;
 
 use super::Torture;
 use super::args::{Common, or_all};
-use crate::checks::{HELP, chosen, name, named, one_of};
+use crate::checks::{HELP, chosen, find, name, named};
 
 /// Test that concurrency IDs are correct under stress
 ///
@@ -100,5 +100,5 @@ fn names() -> impl Iterator<Item = &'static str> {
 }
 
 fn scenario(text: &str) -> Result<&'static str, String> {
-    one_of("scenario", text, names())
+    find("scenario", text, names(), |name| name)
 }

@@ -13,7 +13,7 @@ use kinlock_verify::{by_name, scenarios};
 use super::Torture;
 use super::args::{Common, Waiting, or_all};
 use super::child::Task;
-use crate::checks::{HELP, chosen, name, named, one_of};
+use crate::checks::{HELP, chosen, find, name, named};
 
 /// As many as the largest machines have; each gets threads of its own.
 const MOST_DOMAINS: usize = 64;
@@ -147,7 +147,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 }
 
 fn scenario(text: &str) -> Result<&'static str, String> {
-    one_of("scenario", text, names())
+    find("scenario", text, names(), |name| name)
 }
 
 fn domains(text: &str) -> Result<usize, String> {

@@ -78,7 +78,7 @@ struct Delay {
 
 impl Delay {
     fn new() -> Self {
-        let cpus = with(|w| w.machine().shape.cpus() as u64);
+        let cpus = with(|w| w.setup.machine.shape.cpus() as u64);
         Delay {
             pauses: 2,
             most: (256 * (cpus + 1).next_power_of_two()).min(32_678),

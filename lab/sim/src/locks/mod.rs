@@ -18,6 +18,7 @@ use self::osq::CpuNumber;
 use self::own::{AsConfigured, InOrder, LocalFirst, Unqueued};
 use crate::platform::SimU64;
 use kinlock_ids::raw::Policy;
+use serde::Serialize;
 
 /// A lock in a simulation.
 pub trait Lock {
@@ -79,13 +80,14 @@ pub mod observed {
 }
 
 /// A kind of lock.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Kind {
     /// Its name on the command line.
     pub name: &'static str,
     /// One line about it.
     pub about: &'static str,
     /// Places a lock in the simulation under way, for `threads` threads.
+    #[serde(skip)]
     pub place: fn(threads: usize) -> &'static dyn Lock,
 }
 

@@ -137,7 +137,7 @@ pub(super) fn place_fifo(threads: usize) -> &'static dyn Lock {
 /// With the limit of the run, if that is a count.
 pub(super) fn place_cna(threads: usize) -> &'static dyn Lock {
     let mut order = Order::V10;
-    if let LocalLimit::Count { log2, .. } = with(|w| w.tuning.limit) {
+    if let LocalLimit::Count { log2, .. } = with(|w| w.setup.tuning.limit) {
         order.limit = Limit::Count(1 << log2);
     }
     place(threads, order)

@@ -22,7 +22,7 @@ macro_rules! configuration {
             $($more)?
 
             fn tuning() -> Tuning {
-                let mut tuning = with(|w| w.tuning);
+                let mut tuning = with(|w| w.setup.tuning);
                 let change: fn(&mut Tuning) = $change;
                 change(&mut tuning);
                 tuning

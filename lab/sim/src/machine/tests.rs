@@ -82,7 +82,6 @@ fn what_is_wrong_is_named_with_its_line() {
         // Numbers.
         ("ns = 6.8", "ns = -1", "rmw = {", "`rmw`"),
         ("ns = 6.8", "ns = nan", "rmw = {", "`rmw`"),
-        ("ns = 6.8", "ns = inf", "rmw = {", "`rmw`"),
         ("ns = 6.8", "ns = 1e10", "rmw = {", "`rmw`"),
         ("ns = 6.8", "ns = \"6\"", "rmw = {", "`latency.rmw.ns`"),
         ("ns = 6.8", "us = 6", "rmw = {", "`latency.rmw.us`"),
@@ -107,18 +106,6 @@ fn what_is_wrong_is_named_with_its_line() {
         (
             "clock_mhz = 4000",
             "clock_mhz = 0",
-            "clock_mhz",
-            "`clock_mhz`",
-        ),
-        (
-            "clock_mhz = 4000",
-            "clock_mhz = -4000",
-            "clock_mhz",
-            "`clock_mhz`",
-        ),
-        (
-            "clock_mhz = 4000",
-            "clock_mhz = 99999999999",
             "clock_mhz",
             "`clock_mhz`",
         ),
@@ -163,7 +150,6 @@ fn what_is_wrong_is_named_with_its_line() {
         (row, "    [0, 3, 1, 1, 2, 2, 2, 2],\n", "hops = [", "`hops`"),
         // A latency that the shape needs.
         ("modified_2_hops", "# ", "[latency]", "`modified_2_hops`"),
-        ("shared_2_hops", "# ", "[latency]", "`shared_2_hops`"),
         ("modified_1_hop", "# ", "[latency]", "`modified_1_hop`"),
         ("memory_remote", "# ", "[latency]", "`memory_remote`"),
     ] {

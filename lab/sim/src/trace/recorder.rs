@@ -62,6 +62,18 @@ struct Cycle {
     handed: Vec<Piece>,
 }
 
+/// The recorder of a run, if its hand-offs are traced.
+pub(crate) struct Recording(pub(crate) Option<Box<Recorder>>);
+
+impl Recording {
+    #[inline]
+    pub(crate) fn tell(&mut self, what: impl FnOnce(&mut Recorder)) {
+        if let Some(recorder) = &mut self.0 {
+            what(recorder);
+        }
+    }
+}
+
 /// A run's recorder.
 pub(crate) struct Recorder {
     /// What counts: from the end of the warm-up to the end, in cycles.

@@ -69,7 +69,7 @@ impl Areas {
     }
 
     fn on(lines: &'static [AreaLine], threads: usize, policy: Policy) -> Self {
-        let (cpus, capacity) = (with(|w| w.machine().shape.cpus()), capacity(threads));
+        let (cpus, capacity) = (with(|w| w.setup.machine.shape.cpus()), capacity(threads));
         let records = crate::place_slice(cpus + threads, |_| Record::new());
         let blocks = crate::place_slice(capacity / BLOCK as usize, |_| Block::new());
         let ids = IdAllocator::new((records, blocks), cpus as u32, policy);
@@ -143,7 +143,7 @@ impl Areas {
 /// The number of IDs. Threads beyond the number of CPUs share CPUs, and hold IDs beyond that
 /// number.
 fn capacity(threads: usize) -> usize {
-    let cpus = with(|w| w.machine().shape.cpus());
+    let cpus = with(|w| w.setup.machine.shape.cpus());
     cpus.max(threads).next_multiple_of(BLOCK as usize) + BLOCK as usize
 }
 

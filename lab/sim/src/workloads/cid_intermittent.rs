@@ -147,7 +147,7 @@ struct Program {
 }
 
 fn prepare(threads: usize, policy: Policy, meter: SharedMeter, delay: f64) -> Rc<dyn Body> {
-    let cpus = with(|w| w.machine().shape.cpus());
+    let cpus = with(|w| w.setup.machine.shape.cpus());
     let mut draws = Draws::new();
     let length = run_length(threads, delay);
     let lines = Areas::new(threads, policy);

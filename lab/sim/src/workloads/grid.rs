@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn ns_per_op(run: &Run) -> f64 {
-        1e3 / run.execute().unwrap().ops_per_us()
+        1e3 / run.execute().unwrap().ops_per_us
     }
 
     /// What one thread needs for an operation, in nanoseconds.
@@ -197,8 +197,8 @@ mod tests {
                 ..run("laptop", by_name(name).unwrap(), "futex", threads)
             };
             let outcome = run.execute().unwrap();
-            let cpus = outcome.cpu_seconds / outcome.seconds;
-            (outcome.cpu_ns_per_op(), cpus)
+            let cpus = outcome.cpu_ns_per_op * outcome.ops_per_us / 1e3;
+            (outcome.cpu_ns_per_op, cpus)
         };
         let (per_op, cpus) = run("grid:20us/10us/2", 1, None);
         assert!(
@@ -232,7 +232,7 @@ mod tests {
             run.machine.costs.next_line = next_line;
             run.seconds = 0.002;
             let o = run.execute().unwrap();
-            (1e3 / o.ops_per_us(), o.traffic.remote as f64 / o.ops as f64)
+            (1e3 / o.ops_per_us, o.traffic.remote as f64 / o.ops as f64)
         };
         let ((short, few), (long, many)) = (fetched(2, 0), fetched(128, 0));
         assert!((125.0..127.0).contains(&(many - few)), "{few} {many}");

@@ -6,8 +6,9 @@ use crate::platform::{Sim, SimU64};
 use crate::world::{COUNTED, World, with};
 use hdrhistogram::Histogram;
 use kinlock_core::platform::{Atomic, Platform};
-use serde::Serialize;
+use serde::{Serialize, Serializer, ser::SerializeStruct};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The meter of a run.
@@ -74,10 +75,9 @@ impl Metered {
 /// The counters of a run.
 pub struct Meter {
     pub(crate) per_thread: Vec<u64>,
-    pub(crate) waits: Histogram<u64>,
-    /// The longest wait for reading, and for writing, in nanoseconds.
-    pub(crate) longest: [u64; 2],
-    /// How many of them were for reading.
+    waits: Histogram<u64>,
+    pub(crate) longest: Longest,
+    /// How many acquisitions were for reading.
     pub(crate) reads: u64,
     pub(crate) handoffs: Handoffs,
     pub(crate) acquisitions: u64,
@@ -87,8 +87,6 @@ pub struct Meter {
     locks: Vec<&'static dyn Lock>,
     /// What the world had counted when the warm-up was over.
     warm_up: Option<(Traffic, [u64; COUNTED])>,
-    start: u64,
-    end: u64,
 }
 
 /// Acquisitions by the holder before.
@@ -103,11 +101,11 @@ pub struct Handoffs {
 }
 
 impl Meter {
-    pub(crate) fn new(threads: usize, start: u64, end: u64) -> Self {
+    pub(crate) fn new(threads: usize) -> Self {
         Meter {
             per_thread: vec![0; threads],
             waits: Histogram::new(3).expect("three digits are allowed"),
-            longest: [0; 2],
+            longest: Longest::default(),
             reads: 0,
             handoffs: Handoffs::default(),
             acquisitions: 0,
@@ -115,29 +113,24 @@ impl Meter {
             waited: Vec::new(),
             locks: Vec::new(),
             warm_up: None,
-            start,
-            end,
         }
     }
 
     pub(crate) fn add(&mut self, me: usize, ops: u64) {
-        let now = with(|w| w.now());
-        if now > self.start {
+        let (now, start, end) = with(|w| (w.now(), w.setup.start, w.setup.end));
+        if now > start {
             self.end_warm_up();
-            if now <= self.end {
+            if now <= end {
                 self.per_thread[me] += ops;
             }
         }
     }
 
     /// What the locks have counted, all together.
-    pub(crate) fn observed(&self) -> Vec<(&'static str, f64)> {
-        let mut sums: Vec<(&'static str, f64)> = Vec::new();
+    pub(crate) fn observed(&self) -> BTreeMap<&'static str, f64> {
+        let mut sums = BTreeMap::new();
         for (name, count) in self.locks.iter().flat_map(|lock| lock.observed()) {
-            match sums.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, sum)) => *sum += count,
-                None => sums.push((name, count)),
-            }
+            *sums.entry(name).or_default() += count;
         }
         sums
     }
@@ -156,20 +149,23 @@ impl Meter {
     /// Counts a burst of work under a concurrency ID.
     pub(super) fn burst(&mut self, me: usize, burst: &Bursts) {
         self.per_thread[me] += 1;
-        let sum = self.bursts.get_or_insert_default();
-        sum.count += burst.count;
-        sum.nanos += burst.nanos;
-        sum.ids += burst.ids;
-        sum.largest = sum.largest.max(burst.largest);
-        sum.waited_nanos += burst.waited_nanos;
-        sum.foreign_lines += burst.foreign_lines;
-        sum.first_touches += burst.first_touches;
+        self.bursts.get_or_insert_default().add(burst);
+    }
+
+    pub(crate) fn acquire_ns(&self) -> Acquire {
+        Acquire {
+            p50: self.waits.value_at_quantile(0.5),
+            p99: self.waits.value_at_quantile(0.99),
+            p999: self.waits.value_at_quantile(0.999),
+            max: self.waits.max(),
+        }
     }
 
     /// Notes a wait for one of the locks of a recorded program, which has just ended, if it lies
     /// between the warm-up and the end.
     pub(super) fn waited(&mut self, lock: usize, since: u64) {
-        if since < self.start || with(|w| w.now()) > self.end {
+        let counts = with(|w| since >= w.setup.start && w.now() <= w.setup.end);
+        if !counts {
             return;
         }
         if self.waited.len() <= lock {
@@ -187,7 +183,8 @@ impl Meter {
         reads: bool,
     ) {
         let (now, nanos) = with(|w| (w.now(), w.costs().nanos(w.now() - since)));
-        if now <= self.start {
+        let (start, end) = with(|w| (w.setup.start, w.setup.end));
+        if now <= start {
             return;
         }
         // A wait that outlasts the run counts: it may be the longest.
@@ -195,9 +192,12 @@ impl Meter {
             .record(nanos as u64)
             .expect("the histogram grows");
         self.reads += u64::from(reads);
-        let longest = &mut self.longest[usize::from(!reads)];
+        let longest = match reads {
+            true => &mut self.longest.read,
+            false => &mut self.longest.write,
+        };
         *longest = (*longest).max(nanos as u64);
-        if now > self.end {
+        if now > end {
             return;
         }
         self.acquisitions += 1;
@@ -209,6 +209,28 @@ impl Meter {
     }
 }
 
+/// Quantiles of acquisition times in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Acquire {
+    /// The median.
+    pub p50: u64,
+    /// 99 % took no longer.
+    pub p99: u64,
+    /// 99.9 % took no longer.
+    pub p999: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// The longest acquisitions in nanoseconds.
+#[derive(Clone, Copy, Default, PartialEq, Debug, Serialize)]
+pub struct Longest {
+    /// For reading.
+    pub read: u64,
+    /// For writing.
+    pub write: u64,
+}
+
 /// How threads waited for one of several locks.
 #[derive(Clone, Copy, Default, PartialEq, Debug, Serialize)]
 pub struct Waited {
@@ -218,7 +240,7 @@ pub struct Waited {
     pub wait_ns: f64,
 }
 
-/// Bursts of work under concurrency IDs, summed up.
+/// Bursts of work under concurrency IDs, summed up. Reports have the means.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub struct Bursts {
     /// How many bursts.
@@ -238,8 +260,33 @@ pub struct Bursts {
 }
 
 impl Bursts {
+    /// Adds other bursts.
+    pub fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.nanos += other.nanos;
+        self.ids += other.ids;
+        self.largest = self.largest.max(other.largest);
+        self.waited_nanos += other.waited_nanos;
+        self.foreign_lines += other.foreign_lines;
+        self.first_touches += other.first_touches;
+    }
+
     /// The mean of a sum over bursts; 0 if there were none.
     pub fn mean(&self, sum: f64) -> f64 {
         sum / (self.count as f64).max(1.0)
+    }
+}
+
+impl Serialize for Bursts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Bursts", 7)?;
+        fields.serialize_field("bursts", &self.count)?;
+        fields.serialize_field("ns_per_burst", &self.mean(self.nanos))?;
+        fields.serialize_field("acquire_ns", &self.mean(self.waited_nanos))?;
+        fields.serialize_field("mean_id", &self.mean(self.ids as f64))?;
+        fields.serialize_field("max_id", &self.largest)?;
+        fields.serialize_field("foreign_lines", &self.mean(self.foreign_lines as f64))?;
+        fields.serialize_field("first_touches", &self.mean(self.first_touches as f64))?;
+        fields.end()
     }
 }

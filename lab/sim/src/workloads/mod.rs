@@ -19,7 +19,7 @@ mod readers;
 pub mod recorded;
 
 pub use cid::MAX_CPUS as MAX_CPUS_FOR_IDS;
-pub use meter::{Bursts, Handoffs, Meter, Metered, SharedMeter, Waited};
+pub use meter::{Acquire, Bursts, Handoffs, Longest, Meter, Metered, SharedMeter, Waited};
 
 use crate::locks::Genre;
 use crate::machine::Origin;
@@ -96,7 +96,8 @@ impl Constant {
     /// [`Run::factors`](crate::Run::factors).
     pub(crate) fn value(&self) -> f64 {
         let factor = with(|w| {
-            w.factors
+            w.setup
+                .factors
                 .iter()
                 .find(|(name, _)| *name == self.name)
                 .map(|f| f.1)
@@ -105,28 +106,22 @@ impl Constant {
     }
 
     const fn published(ns: f64, name: &'static str, source: &'static str) -> Self {
-        Constant {
-            name,
-            ns,
-            origin: Origin::Published,
-            source,
-        }
+        Self::new(Origin::Published, ns, name, source)
     }
 
     const fn fitted(ns: f64, name: &'static str, source: &'static str) -> Self {
-        Constant {
-            name,
-            ns,
-            origin: Origin::Fitted,
-            source,
-        }
+        Self::new(Origin::Fitted, ns, name, source)
     }
 
     const fn assumed(ns: f64, name: &'static str, source: &'static str) -> Self {
+        Self::new(Origin::Assumed, ns, name, source)
+    }
+
+    const fn new(origin: Origin, ns: f64, name: &'static str, source: &'static str) -> Self {
         Constant {
             name,
             ns,
-            origin: Origin::Assumed,
+            origin,
             source,
         }
     }

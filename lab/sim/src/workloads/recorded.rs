@@ -329,7 +329,7 @@ mod tests {
         let outcome = replayed(recording, threads);
         let all = threads as f64 * outcome.seconds * 1e9;
         let shares = outcome.waited.iter().map(|waited| waited.wait_ns / all);
-        (outcome.ops_per_us(), shares.collect())
+        (outcome.ops_per_us, shares.collect())
     }
 
     #[test]
@@ -404,7 +404,7 @@ mod tests {
         let ratio = counts[0] as f64 / counts[1] as f64;
         assert!((1.9..2.1).contains(&ratio), "{counts:?}");
         // As much of either as alone.
-        assert!((0.145..0.151).contains(&outcome.ops_per_us()));
+        assert!((0.145..0.151).contains(&outcome.ops_per_us));
     }
 
     #[test]

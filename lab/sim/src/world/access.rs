@@ -31,7 +31,7 @@ fn try_access(address: usize, how: How) -> Option<*const Yielder<(), ()>> {
     if with(|w| w.hit(address, how)) {
         return None;
     }
-    if with(|w| w.disturbance.is_some()) {
+    if with(|w| w.setup.disturbance.is_some()) {
         disturb();
         with(|w| w.prepare_for_glances(how));
     }
@@ -113,7 +113,7 @@ impl World {
         let (line, at) = thread.fetched;
         let follows = line == address / LINE
             && thread.now < at + (LOADS_AT_ONCE - 1) * cost
-            && self.disturbance.is_none();
+            && self.setup.disturbance.is_none();
         if follows {
             self.traffic.own_cache += 1;
             if how == How::Load {
@@ -170,9 +170,8 @@ impl World {
         let travelled = self.fabric.travel(line, how.kind(), thread.place);
         if travelled != 0 {
             if how == How::Locked {
-                if let Some(recorder) = &mut self.recorder {
-                    recorder.drains(self.current, thread.now, thread.drained);
-                }
+                self.recorder
+                    .tell(|recorder| recorder.drains(self.current, thread.now, thread.drained));
                 thread.now = thread.now.max(thread.drained);
             }
             thread.now += travelled;
@@ -224,7 +223,7 @@ impl World {
             How::Locked => thread.now = answered + self.fabric.costs.rmw,
         }
         let wakes = how.kind() == Kind::Write && !line.spinners.is_empty();
-        if self.recorder.is_some() {
+        if self.recorder.0.is_some() {
             let served = Served {
                 how,
                 service,
@@ -244,12 +243,12 @@ impl World {
     #[cold]
     #[inline(never)]
     fn record(&mut self, address: usize, (now, drained): (u64, u64), served: Served) {
-        if let Some(recorder) = &mut self.recorder {
+        self.recorder.tell(|recorder| {
             if served.how == How::Locked {
                 recorder.drains(self.current, now, drained);
             }
             recorder.access(self.current, address, served);
-        }
+        });
     }
 
     /// All threads that spin on the line read it again.
@@ -268,9 +267,7 @@ impl World {
             let phase = thread.random.below(pause);
             thread.now = thread.now.max(at + phase);
             let now = thread.now;
-            if let Some(recorder) = &mut self.recorder {
-                recorder.looks_again(id, now);
-            }
+            self.recorder.tell(|recorder| recorder.looks_again(id, now));
             self.plan(now, id, What::Step);
         }
         spinners.clear();
@@ -285,9 +282,7 @@ impl World {
         // The next look at the line is not sent together with the last one.
         thread.fetched = NOTHING;
         let (epoch, now, preempt_at) = (thread.epoch, thread.now, thread.preempt_at);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.stops(id, now);
-        }
+        self.recorder.tell(|recorder| recorder.stops(id, now));
         self.stand_in_line();
         self.lines.at(address).spinners.push((id as u32, epoch));
         if until != NEVER {

@@ -25,9 +25,8 @@ pub(crate) fn leave_spin() {
     compute(cycles);
     with(|w| {
         let (me, to) = (w.current, w.now());
-        if let Some(recorder) = &mut w.recorder {
-            recorder.leaves_spin(me, from, to);
-        }
+        w.recorder
+            .tell(|recorder| recorder.leaves_spin(me, from, to));
     });
 }
 
@@ -133,7 +132,7 @@ impl World {
 
     /// How long computing takes, in percent of computing alone on the core.
     fn sibling_percent(&self) -> u64 {
-        let per_core = self.machine.shape.threads_per_core;
+        let per_core = self.setup.machine.shape.threads_per_core;
         if per_core == 1 {
             return 100;
         }

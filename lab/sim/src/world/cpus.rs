@@ -13,36 +13,20 @@ use crate::machine::{CpuId, Shape};
 use kinlock_core::platform::NEVER;
 use kinlock_measure::random::Random;
 
-/// Where threads run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Placement {
+with_names! {
+    /// Where threads run.
+    Placement
     /// Pinned, one per core, socket by socket; then the sibling hardware threads.
-    Compact,
+    Compact "compact";
     /// Pinned, one per core, sockets and last-level caches in turn; then the siblings.
-    Spread,
+    Spread "spread";
     /// Pinned to random cores, one thread per core before siblings.
-    Random,
+    Random "random";
     /// Starts as `Spread`, in random order; not pinned: threads migrate.
-    Scheduled,
+    Scheduled "scheduled";
 }
 
 impl Placement {
-    /// All, by name.
-    pub const ALL: &'static [(&'static str, Placement)] = &[
-        ("compact", Placement::Compact),
-        ("spread", Placement::Spread),
-        ("random", Placement::Random),
-        ("scheduled", Placement::Scheduled),
-    ];
-
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        Self::ALL
-            .iter()
-            .find(|(_, p)| *p == self)
-            .map_or("", |(name, _)| name)
-    }
-
     /// The CPUs in the order in which they are given to threads.
     pub(crate) fn order(self, shape: &Shape, seed: u64) -> Vec<CpuId> {
         let cores = shape.cores();
@@ -76,8 +60,8 @@ impl Placement {
 
 impl World {
     pub(super) fn start(&mut self, setup: &Setup) {
-        let shape = setup.machine.shape.clone();
-        let mut order = setup.placement.order(&shape, setup.seed);
+        let shape = &setup.machine.shape;
+        let mut order = setup.placement.order(shape, setup.seed);
         order.truncate(setup.cpus.unwrap_or(usize::MAX).max(1));
         self.usable_cpus = order.len();
         for &cpu in &order {
@@ -141,12 +125,12 @@ impl World {
 
     /// The time slice of a thread is over.
     fn end_slice(&mut self, id: usize, at: u64) {
-        if let Some(recorder) = &mut self.recorder {
+        self.recorder.tell(|recorder| {
             if self.threads[id].state == State::Spinning {
                 recorder.gives_up(id, at);
             }
             recorder.stops(id, at);
-        }
+        });
         self.threads[id].enter(State::Queued);
         self.vacate(self.threads[id].cpu, at);
         self.make_ready(id, at, 0, false);
@@ -170,9 +154,8 @@ impl World {
             (What::TimeLimit, State::Spinning) => {
                 thread.enter(State::Running);
                 thread.now = thread.now.max(time);
-                if let Some(recorder) = &mut self.recorder {
-                    recorder.gives_up(id, thread.now);
-                }
+                self.recorder
+                    .tell(|recorder| recorder.gives_up(id, thread.now));
                 true
             }
             (What::TimeLimit, State::Parked) => {
@@ -204,9 +187,7 @@ impl World {
         thread.enter(State::Parked);
         thread.overslept = false;
         let (cpu, now) = (thread.cpu, thread.now);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.stops(id, now);
-        }
+        self.recorder.tell(|recorder| recorder.stops(id, now));
         self.stand_in_line();
         self.note(Noted::Parks);
         self.parked.push(Sleeper { key, id, sets });
@@ -223,9 +204,8 @@ impl World {
                 return woken;
             };
             let sleeper = self.parked.remove(i);
-            if let Some(recorder) = &mut self.recorder {
-                recorder.wakes(self.current, sleeper.id, at);
-            }
+            self.recorder
+                .tell(|recorder| recorder.wakes(self.current, sleeper.id, at));
             self.wake(sleeper.id, at);
         }
         n
@@ -266,7 +246,7 @@ impl World {
     /// all the same.
     fn nearest_idle(&self, id: usize) -> CpuId {
         let last = self.threads[id].cpu;
-        let shape = &self.machine.shape;
+        let shape = &self.setup.machine.shape;
         let home = shape.cache(shape.core(last));
         let idle = |cpu: &CpuId| {
             let cpu = &self.cpus[*cpu];
@@ -317,8 +297,8 @@ impl World {
     fn vacate(&mut self, cpu: CpuId, at: u64) {
         if let Some(left) = self.cpus[cpu].running.take() {
             self.threads[left].preempt_at = NEVER;
-            let from = self.cpus[cpu].since.max(self.counting.start);
-            self.busy += at.min(self.counting.end).saturating_sub(from);
+            let from = self.cpus[cpu].since.max(self.setup.start);
+            self.busy += at.min(self.setup.end).saturating_sub(from);
         }
         if self.cpus[cpu].queue.is_empty() && self.movable != 0 {
             self.pull(cpu);
@@ -350,7 +330,7 @@ impl World {
         };
         self.movable -= !self.threads[id].pinned as usize;
         let slice = self.fabric.costs.time_slice;
-        let shape = &self.machine.shape;
+        let shape = &self.setup.machine.shape;
         let core = shape.core(cpu);
         let thread = &mut self.threads[id];
         thread.now = thread.now.max(at) + switch;
@@ -363,10 +343,9 @@ impl World {
         };
         thread.enter(State::Running);
         let now = thread.now;
-        if let Some(recorder) = &mut self.recorder {
-            let socket = self.fabric.socket(thread.place.cache) as usize;
-            recorder.is_back(id, now, socket);
-        }
+        let socket = self.fabric.socket(thread.place.cache) as usize;
+        self.recorder
+            .tell(|recorder| recorder.is_back(id, now, socket));
         let processor = &mut self.cpus[cpu];
         processor.running = Some(id);
         processor.since = now - switch;

@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 /// What goes wrong. The contract of [`Platform`](kinlock_core::platform::Platform) allows all of
 /// it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Disturbance {
     /// Start of the random numbers.
     pub seed: u64,
@@ -54,15 +54,8 @@ impl Disturbance {
         Disturbance {
             seed,
             one_in,
-            interrupt_one_in: 0,
             longest,
-            only: None,
-            spurious_one_in: 0,
-            oversubscribed_one_in: 0,
-            fences: FencesDisturbed::Granted,
-            stale_one_in: 0,
-            priority: 0,
-            forgetful: 0,
+            ..Disturbance::default()
         }
     }
 
@@ -87,9 +80,10 @@ impl Disturbance {
 }
 
 /// How the heavy fence of a disturbed machine works.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum FencesDisturbed {
     /// Each is granted at once. A wake-up that is lost shows best so, as no sleep ends by itself.
+    #[default]
     Granted,
     /// As on an undisturbed machine, and as on hardware: see [`kinlock_core::fence_calls`].
     Limited,
@@ -172,7 +166,7 @@ impl World {
             thread: id as u32,
             access: thread.accesses,
         };
-        let kind = self.disturbance.as_ref()?.at(spot)?;
+        let kind = self.setup.disturbance.as_ref()?.at(spot)?;
         let interrupted = thread.interrupted;
         let handler = match kind {
             Kind::Preemption { cycles } => {
@@ -192,6 +186,7 @@ impl World {
     /// Notes what the coming access of the current thread may miss or not.
     pub(super) fn prepare_for_glances(&mut self, how: How) {
         if self
+            .setup
             .disturbance
             .as_ref()
             .is_none_or(|d| d.stale_one_in == 0)
@@ -238,25 +233,25 @@ impl World {
 
     /// How the heavy fence works.
     pub(crate) fn fences_disturbed(&self) -> FencesDisturbed {
-        let disturbance = self.disturbance.as_ref();
+        let disturbance = self.setup.disturbance.as_ref();
         disturbance.map_or(FencesDisturbed::Limited, |d| d.fences)
     }
 
     /// Whether the bit of the current thread is set in a mask of the disturbance.
     pub(crate) fn disturbed(&self, mask: impl Fn(&Disturbance) -> u64) -> bool {
-        let mask = self.disturbance.as_ref().map_or(0, mask);
+        let mask = self.setup.disturbance.as_ref().map_or(0, mask);
         mask >> self.current.min(63) & 1 != 0
     }
 
     /// Once in as many times as the disturbance says.
     pub(super) fn by_chance(&mut self, one_in: impl Fn(&Disturbance) -> u64) -> bool {
-        let n = self.disturbance.as_ref().map_or(0, one_in);
+        let n = self.setup.disturbance.as_ref().map_or(0, one_in);
         n != 0 && self.random() % n == 0
     }
 
     /// Whether the machine is oversubscribed, if the disturbance decides that.
     pub(crate) fn oversubscribed_by_chance(&mut self) -> Option<bool> {
-        let one_in = self.disturbance.as_ref()?.oversubscribed_one_in;
+        let one_in = self.setup.disturbance.as_ref()?.oversubscribed_one_in;
         (one_in != 0).then(|| self.random() % one_in == 0)
     }
 
@@ -265,7 +260,7 @@ impl World {
         if !self.by_chance(|d| d.spurious_one_in) {
             return until;
         }
-        let longest = self.disturbance.as_ref().map_or(1, |d| d.longest);
+        let longest = self.setup.disturbance.as_ref().map_or(1, |d| d.longest);
         let cycles = log_uniform(mix(self.random()), longest);
         until.min(self.now() + cycles)
     }
@@ -278,6 +273,7 @@ impl World {
             return None;
         }
         let shuffled = self
+            .setup
             .disturbance
             .as_ref()
             .is_some_and(|d| d.spurious_one_in != 0);

@@ -112,7 +112,7 @@ impl World {
     /// The thread to go on. `None` if there is none; [`verdict`](Self::verdict) says why.
     pub(super) fn next(&mut self) -> Option<usize> {
         loop {
-            if self.accesses > self.max_accesses {
+            if self.accesses > self.setup.max_accesses {
                 return None;
             }
             let event = self.events.pop()?;
@@ -120,7 +120,7 @@ impl World {
             if event.epoch != self.threads[id].epoch {
                 continue;
             }
-            if event.time > self.limit {
+            if event.time > self.setup.limit {
                 self.too_late = true;
                 return None;
             }
@@ -135,7 +135,7 @@ impl World {
 
     /// How the run ended, when no thread is to go on.
     pub(super) fn verdict(&self) -> Result<(), Stuck> {
-        if self.too_late || self.accesses > self.max_accesses {
+        if self.too_late || self.accesses > self.setup.max_accesses {
             Err(Stuck::Endless(self.describe()))
         } else if self.ended == self.threads.len() {
             Ok(())
@@ -161,7 +161,7 @@ impl World {
         let thread = &self.threads[self.current];
         thread.now <= self.events.earliest
             && thread.now < thread.preempt_at
-            && self.accesses <= self.max_accesses
+            && self.accesses <= self.setup.max_accesses
     }
 
     #[inline(never)]

@@ -5,8 +5,8 @@
 //! the lock.
 
 use super::locks::{self, Knobs, Specimen};
-use super::parameters::{Order, Plan};
-use super::scenarios::Scenario;
+use super::oracle::Order;
+use super::scenarios::{Plan, Scenario};
 use kinlock_core::config::LocalLimit;
 use kinlock_measure::random::Random;
 use kinlock_sim::machine::{Costs, Machine, Shape};

@@ -7,20 +7,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The result of many schedules.
-pub(super) struct Hunt {
-    pub(super) totals: Totals,
-    /// Schedules that failed, with the property that each violates, in order of their numbers.
-    pub(super) failures: Vec<(u64, Property)>,
-}
-
 /// Plays schedules until the failure is found: any failure, or for a broken subject the one that
-/// its defect is meant to cause.
+/// its defect is meant to cause. Returns the schedules that failed, in order of their numbers, with
+/// the property that each violates.
 pub(super) fn hunt<S: Subject>(
     subject: &S,
     settings: &Settings,
     mut progress: impl FnMut(u64),
-) -> Hunt {
+) -> (Totals, Vec<(u64, Property)>) {
     let patience = subject.defect().map_or(1, |_| PATIENCE);
     let next = AtomicU64::new(0);
     // Later schedules do not matter. So the first failure does not depend on the host's threads.
@@ -57,10 +51,7 @@ pub(super) fn hunt<S: Subject>(
     });
     let mut failures = failures.into_inner().expect("nobody panics");
     failures.sort_by_key(|&(n, _)| n);
-    Hunt {
-        totals: totals.into_inner().expect("nobody panics"),
-        failures,
-    }
+    (totals.into_inner().expect("nobody panics"), failures)
 }
 
 /// Numbers of many schedules.

@@ -1,6 +1,5 @@
 //! What a lock has to do, watched from outside. Only the data behind the lock takes simulated time.
 
-use super::parameters::{Order, Plan};
 use super::violation::{Failure, Violation};
 use crate::report::Property;
 use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform};
@@ -8,6 +7,15 @@ use kinlock_sim::platform::SimU32;
 use kinlock_sim::schedule::{in_line_since, slots_in_use};
 use kinlock_sim::{Sim, Stuck, place};
 use std::cell::Cell;
+
+/// The order in which waiters are to be served.
+#[derive(Clone, Copy)]
+pub(super) struct Order {
+    /// No later thread comes first.
+    pub(super) fifo: bool,
+    /// How many later threads may come before a waiter at most.
+    pub(super) overtakers: u32,
+}
 
 /// Watches one schedule.
 pub(super) struct Oracle {
@@ -35,7 +43,7 @@ struct Watched {
 }
 
 impl Oracle {
-    pub(super) fn new(plan: &Plan) -> Self {
+    pub(super) fn new(threads: usize, order: Option<Order>) -> Self {
         let section = || Section {
             holder: place(SimU32::new(0)),
             counter: place(SimU32::new(0)),
@@ -44,10 +52,8 @@ impl Oracle {
         };
         Oracle {
             sections: [section(), section()],
-            order: plan.order,
-            threads: (0..plan.schedule.threads)
-                .map(|_| Watched::default())
-                .collect(),
+            order,
+            threads: (0..threads).map(|_| Watched::default()).collect(),
             violation: Violation::default(),
         }
     }

@@ -1,7 +1,7 @@
 //! Plays schedules of locks.
 
 use super::locks::Specimen;
-use super::scenarios::{self, Scenario, Shared};
+use super::scenarios::{ALL, Scenario, Shared};
 use super::{Outcome, Replay, Subject, Tally, draw};
 use kinlock_core::events::Event;
 
@@ -10,12 +10,12 @@ impl Subject for Specimen {
         let fits = |scenario: &&Scenario| {
             scenario.plays == self.plays && (self.in_order || !scenario.ordered)
         };
-        let fitting = scenarios::ALL.iter().filter(fits);
+        let fitting = ALL.iter().filter(fits);
         fitting.map(|scenario| scenario.name).collect()
     }
 
     fn play(replay: &Replay<Self>, trace: bool) -> Outcome {
-        let mut known = scenarios::ALL.iter();
+        let mut known = ALL.iter();
         let scenario = known
             .find(|scenario| scenario.name == replay.scenario)
             .expect("a replay names a scenario");
@@ -38,7 +38,12 @@ impl Subject for Specimen {
 
     fn reached(&self, tally: &Tally) -> (bool, String) {
         let numbers: [u64; Event::ALL.len()] = tally.numbers();
-        let counts = || self.reach.iter().map(|&e| (e, numbers[e as usize]));
+        let counts = || {
+            self.reach
+                .concat()
+                .into_iter()
+                .map(|e| (e, numbers[e as usize]))
+        };
         let list: Vec<String> = counts()
             .map(|(e, count)| format!("{count} {}", e.name()))
             .collect();

@@ -1,15 +1,14 @@
 //! The scenarios of locks, and what their threads share: a [`Play`] on the simulated machine.
 
-use super::locks::Specimen;
-use super::oracle::Oracle;
-use super::parameters::Plan;
+use super::locks::{Knobs, Specimen};
+use super::oracle::{Oracle, Order};
 use super::violation::Failure;
 use crate::play::{Play, Plays, World};
 use crate::report::Property;
 use crate::test_lock::{Algorithm, Target};
 use kinlock_core::platform::Platform;
 use kinlock_sim::schedule::{leave_line, moment, say};
-use kinlock_sim::{Sim, Stuck};
+use kinlock_sim::{Schedule, Sim, Stuck};
 
 /// A way to use a lock.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +81,19 @@ const PLAIN: Scenario = Scenario {
     plays: Plays::Lock,
 };
 
+/// The parameters of one schedule.
+pub(super) struct Plan {
+    pub(super) schedule: Schedule,
+    pub(super) knobs: Knobs,
+    /// Whether waiters may park.
+    pub(super) park: bool,
+    /// How often each thread takes the lock.
+    pub(super) rounds: u32,
+    /// The longest computation between and within critical sections, in cycles.
+    pub(super) work: u64,
+    pub(super) order: Option<Order>,
+}
+
 /// What the threads of a schedule share.
 pub(super) struct Shared {
     /// The lock of the bodies, and the lock of the handlers.
@@ -97,7 +109,7 @@ impl Shared {
         Shared {
             targets: [(lock.place)(plan.park), (lock.place)(plan.park)],
             play: Play::new(plan.schedule.threads, scenario.timed, scenario.sends, None),
-            oracle: Oracle::new(plan),
+            oracle: Oracle::new(plan.schedule.threads, plan.order),
             rounds: plan.rounds,
             work: plan.work,
         }

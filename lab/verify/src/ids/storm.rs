@@ -6,11 +6,11 @@
 //! 2. The handler is async-signal-safe: the actions given to [`Storm::new`] are, and `errno` is
 //!    restored.
 
-use crate::affinity::confine;
 use crate::child::Child;
 use crate::crew::Orders;
 use crate::report::Findings;
 use crate::signal;
+use kinlock_measure::cpus::{allowed_cpus, confine};
 use kinlock_measure::random::Random;
 use std::ptr::null_mut;
 use std::sync::Mutex;
@@ -98,7 +98,7 @@ impl Storm {
     /// `meanwhile` is called between bursts.
     fn rage(&self, time: Duration, seed: u64, mut meanwhile: impl FnMut()) {
         let mut random = Random::stream(seed, u64::MAX);
-        let cpus = crate::affinity::allowed_cpus();
+        let cpus = allowed_cpus();
         let start = Instant::now();
         let no_signal = || self.handled() == 0 && start.elapsed() < PATIENCE;
         while start.elapsed() < time || no_signal() {

@@ -6,7 +6,6 @@
 //! ```
 
 use super::{Context, Events};
-use crate::affinity::allowed_cpus;
 use crate::child::{self, FINE};
 use crate::crew::{self, Worker};
 use crate::injector::{self, Injector, Preemption};
@@ -19,6 +18,7 @@ use crate::test_lock::{AnyTarget, ONCES};
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
+use kinlock_measure::cpus::allowed_cpus;
 use kinlock_measure::random::Random;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -14,7 +14,6 @@
 //!    both.
 
 use super::{Context, Events, Stage, blocking, nobody_hasty};
-use crate::affinity::allowed_cpus;
 use crate::crew::{self, Orders, Worker};
 use crate::injector::{Injector, Preemption};
 use crate::pretend;
@@ -23,6 +22,7 @@ use crate::test_lock::{Algorithm, AnyTarget, Meeting};
 use kinlock_core::events::Event;
 use kinlock_core::platform::{NEVER, Platform};
 use kinlock_linux::Native;
+use kinlock_measure::cpus::allowed_cpus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::Duration;

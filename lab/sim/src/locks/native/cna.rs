@@ -173,7 +173,7 @@ impl<const NUMA: bool> Native<NUMA> {
     /// [`LOOKS_WHEN_FREE`] waiters for each NUMA node.
     fn scan_until_free(&self, me: usize) -> Scan {
         let domain = self.nodes[me].domain.load(Relaxed);
-        let mut looks = LOOKS_WHEN_FREE * with(|w| w.machine().shape.sockets);
+        let mut looks = LOOKS_WHEN_FREE * with(|w| w.setup.machine.shape.sockets);
         let is_held = |word: u32| word & (LOCKED_BYTE | PENDING_BYTE) != 0;
         let mut held = true;
         let mut last = name(me);

@@ -17,7 +17,7 @@ pub(super) const SOUND: Specimen = Specimen {
     defect: None,
     place: place::<Sim>,
     tuning,
-    reach: &[
+    reach: &[&[
         Event::SlowPath,
         Event::Queued,
         Event::Unqueue,
@@ -28,7 +28,7 @@ pub(super) const SOUND: Specimen = Specimen {
         Event::Wake,
         Event::Timeout,
         Event::SlotFallback,
-    ],
+    ]],
     // Running threads may barge. Only the time that a waiter waits is bounded.
     in_order: false,
     plays: Plays::Lock,

@@ -13,7 +13,7 @@ use kinlock_sim::Sim;
 pub(super) const SOUND: Specimen = Specimen {
     name: "rwlock",
     place: place::<Sim>,
-    reach: &[
+    reach: &[&[
         Event::SlowPath,
         Event::Queued,
         Event::Barge,
@@ -24,7 +24,7 @@ pub(super) const SOUND: Specimen = Specimen {
         Event::SlotFallback,
         Event::Bias,
         Event::Revoke,
-    ],
+    ]],
     plays: Plays::Readers,
     ..mutex::SOUND
 };

@@ -3,9 +3,9 @@
 use super::super::source::{self, Source};
 use super::super::storm::Storm;
 use super::Context;
-use crate::affinity::confine;
 use crate::injector::Injector;
 use crate::report::{Findings, Property};
+use kinlock_measure::cpus::{allowed_cpus, confine};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -84,7 +84,7 @@ impl Watch {
     /// One member visits all CPUs. It is alone, so it must do with one ID. Later the bound is
     /// blunt: nested signal handlers make many holders.
     fn wander(&self) {
-        let cpus = crate::affinity::allowed_cpus();
+        let cpus = allowed_cpus();
         self.source.join();
         for _ in 0..2 {
             for cpu in &cpus {

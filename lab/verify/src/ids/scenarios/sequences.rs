@@ -3,11 +3,11 @@
 use super::super::source::{self, Broken};
 use super::super::storm::Storm;
 use super::Context;
-use crate::affinity::confine;
 use crate::injector::Injector;
 use crate::report::{Findings, Property};
 use kinlock_ids::lab::{Counter, Pool, Probe, Sound, Stack};
 use kinlock_ids::{Backend, Domain};
+use kinlock_measure::cpus::{allowed_cpus, confine};
 use kinlock_measure::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
@@ -106,7 +106,7 @@ impl Tagged {
 
 fn torture<P: Probe>(context: &Context, life: Life) -> Findings {
     let domain = source::domain(&context.specimen);
-    let cpus = crate::affinity::allowed_cpus();
+    let cpus = allowed_cpus();
     if life == Life::OnOneCpu {
         // The calling thread first: the others inherit it.
         confine(0, &cpus[cpus.len() - 1..]);
@@ -302,7 +302,7 @@ impl<P: Probe> Stage<P> {
         if self.domain.backend() != Backend::Restartable {
             return findings;
         }
-        let cpus = crate::affinity::allowed_cpus().len();
+        let cpus = allowed_cpus().len();
         let bound = match life {
             // The kernel counts the CPUs that the process was allowed at some time: all, if it was
             // not confined before.
