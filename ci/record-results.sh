@@ -124,7 +124,7 @@ fi
 
 if [ "$what" = all ] || [ "$what" = simulated ]; then
     machine=haswell-ex-4s
-    simulated=0.05
+    simulated=0.3
     [ -z "$quick" ] || simulated=0.002
     folder=$results/$date-simulated-$machine
     rm -rf "$folder"

@@ -63,8 +63,9 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub cpus: Option<usize>,
     /// Simulated seconds of each run, after a warm-up of a tenth of that. The default is long
-    /// enough to give each of four locality domains its local limit of 10 ms. The cid-* workloads
-    /// take longer; cid-intermittent ends after its five runs, whatever this says
+    /// enough to give each of four locality domains its local limit of 10 ms; the 65,536 hand-offs
+    /// of CNA v10 need 0.3. The cid-* workloads take longer; cid-intermittent ends after its five
+    /// runs, whatever this says
     #[arg(
         long,
         value_name = "S",

@@ -58,14 +58,16 @@ impl Cells for Report {
             .min_over_mean()
             .add("wait p50", |e| time(e.acquire_ns.p50 as f64))
             .add("p99", |e| time(e.acquire_ns.p99 as f64));
+        let seconds = self.setup.parameters.seconds;
+        let wait = move |nanos: u64| {
+            let mark = if is_cut_off(nanos, seconds) { ">" } else { "" };
+            format!("{mark}{}", time(nanos as f64))
+        };
         let longest = |of: fn(&Longest) -> u64| {
-            move |e: &Entry| {
-                e.longest_ns
-                    .map_or_else(String::new, |l| time(of(&l) as f64))
-            }
+            move |e: &Entry| e.longest_ns.map_or_else(String::new, |l| wait(of(&l)))
         };
         let columns = match entry.longest_ns {
-            None => columns.add("max", |e| time(e.acquire_ns.max as f64)),
+            None => columns.add("max", move |e| wait(e.acquire_ns.max)),
             Some(_) => columns
                 .add("max read", longest(|l| l.read))
                 .add("max write", longest(|l| l.write)),
@@ -149,6 +151,11 @@ impl Cells for Report {
         }
         grid::write(self, out)?;
         replay::write(self, out)?;
+        let is_cut = |e: &Entry| is_cut_off(e.acquire_ns.max, parameters.seconds);
+        if self.shows_tables() && self.results.iter().any(is_cut) {
+            let more = "longer runs (--seconds) show their ends";
+            writeln!(out, "> waits that lasted for the whole run: {more}\n")?;
+        }
         writeln!(out, "{}", bands(&parameters.variants))?;
         Ok(())
     }
@@ -169,6 +176,11 @@ impl Compared for Entry {
             fairness: self.fairness,
         }
     }
+}
+
+/// Whether a wait may have ended only because the run did.
+fn is_cut_off(nanos: u64, seconds: f64) -> bool {
+    nanos as f64 >= seconds * 1e9
 }
 
 /// Empty where no thread reads.
