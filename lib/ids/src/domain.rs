@@ -13,6 +13,8 @@ use super::leased::{self, Leased};
 use super::sequence::Slots;
 use super::trial;
 use crate::raw::{BLOCK, MAX_IDS};
+use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
 
 /// How a thread gets its ID; see [the two backends](super#two-backends).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -238,14 +240,14 @@ impl Domain {
 
     /// The number of living threads that have entered, with leases; else `None`.
     pub fn members(&self) -> Option<u32> {
-        self.inner.leased.as_ref().map(Leased::members)
+        Some(self.leased()?.ids.members())
     }
 
     /// The smaller of members and allowed CPUs, and at least 1, with leases; else `None`. IDs are
     /// below the larger of this limit and the peak number of concurrent holders. They may exceed
     /// that by as many as changed hands while a thread was looking for one.
     pub fn limit(&self) -> Option<u32> {
-        self.inner.leased.as_ref().map(Leased::limit)
+        Some(self.leased()?.ids.limit())
     }
 
     /// The IDs that are held, or kept for their CPUs, with leases; else none: the kernel does not
@@ -260,7 +262,7 @@ impl Domain {
     /// ```
     pub fn ids_in_use(&self) -> impl Iterator<Item = u32> {
         let leased = self.inner.leased.iter();
-        leased.flat_map(Leased::ids_in_use)
+        leased.flat_map(|leased| leased.ids.ids_in_use())
     }
 
     /// With leases: frees IDs that CPUs keep and that nobody has used for 100 ms, so that those in
@@ -280,13 +282,14 @@ impl Domain {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reclaim(&self) -> u32 {
-        self.inner.leased.as_ref().map_or(0, Leased::reclaim)
+        let reclaim = |leased: &Leased| leased.ids.reclaim(Native::now());
+        self.leased().map_or(0, reclaim)
     }
 
     /// With leases: on how many CPUs the threads of the process may run, as far as the domain
     /// knows. With restartable sequences: `None`.
     pub fn cpus_allowed(&self) -> Option<u32> {
-        self.inner.leased.as_ref().map(Leased::cpus_allowed)
+        Some(self.leased()?.ids.cpus_allowed())
     }
 
     /// Asks the kernel again on which CPUs the threads of the process may run. No effect without

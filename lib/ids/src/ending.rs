@@ -1,6 +1,6 @@
 //! What happens when a thread ends: the destructor of the key in [`thread`].
 
-use super::thread::{self, Rounds};
+use super::thread::{self, ROUNDS};
 use super::{area, leased};
 use core::ffi::c_void;
 use kinlock_linux::native;
@@ -16,7 +16,7 @@ extern "C" fn end(round: *mut c_void) {
     thread::begins(round);
     // In the first round already: the memory goes whether there is another round or not.
     area::unregister_own();
-    if round >= Rounds::COUNT {
+    if round >= ROUNDS {
         // Waiter slots kept from now on might never be returned, and the list that is locked below
         // has waiters.
         native::keep_no_slot();
@@ -24,7 +24,7 @@ extern "C" fn end(round: *mut c_void) {
     if leased::leave_where_nothing_is_held() {
         return;
     }
-    if round < Rounds::COUNT && thread::KEY.call_in(round + 1) {
+    if round < ROUNDS && thread::KEY.set(round + 1) {
         return;
     }
     // Before the leases are released: the thread must not become a member again.

@@ -36,7 +36,6 @@ use super::error::{BuildError, EnterError};
 use super::sequence::Slots;
 use super::{area, thread};
 use crate::raw::{BLOCK, Block, Held, IdAllocator, Policy, Record};
-use kinlock_core::platform::Platform;
 use kinlock_linux::list::{Link, Linked, List};
 use kinlock_linux::topology::{CpuList, CpuSet, MAX_CPUS};
 use kinlock_linux::{Native, fork::Part};
@@ -47,7 +46,7 @@ pub(super) struct Leased {
     /// Names the domain in the threads' tables. Never 0, and never reused: a thread that remembers
     /// an old one would count as a member of the new domain. The upper half is [`copy`].
     serial: u64,
-    ids: IdAllocator<Native, Owned>,
+    pub(super) ids: IdAllocator<Native, Owned>,
     /// By the numbers of CPUs: whether threads of the process are known to be allowed there.
     allowed: Box<[AtomicBool]>,
     /// A [`Holding`] for each ID.
@@ -109,26 +108,6 @@ impl Leased {
     /// The opposite of [`enlist`](Self::enlist).
     pub(super) fn retire(&self) {
         LIST.remove(self);
-    }
-
-    pub(super) fn limit(&self) -> u32 {
-        self.ids.limit()
-    }
-
-    pub(super) fn members(&self) -> u32 {
-        self.ids.members()
-    }
-
-    pub(super) fn ids_in_use(&self) -> impl Iterator<Item = u32> {
-        self.ids.ids_in_use()
-    }
-
-    pub(super) fn reclaim(&self) -> u32 {
-        self.ids.reclaim(Native::now())
-    }
-
-    pub(super) fn cpus_allowed(&self) -> u32 {
-        self.ids.cpus_allowed()
     }
 
     /// Acquires an ID. Async-signal-safe, with the exception that [`thread::will_end`] states.
@@ -388,7 +367,7 @@ mod tests {
         let leased = domain.leased().unwrap();
         let handlers = membership::join(leased);
         assert_eq!(membership::join(leased), handlers);
-        assert_eq!(leased.members(), 1);
+        assert_eq!(leased.ids.members(), 1);
     }
 
     #[test]

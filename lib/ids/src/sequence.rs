@@ -17,18 +17,12 @@
 //! thread runs with this ID while this one does, so the values loaded from the slot are still
 //! current at the commit. The commit is one instruction, so it is never half done. Hence a *plain*
 //! store suffices. A list has no ABA problem: another thread changes the head only after this one
-//! was preempted, or restarted by a thief (see below). In both cases this sequence starts again.
+//! was preempted, or restarted by a thief, which closes the *gate* of the list first (see `lists`).
+//! In both cases this sequence starts again.
 //!
 //! The next thread with the same ID sees everything done with it before: a context switch is a full
 //! barrier. Threads with other IDs see only what [`Relaxed`](core::sync::atomic::Ordering::Relaxed)
 //! stores guarantee.
-//!
-//! # Access to a list from outside
-//!
-//! A thread with another ID may take the head of a list (stealing). It closes the list's *gate*,
-//! then executes a `membarrier` that restarts all sequences of the process. Every sequence on a
-//! list reads the gate first. Sequences that start later see it closed and do nothing, and no
-//! sequence that saw it open is still under way.
 //!
 //! # A trial before the first use
 //!

@@ -8,7 +8,7 @@
 //! | of thread-locals | before those of keys | among those of keys, in round 1 or 2 |
 //! | of other keys | before or after ours, in each round | the same |
 //!
-//! Keys' destructors run in [rounds](Rounds), at least four of them. Our destructor waits for
+//! Keys' destructors run in [rounds](ROUNDS), at least four of them. Our destructor waits for
 //! leases that are held: it runs again in the next round, and takes leases away only in its fourth.
 //! A lease held then was forgotten, or is used by a destructor of the fourth round, which
 //! [`Lease`](super::Lease) forbids. A round that finds nothing held is the last, unless the thread
@@ -37,11 +37,12 @@
 use core::cell::Cell;
 use core::ptr;
 
-pub(super) use kinlock_linux::native::Rounds;
+use kinlock_linux::native::Key;
+pub(super) use kinlock_linux::native::ROUNDS;
 
 /// The key of the destructor. [`ending`](super::ending) makes it before any thread needs
 /// [`will_end`].
-pub(super) static KEY: Rounds = Rounds::NONE;
+pub(super) static KEY: Key = Key::NONE;
 
 thread_local! {
     // No destructor: plain memory of the thread, accessible for as long as it runs.
@@ -68,7 +69,7 @@ pub(super) fn will_end() -> bool {
         State::Ending | State::Ended => return false,
         State::Unknown => {}
     }
-    let promised = KEY.call_in(1);
+    let promised = KEY.set(1);
     if promised {
         STATE.with(|state| state.set(State::WillEnd));
     }
@@ -80,8 +81,8 @@ pub(super) fn will_end() -> bool {
 #[cold]
 pub(super) fn comes_again() {
     let round = ROUND.with(Cell::get);
-    if STATE.with(Cell::get) == State::Ending && round < Rounds::COUNT {
-        KEY.call_in(round + 1);
+    if STATE.with(Cell::get) == State::Ending && round < ROUNDS {
+        let _ = KEY.set(round + 1);
     }
 }
 

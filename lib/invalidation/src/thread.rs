@@ -4,7 +4,7 @@
 //! The destructor of a `pthread` key gives it back. With glibc it runs after the destructors of
 //! thread-locals, and so after a thread-local that holds a section, in whatever order the two were
 //! first used. Destructors of other keys, from which musl runs thread-locals, may come later. Keys'
-//! destructors run in [rounds](Rounds), at least four of them. Ours asks for another one while a
+//! destructors run in [rounds](ROUNDS), at least four of them. Ours asks for another one while a
 //! section is open. One that is open in the fourth round was forgotten.
 //!
 //! If only a destructor has begun sections, our first round is not the C library's first, and our
@@ -21,7 +21,7 @@ use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use kinlock_linux::native::Rounds;
+use kinlock_linux::native::{Key, ROUNDS};
 
 /// One bit for each place in use.
 static IN_USE: [AtomicU32; PLACES.div_ceil(32)] =
@@ -35,7 +35,7 @@ const NONE: u16 = 0;
 const ENDED: u16 = u16::MAX;
 
 /// The key of the destructor, [`end`].
-static KEY: Rounds = Rounds::NONE;
+static KEY: Key = Key::NONE;
 
 thread_local! {
     // No destructor: plain memory of the thread, so that reading it costs a load.
@@ -46,7 +46,7 @@ thread_local! {
 extern "C" fn end(round: *mut c_void) {
     let (place, round) = (PLACE.get(), round.addr());
     if let Some((open, backend)) = inner::open_in(place) {
-        if round < Rounds::COUNT && KEY.call_in(round + 1) {
+        if round < ROUNDS && KEY.set(round + 1) {
             return;
         }
         eprintln!(
@@ -97,7 +97,7 @@ fn claim() -> Result<u16, BeginError> {
     }
     let place = claim_lowest().ok_or(BeginError::TooManyThreads)?;
     KEY.prepare(end);
-    if !KEY.call_in(1) {
+    if !KEY.set(1) {
         release(place);
         return Err(BeginError::NoKey);
     }

@@ -95,7 +95,10 @@
 //! 2. A wait returns with the mutex held, as it was found. The guard is borrowed mutably meanwhile,
 //!    so no code of this thread reaches the data through it.
 
-use crate::mutex::MutexGuard;
+use crate::deadlock::{self, Acquiring, Kind, acquire};
+use crate::mutex::{MutexGuard, RawMutex};
+#[cfg(feature = "report")]
+use crate::report::Reporting;
 use crate::report::{Place, here, probing};
 use kinlock_core::platform::{NEVER, Parked, Platform};
 use kinlock_core::raw::condvar::{Partner, QueuedCondvar};
@@ -417,22 +420,20 @@ impl Condvar {
         // SAFETY: invariant 2: only the wait below uses the raw mutex.
         let raw = unsafe { MutexGuard::mutex(guard).raw() };
         probing!("cond_wait", self, raw);
-        let mutex = &raw.0;
-        #[cfg(feature = "deadlock_detection")]
-        let mutex = &crate::deadlock::Noted(mutex);
         #[cfg(feature = "report")]
         let mut until = until;
-        #[cfg(feature = "report")]
-        let is_endless = until() == Some(NEVER);
-        #[cfg(feature = "report")]
-        let mutex = &crate::report::Reporting::new(mutex, raw, self, is_endless, place);
         #[cfg(not(feature = "report"))]
         let Place = place;
-        let by_clock = ByClock { mutex, end };
+        let waited = Waited {
+            mutex: raw,
+            end,
+            #[cfg(feature = "report")]
+            report: Reporting::new(self, until() == Some(NEVER), place),
+        };
         // SAFETY: invariants 1 and 2.
-        let notified = unsafe { self.0.wait_by(&by_clock, until) };
+        let notified = unsafe { self.0.wait_by(&waited, until) };
         #[cfg(feature = "report")]
-        mutex.ended(notified);
+        waited.report.ended(notified);
         WaitTimeoutResult(!notified)
     }
 }
@@ -450,41 +451,62 @@ fn wait_while<T: ?Sized>(
     result
 }
 
-/// A mutex whose waiter sleeps by the clock that limits its wait.
-struct ByClock<'a, M> {
-    mutex: &'a M,
+/// The mutex of a wait.
+struct Waited<'a> {
+    mutex: &'a RawMutex,
     /// The limit as a time of day, in nanoseconds since 1970. `None`: it is none.
     end: Option<u64>,
+    #[cfg(feature = "report")]
+    report: Reporting,
 }
 
-impl<M: Partner<Native>> Partner<Native> for ByClock<'_, M> {
+impl Waited<'_> {
+    /// Takes the mutex by `lock`.
+    fn retake(&self, lock: impl Fn()) {
+        #[cfg(feature = "report")]
+        self.report.retake(self.mutex, lock);
+        #[cfg(not(feature = "report"))]
+        lock();
+    }
+}
+
+impl Partner<Native> for Waited<'_> {
     fn key(&self) -> Option<*const u32> {
-        self.mutex.key()
+        Partner::key(&self.mutex.0)
     }
 
     fn is_locked(&self) -> bool {
-        self.mutex.is_locked()
+        self.mutex.0.is_locked()
     }
 
     unsafe fn unlock(&self) -> bool {
+        #[cfg(feature = "report")]
+        self.report.releasing(self.mutex);
+        deadlock::releasing(&self.mutex.0);
         // SAFETY: as this function demands.
-        unsafe { self.mutex.unlock() }
+        unsafe { Partner::unlock(&self.mutex.0) }
     }
 
     fn lock(&self) {
-        self.mutex.lock();
+        let lock = &self.mutex.0;
+        self.retake(|| {
+            acquire!(
+                Acquiring::begin(lock, Kind::Mutex),
+                until,
+                lock.lock_until(until),
+                lock.lock()
+            );
+        });
     }
 
-    fn lock_notified(&self) {
-        self.mutex.lock_notified();
-    }
-
+    /// The wait is not noted: the next of many sleepers depends on this one.
     fn lock_after_sleep(&self) {
-        self.mutex.lock_after_sleep();
+        self.retake(|| {
+            Partner::lock_after_sleep(&self.mutex.0);
+            deadlock::tried(&self.mutex.0, Kind::Mutex, true);
+        });
     }
 
-    /// Where the limit is a time of day, the moment on the monotonic clock is right only as long as
-    /// nobody sets that.
     fn park(
         &self,
         key: *const u32,
@@ -493,14 +515,28 @@ impl<M: Partner<Native>> Partner<Native> for ByClock<'_, M> {
         sets: u32,
         current: impl Fn() -> u32,
     ) -> Parked {
-        match self.end {
-            Some(end) => park_until_realtime(key, expected, end, sets, current),
-            None => self.mutex.park(key, expected, until, sets, current),
-        }
+        sleep(self.end, key, expected, until, sets, current)
     }
 
+    #[cfg(feature = "report")]
     fn leave(&self) {
-        self.mutex.leave();
+        self.report.left();
+    }
+}
+
+/// Sleeps by the clock that limits the wait. Where the limit is a time of day, `end`, the moment on
+/// the monotonic clock is right only as long as nobody sets that.
+fn sleep(
+    end: Option<u64>,
+    key: *const u32,
+    expected: u32,
+    until: u64,
+    sets: u32,
+    current: impl Fn() -> u32,
+) -> Parked {
+    match end {
+        Some(end) => park_until_realtime(key, expected, end, sets, current),
+        None => Native::park_in(key, expected, until, sets, current),
     }
 }
 
@@ -531,7 +567,6 @@ fn since_1970(time: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Mutex;
     use kinlock_core::platform::EVERY_SET;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -539,16 +574,12 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no time of day")]
     fn a_waiter_sleeps_by_the_time_of_day_itself() {
-        let mutex = Mutex::new(());
-        // SAFETY: nobody uses the mutex.
-        let mutex = unsafe { &mutex.raw().0 };
         let deadline = SystemTime::now() + Duration::from_millis(20);
         let end = Some(since_1970(deadline));
-        let partner = ByClock { mutex, end };
         let word = AtomicU32::new(0);
         let park = || {
             let key = word.as_ptr().cast_const();
-            partner.park(key, 0, NEVER, EVERY_SET, || word.load(Relaxed))
+            sleep(end, key, 0, NEVER, EVERY_SET, || word.load(Relaxed))
         };
         while SystemTime::now() < deadline {
             assert_eq!(park(), Parked::Unwoken);

@@ -41,10 +41,17 @@
 //!
 //! Signal handlers must not take locks with this feature.
 
-// How acquisitions are noted, one of three: `notes` with the feature, `readers` in debug builds
+// How acquisitions are noted, one of three: `notes` with the feature, `debug` in debug builds
 // without it, and otherwise `nothing`.
 #[cfg(feature = "deadlock_detection")]
 mod circles;
+#[cfg(all(
+    debug_assertions,
+    feature = "std",
+    not(feature = "send_guard"),
+    not(feature = "deadlock_detection")
+))]
+mod debug;
 #[cfg(feature = "deadlock_detection")]
 mod notes;
 #[cfg(not(any(
@@ -52,34 +59,28 @@ mod notes;
     all(debug_assertions, feature = "std", not(feature = "send_guard"))
 )))]
 mod nothing;
+
+#[cfg(feature = "deadlock_detection")]
+pub use circles::{DeadlockedThread, check_deadlock};
 #[cfg(all(
     debug_assertions,
     feature = "std",
     not(feature = "send_guard"),
     not(feature = "deadlock_detection")
 ))]
-mod readers;
-
+pub(crate) use debug::{Acquiring, changed, forbid_relock, releasing, tried};
 #[cfg(feature = "deadlock_detection")]
-pub use circles::{DeadlockedThread, check_deadlock};
-#[cfg(feature = "deadlock_detection")]
-pub(crate) use notes::{Acquiring, Noted, acquired, changed, releasing, tried};
+pub(crate) use notes::{Acquiring, changed, forbid_relock, releasing, tried};
 #[cfg(not(any(
     feature = "deadlock_detection",
     all(debug_assertions, feature = "std", not(feature = "send_guard"))
 )))]
-pub(crate) use nothing::{Acquiring, acquired, changed, releasing, tried};
-#[cfg(all(
-    debug_assertions,
-    feature = "std",
-    not(feature = "send_guard"),
-    not(feature = "deadlock_detection")
-))]
-pub(crate) use readers::{Acquiring, acquired, changed, number, releasing, tried};
+pub(crate) use nothing::{Acquiring, changed, forbid_relock, releasing, tried};
 
 /// How a thread holds a lock, or wants to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
+    Mutex,
     Shared,
     Upgradable,
     Exclusive,

@@ -90,8 +90,6 @@
 //! 1. `QueuedMutex` and `QueuedSpinLock` exclude: their `locked` byte is set by a compare-and-swap
 //!    from 0. An unlock clears it, or leaves it set for the one waiter that requested a hand-off.
 
-mod held;
-
 use crate::deadlock::{self, Acquiring, Kind, acquire};
 use crate::machine::{AsConfigured, InOrder, Native};
 use crate::report::{releasing, taking};
@@ -221,14 +219,15 @@ macro_rules! raw_mutex {
             #[inline]
             #[cfg_attr(debug_assertions, track_caller)]
             fn take(&self) -> bool {
-                held::forbid_relock(self);
+                if cfg!(debug_assertions) && self.0.is_locked() {
+                    deadlock::forbid_relock(&self.0);
+                }
                 acquire!(
-                    Acquiring::begin(&self.0, Kind::Exclusive),
+                    Acquiring::begin(&self.0, Kind::Mutex),
                     until,
                     self.0.lock_until(until),
                     self.0.lock()
                 );
-                held::remember(self);
                 true
             }
 
@@ -247,11 +246,19 @@ macro_rules! raw_mutex {
 
             #[inline]
             fn noted(&self, taken: bool) -> bool {
-                if taken {
-                    deadlock::acquired(&self.0, Kind::Exclusive);
-                    held::remember(self);
-                }
-                taken
+                deadlock::tried(&self.0, Kind::Mutex, taken)
+            }
+
+            /// Called before each release.
+            #[inline]
+            #[cfg_attr(debug_assertions, track_caller)]
+            fn note_release(&self) {
+                releasing!(self, Mutex);
+                debug_assert!(
+                    self.0.is_locked(),
+                    "unlock of a kinlock mutex that no thread holds"
+                );
+                deadlock::releasing(&self.0);
             }
         }
 
@@ -311,9 +318,7 @@ macro_rules! raw_mutex {
             #[inline]
             #[cfg_attr(debug_assertions, track_caller)]
             unsafe fn unlock(&self) {
-                releasing!(self, Mutex);
-                held::forget(self);
-                deadlock::releasing(&self.0);
+                self.note_release();
                 // SAFETY: the caller holds the lock, as this function demands.
                 unsafe { self.0.unlock() }
             }
@@ -329,9 +334,7 @@ macro_rules! raw_mutex {
             $(#[$fair_doc])*
             #[cfg_attr(debug_assertions, track_caller)]
             unsafe fn unlock_fair(&self) {
-                releasing!(self, Mutex);
-                held::forget(self);
-                deadlock::releasing(&self.0);
+                self.note_release();
                 // SAFETY: the caller holds the lock, as this function demands.
                 unsafe { self.0.$unlock_fair() }
             }
@@ -339,9 +342,7 @@ macro_rules! raw_mutex {
             /// Unlocks as `unlock_fair` does, and locks again.
             #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
             unsafe fn bump(&self) {
-                releasing!(self, Mutex);
-                held::forget(self);
-                deadlock::releasing(&self.0);
+                self.note_release();
                 // SAFETY: the caller holds the lock, as this function demands, and the lock stays,
                 // since the caller has it again afterwards.
                 unsafe { self.0.$make_way() }

@@ -118,8 +118,6 @@ mod notes {
     use core::panic::Location;
     use core::ptr;
     use core::sync::atomic::Ordering::Relaxed;
-    use kinlock_core::raw::condvar::Partner;
-    use kinlock_linux::Native;
     use kinlock_recorder::mode::OWN;
     use kinlock_recorder::now::{self, Noted};
     use kinlock_recorder::table::REPORTS;
@@ -359,27 +357,18 @@ mod notes {
         }
     }
 
-    /// The mutex of a wait for a condition variable: the wait and what it does to the mutex are
-    /// reported.
-    pub(crate) struct Reporting<'a, M, R> {
-        mutex: &'a M,
-        raw: &'a R,
+    /// A wait for a condition variable, and what it does to the mutex, as they are reported.
+    pub(crate) struct Reporting {
         awaited: Object<'static>,
         place: Place,
         begun: Cell<Option<Wait>>,
         noted: Cell<Noted>,
     }
 
-    impl<'a, M, R: Reported> Reporting<'a, M, R> {
+    impl Reporting {
         /// In the function that waits: what is noted has its frame.
         #[inline(always)]
-        pub(crate) fn new<C>(
-            mutex: &'a M,
-            raw: &'a R,
-            condvar: &C,
-            is_endless: bool,
-            place: Place,
-        ) -> Self {
+        pub(crate) fn new<C>(condvar: &C, is_endless: bool, place: Place) -> Self {
             let limit = if is_endless { 0 } else { LIMITED };
             let noted = now::waits(address(condvar), table::CONDVAR | limit, known_number());
             let awaited = Object {
@@ -387,8 +376,6 @@ mod notes {
                 ..Object::new(address(condvar), table::CONDVAR)
             };
             Reporting {
-                mutex,
-                raw,
                 awaited,
                 place,
                 begun: Cell::new(None),
@@ -405,6 +392,16 @@ mod notes {
             }
         }
 
+        /// The wait begins: the mutex is about to be released.
+        pub(crate) fn releasing(&self, mutex: &impl Reported) {
+            if reports() {
+                self.begin();
+            }
+            if is_on() {
+                release(mutex, Access::Mutex);
+            }
+        }
+
         #[cold]
         #[inline(never)]
         fn begin(&self) {
@@ -413,16 +410,13 @@ mod notes {
         }
 
         /// Takes the mutex by `lock`.
-        fn retake(&self, lock: impl Fn())
-        where
-            M: Partner<Native>,
-        {
-            if !is_on() && !self.mutex.is_locked() {
+        pub(crate) fn retake(&self, mutex: &impl Reported, lock: impl Fn()) {
+            if !is_on() && !mutex.is_held() {
                 return lock();
             }
             // What is free when it is looked at is taken without a wait.
             let attempt = || {
-                let is_free = !self.mutex.is_locked();
+                let is_free = !mutex.is_held();
                 if is_free {
                     lock();
                 }
@@ -433,45 +427,12 @@ mod notes {
                 true
             };
             let (access, waits) = (Access::Mutex, Waits::Endless);
-            take(self.raw, access, waits, self.place, attempt, attempt, wait);
-        }
-    }
-
-    impl<M: Partner<Native>, R: Reported> Partner<Native> for Reporting<'_, M, R> {
-        fn key(&self) -> Option<*const u32> {
-            self.mutex.key()
+            take(mutex, access, waits, self.place, attempt, attempt, wait);
         }
 
-        fn is_locked(&self) -> bool {
-            self.mutex.is_locked()
-        }
-
-        unsafe fn unlock(&self) -> bool {
-            if reports() {
-                self.begin();
-            }
-            if is_on() {
-                release(self.raw, Access::Mutex);
-            }
-            // SAFETY: as this function demands.
-            unsafe { self.mutex.unlock() }
-        }
-
-        fn lock(&self) {
-            self.retake(|| self.mutex.lock());
-        }
-
-        fn lock_notified(&self) {
-            self.retake(|| self.mutex.lock_notified());
-        }
-
-        fn lock_after_sleep(&self) {
-            self.retake(|| self.mutex.lock_after_sleep());
-        }
-
-        fn leave(&self) {
+        /// The condition variable is left, and the mutex not taken again yet.
+        pub(crate) fn left(&self) {
             self.noted.replace(Noted::NONE).end();
-            self.mutex.leave();
             if let Some(begun) = self.begun.take() {
                 self.awaited.end_wait(begun);
             }

@@ -12,20 +12,30 @@ use kinlock_linux::config::AsConfigured;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::Duration;
 
+type Lock = QueuedRwLock<Native, AsConfigured>;
+
 /// What the forking thread holds is its own in the child. There it goes on with it: it sends it,
-/// upgrades it, waits with a condition variable that it used with another mutex.
+/// upgrades it, waits with a condition variable that it used with another mutex. What another
+/// thread reads is free there if that was announced, and otherwise stays held.
 #[test]
 fn a_child_goes_on_with_what_the_forking_thread_held() {
     let (first, second, condvar) = (Mutex::new(0), Mutex::new(0), Condvar::new());
-    let lock = QueuedRwLock::<Native, AsConfigured>::default();
+    let [lock, announced, counted] = [(); 3].map(|()| Lock::default());
+    announced.set_biased();
     let upgradable = RwLock::new(0);
     let once = Once::new();
     let started = AtomicBool::new(false);
     std::thread::scope(|s| {
         s.spawn(|| {
             let long = Duration::from_secs(60);
+            assert!(announced.read() && counted.read());
             started.store(true, Release);
             condvar.wait_while_for(&mut first.lock(), |n| *n == 0, long);
+            // SAFETY: taken above.
+            unsafe {
+                announced.unlock_read();
+                counted.unlock_read();
+            }
         });
         // A thread that is just starting may hold a lock that starting one in the child takes.
         while !started.load(Acquire) {
@@ -51,8 +61,11 @@ fn a_child_goes_on_with_what_the_forking_thread_held() {
             lock.write();
             *RwLockUpgradableReadGuard::upgrade(guard) += 1;
             once.call_once(|| ());
-            i32::from(upgradable.try_read().is_none_or(|n| *n != 1))
+            // Their reader does not exist here. Where it was counted the lock stays held.
+            let theirs = announced.try_write() && counted.try_read(false) && !counted.try_write();
+            i32::from(!theirs || upgradable.try_read().is_none_or(|n| *n != 1))
         });
+        assert!(!announced.try_write() && !counted.try_write());
         assert_eq!(status, Some(0));
         *first.lock() = 1;
         condvar.notify_all();

@@ -1,9 +1,8 @@
-//! The mutex: every kind of queue while waiters give up, and no starvation.
+//! The mutex: every kind of queue while waiters give up.
 //!
 //! `every_lock.rs` has the tests that all locks share.
 #![cfg(not(loom))]
 
-use kinlock::Mutex;
 use kinlock_core::config::{LocalLimit, Quantum, Tuning};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::LockConfig;
@@ -75,27 +74,4 @@ fn every_queue_and_quantum_keeps_count_while_some_give_up() {
     counts_correctly_while_some_give_up::<Long>();
     counts_correctly_while_some_give_up::<LocalFirst>();
     counts_correctly_while_some_give_up::<Unqueued>();
-}
-
-/// One thread takes the lock again at once after each unlock. Waiters still get it, by a hand-off.
-#[test]
-fn no_waiter_starves_beside_a_thread_that_keeps_taking_the_lock() {
-    let lock = Mutex::new(0u64);
-    let done = AtomicU64::new(0);
-    let wanted = if cfg!(miri) { 3 } else { 100 };
-    std::thread::scope(|s| {
-        s.spawn(|| {
-            while done.load(Relaxed) < 2 {
-                *lock.lock() += 1;
-            }
-        });
-        for _ in 0..2 {
-            s.spawn(|| {
-                for _ in 0..wanted {
-                    drop(lock.lock());
-                }
-                done.fetch_add(1, Relaxed);
-            });
-        }
-    });
 }

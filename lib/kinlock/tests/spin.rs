@@ -1,4 +1,4 @@
-//! What threads leave when they end: their waiter slots, and locks in their last destructors.
+//! What threads leave when they end: their waiter slots.
 //!
 //! `every_lock.rs` has the tests that all locks share.
 #![cfg(not(any(loom, miri)))]
@@ -31,28 +31,4 @@ fn slots_are_recycled_when_threads_end() {
     assert_eq!(*lock.lock(), 8 * generations);
     let in_use = Native::waiters().in_use();
     assert!(in_use < 200, "{in_use} slots are still claimed");
-}
-
-#[test]
-fn locks_work_in_destructors_of_thread_locals() {
-    static LOCK: SpinLock<u32> = SpinLock::new(0);
-    struct LocksWhenDropped;
-    impl Drop for LocksWhenDropped {
-        fn drop(&mut self) {
-            *LOCK.lock() += 1;
-        }
-    }
-    thread_local!(static LAST: LocksWhenDropped = const { LocksWhenDropped });
-    let barrier = Barrier::new(8);
-    std::thread::scope(|s| {
-        let lock_twice = || {
-            LAST.with(|_| {});
-            barrier.wait();
-            *LOCK.lock() += 1;
-        };
-        let threads: Vec<_> = (0..8).map(|_| s.spawn(lock_twice)).collect();
-        // A scope does not wait for destructors of thread-locals; joining does.
-        threads.into_iter().for_each(|t| t.join().unwrap());
-    });
-    assert_eq!(*LOCK.lock(), 16);
 }

@@ -14,12 +14,12 @@
 //! # Ok::<(), kinlock_linux::config::ParseError>(())
 //! ```
 
-mod announce;
-
 use crate::environment::{self, Variable, read_from_str, read_on_off};
 use crate::native::{self, Native};
+use crate::sys::{KeepErrno, Text, write_stderr};
 use crate::topology;
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::fmt::Write;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use kinlock_core::config::{self as knobs, Domains, Settings, Source};
 pub use kinlock_core::config::{
     Decision, LocalLimit, Numa, ParseError, Quantum, Tuning, set_local_limit, set_numa,
@@ -116,10 +116,40 @@ impl Source for Native {
     }
 
     fn resolved(tuning: Tuning) {
-        announce::announce(tuning);
+        announce(tuning);
     }
 
     fn kind_of_queue() -> &'static AtomicU8 {
         native::kind_of_queue()
     }
+}
+
+/// Reports on standard error how locks behave, the first time that the knobs are resolved, if
+/// `KINLOCK_VERBOSE=1` asks for it.
+fn announce(tuning: Tuning) {
+    static ANNOUNCED: AtomicBool = AtomicBool::new(false);
+    if !verbose() || ANNOUNCED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let _errno = KeepErrno::hold();
+    let Tuning {
+        limit,
+        stealing,
+        quantum,
+        slice_extension,
+        ..
+    } = tuning;
+    let Decision { reorder, reason } = decision();
+    let shown = |on| if on { "on" } else { "off" };
+    let mut line = Text::<320>::empty();
+    let _ = writeln!(
+        line,
+        "kinlock: reordering by locality domain {} ({reason}), domains {}, \
+         local limit {limit}, stealing {}, quantum {quantum}, slice extension {}",
+        shown(reorder),
+        topology::domain_count(),
+        shown(stealing),
+        shown(slice_extension),
+    );
+    write_stderr(line.as_bytes());
 }

@@ -16,7 +16,7 @@ pub use clock::coarse_now;
 #[doc(hidden)]
 pub use copies::pretend_other_version;
 pub use kept::{give_up_key, keep_no_slot, keeps_slots};
-pub use key::{Key, Rounds};
+pub use key::{Key, ROUNDS};
 pub use slice::{NoExtension, slice_extensions};
 pub use thread::{register_for_fork, set_priority, thread_identity};
 

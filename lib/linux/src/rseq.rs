@@ -2,7 +2,7 @@
 //!
 //! The C library registers a *restartable sequences* area for every thread (glibc from 2.35 on),
 //! and publishes its place: `__rseq_offset` bytes from the thread pointer. The kernel writes the
-//! CPU number there whenever the thread moves, so reading it costs two loads. Where there is no
+//! CPU number there whenever the thread moves, so reading it costs a few loads. Where there is no
 //! such area, [`current_cpu`] calls `getcpu`, which the kernel maps into the process. An older C
 //! library, musl, the tunable `glibc.pthread.rseq=0` and a kernel without rseq are such cases.
 //!
@@ -30,7 +30,7 @@ use crate::environment::futex_alone;
 
 /// The CPU on which the calling thread ran a moment ago; `None` if it is unknown.
 ///
-/// Costs two loads where there is a registered area, and a call without a system call elsewhere.
+/// Costs a few loads where there is a registered area, and a call without a system call elsewhere.
 #[inline]
 pub fn current_cpu() -> Option<u32> {
     match registered_cpu() {
@@ -96,9 +96,10 @@ mod area {
 
     #[inline]
     pub(super) fn cpu_id() -> Option<u32> {
-        let offset = offset()?;
-        // SAFETY: by invariant 2 the area lies there.
-        Some(unsafe { load_cpu_id(offset) })
+        let area = thread_pointer().wrapping_offset(offset()?);
+        // SAFETY: by invariant 2 the area lies there. The kernel writes the number only while this
+        // thread does not run.
+        Some(unsafe { area.add(CPU_ID).cast::<u32>().read_volatile() })
     }
 
     /// The area's distance from the thread pointer, if the C library has registered one.
@@ -180,58 +181,6 @@ mod area {
             );
         }
         (offset, size)
-    }
-
-    /// Loads the number of the CPU from the area at thread pointer + `offset`. The block is neither
-    /// `pure` nor `nomem`, because the kernel changes the number.
-    ///
-    /// # Safety
-    ///
-    /// The area must be readable.
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    unsafe fn load_cpu_id(offset: isize) -> u32 {
-        let value;
-        // SAFETY: the caller guarantees the area (invariant 2); `fs` holds the thread pointer.
-        // The kernel writes them only while this thread does not run, so a plain load cannot tear.
-        unsafe {
-            asm!(
-                "mov {value:e}, dword ptr fs:[{offset} + {at}]",
-                value = lateout(reg) value,
-                offset = in(reg) offset,
-                at = const CPU_ID,
-                options(readonly, nostack, preserves_flags),
-            );
-        }
-        value
-    }
-
-    /// Loads the number of the CPU from the area at thread pointer + `offset`. The block is neither
-    /// `pure` nor `nomem`, because the kernel changes the number.
-    ///
-    /// # Safety
-    ///
-    /// The area must be readable.
-    #[cfg(target_arch = "aarch64")]
-    #[inline]
-    unsafe fn load_cpu_id(offset: isize) -> u32 {
-        let value;
-        // SAFETY: the caller guarantees the area (invariant 2); `tpidr_el0` holds the thread
-        // pointer. The kernel writes them only while this thread does not run, so a plain load
-        // cannot tear.
-        unsafe {
-            asm!(
-                "mrs {base}, tpidr_el0",
-                "add {base}, {base}, {offset}",
-                "ldr {value:w}, [{base}, #{at}]",
-                base = out(reg) _,
-                value = lateout(reg) value,
-                offset = in(reg) offset,
-                at = const CPU_ID,
-                options(readonly, nostack, preserves_flags),
-            );
-        }
-        value
     }
 }
 

@@ -13,12 +13,6 @@ use std::path::Path;
 use fake_sysfs::FakeSysfs;
 use kinlock_linux::topology::{self, Cpu, DomainKind, Topology};
 
-const KINDS: [DomainKind; 3] = [
-    DomainKind::Node,
-    DomainKind::LastLevelCache,
-    DomainKind::Socket,
-];
-
 fn cpu(topology: &Topology, number: usize) -> &Cpu {
     let found = topology.cpus().iter().find(|cpu| cpu.number == number);
     found.expect("the CPU is there")
@@ -155,7 +149,7 @@ fn without_numa_and_caches_there_is_one_domain() {
     let sysfs = FakeSysfs::new();
     sysfs.cpus("0-3", "0-3");
     let topology = sysfs.topology();
-    for kind in KINDS {
+    for kind in DomainKind::ALL {
         assert_eq!(topology.domains(kind), [[0, 1, 2, 3]]);
         let decision = topology.automatic_decision(kind);
         assert!(!decision.reorder);
@@ -397,7 +391,7 @@ fn topology_reports_the_domains_that_locks_use() {
 
 #[test]
 fn kinds_are_spelt_as_documented() {
-    for (kind, text) in KINDS.into_iter().zip(["node", "llc", "socket"]) {
+    for (kind, text) in DomainKind::ALL.into_iter().zip(["node", "llc", "socket"]) {
         assert_eq!(kind.to_string(), text);
         assert_eq!(text.parse(), Ok(kind));
     }

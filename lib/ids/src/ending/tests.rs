@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 /// Runs the destructor as round `round`.
 fn destructor(round: usize) {
     // The C library clears the value first, too.
-    thread::KEY.call_in(0);
+    let _ = thread::KEY.set(0);
     end(ptr::without_provenance_mut(round));
 }
 
@@ -71,12 +71,12 @@ fn what_is_forgotten_comes_back_in_the_last_round() {
     let domain = domain();
     on_a_thread(|| {
         core::mem::forget(domain.enter().unwrap());
-        for round in 1..Rounds::COUNT {
+        for round in 1..ROUNDS {
             destructor(round);
             assert_eq!(domain.members(), Some(1));
             while_all_are_held(&domain, |theirs| assert_eq!(theirs.len(), 31));
         }
-        destructor(Rounds::COUNT);
+        destructor(ROUNDS);
         assert_eq!(domain.members(), Some(0));
         while_all_are_held(&domain, |theirs| assert_eq!(theirs.len(), 32));
     });
@@ -99,7 +99,7 @@ fn what_is_forgotten_after_a_round_that_found_nothing_comes_back() {
 #[test]
 fn in_the_last_round_a_thread_keeps_no_waiter_slot() {
     on_a_thread(|| {
-        destructor(Rounds::COUNT);
+        destructor(ROUNDS);
         assert!(!native::keeps_slots());
     });
 }
@@ -110,7 +110,7 @@ fn what_was_taken_away_is_not_released_again() {
     let counter = Counter::new(&domain).unwrap();
     on_a_thread(|| {
         let lease = domain.enter().unwrap();
-        destructor(Rounds::COUNT);
+        destructor(ROUNDS);
         // The thread must not get the same ID again, which `lease` would release.
         assert_eq!(domain.enter().unwrap_err(), EnterError::ThreadEnded);
         counter.add(1);

@@ -55,7 +55,6 @@ contract!(
     a_tag_keeps_the_newest_stamp,
     a_stored_generation_comes_back_only_if_it_was_given_out,
     places_are_used_again,
-    reusers_never_meet_a_stale_copy,
     invalidations_publish_what_they_did,
     a_thread_local_may_hold_an_invalidation,
     #[cfg_attr(miri, ignore = "there are no processes")]

@@ -95,7 +95,7 @@ fn arrows(views: &[View]) -> Vec<Vec<usize>> {
 /// Whether `wait` lasts as long as `held`.
 fn excludes(wait: Wait, held: Held) -> bool {
     let kinds = match (wait.kind, held.kind) {
-        (Kind::Exclusive, _) | (_, Kind::Exclusive) => true,
+        (Kind::Mutex | Kind::Exclusive, _) | (_, Kind::Mutex | Kind::Exclusive) => true,
         (Kind::Upgradable, Kind::Upgradable) => true,
         (Kind::Shared, _) | (_, Kind::Shared) => false,
     };

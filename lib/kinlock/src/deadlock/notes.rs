@@ -12,13 +12,10 @@
 //!
 //! 1. `CURRENT` is null or was a box. What it has ever named is never freed.
 
-use super::{Kind, acquire};
+use super::Kind;
 use backtrace::Backtrace;
 use kinlock_core::platform::NEVER;
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::LockConfig;
-use kinlock_core::raw::condvar::Partner;
-use kinlock_core::raw::mutex::{Layout, QueuedMutex};
 use kinlock_linux::Native;
 use kinlock_linux::native::deadline;
 use std::cell::RefCell;
@@ -316,6 +313,9 @@ impl<L> Drop for Acquiring<'_, L> {
     }
 }
 
+/// A check finds a thread that locks again what it holds.
+pub(crate) fn forbid_relock<L>(_: &L) {}
+
 /// Notes that this thread holds `lock`, if it was taken.
 pub(crate) fn tried<L>(lock: &L, kind: Kind, taken: bool) -> bool {
     if taken {
@@ -325,7 +325,7 @@ pub(crate) fn tried<L>(lock: &L, kind: Kind, taken: bool) -> bool {
 }
 
 /// Notes that this thread holds `lock`.
-pub(crate) fn acquired<L>(lock: &L, kind: Kind) {
+fn acquired<L>(lock: &L, kind: Kind) {
     let held = Held {
         lock: address(lock),
         kind,
@@ -358,39 +358,9 @@ fn with_holder(lock: usize, change: impl Fn(&mut Vec<Held>, usize)) {
     }
 }
 
-/// The mutex that a condition variable releases and takes again, with notes.
-pub(crate) struct Noted<'a, C: LockConfig, L: Layout<Native>>(pub &'a QueuedMutex<Native, C, L>);
-
-impl<C: LockConfig, L: Layout<Native>> Partner<Native> for Noted<'_, C, L> {
-    fn key(&self) -> Option<*const u32> {
-        Partner::key(self.0)
-    }
-
-    fn is_locked(&self) -> bool {
-        self.0.is_locked()
-    }
-
-    unsafe fn unlock(&self) -> bool {
-        releasing(self.0);
-        // SAFETY: as this function demands.
-        unsafe { Partner::unlock(self.0) }
-    }
-
-    fn lock(&self) {
-        acquire!(
-            Acquiring::begin(self.0, Kind::Exclusive),
-            until,
-            self.0.lock_until(until),
-            self.0.lock()
-        );
-    }
-
-    /// The wait is not noted: the next of many sleepers depends on this one.
-    fn lock_after_sleep(&self) {
-        Partner::lock_after_sleep(self.0);
-        acquired(self.0, Kind::Exclusive);
-    }
-}
+#[cfg(all(test, not(miri)))]
+#[path = "../../tests/support/mod.rs"]
+mod support;
 
 #[cfg(all(test, not(miri)))]
 mod tests {
@@ -399,33 +369,18 @@ mod tests {
     use std::sync::Barrier;
     use std::thread;
 
-    /// Runs `body` in a forked child, which is ended if it hangs. Returns whether it succeeded.
-    fn succeeds_in_a_child(body: impl FnOnce() -> bool) -> bool {
-        let mut status = 0;
-        // SAFETY: these calls have no conditions; the status is a local. The child may allocate,
-        // since the C library sees to that, and ends without destructors.
-        unsafe {
-            let child = libc::fork();
-            if child == 0 {
-                libc::alarm(300);
-                libc::_exit(i32::from(!body()));
-            }
-            libc::waitpid(child, &mut status, 0) == child && status == 0
-        }
-    }
-
     #[test]
     fn a_child_neither_waits_for_nor_notes_threads_that_it_lacks() {
         let (lock, looks) = (0_u8, Barrier::new(2));
         acquired(&lock, Kind::Exclusive);
-        let succeeded = thread::scope(|s| {
+        let status = thread::scope(|s| {
             s.spawn(|| {
                 let (_all, _check) = (all(), one_at_a_time());
                 looks.wait();
                 looks.wait();
             });
             looks.wait();
-            let succeeded = succeeds_in_a_child(|| {
+            let status = support::in_a_child(|| {
                 let mine = mine().expect("the thread runs").view().held;
                 let other = thread::spawn(|| {
                     let lock = 0_u8;
@@ -434,12 +389,12 @@ mod tests {
                     threads().len()
                 });
                 let threads = other.join().expect("it does not panic");
-                mine.len() == 1 && threads == 2 && check_deadlock().is_empty()
+                i32::from(mine.len() != 1 || threads != 2 || !check_deadlock().is_empty())
             });
             looks.wait();
-            succeeded
+            status
         });
         releasing(&lock);
-        assert!(succeeded);
+        assert_eq!(status, Some(0));
     }
 }

@@ -27,12 +27,12 @@ impl Acquiring {
 }
 
 #[inline(always)]
+pub(crate) fn forbid_relock<L>(_: &L) {}
+
+#[inline(always)]
 pub(crate) fn tried<L>(_: &L, _: Kind, taken: bool) -> bool {
     taken
 }
-
-#[inline(always)]
-pub(crate) fn acquired<L>(_: &L, _: Kind) {}
 
 #[inline(always)]
 pub(crate) fn changed<L>(_: &L, _: Kind) {}

@@ -1,10 +1,7 @@
 //! Several copies of this library in one process, and what they share.
 //!
-//! A plugin, a Python extension and a preloaded library each link a copy of their own. They may use
-//! the same lock: through an ABI, or in a C structure. A lock's word names waiters by number, and
-//! its announced readers are in a table outside of it. So all copies that use a lock have to use
-//! the same table of slots and the same table of readers. They also have to agree on the number of
-//! forks and on the kind of queue.
+//! `docs/guide/copies.md` says which copies meet in a lock, and what they share then: the table of
+//! slots, the table of readers, the number of forks and the kind of queue.
 //!
 //! # How copies find each other
 //!
@@ -25,25 +22,11 @@
 //! The first copy that writes the address of its card to the page offers its own tables, which are
 //! static. They stay, since an object with a copy is never unloaded; see [`start`](super::start).
 //!
-//! # Who uses which tables
-//!
-//! | copy | tables | locks that it shares with other copies |
-//! | --- | --- | --- |
-//! | of the same *kind* as the first copy | the first copy's | work |
-//! | of another kind, or the 65th | none | see below |
-//! | that cannot map the page, or cannot be kept loaded | none | see below |
-//!
-//! The kind is a hash of the version, of the layout of the tables, and of [`MEANING`], a number
-//! that developers raise when they change what the tables mean. A copy without tables is *apart*.
-//! Its threads wait without queueing, as threads without a slot do, and its readers do not announce
-//! themselves. That is slower and less fair, but the lock works between any two copies to which its
-//! word means the same.
-//!
-//! There is one exception. In a read-biased lock other copies may have announced readers that this
-//! copy cannot find. So while a lock is biased, this copy takes it for reading only. An attempt to
-//! write fails. A wait with a time limit goes on until another copy ends the bias, or until the
-//! time is up. A wait without a limit ends the process with a message. This copy never sets the
-//! bias itself, so all this happens only with locks that copies share.
+//! Copies of the same *kind* as the first use its tables. The kind is a hash of the version, of the
+//! layout of the tables, and of [`MEANING`], a number that developers raise when they change what
+//! the tables mean. A copy of another kind, or the 65th, is *apart*, and so is one that cannot map
+//! the page or cannot be kept loaded. It has no tables: its threads wait without queueing, and its
+//! readers do not announce themselves. It takes a lock that others have biased for reading only.
 //!
 //! # Fork
 //!

@@ -6,27 +6,75 @@
 //!    with EFAULT, and the caller checks its condition again. So keys need not be valid.
 //! 2. `membarrier` takes numbers only.
 
+use crate::environment::futex_alone;
+use crate::native::clock::now;
+use crate::sys::KeepErrno;
+use core::sync::atomic::{AtomicBool, Ordering::*, fence};
 #[cfg(not(miri))]
-pub(super) use kernel::{
-    heavy_fence, register_membarrier, requeue_but, wait, wait_until_realtime, wake, wake_some,
-};
-#[cfg(not(miri))]
-pub use kernel::{prepare_to_restart_sequences, restart_sequences};
+pub(super) use kernel::{requeue_but, wait, wait_until_realtime, wake, wake_some};
+use kinlock_core::fence_calls::FenceCalls;
+use kinlock_core::platform::Ticket;
 #[cfg(miri)]
-pub(super) use table::{
-    heavy_fence, register_membarrier, requeue_but, wait, wait_until_realtime, wake, wake_some,
-};
-#[cfg(miri)]
-pub use table::{prepare_to_restart_sequences, restart_sequences};
+pub(super) use table::{requeue_but, wait, wait_until_realtime, wake, wake_some};
+
+/// Whether the kernel has registered the process for `membarrier`.
+static REGISTERED: AtomicBool = AtomicBool::new(false);
+
+/// Registers the process for `membarrier`. Before `main` that is cheap. In a process with several
+/// threads the kernel waits until each CPU has switched threads, which takes milliseconds.
+pub(super) fn register_membarrier() {
+    let registered = call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+    REGISTERED.store(registered, Relaxed);
+}
+
+/// The calls of `membarrier` that this copy of the library makes.
+static FENCES: FenceCalls = FenceCalls::NONE;
+
+/// Whether every running thread of the process has executed a full fence since the first call with
+/// this ticket.
+pub(super) fn heavy_fence(ticket: &mut Ticket) -> bool {
+    if cfg!(miri) {
+        // The light fence is a full one under Miri.
+        fence(SeqCst);
+        return true;
+    }
+    let membarrier = || call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    REGISTERED.load(Relaxed) && FENCES.cover(ticket, now, membarrier)
+}
+
+// The bindings of the C library lack these two commands on some targets.
+const PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 7;
+const REGISTER_PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 8;
+
+/// Prepares the process for [`restart_sequences`]. Returns `false` where the kernel refuses.
+pub fn prepare_to_restart_sequences() -> bool {
+    call(REGISTER_PRIVATE_EXPEDITED_RSEQ)
+}
+
+/// Makes every thread of the process restart the restartable sequence that it is in, or execute a
+/// full barrier if it is in none.
+///
+/// Returns `false` if the kernel refuses. After [`prepare_to_restart_sequences`] has succeeded that
+/// happens only if a filter of system calls was installed meanwhile.
+pub fn restart_sequences() -> bool {
+    call(PRIVATE_EXPEDITED_RSEQ)
+}
+
+fn call(command: libc::c_int) -> bool {
+    if cfg!(miri) || futex_alone() {
+        return false;
+    }
+    let _errno = KeepErrno::hold();
+    // SAFETY: invariant 2.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
 
 #[cfg(not(miri))]
 mod kernel {
-    use crate::environment::futex_alone;
     use crate::native::clock::now;
     use crate::sys::{KeepErrno, nap, system_call_error};
-    use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-    use kinlock_core::fence_calls::FenceCalls;
-    use kinlock_core::platform::{EVERY_SET, NEVER, Parked, Ticket};
+    use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use kinlock_core::platform::{EVERY_SET, NEVER, Parked};
 
     /// Whether the kernel lets threads sleep and wakes them: not asked yet, yes, or no.
     static SLEEP: AtomicU32 = AtomicU32::new(UNKNOWN);
@@ -249,60 +297,12 @@ mod kernel {
         let woken = woken.min(reached);
         (woken, reached - woken)
     }
-
-    /// Whether the kernel has registered the process for `membarrier`.
-    static REGISTERED: AtomicBool = AtomicBool::new(false);
-
-    /// Registers the process for `membarrier`. Before `main` that is cheap. In a process with
-    /// several threads the kernel waits until each CPU has switched threads, which takes
-    /// milliseconds.
-    pub(in crate::native) fn register_membarrier() {
-        let registered = call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-        REGISTERED.store(registered, Relaxed);
-    }
-
-    /// The calls of `membarrier` that this copy of the library makes.
-    static FENCES: FenceCalls = FenceCalls::NONE;
-
-    /// Whether every running thread of the process has executed a full fence since the first call
-    /// with this ticket.
-    pub(in crate::native) fn heavy_fence(ticket: &mut Ticket) -> bool {
-        let membarrier = || call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-        REGISTERED.load(Relaxed) && FENCES.cover(ticket, now, membarrier)
-    }
-
-    // The bindings of the C library lack these two commands on some targets.
-    const PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 7;
-    const REGISTER_PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 8;
-
-    /// Prepares the process for [`restart_sequences`]. Returns `false` where the kernel refuses.
-    pub fn prepare_to_restart_sequences() -> bool {
-        call(REGISTER_PRIVATE_EXPEDITED_RSEQ)
-    }
-
-    /// Makes every thread of the process restart the restartable sequence that it is in, or execute
-    /// a full barrier if it is in none.
-    ///
-    /// Returns `false` if the kernel refuses. After [`prepare_to_restart_sequences`] has succeeded
-    /// that happens only if a filter of system calls was installed meanwhile.
-    pub fn restart_sequences() -> bool {
-        call(PRIVATE_EXPEDITED_RSEQ)
-    }
-
-    fn call(command: libc::c_int) -> bool {
-        if futex_alone() {
-            return false;
-        }
-        let _errno = KeepErrno::hold();
-        // SAFETY: invariant 2.
-        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
-    }
 }
 
 /// For Miri.
 #[cfg(miri)]
 mod table {
-    use kinlock_core::platform::{Parked, Ticket};
+    use kinlock_core::platform::Parked;
     use kinlock_core::sleepers::Sleepers;
 
     static SLEEPERS: Sleepers = Sleepers::NONE;
@@ -350,23 +350,5 @@ mod table {
         current: impl Fn() -> u32,
     ) -> (u32, u32) {
         SLEEPERS.requeue_but(woken, from, expected, to, current)
-    }
-
-    /// There are no restartable sequences under Miri.
-    pub fn prepare_to_restart_sequences() -> bool {
-        false
-    }
-
-    /// There are no restartable sequences under Miri.
-    pub fn restart_sequences() -> bool {
-        false
-    }
-
-    pub(in crate::native) fn register_membarrier() {}
-
-    pub(in crate::native) fn heavy_fence(_: &mut Ticket) -> bool {
-        // The light fence is a full one under Miri.
-        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-        true
     }
 }

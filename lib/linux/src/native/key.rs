@@ -1,5 +1,9 @@
 //! Keys of thread-specific data by whose destructors a library learns that a thread ends.
 //!
+//! The C library calls them in *rounds*: there is another round as long as a destructor sets its
+//! key again, up to [`ROUNDS`] of them at least. A library that has a say in several rounds has the
+//! number of the next one as the key's value.
+//!
 //! A program may count on all keys that the C library has. So a library that replaces the C
 //! library's function gives its keys up once no other is left ([`Key::give_up`]).
 //!
@@ -15,6 +19,9 @@ use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 
 /// From this key on, the C library allocates memory to store a value.
 const FIRST_THAT_ALLOCATES: libc::pthread_key_t = 32;
+
+/// How many rounds there are at least: `_POSIX_THREAD_DESTRUCTOR_ITERATIONS`.
+pub const ROUNDS: usize = 4;
 
 /// A key, or none yet, or none any more.
 #[derive(Debug)]
@@ -40,10 +47,32 @@ impl Key {
         }
     }
 
-    /// Stores a value of the calling thread, without allocation. `false`: there is no key.
+    /// Makes the key, once, even if its values need memory. Not for signal handlers.
+    ///
+    /// Two threads may each make a key, of which one is kept. A `Once` would be simpler, but in the
+    /// child of a fork it might wait forever for a thread that does not exist there.
+    pub fn prepare(&self, destructor: unsafe extern "C" fn(*mut c_void)) {
+        if self.exists() {
+            return;
+        }
+        let mut key = 0;
+        // SAFETY: invariant 1.
+        if unsafe { libc::pthread_key_create(&mut key, Some(destructor)) } != 0 {
+            return;
+        }
+        let made = u64::from(key) + 1;
+        if self.0.compare_exchange(0, made, Release, Relaxed).is_err() {
+            // SAFETY: invariant 1: it was just made, and no thread has a value for it.
+            unsafe { libc::pthread_key_delete(key) };
+        }
+    }
+
+    /// Stores a value of the calling thread; 0: none. `false`: there is no key, or no memory for
+    /// the value, which one that was [made](Self::make) does not need.
     #[must_use]
     pub fn set(&self, value: usize) -> bool {
-        let stored = self.0.load(Relaxed);
+        // Acquire pairs with the release in `prepare`.
+        let stored = self.0.load(Acquire);
         let key = stored.wrapping_sub(1) as libc::pthread_key_t;
         let value = ptr::without_provenance(value);
         // SAFETY: invariant 1.
@@ -71,55 +100,6 @@ impl Key {
         let key = stored.wrapping_sub(1) as libc::pthread_key_t;
         // SAFETY: invariant 1.
         stored != 0 && unsafe { libc::pthread_key_delete(key) } == 0
-    }
-}
-
-/// A key by which a library has a say in several of the rounds in which the C library calls the
-/// destructors of keys when a thread ends. There is another round as long as a destructor sets its
-/// key again, up to [`COUNT`](Self::COUNT) of them at least. The key's value is the number of the
-/// round.
-#[derive(Debug)]
-pub struct Rounds(
-    /// The key's number plus 1; 0: there is none.
-    AtomicU64,
-);
-
-impl Rounds {
-    /// No key.
-    pub const NONE: Self = Rounds(AtomicU64::new(0));
-
-    /// How many rounds there are at least: `_POSIX_THREAD_DESTRUCTOR_ITERATIONS`.
-    pub const COUNT: usize = 4;
-
-    /// Makes the key, once. Not for signal handlers.
-    ///
-    /// Two threads may each make a key, of which one is kept. A `Once` would be simpler, but in the
-    /// child of a fork it might wait forever for a thread that does not exist there.
-    pub fn prepare(&self, destructor: extern "C" fn(*mut c_void)) {
-        if self.0.load(Relaxed) != 0 {
-            return;
-        }
-        let mut key = 0;
-        // SAFETY: invariant 1.
-        if unsafe { libc::pthread_key_create(&mut key, Some(destructor)) } != 0 {
-            return;
-        }
-        let made = u64::from(key) + 1;
-        if self.0.compare_exchange(0, made, Release, Relaxed).is_err() {
-            // SAFETY: invariant 1: it was just made, and no thread has a value for it.
-            unsafe { libc::pthread_key_delete(key) };
-        }
-    }
-
-    /// Makes the C library call the destructor in the calling thread's next round, with this number
-    /// of a round; 0: never. `false`: there is no key, or no memory for its value.
-    pub fn call_in(&self, round: usize) -> bool {
-        let Some(key) = self.0.load(Acquire).checked_sub(1) else {
-            return false;
-        };
-        let value = ptr::without_provenance(round);
-        // SAFETY: invariant 1.
-        unsafe { libc::pthread_setspecific(key as libc::pthread_key_t, value) == 0 }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::sys::{KeepErrno, system_call_error};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Features {
-    /// The C library has registered this thread for restartable sequences, so that two loads tell
+    /// The C library has registered this thread for restartable sequences, so that a few loads tell
     /// its CPU.
     pub rseq: bool,
     /// How many bytes of the registered area the kernel maintains; 0 before Linux 6.3.

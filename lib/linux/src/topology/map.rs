@@ -32,7 +32,10 @@ use crate::rseq;
 use crate::sys::{KeepErrno, RawFile};
 use kinlock_core::tuning::{Decision, ParseError};
 
-static MAP: Map = Map::new();
+static MAP: Map = Map {
+    state: AtomicU32::new(0),
+    table: Table::new(),
+};
 
 /// The locality domain of the CPU that the calling thread runs on; below [`domain_count`].
 ///
@@ -105,15 +108,21 @@ const KIND_MASK: u32 = 3 << KIND_SHIFT;
 const FILLING: u32 = 1 << 18;
 const CHOICE_SHIFT: u32 = 24;
 
-/// In the child of a fork: another thread may have been filling the table.
+/// In the child of a fork: takes a filling that has begun for one whose thread does not exist.
 pub(crate) fn reset_in_child() {
-    MAP.reset_in_child();
+    let state = MAP.state.load(Ordering::Relaxed);
+    if state & FILLING != 0 {
+        // Groups that the walk has left would count as such of the next.
+        MAP.table.forget();
+        MAP.state.store(state & !FILLING, Ordering::Relaxed);
+    }
 }
 
-/// As if another thread of this process had begun to fill the table.
+/// As another thread of this process that fills the table leaves it halfway.
 #[cfg(all(test, not(any(loom, miri))))]
 pub(crate) fn begin_filling() {
-    MAP.begin_filling();
+    MAP.state.fetch_or(FILLING, Ordering::Relaxed);
+    MAP.table.put(MAX_CPUS - 1, 7);
 }
 
 #[cold]
@@ -140,13 +149,6 @@ struct Map {
 }
 
 impl Map {
-    const fn new() -> Self {
-        Map {
-            state: AtomicU32::new(0),
-            table: Table::new(),
-        }
-    }
-
     /// The number of domains; 0 if the map is not ready.
     #[inline]
     fn count(&self) -> u16 {
@@ -171,23 +173,6 @@ impl Map {
         let ready = self.fill(kind_from_bits(chosen));
         // Release: pairs with the acquire in `count`.
         self.state.store(ready, Ordering::Release);
-    }
-
-    /// Takes a filling that has begun for one whose thread does not exist.
-    fn reset_in_child(&self) {
-        let state = self.state.load(Ordering::Relaxed);
-        if state & FILLING != 0 {
-            // Groups that the walk has left would count as such of the next.
-            self.table.forget();
-            self.state.store(state & !FILLING, Ordering::Relaxed);
-        }
-    }
-
-    /// As the thread that fills the table leaves it halfway.
-    #[cfg(all(test, not(any(loom, miri))))]
-    fn begin_filling(&self) {
-        self.state.fetch_or(FILLING, Ordering::Relaxed);
-        self.table.put(MAX_CPUS - 1, 7);
     }
 
     /// Fills the table and returns the state in which it is ready.
@@ -256,21 +241,12 @@ impl Files for Sysfs {
     fn malformed(&self, _path: fmt::Arguments<'_>, _error: CpuListError) {}
 }
 
-const fn bits_from_kind(kind: Option<DomainKind>) -> u32 {
-    let bits = match kind {
-        None => 0,
-        Some(DomainKind::Node) => 1,
-        Some(DomainKind::LastLevelCache) => 2,
-        Some(DomainKind::Socket) => 3,
-    };
-    bits << KIND_SHIFT
+/// The place of the kind in [`DomainKind::ALL`] plus 1; 0: none.
+fn bits_from_kind(kind: Option<DomainKind>) -> u32 {
+    kind.map_or(0, |kind| kind as u32 + 1) << KIND_SHIFT
 }
 
-const fn kind_from_bits(state: u32) -> Option<DomainKind> {
-    match (state & KIND_MASK) >> KIND_SHIFT {
-        1 => Some(DomainKind::Node),
-        2 => Some(DomainKind::LastLevelCache),
-        3 => Some(DomainKind::Socket),
-        _ => None,
-    }
+fn kind_from_bits(state: u32) -> Option<DomainKind> {
+    let place = ((state & KIND_MASK) >> KIND_SHIFT).checked_sub(1)?;
+    DomainKind::ALL.get(place as usize).copied()
 }

@@ -1,5 +1,5 @@
-/* Notifications while the mutex is held: woken waiters run into it. No waiter is forgotten if another times out or
-   destroys the condition variable meanwhile. */
+/* Notifications while the mutex is held: woken waiters run into it. No waiter is forgotten if another times out, is
+   cancelled or destroys the condition variable meanwhile. */
 #include "common.h"
 
 enum { THREADS = 16, ROUNDS = 150 };
@@ -32,6 +32,37 @@ static void *meet(void *unused)
         unlock();
     }
     return NULL;
+}
+
+/* A thread is cancelled in its wait, while others are notified and the mutex is held. */
+static void release(void *unused) { unlock(); }
+
+static void *waits_until_cancelled(void *unused)
+{
+    lock();
+    pthread_cleanup_push(release, NULL);
+    for (;;)
+        CHECK(pthread_cond_wait(&more, &mutex) == 0);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void cancellations(void)
+{
+    for (int i = 0; i < 100; i++) {
+        pthread_t threads[4];
+        for (int t = 0; t < 4; t++)
+            threads[t] = start(waits_until_cancelled, NULL);
+        lock();
+        CHECK(pthread_cond_signal(&more) == 0);
+        CHECK(pthread_cancel(threads[i % 4]) == 0);
+        CHECK(pthread_cond_broadcast(&more) == 0);
+        unlock();
+        for (int t = 0; t < 4; t++) {
+            pthread_cancel(threads[t]);
+            CHECK(end(threads[t]) == PTHREAD_CANCELED);
+        }
+    }
 }
 
 /* The notifier destroys the condition variable with the mutex held, and fills its memory. */
@@ -81,6 +112,7 @@ int main(void)
 {
     run_threads(THREADS, meet);
     printf("generation %ld\n", generation);
+    cancellations();
     destroyed_at_once(1, 0);
     destroyed_at_once(1, 1);
     destroyed_at_once(6, 1);

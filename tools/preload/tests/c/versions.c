@@ -1,5 +1,6 @@
 /* A program that was linked long ago: it asks for the oldest versions of functions. */
 #include "common.h"
+#include <dlfcn.h>
 
 #ifdef __x86_64__
 __asm__(".symver pthread_mutex_trylock, pthread_mutex_trylock@GLIBC_2.2.5");
@@ -110,5 +111,17 @@ int main(void)
     SHOW(pthread_rwlock_unlock(&rwlock));
     SHOW(pthread_rwlock_timedwrlock(&rwlock, &far));
     SHOW(pthread_rwlock_unlock(&rwlock));
+    /* By name and version, as wrappers do it. */
+    int (*lock)(pthread_mutex_t *) = (int (*)(pthread_mutex_t *))dlsym(RTLD_DEFAULT, "pthread_mutex_lock");
+    SHOW(lock(&mutex));
+    SHOW(pthread_mutex_trylock(&mutex));
+#ifdef __x86_64__
+    int (*unlock)(pthread_mutex_t *) =
+        (int (*)(pthread_mutex_t *))dlvsym(RTLD_DEFAULT, "pthread_mutex_unlock", "GLIBC_2.2.5");
+#else
+    int (*unlock)(pthread_mutex_t *) = pthread_mutex_unlock;
+#endif
+    SHOW(unlock(&mutex));
+    SHOW(pthread_mutex_trylock(&mutex));
     return 0;
 }
