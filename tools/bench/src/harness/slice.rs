@@ -162,7 +162,8 @@ pub fn warm_up(seconds: f64) -> f64 {
 }
 
 /// Runs a slice: every member of the team does `work`, called with its index, while `pause` lets
-/// the warm-up and the recorded part pass, which last `warm_up` and `recorded` seconds.
+/// the warm-up and the recorded part pass, which last `warm_up` and `recorded` seconds. Called with
+/// the last part, for no time at all, it wakes members that sleep.
 ///
 /// # Errors
 /// If the system refuses to start the members.
@@ -192,6 +193,7 @@ pub fn run(
         // time.
         let (after, elapsed, cpu) = (slice.ops(), begin.elapsed(), slice.cpu_time_since(cpu));
         drop(over);
+        pause(Part::Over, Duration::ZERO);
         let ops = after.iter().zip(before);
         Ok(Sample {
             ops: ops.map(|(after, before)| after - before).collect(),

@@ -84,7 +84,7 @@ impl Team {
 }
 
 /// A thread that ended by a panic with a lock would leave the others waiting forever.
-struct AbortOnPanic;
+pub struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {

@@ -34,7 +34,6 @@ struct Arena {
 struct Area([AtomicU8; AREA]);
 
 const NONE: usize = usize::MAX;
-const THE_END: usize = usize::MAX - 1;
 
 pub fn slice(due: &Due<Ids>, domain: Option<&Domain>, delay: f64) -> anyhow::Result<Sample<()>> {
     let size = due.team.size();
@@ -49,13 +48,17 @@ pub fn slice(due: &Due<Ids>, domain: Option<&Domain>, delay: f64) -> anyhow::Res
     let mut random = Random::stream(due.seed, 0);
     let mut order: Vec<usize> = (0..size).collect();
     let mut wake_one_by_one = |part, _| {
+        if part == Part::Over {
+            return (0..size).for_each(|member| arena.unpark(member));
+        }
         arena.nanos.store(0, Relaxed);
         let mut bursts = 0;
         while bursts < BURSTS {
             random.shuffle(&mut order);
             for &member in &order {
-                arena.wake(member);
+                // Before the burst: the CPU time of a part is read at the end of the last one.
                 pause(Duration::from_secs_f64(delay));
+                arena.wake(member);
             }
             bursts += size;
             // The warm-up is one round.
@@ -63,8 +66,6 @@ pub fn slice(due: &Due<Ids>, domain: Option<&Domain>, delay: f64) -> anyhow::Res
                 return;
             }
         }
-        arena.next.store(THE_END, Release);
-        (0..size).for_each(|member| arena.unpark(member));
     };
     let work = |slice: &Slice, index| arena.wait_and_burst(slice, index, domain);
     let sample = slice::run(due.team, [0.0; 2], &mut wake_one_by_one, &work)?;
@@ -95,25 +96,23 @@ impl Arena {
         slice.start(index);
         let mut done = 0;
         while !slice.is_in(Part::Over) {
-            match self.next.load(Acquire) {
-                THE_END => return,
-                next if next == index => {
-                    let begin = Instant::now();
-                    match domain.map(|domain| (domain.enter(), domain.momentary_id())) {
-                        None => self.burst(index),
-                        Some((Ok(lease), _)) => self.burst(lease.id() as usize),
-                        // One thread at a time runs here, so that the ID of this moment is as good.
-                        Some((Err(_), id)) => self.burst(id.unwrap_or(0) as usize),
-                    }
-                    let nanos = begin.elapsed().as_nanos() as u64;
-                    self.nanos.fetch_add(nanos, Relaxed);
-                    done += 1;
-                    slice.count(index, done);
-                    self.next.store(NONE, Release);
-                }
+            if self.next.load(Acquire) != index {
                 // Asleep, so that the CPU is free and the thread has to be woken.
-                _ => park(),
+                park();
+                continue;
             }
+            let begin = Instant::now();
+            match domain.map(|domain| (domain.enter(), domain.momentary_id())) {
+                None => self.burst(index),
+                Some((Ok(lease), _)) => self.burst(lease.id() as usize),
+                // One thread at a time runs here, so that the ID of this moment is as good.
+                Some((Err(_), id)) => self.burst(id.unwrap_or(0) as usize),
+            }
+            let nanos = begin.elapsed().as_nanos() as u64;
+            self.nanos.fetch_add(nanos, Relaxed);
+            done += 1;
+            slice.count(index, done);
+            self.next.store(NONE, Release);
         }
     }
 

@@ -16,6 +16,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 use super::Lock;
+use crate::harness::team::AbortOnPanic;
 
 /// A lock that is taken by way of a node.
 pub trait Foreign: Send + Sync + 'static {
@@ -64,9 +65,12 @@ impl<F: Foreign, T: Send + 'static> Lock<T> for Guarded<F, T> {
         let mut node = MaybeUninit::uninit();
         // SAFETY: invariants 1 and 2.
         unsafe { F::lock(self.lock.get(), node.as_mut_ptr()) };
-        // A member of a team that panics here ends the process, so that nobody waits forever.
+        // A section that panics ends the process: the others would wait for the lock forever, some
+        // by way of a node that is gone. One that does not is not even asked.
+        let abort = AbortOnPanic;
         // SAFETY: invariant 3.
         let result = section(unsafe { &mut *self.value.get() });
+        std::mem::forget(abort);
         // SAFETY: invariants 1 and 2: the node is the one that this thread locked with.
         unsafe { F::unlock(self.lock.get(), node.as_mut_ptr()) };
         result

@@ -1,4 +1,4 @@
-//! Workloads that only compute: four words and perhaps a while under the lock, then private work.
+//! Workloads that only compute: a few words and perhaps a while under the lock, then private work.
 
 use kinlock_measure::random::Random;
 use kinlock_measure::workloads::counter::{THINK_NS, WORDS};
@@ -6,7 +6,8 @@ use kinlock_measure::workloads::counter::{THINK_NS, WORDS};
 use crate::locks::round::Workload;
 use crate::locks::work_loop::{self, ThinkTime};
 
-pub struct Computed {
+/// Adds to `N` words under the lock.
+pub struct Computed<const N: usize> {
     /// Iterations of the work loop in a section, besides adding to the words; 0: none.
     section: u64,
     think: Option<ThinkTime>,
@@ -14,8 +15,9 @@ pub struct Computed {
     burst: u32,
 }
 
-impl Computed {
-    /// A few nanoseconds under the lock, then about 100 ns of private work.
+impl Computed<WORDS> {
+    /// A few nanoseconds under the lock, then about 100 ns of private work. With the lock word the
+    /// words fill most of one cache line, as small structures do.
     pub fn counter() -> Self {
         Self {
             section: 0,
@@ -23,7 +25,10 @@ impl Computed {
             burst: 1,
         }
     }
+}
 
+/// One word: the C library's mutex of 40 bytes, the word and the trace fill one cache line.
+impl Computed<1> {
     /// About a microsecond under the lock, then about 100 ns of private work.
     pub fn long() -> Self {
         Self {
@@ -60,13 +65,12 @@ pub struct Local {
     left: u32,
 }
 
-impl Workload for Computed {
-    /// With the lock word they fill most of one cache line, as small structures do.
-    type Shared = [u64; WORDS];
+impl<const N: usize> Workload for Computed<N> {
+    type Shared = [u64; N];
     type Local = Local;
 
-    fn shared(&self) -> [u64; WORDS] {
-        [0; WORDS]
+    fn shared(&self) -> [u64; N] {
+        [0; N]
     }
 
     fn local(&self, rng: Random) -> Local {
@@ -85,7 +89,7 @@ impl Workload for Computed {
     }
 
     #[inline(always)]
-    fn section(&self, words: &mut [u64; WORDS], local: &mut Local) {
+    fn section(&self, words: &mut [u64; N], local: &mut Local) {
         if self.section > 0 {
             work_loop::spin(self.section, &mut local.rng);
         }
