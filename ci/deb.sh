@@ -226,7 +226,7 @@ Depends: $library
 Multi-Arch: same
 Section: libs
 Priority: optional
-Description: locks that stay fast on machines with many cores
+Description: locks for many threads and short critical sections
  A mutex and a NUMA-aware spinlock of four bytes each, a condition variable and
  a reader-writer lock of eight, concurrency IDs for data of each CPU, and
  delayed invalidation. None of the locks allocates memory.
@@ -240,7 +240,7 @@ Suggests: kinlock
 Multi-Arch: same
 Section: libdevel
 Priority: optional
-Description: locks that stay fast on machines with many cores, for C and C++
+Description: locks for many threads and short critical sections, for C and C++
  A mutex and a NUMA-aware spinlock of four bytes each, a condition variable and
  a reader-writer lock of eight, concurrency IDs for data of each CPU, and
  delayed invalidation. None of the locks allocates memory.

@@ -2,8 +2,9 @@
 # `kinlock run --report` on a program in Rust: with the feature `report` of the crate it names the
 # hot lock by its line, and by the type that it guards where names have types; also in a static
 # program, which is refused without the feature; also in a program that stands by. Without the
-# feature the report has no lock of the crate. What a program does in known numbers is counted, and
-# no legal use is called misuse. Of a program that hangs, `kinlock report` says who waits for whom.
+# feature the report has no lock of the crate, and says why. What a program does in known numbers is
+# counted, and no legal use is called misuse. Of a program that hangs, `kinlock report` says who
+# waits for whom.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
@@ -65,6 +66,9 @@ for name in with static; do
     expect "$work/$name.locks" "PRICES\S*\trwlock\tread\t2000\t4\t.*hot.rs:"
     expect "$work/$name.locks" "\tcondition variable\t[1-9]"
     expect "$work/$name.txt" "first taken at .*hot.rs:$line"
+    # No part denies that, and calls end with the program's.
+    ! grep -E 'took no|__rust_begin|call_once|lang_start|thread_start' "$work/$name.txt" >&2 ||
+        { echo "$0: $name: the line above" >&2; exit 1; }
 done
 expect "$work/with.locks" "hot.rs:$line\thot::Stock$"
 
@@ -72,6 +76,8 @@ expect "$work/with.locks" "hot.rs:$line\thot::Stock$"
     >/dev/null
 locks "$work/without.json" >"$work/without.locks"
 [ ! -s "$work/without.locks" ] || { echo "$0: locks without the feature" >&2; exit 1; }
+tr -s ' \n' ' ' <"$work/without.txt" >"$work/joined"
+expect "$work/joined" "; not seen are .* crate kinlock without its feature report"
 "$kinlock" run --report=/dev/null --json "$work/refused.json" -- "$work/static-without" 4 500 \
     2>"$work/refused" >/dev/null || [ $? = 126 ]
 expect "$work/refused" "statically linked"

@@ -25,7 +25,7 @@ BEGIN {
     page["delayed invalidation"] = "kinlock_invalidation"
     page["ThreadSanitizer"] = ""
     current = "kinlock"
-    title = "locks that stay fast on big machines, for C and C++"
+    title = "locks for many threads and short critical sections, for C and C++"
 }
 
 # ---- comments ----

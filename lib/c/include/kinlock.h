@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
 
-   kinlock: locks that stay fast on big machines.
+   kinlock: locks for many threads and short critical sections.
 
    Link with -lkinlock (pkg-config kinlock). Linux only; kinlock_fallback.h has the locks' names for
    other systems. This is the reference; the page docs/guide/c.md of the sources is an introduction.

@@ -12,8 +12,8 @@ use kinlock_measure::background;
 
 use crate::{compare, laboratory, record, run, topology};
 
-/// Locks that stay fast on big machines: measure them on your machine and in your programs, see
-/// what they see of your machine.
+/// Says whether a lock slows a program down, runs programs on other locks, and measures locks on
+/// this machine.
 ///
 /// The verbs of the laboratory (explore, reproduce, sim, torture, validate) are those of
 /// `kinlock-lab`, which is executed if it lies beside this command.

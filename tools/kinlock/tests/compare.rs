@@ -326,7 +326,8 @@ fn a_counting_run_says_how_much_there_is_to_win() {
     let none = says(r#"{"calls":0}"#);
     contains(
         &none,
-        "note: no call of the program was intercepted: it takes no locks, or",
+        "note: no call of the program was intercepted: it takes no locks, or they do not go \
+         through pthread (Go, Rust's std, the crate kinlock, CPython's own), or",
     );
     contains(&says(""), "note: no call of the program was intercepted");
     contains(&none, "1 round is too few to tell that from chance");

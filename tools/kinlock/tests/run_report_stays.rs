@@ -187,9 +187,9 @@ fn what_was_not_measured_exceeds_each_limit() {
 fn a_process_without_locks_is_a_line() {
     let place = Place::new();
     let table = text(&place.run(&["none"]).stderr).to_owned();
-    says(&table, &["took no pthread lock in "]);
-    let unseen = "; locks of Rust's std and of Go are not seen, those of the crate kinlock only \
-                  with its feature report\n";
+    let unseen = " took no pthread lock; not seen are locks that do not go through pthread: those \
+                  of Rust's std, of Go, of libraries on futexes, and those of the crate kinlock \
+                  without its feature report\n";
     assert!(table.ends_with(unseen), "{table}");
     assert_eq!(table.trim().lines().count(), 1, "{table}");
 }

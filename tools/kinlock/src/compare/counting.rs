@@ -105,9 +105,9 @@ impl Counting {
     pub fn warning(&self) -> Option<String> {
         (self.calls == 0).then(|| {
             "no call of the program was intercepted: it takes no locks, or they do not go through \
-             pthread (Go, Rust's std, CPython's own), or it takes them in a child process that \
-             nothing can be preloaded into (static, set-uid), or a signal ended it: the ratios say \
-             nothing about locks"
+             pthread (Go, Rust's std, the crate kinlock, CPython's own), or it takes them in a \
+             child process that nothing can be preloaded into (static, set-uid), or a signal ended \
+             it: the ratios say nothing about locks"
                 .to_owned()
         })
     }

@@ -3,7 +3,7 @@
 use kinlock_cli::report::table::wrapped;
 
 use super::entry::file_and_line;
-use super::symbols::{Frame, is_wrapper, short};
+use super::symbols::{Frame, begins_rust, is_wrapper, short};
 
 /// The innermost calls that do more than taking a lock: all from the first such on.
 fn beyond_wrappers(frames: &[Frame]) -> &[Frame] {
@@ -30,9 +30,11 @@ pub fn place(frames: &[Frame]) -> String {
 
 /// Some calls, innermost first.
 pub fn path(frames: &[Frame]) -> String {
-    let frames = beyond_wrappers(frames).iter();
-    let frames = frames.take_while(|frame| !begins_thread(frame)).take(4);
-    let calls: Vec<_> = frames.map(one).collect();
+    let frames = beyond_wrappers(frames);
+    let begin = frames.iter().position(begins_thread);
+    let frames = &frames[..begin.unwrap_or(frames.len())];
+    let length = before_rust(frames);
+    let calls: Vec<_> = frames.iter().take(length.min(4)).map(one).collect();
     match calls.is_empty() {
         true => "unknown".to_owned(),
         false => calls.join(" < "),
@@ -45,6 +47,17 @@ fn begins_thread(frame: &Frame) -> bool {
     let begins = ["libc.so.6+", "__libc_start_", "__clone", "clone3"];
     let name = frame.function.as_str();
     name == "start_thread" || begins.iter().any(|begin| name.starts_with(begin))
+}
+
+/// How many calls there are before those with which Rust begins a thread or `main`. One that is
+/// nothing else counts.
+fn before_rust(frames: &[Frame]) -> usize {
+    let begin = frames.iter().position(|f| begins_rust(&f.function));
+    let before = &frames[..begin.unwrap_or(frames.len())];
+    // By which it calls what it was given.
+    let calls_it = |f: &Frame| f.function.contains("::FnOnce") && f.function.contains("call_once");
+    let own = before.iter().rposition(|frame| !calls_it(frame));
+    own.map_or(1, |last| last + 1)
 }
 
 /// What is said to people, line by line.
@@ -64,5 +77,47 @@ impl Lines {
         const INDENT: &str = "    ";
         let text = wrapped(line, &INDENT.repeat(depth + 1));
         self.add(INDENT.repeat(depth) + &text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_calls_with_which_threads_begin_are_left_out() {
+        const SHIM: &str = "core::ops::function::FnOnce::call_once{{vtable.shim}}";
+        const SHORT: &str = "std::sys::backtrace::__rust_begin_short_backtrace";
+        const CALL: &str = "core::ops::function::FnOnce::call_once";
+        const RT: &str = "std::rt::lang_start::{{closure}}";
+        let threads = "std::sys::thread::unix::Thread::new::thread_start";
+        let pool = format!("f < {SHIM} < pool::work");
+        for (functions, expected) in [
+            (
+                &["f", "main", "__libc_start_main", "_start"][..],
+                "f < main",
+            ),
+            (&["libc.so.6+0x12"], "unknown"),
+            (&["f", "g", SHORT, SHIM, threads, "libc.so.6+0x12"], "f < g"),
+            (
+                &["f", "hot::main", CALL, SHORT, RT, "main"],
+                "f < hot::main",
+            ),
+            // Of a pool's jobs.
+            (&["f", SHIM, "pool::work", SHORT], &pool),
+            (&["f", SHIM], "f"),
+            (
+                &[SHORT, SHIM],
+                "std::sys::backtrace::__rust_begin_short_backtrace",
+            ),
+            (&[SHIM, threads], SHIM),
+        ] {
+            let frame = |&function: &&str| Frame {
+                function: function.to_owned(),
+                ..Frame::default()
+            };
+            let frames: Vec<_> = functions.iter().map(frame).collect();
+            assert_eq!(path(&frames), expected);
+        }
     }
 }

@@ -110,6 +110,9 @@ pub struct Report {
     processes: Vec<Process>,
 }
 
+/// What the locks of a program are that records by itself.
+const OF_CRATE: &str = "crate kinlock";
+
 #[derive(Serialize)]
 pub struct Process {
     pid: u32,

@@ -25,6 +25,7 @@ use super::outside::{Fact, Known, Outside};
 use super::read;
 use super::rust;
 use super::symbols::{Frame, Symbols};
+use super::view::UNSEEN;
 
 /// The report for programs. Names are a contract, and those of the measured report mean the same.
 #[derive(Serialize)]
@@ -467,6 +468,13 @@ pub fn text(report: &Now, max: usize) -> String {
     if let Some(more @ 1..) = report.processes.len().checked_sub(PROCESSES) {
         let more = counted(more as u64, "more process", "more processes");
         out.add(format!("\nkinlock: {more}; --json has them"));
+    }
+    if report
+        .processes
+        .iter()
+        .all(|process| process.locks.is_empty())
+    {
+        out.add(format!("\n{}", wrapped(UNSEEN, "    ")));
     }
     out.0
 }

@@ -73,7 +73,8 @@ fn add_process(
 ) -> anyhow::Result<()> {
     page.heading(2, &format!("{} (process {})", process.program, process.pid));
     let summary = view::summary(report, process);
-    page.paragraph(&summary.replacen("kinlock: locks", "Locks", 1));
+    let summary = summary.replacen("kinlock: locks", "Locks", 1);
+    page.paragraph(&summary.replacen("kinlock: waits", "Waits", 1));
     let locks = options.lock_rows(process);
     let is_waited_for = |lock: &Lock| lock.wait.count > 0 || !lock.waiting.is_empty();
     let waited: Vec<_> = locks.iter().filter(|row| is_waited_for(row.0)).collect();
@@ -91,11 +92,11 @@ fn add_process(
             |area| flows.draw(area),
         )?);
     }
-    page.heading(3, "Locks");
     let max = options.max.max(ROWS);
     if locks.is_empty() {
         add_lines(page, |out| options.no_locks(process, out));
     } else {
+        page.heading(3, "Locks");
         let table = tables::lock_table(&locks, tables::full_name);
         add_table(page, "Locks, the longest wait first", "locks", table, max);
     }

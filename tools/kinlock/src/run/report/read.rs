@@ -15,8 +15,8 @@ use super::folder::Seen;
 use super::others::Shortening;
 use super::symbols::{Frame, Module, Symbols};
 use super::{
-    Behind, Caller, Did, Dropped, EndedThreads, Lock, OtherWaits, Process, Stripped, Thread, Times,
-    Waited, misuse, recorded, rust,
+    Behind, Caller, Did, Dropped, EndedThreads, Lock, OF_CRATE, OtherWaits, Process, Stripped,
+    Thread, Times, Waited, misuse, recorded, rust,
 };
 
 fn bytes(from: &[AtomicU8]) -> Vec<u8> {
@@ -76,7 +76,7 @@ pub fn process(table: &Table, seen: Seen) -> Process {
         pid: get32(&header.process),
         parent: get32(&header.parent),
         program: text(&header.program),
-        lock: ["kinlock-mutex", "kinlock-spin", "pthread", "crate kinlock"]
+        lock: ["kinlock-mutex", "kinlock-spin", "pthread", OF_CRATE]
             .get(get32(&header.locks) as usize)
             .copied()
             .unwrap_or("unknown"),

@@ -470,6 +470,15 @@ pub fn is_wrapper(function: &str) -> bool {
     (last == class || takes.contains(&last)) && is_of_lock(class)
 }
 
+/// Whether it is a function of Rust's std that begins a thread, or `main`.
+pub fn begins_rust(function: &str) -> bool {
+    let name = short(function);
+    let name = name.trim_start_matches('<');
+    name.contains("__rust_begin_short_backtrace")
+        || name.starts_with("std::rt::lang_start")
+        || name.starts_with("std::sys") && name.ends_with("::thread_start")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -566,6 +575,25 @@ mod tests {
             "take_lock",
         ] {
             assert!(!is_wrapper(other), "{other}");
+        }
+    }
+    #[test]
+    fn what_begins_programs_in_rust_is_known() {
+        for begin in [
+            "std::sys::backtrace::__rust_begin_short_backtrace",
+            "std::sys_common::backtrace::__rust_begin_short_backtrace",
+            "std::sys::backtrace::__rust_begin_short_backtrace::<hot::main::{closure#0}, ()>",
+            "test::__rust_begin_short_backtrace",
+            "std::rt::lang_start",
+            "std::rt::lang_start::<()>::{closure#0}",
+            "std::rt::lang_start_internal",
+            "std::sys::thread::unix::Thread::new::thread_start",
+            "<std::sys::pal::unix::thread::Thread>::new::thread_start",
+        ] {
+            assert!(begins_rust(begin), "{begin}");
+        }
+        for other in ["main", "hot::main", "pool::thread_start", "start_thread"] {
+            assert!(!begins_rust(other), "{other}");
         }
     }
 }

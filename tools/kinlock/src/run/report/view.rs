@@ -8,7 +8,7 @@ use kinlock_cli::report::units::{counted, grouped, percent, time};
 use super::calls::{Lines, path};
 use super::misuse::{LockOrder, write_misuses, write_order};
 use super::tables::{Options, is_waited_for, lock_table, name, name_of, thread_table, wait_table};
-use super::{Caller, Lock, Process, Report, Stripped, View, Waited, waited_share};
+use super::{Caller, Lock, OF_CRATE, Process, Report, Stripped, View, Waited, waited_share};
 
 /// Processes at most, and callers of a lock.
 const PROCESSES: usize = 4;
@@ -48,7 +48,10 @@ impl Options {
             View::Caller => self.callers(process, out),
             View::Thread => self.threads(process, out),
         }
-        notes(process, out)
+        notes(process, out);
+        // Nothing may follow the summary.
+        out.0.truncate(out.0.trim_end().len());
+        out.add("");
     }
 
     fn locks(&self, process: &Process, out: &mut Lines) {
@@ -70,7 +73,9 @@ impl Options {
         if rows.is_empty() {
             return;
         }
-        out.add("");
+        if !out.0.ends_with("\n\n") {
+            out.add("");
+        }
         self.print(wait_table(&rows, name_of), 0, "", out);
         out.add("");
         for (waited, n) in rows.into_iter().take(self.max) {
@@ -114,28 +119,28 @@ impl Options {
     }
 }
 
-/// What a program without rows may have.
-const UNSEEN: &str = "locks of Rust's std and of Go are not seen, those of the crate kinlock only \
-                      with its feature report";
+/// What a program may have that seems to take no lock.
+pub const UNSEEN: &str = "not seen are locks that do not go through pthread: those of Rust's std, \
+                          of Go, of libraries on futexes, and those of the crate kinlock without \
+                          its feature report";
 
 /// What is said of processes that have no rows.
 pub fn write_rest(report: &Report, out: &mut Lines) {
     if report.processes.is_empty() && report.without.reason.is_none() {
         out.add(format!(
             "kinlock: no report: the program called no function of pthread locks, and none by \
-             which threads wait for others; {UNSEEN}. Nor are programs that lose LD_PRELOAD on \
+             which threads wait for others; {UNSEEN}; nor are programs that lose LD_PRELOAD on \
              their way: by env -i, sudo, su -, systemd-run, cron or a container"
         ));
         return;
     }
-    let idle: Vec<_> = report.processes.iter().filter(|p| !took_any(p)).collect();
+    let is_idle = |process: &&Process| !took_any(process) && !is_rest(report, process);
+    let idle: Vec<_> = report.processes.iter().filter(is_idle).collect();
     match &idle[..] {
         [] => {}
         [one] => out.add(format!(
-            "\nkinlock: {} (process {}) took no pthread lock in {}; {UNSEEN}",
-            one.program,
-            one.pid,
-            time(1e9 * one.seconds)
+            "\nkinlock: {} (process {}) took no pthread lock; {UNSEEN}",
+            one.program, one.pid
         )),
         more => out.add(format!(
             "\nkinlock: {} processes took no pthread lock; {UNSEEN}",
@@ -170,9 +175,8 @@ impl Options {
     pub fn no_locks(&self, process: &Process, out: &mut Lines) {
         let most = process.locks.iter().map(Lock::found_taken).max();
         match most {
-            None if process.dropped.locks == 0 => {
-                out.add("no lock was taken");
-            }
+            // The summary says so.
+            None if process.dropped.locks == 0 => {}
             None => out.add("no lock found a place in the table"),
             Some(most) => out.add(format!(
                 "no lock was found taken {} or more (--min-contended {}): the most was {}",
@@ -196,12 +200,22 @@ pub fn summary(report: &Report, process: &Process) -> String {
         true => format!(", child of {}", process.parent),
         false => String::new(),
     };
+    let of = format!(
+        "{} (process {}{parent}, {})",
+        process.program, process.pid, process.lock
+    );
+    let waits = other_waits(process);
+    if is_rest(report, process) {
+        let waits = if waits.is_empty() { "none" } else { &waits };
+        return format!("kinlock: waits of {of} for what is no lock{until}: {waits}");
+    }
     let sum = |of: fn(&Lock) -> u64| process.locks.iter().map(of).sum::<u64>();
     let (locked, asked_for) = (sum(|lock| lock.locked), sum(Lock::asked_for));
     let contended = sum(|lock| lock.contended);
-    let took = match asked_for + contended {
-        0 => format!("took no pthread lock in {}", time(1e9 * process.seconds)),
-        _ => format!(
+    let took = match took_locks(process) {
+        false if process.lock == OF_CRATE => "took none".to_owned(),
+        false => format!("took no pthread lock; {UNSEEN}"),
+        true => format!(
             "took {} {} in {}; {} were found taken, and waited {} for ({} of the threads' lives)",
             counted(lock_count(process), "lock", "locks"),
             counted(locked, "time", "times"),
@@ -211,27 +225,37 @@ pub fn summary(report: &Report, process: &Process) -> String {
             percent(waited_share(std::slice::from_ref(process))),
         ),
     };
-    format!(
-        "kinlock: locks of {} (process {}{parent}, {}){until}: {} {took}{}",
-        process.program,
-        process.pid,
-        process.lock,
-        counted(process.thread_count.into(), "thread", "threads"),
-        other_waits(process),
-    )
+    let waits = match waits.is_empty() {
+        true => String::new(),
+        false => format!(". Threads also waited {waits}"),
+    };
+    let threads = counted(process.thread_count.into(), "thread", "threads");
+    format!("kinlock: locks of {of}{until}: {threads} {took}{waits}")
 }
 
-/// Whether there is anything to show of a process.
-pub fn took_any(process: &Process) -> bool {
-    let dropped = process.dropped.locks > 0;
-    let is_to_be_told = |order: &LockOrder| !order.cycles.is_empty();
-    dropped
-        || !process.misuses.is_empty()
-        || process.order.as_ref().is_some_and(is_to_be_told)
+/// Whether a process took locks that are in the report, or had no place there.
+fn took_locks(process: &Process) -> bool {
+    process.dropped.locks > 0
         || process
             .locks
             .iter()
             .any(|lock| lock.locked > 0 || lock.contended > 0 || lock.tries > 0)
+}
+
+/// Whether it took none, but has another part of the report with locks: what a program records by
+/// itself and what the preloaded library does are two.
+fn is_rest(report: &Report, process: &Process) -> bool {
+    let is_other = |other: &Process| other.pid == process.pid && other.lock != process.lock;
+    let mut others = report.processes.iter().filter(|other| is_other(other));
+    !took_locks(process) && others.any(took_locks)
+}
+
+/// Whether there is anything to show of a process.
+pub fn took_any(process: &Process) -> bool {
+    let is_to_be_told = |order: &LockOrder| !order.cycles.is_empty();
+    took_locks(process)
+        || !process.misuses.is_empty()
+        || process.order.as_ref().is_some_and(is_to_be_told)
         || process.waits.iter().any(is_waited_for)
 }
 
@@ -257,10 +281,7 @@ fn other_waits(process: &Process) -> String {
         .filter(|(nanos, _)| *nanos > 0)
         .map(|(nanos, what)| format!("{} for {what}", time(nanos as f64)))
         .collect();
-    match kinds.is_empty() {
-        true => String::new(),
-        false => format!(". Threads also waited {}", kinds.join(", ")),
-    }
+    kinds.join(", ")
 }
 
 /// What else there is to say of a lock.
@@ -453,5 +474,60 @@ fn stripped(process: &Process, out: &mut Lines) {
             files(&others)
         );
         out.wrap(0, &line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::super::folder::{Seen, zeros};
+    use super::super::read;
+    use super::*;
+
+    /// A program may take locks of the crate and wait for threads by pthread.
+    #[test]
+    fn no_part_of_a_process_denies_locks_that_another_part_has() {
+        let table = zeros();
+        let header = &table.header;
+        header.ended_threads.other_ns[3].store(5_000_000, Relaxed);
+        let pthread = || read::process(&table, Seen::default());
+        let mut report = Report {
+            processes: vec![pthread()],
+            ..Report::default()
+        };
+        let told = |report: &Report| {
+            let mut rest = Lines::default();
+            write_rest(report, &mut rest);
+            [summary(report, &report.processes[0]), rest.0]
+        };
+        for text in told(&report) {
+            assert!(
+                text.contains("took no pthread lock; not seen are "),
+                "{text}"
+            );
+        }
+        let waited = "5.00 ms for the ends of threads";
+        let alone = told(&report);
+        assert!(
+            alone[0].ends_with(&format!(". Threads also waited {waited}")),
+            "{alone:?}"
+        );
+
+        header.locks.store(3, Relaxed);
+        // None at first, then more than there is room for.
+        for (dropped, is_rest) in [(0, false), (1, true)] {
+            header.dropped_locks.store(dropped, Relaxed);
+            report.processes.truncate(1);
+            report
+                .processes
+                .push(read::process(&table, Seen::default()));
+            let [text, rest] = told(&report);
+            assert_eq!(text.contains("took no"), !is_rest, "{text}");
+            assert_eq!(rest.is_empty(), is_rest, "{rest}");
+            assert!(text.ends_with(waited), "{text}");
+        }
+        report.processes[1].pid += 1;
+        assert_eq!(told(&report), alone);
     }
 }
