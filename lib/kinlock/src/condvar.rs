@@ -507,6 +507,8 @@ impl Partner<Native> for Waited<'_> {
         });
     }
 
+    /// Sleeps by the clock that limits the wait. Where that is a time of day, the moment on the
+    /// monotonic clock is right only as long as nobody sets the time.
     fn park(
         &self,
         key: *const u32,
@@ -515,28 +517,15 @@ impl Partner<Native> for Waited<'_> {
         sets: u32,
         current: impl Fn() -> u32,
     ) -> Parked {
-        sleep(self.end, key, expected, until, sets, current)
+        match self.end {
+            Some(end) => park_until_realtime(key, expected, end, sets, current),
+            None => Native::park_in(key, expected, until, sets, current),
+        }
     }
 
     #[cfg(feature = "report")]
     fn leave(&self) {
         self.report.left();
-    }
-}
-
-/// Sleeps by the clock that limits the wait. Where the limit is a time of day, `end`, the moment on
-/// the monotonic clock is right only as long as nobody sets that.
-fn sleep(
-    end: Option<u64>,
-    key: *const u32,
-    expected: u32,
-    until: u64,
-    sets: u32,
-    current: impl Fn() -> u32,
-) -> Parked {
-    match end {
-        Some(end) => park_until_realtime(key, expected, end, sets, current),
-        None => Native::park_in(key, expected, until, sets, current),
     }
 }
 
@@ -567,19 +556,25 @@ fn since_1970(time: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kinlock_core::platform::EVERY_SET;
-    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
     /// The moment on the monotonic clock would end this sleep in some centuries.
     #[test]
+    #[cfg(not(feature = "report"))]
     #[cfg_attr(miri, ignore = "Miri has no time of day")]
     fn a_waiter_sleeps_by_the_time_of_day_itself() {
+        use kinlock_core::platform::EVERY_SET;
+        use lock_api::RawMutex as _;
+        use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
         let deadline = SystemTime::now() + Duration::from_millis(20);
-        let end = Some(since_1970(deadline));
+        let mutex = RawMutex::INIT;
+        let wait = Waited {
+            mutex: &mutex,
+            end: Some(since_1970(deadline)),
+        };
         let word = AtomicU32::new(0);
         let park = || {
             let key = word.as_ptr().cast_const();
-            sleep(end, key, 0, NEVER, EVERY_SET, || word.load(Relaxed))
+            wait.park(key, 0, NEVER, EVERY_SET, || word.load(Relaxed))
         };
         while SystemTime::now() < deadline {
             assert_eq!(park(), Parked::Unwoken);

@@ -386,7 +386,8 @@ mod notes {
         /// The wait is over, by a notification or not.
         #[inline]
         pub(crate) fn ended(&self, is_notified: bool) {
-            self.noted.replace(Noted::NONE).end();
+            // A wait whose time was up at once has begun after it left the condition variable.
+            self.left();
             if reports() && !is_notified {
                 self.awaited.note_timeout();
             }

@@ -16,7 +16,7 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Text in a fixed buffer. Excess text is cut off; [`Text::is_cut`] tells.
+/// Text in a fixed buffer. Excess text is cut off, as `is_cut` tells.
 #[derive(Debug)]
 pub struct Text<const N: usize> {
     bytes: [u8; N],

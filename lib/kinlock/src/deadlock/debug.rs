@@ -4,8 +4,9 @@
 //! Two fixed tables of words. Each word mixes a lock's address with a thread's number. A thread
 //! that finds its own mix there holds the mutex, or reads the lock, already.
 //!
-//! * *Mutexes.* The address selects the place. Two mutexes may select the same. The table then
-//!   remembers the later holder, and relocking the other mutex goes unnoticed. The reverse error
+//! * *Mutexes.* The address selects the place. Two locks may select the same. The table then
+//!   remembers the later holder of a mutex, and forgets it when a reader-writer lock there is
+//!   released: relocking the other mutex goes unnoticed. The reverse error
 //!   needs a leaked guard: its word stays until the holder of another mutex, in the same memory,
 //!   has written its own. Any other word is gone before its mutex is free, since whichever thread
 //!   releases the mutex clears the place.

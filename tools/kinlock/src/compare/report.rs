@@ -15,7 +15,9 @@ use super::child::Usage;
 use super::counters::Counters;
 use super::counting::Counting;
 use super::scan::{At, Scan};
-use super::verdict::{CONFIDENCE, ENOUGH, Ratio, Verdict, far_values, rounds_for, together, trend};
+use super::verdict::{
+    CONFIDENCE, ENOUGH, Ratio, Verdict, are_alike, far_values, rounds_for, together, trend,
+};
 use super::{Args, Ended, Sample};
 
 #[derive(Serialize)]
@@ -261,6 +263,7 @@ impl Report {
                 few,
                 wide,
                 short(&parameters, entries),
+                fixed(&parameters, entries),
                 unsure(&parameters, point.confidence, entries),
                 drift(&parameters, entries),
             ];
@@ -517,6 +520,17 @@ fn short(parameters: &Parameters, results: &[Entry]) -> Option<String> {
     (parameters.is_time() && shortest < 0.02).then(|| {
         let time = time(1e9 * shortest);
         format!("a run takes {time}: much of that is starting the program; give it more to do")
+    })
+}
+
+/// A warning if each run takes the same time, as those of a program that works for a fixed time do.
+fn fixed(parameters: &Parameters, results: &[Entry]) -> Option<String> {
+    let rounds = results.iter().flat_map(|entry| &entry.rounds);
+    let values: Vec<_> = rounds.map(|round| round.value).collect();
+    (parameters.is_time() && results.len() > 1 && are_alike(&values)).then(|| {
+        "all runs took the same time: if the program works for a fixed time, compare a number that \
+         it prints (--metric), or give it a fixed amount of work"
+            .to_owned()
     })
 }
 

@@ -226,6 +226,13 @@ pub fn far_values(values: &[f64]) -> usize {
     values.iter().filter(is_far).count()
 }
 
+/// Whether all are within one percent, and long enough for that to be no chance, in seconds.
+pub fn are_alike(values: &[f64]) -> bool {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(0.0, f64::max);
+    values.len() >= ENOUGH && least >= 0.5 && most <= 1.01 * least
+}
+
 #[cfg(test)]
 mod tests {
     use kinlock_measure::random::Random;
@@ -347,5 +354,17 @@ mod tests {
         let noise: Vec<f64> = (0..30).map(|_| 1.0 + 0.2 * random.unit()).collect();
         assert_eq!((trend(&noise), far_values(&noise)), (None, 0));
         assert_eq!(far_values(&[1.0, 1.01, 0.99, 1.02, 2.5, 1.0]), 1);
+    }
+
+    #[test]
+    fn runs_of_one_length_are_alike() {
+        let alike = [3.001, 3.0, 3.002, 3.009, 3.004, 3.0];
+        assert!(are_alike(&alike));
+        assert!(
+            !are_alike(&alike.map(|seconds| seconds / 10.0)),
+            "too short"
+        );
+        assert!(!are_alike(&[3.0, 3.0, 3.0, 3.0, 3.0, 3.04]));
+        assert!(!are_alike(&alike[..2]));
     }
 }

@@ -58,7 +58,7 @@ use self::variables::{Knobs, Lock, RwLocks, Variable, quoted};
 ///   kinlock run --report --fail-if 'contended > 5 %' --fail-if 'hold > 10 ms' -- program   # in CI
 ///   kinlock run --report --alarm-wait 1s --alarm-hold 100ms -- program # a line at that moment
 ///   kinlock run --report --folded waits.txt -- program # then: flamegraph.pl waits.txt > waits.svg
-///   kinlock run --standby -- redis-server --io-threads 4     # then: kinlock report PID
+///   kinlock run --standby --lock pthread -- redis-server     # then: kinlock report PID
 ///   kinlock run --lock pthread --counts counts.json -- redis-server --io-threads 4
 ///   (eval "$(kinlock run --print-env)"; exec redis-server --io-threads 4)
 #[derive(clap::Args)]

@@ -78,8 +78,8 @@ pub struct Thread {
 }
 
 /// How a program gets locks that can be looked at.
-const HOW: &str = "start the program with `kinlock run -- PROGRAM`, and with --standby, too, if \
-                   its locks are to be the C library's";
+const HOW: &str = "start the program with `kinlock run --standby --lock pthread -- PROGRAM`, or \
+                   without both options on our locks";
 
 /// What those processes do now.
 pub fn report(pid: u32, with_descendants: bool) -> anyhow::Result<Now> {

@@ -452,6 +452,12 @@ pub fn is_wrapper(function: &str) -> bool {
         "lock",
         "trylock",
         "try_lock",
+        "try_lock_for",
+        "try_lock_until",
+        "lock_shared",
+        "try_lock_shared",
+        "try_lock_shared_for",
+        "try_lock_shared_until",
         "acquire",
         "enter",
         "wait",
@@ -463,11 +469,17 @@ pub fn is_wrapper(function: &str) -> bool {
         "timedwaitinternal",
         "lock_timed",
     ];
+    if ["__gthread", "__glibcxx_rwlock"]
+        .iter()
+        .any(|begin| last.starts_with(begin))
+    {
+        return true;
+    }
     if class.is_empty() {
         let ends = ["mutex_lock", "spin_lock", "cond_wait", "cond_timedwait"];
-        return last.starts_with("__gthread") || ends.iter().any(|end| last.ends_with(end));
+        return ends.iter().any(|end| last.ends_with(end));
     }
-    (last == class || takes.contains(&last)) && is_of_lock(class)
+    (last.trim_start_matches('~') == class || takes.contains(&last)) && is_of_lock(class)
 }
 
 /// Whether it is a function of Rust's std that begins a thread, or `main`.
@@ -564,6 +576,13 @@ mod tests {
             "rocksdb::MutexLock::MutexLock(rocksdb::port::Mutex*)",
             "__gthread_mutex_lock",
             "my_mutex_lock",
+            "std::__glibcxx_rwlock_rdlock(pthread_rwlock_t*)",
+            "__glibcxx_rwlock_wrlock",
+            "std::__shared_mutex_pthread::lock_shared()",
+            "std::shared_mutex::lock_shared()",
+            "std::shared_lock<std::shared_mutex>::shared_lock(std::shared_mutex&)",
+            "std::shared_timed_mutex::try_lock_shared_until<std::chrono::_V2::steady_clock>()",
+            "std::_V2::condition_variable_any::_Unlock<std::mutex>::~_Unlock()",
         ] {
             assert!(is_wrapper(wrapper), "{wrapper}");
         }

@@ -127,6 +127,15 @@ pub const UNSEEN: &str = "not seen are locks that do not go through pthread: tho
 /// What is said of processes that have no rows.
 pub fn write_rest(report: &Report, out: &mut Lines) {
     if report.processes.is_empty() && report.without.reason.is_none() {
+        // No command: a process that runs was measured for a while.
+        if report.command.is_empty() {
+            out.add(format!(
+                "kinlock: no report: in this time no thread took a lock, and no wait ended; \
+                 `kinlock report PID` without --seconds says who waits for whom at this moment; \
+                 {UNSEEN}"
+            ));
+            return;
+        }
         out.add(format!(
             "kinlock: no report: the program called no function of pthread locks, and none by \
              which threads wait for others; {UNSEEN}; nor are programs that lose LD_PRELOAD on \

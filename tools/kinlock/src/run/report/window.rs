@@ -50,7 +50,7 @@ use super::{Process, Report, View, finish, now, outputs, read};
 /// Exit status: 0 done, 2 bad input, such as a process that kinlock did not start.
 ///
 /// Examples:
-///   kinlock run --standby -- redis-server --io-threads 4 &
+///   kinlock run --standby --lock pthread -- redis-server --io-threads 4 &
 ///   kinlock report $(pidof redis-server)               # it hangs: who holds what, who waits?
 ///   kinlock report $(pidof redis-server) --seconds 10  # which lock is slow?
 ///   kinlock report $(pidof redis-server) --follow --openmetrics /var/lib/node_exporter/redis.prom
@@ -272,7 +272,8 @@ struct Target {
 }
 
 /// How a program comes to stand by.
-const HOW: &str = "start the program with `kinlock run --standby -- PROGRAM`";
+const HOW: &str = "start the program with `kinlock run --standby --lock pthread -- PROGRAM`, or \
+                   without --lock pthread on our locks";
 
 /// The processes to be measured.
 fn targets(args: &Args) -> anyhow::Result<Vec<Target>> {
