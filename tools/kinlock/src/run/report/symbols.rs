@@ -422,7 +422,8 @@ pub fn short(name: &str) -> String {
     let name = match name.find("operator") {
         // Its symbols may be brackets.
         Some(at) => return name[..at].replace(' ', "") + "operator",
-        None => name,
+        // The arrow of a type of Rust is no bracket.
+        None => name.replace("->", ""),
     };
     let (mut text, mut depth) = (String::new(), 0);
     for c in name.chars() {
@@ -602,6 +603,7 @@ mod tests {
             "std::sys::backtrace::__rust_begin_short_backtrace",
             "std::sys_common::backtrace::__rust_begin_short_backtrace",
             "std::sys::backtrace::__rust_begin_short_backtrace::<hot::main::{closure#0}, ()>",
+            "std::sys::backtrace::__rust_begin_short_backtrace::<fn() -> a::B, a::B>",
             "test::__rust_begin_short_backtrace",
             "std::rt::lang_start",
             "std::rt::lang_start::<()>::{closure#0}",
