@@ -78,6 +78,19 @@ fn who_gives_up_wakes_one_if_others_are_there() {
     }
 }
 
+#[test]
+fn a_writer_that_gives_up_wakes_the_readers_that_wait_for_its_turn() {
+    let lock: Shared = lock::<Beside, Scripted>();
+    lock.state.set(READER | REQUEST);
+    in_a_sleep(0, || {
+        lock.leave_front(false);
+        let asleep = Scripted::unpark_in(lock.key(), 1, READERS);
+        assert_eq!(asleep, 0, "the reader has been woken");
+    });
+    assert!(lock.read());
+    assert_eq!(word(lock), 2 * READER);
+}
+
 /// A waiter that was woken and does not run is no longer among the sleepers.
 #[test]
 fn a_waiter_at_the_front_looks_again_after_its_patience() {
