@@ -5,8 +5,9 @@
 # platform. Prints the modules of each crate, lowest first.
 #
 # Arrows between modules are the paths that begin in the parent of both, by `crate::` or `super::`,
-# also through what the parent re-exports. Left out: comments, and tests, which stand at the end of
-# a file or in files of their own.
+# also through what the parent re-exports. A module's file and its children are one unit: the file
+# calls its children, and they use what it declares. Left out: comments, and tests, which stand at
+# the end of a file or in files of their own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec python3 ci/lib/layers.py
