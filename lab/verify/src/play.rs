@@ -118,6 +118,8 @@ pub(crate) struct Play {
     flood: Option<Flood>,
     /// Given and not yet taken. With the lock.
     tokens: AtomicUsize,
+    /// How often the readers of a flood have read.
+    reads: AtomicU32,
     /// How many read guards, upgradable ones and write guards have been sent and not yet received.
     sent: [AtomicU32; 3],
     /// The rounds whose function has begun, and has returned, one per bit.
@@ -302,12 +304,20 @@ impl<W: World> Part<'_, W> {
             _ => NEVER,
         };
         let held = |taken: bool| self.in_time(taken, deadline);
-        let lot = match (self.play.flood, self.world.me()) {
-            (None, _) => self.world.random() % 16,
-            (Some(Flood::OfReaders), 0) | (Some(Flood::OfWriters), 1..) => 9,
-            _ => 1,
-        };
-        match lot {
+        match (self.play.flood, self.world.me()) {
+            (None, _) => {}
+            (Some(Flood::OfReaders), 0) | (Some(Flood::OfWriters), 1..) => {
+                return self.write_in_a_flood(lock, deadline);
+            }
+            _ => {
+                if held(lock.read_until(deadline, false)) {
+                    self.end_read(lock);
+                    self.play.reads.fetch_add(1, Relaxed);
+                }
+                return;
+            }
+        }
+        match self.world.random() % 16 {
             0 => lock.set_biased(),
             1..=6 if held(lock.read_until(deadline, false)) => self.end_read(lock),
             7 if lock.try_read(false) => self.end_read(lock),
@@ -334,6 +344,19 @@ impl<W: World> Part<'_, W> {
             }
             15 if held(lock.upgradable_until(deadline)) => self.upgrade(lock, deadline),
             _ => {}
+        }
+    }
+
+    /// When a writer has given up, readers that waited for its turn must go on without another
+    /// writer.
+    fn write_in_a_flood(&self, lock: &dyn ReadWrite, deadline: u64) {
+        let before = self.play.reads.load(Relaxed);
+        if self.in_time(lock.lock_until(deadline), deadline) {
+            self.end_write();
+        } else if self.play.flood == Some(Flood::OfReaders) {
+            while self.world.goes_on(0) && self.play.reads.load(Relaxed) == before {
+                self.world.pause();
+            }
         }
     }
 

@@ -89,10 +89,12 @@ fn output(command: &mut Command, limit: Duration) -> anyhow::Result<(String, Opt
         sender.send(read.map_or_else(|_| String::new(), |_| text))
     });
     let text = receiver.recv_timeout(limit);
-    if text.is_err() {
+    // A child that has ended may have left its output open to a child of its own.
+    let has_ended = text.is_ok() || child.try_wait().is_ok_and(|status| status.is_some());
+    if !has_ended {
         child.kill().context("cannot end a child process")?;
     }
     let status = child.wait().context("cannot wait for a child process")?;
-    let status = text.is_ok().then_some(status);
+    let status = has_ended.then_some(status);
     Ok((text.unwrap_or_default(), status))
 }

@@ -51,7 +51,7 @@ pub const ALL: &[Scenario<Specimen>] = &[
     scenario("stopped", 4, any_lock, stopped::run),
     // Reading, writing, upgrading and downgrading in every way, while threads are held up.
     scenario("readers", 4, readers, played::readers),
-    // One writer, which may give up, among readers that leave no gap.
+    // One writer among readers that leave no gap. When it gives up, they must go on without it.
     scenario("reader-flood", 2, readers, played::reader_flood),
     // One reader among writers that leave no gap.
     scenario("writer-flood", 2, readers, played::writer_flood),
