@@ -59,6 +59,7 @@ fn check_result(result: &Value) {
         ("ratio", "median min max"),
         ("fairness", "jain min_over_mean"),
         ("acquire_ns", "p50 p99 p999 max"),
+        ("unended_ns", "read write"),
         ("handoffs", "local remote"),
         ("traffic", "own_cache last_level local remote memory"),
         ("counters", "slow_path handoff_local park"),
@@ -89,6 +90,28 @@ fn results_depend_on_neither_host_threads_nor_time() {
     let three = json(&short("--host-threads 3"));
     assert_ne!(one["host_threads"], three["host_threads"]);
     assert_eq!(without_host(one), without_host(three));
+}
+
+#[test]
+fn another_seed_gives_other_results() {
+    let ops = |more: &str| json(&short(more))["results"][5]["runs"][0]["ops"].clone();
+    assert_ne!(ops("--seeds 1"), ops("--seeds 1 --seed 2"));
+}
+
+#[test]
+fn a_longest_wait_that_ended_only_after_the_run_is_marked() {
+    let one = |seconds: &str, threads: u32| {
+        let of = format!("--locks cna-v10 --threads {threads} --seeds 1 --seconds {seconds}");
+        done(&format!("sim --workload lock2 {of}"))
+    };
+    // With one thread there is no wait.
+    let alone = one("0.0005", 1);
+    assert!(!alone.contains('>'), "{alone}");
+    let starved = one("0.0005", 72);
+    assert!(
+        starved.contains(" >") && starved.contains("; >: a wait"),
+        "{starved}"
+    );
 }
 
 #[test]

@@ -75,6 +75,9 @@ pub struct Outcome {
     /// The longest of these, if some read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_ns: Option<Longest>,
+    /// The longest waits, if they ended after the end of the run, when no thread asks for the lock
+    /// again; otherwise 0.
+    pub unended_ns: Longest,
     /// Acquisitions by the holder before.
     pub handoffs: Handoffs,
     /// Memory accesses by where they were served from.
@@ -253,6 +256,7 @@ impl Run {
             fairness: Fairness::of(&meter.per_thread),
             acquire_ns: meter.acquire_ns(),
             longest_ns: (meter.reads > 0).then_some(meter.longest),
+            unended_ns: meter.unended,
             handoffs: meter.handoffs,
             traffic: world.traffic.since(&traffic),
             counters: Event::ALL.iter().map(since_warm_up).collect(),

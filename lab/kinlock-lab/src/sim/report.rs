@@ -58,16 +58,16 @@ impl Cells for Report {
             .min_over_mean()
             .add("wait p50", |e| time(e.acquire_ns.p50 as f64))
             .add("p99", |e| time(e.acquire_ns.p99 as f64));
-        let seconds = self.setup.parameters.seconds;
-        let wait = move |nanos: u64| {
-            let mark = if is_cut_off(nanos, seconds) { ">" } else { "" };
-            format!("{mark}{}", time(nanos as f64))
-        };
         let longest = |of: fn(&Longest) -> u64| {
-            move |e: &Entry| e.longest_ns.map_or_else(String::new, |l| wait(of(&l)))
+            move |e: &Entry| {
+                let wait = |longest| longest_wait(of(&longest), of(&e.unended_ns));
+                e.longest_ns.map_or_else(String::new, wait)
+            }
         };
         let columns = match entry.longest_ns {
-            None => columns.add("max", move |e| wait(e.acquire_ns.max)),
+            None => columns.add("max", |e| {
+                longest_wait(e.acquire_ns.max, e.unended_ns.write)
+            }),
             Some(_) => columns
                 .add("max read", longest(|l| l.read))
                 .add("max write", longest(|l| l.write)),
@@ -116,10 +116,11 @@ impl Cells for Report {
         let setup = &self.setup;
         let commit = setup.commit.map(|commit| format!(" ({commit})"));
         format!(
-            "Simulated: {}.\nRuns of {} s; {}. kinlock {}{}.\n\n    {}",
+            "Simulated: {}.\nRuns of {} s; {}{}. kinlock {}{}.\n\n    {}",
             setup.machine.about,
             setup.parameters.seconds,
             bands(&setup.parameters.variants),
+            self.about_marks(),
             setup.version,
             commit.unwrap_or_default(),
             setup.command.join(" "),
@@ -151,12 +152,7 @@ impl Cells for Report {
         }
         grid::write(self, out)?;
         replay::write(self, out)?;
-        let is_cut = |e: &Entry| is_cut_off(e.acquire_ns.max, parameters.seconds);
-        if self.shows_tables() && self.results.iter().any(is_cut) {
-            let more = "longer runs (--seconds) show their ends";
-            writeln!(out, "> waits that lasted for the whole run: {more}\n")?;
-        }
-        writeln!(out, "{}", bands(&parameters.variants))?;
+        writeln!(out, "{}{}", bands(&parameters.variants), self.about_marks())?;
         Ok(())
     }
 }
@@ -178,9 +174,25 @@ impl Compared for Entry {
     }
 }
 
-/// Whether a wait may have ended only because the run did.
-fn is_cut_off(nanos: u64, seconds: f64) -> bool {
-    nanos as f64 >= seconds * 1e9
+impl Report {
+    /// What the mark of a longest wait means, if one is marked.
+    fn about_marks(&self) -> &'static str {
+        let unended = |e: &Entry| e.unended_ns != Longest::default();
+        match self.shows_tables() && self.results.iter().any(unended) {
+            true => "; >: a wait that ended only after the run; longer runs (--seconds) show more",
+            false => "",
+        }
+    }
+}
+
+/// Marked if it ended only after the run, in which it might have lasted for longer.
+fn longest_wait(nanos: u64, unended: u64) -> String {
+    let mark = if (1..=unended).contains(&nanos) {
+        ">"
+    } else {
+        ""
+    };
+    format!("{mark}{}", time(nanos as f64))
 }
 
 /// Empty where no thread reads.

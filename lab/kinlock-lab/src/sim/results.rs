@@ -94,6 +94,8 @@ pub struct Entry {
     /// The longest for reading and for writing over the seeds, if some read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_ns: Option<Longest>,
+    /// The longest over the seeds, of those that ended after the end of the run; 0: none.
+    pub unended_ns: Longest,
     /// How the lock travelled, over all seeds.
     pub handoffs: Handoffs,
     /// Accesses per operation, over all seeds.
@@ -193,6 +195,9 @@ impl Entry {
             longest_ns: usual()
                 .filter_map(|outcome| outcome.longest_ns)
                 .reduce(longer),
+            unended_ns: usual()
+                .map(|outcome| outcome.unended_ns)
+                .fold(Longest::default(), longer),
             handoffs: handoffs(usual()),
             traffic: traffic_per_op(usual()),
             ids,

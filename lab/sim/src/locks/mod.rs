@@ -347,11 +347,17 @@ mod tests {
     /// whether the count changes while they read. Returns whether all of them ended and were right.
     fn excludes(seed: u64, lock: fn(usize) -> &'static dyn Lock) -> bool {
         const THREADS: usize = 8;
-        let new = || [(); 2].map(|()| place(SimU64::new(0)));
+        let new = || {
+            crate::world::with(|w| w.setup.tuning.reorder = true);
+            [(); 2].map(|()| place(SimU64::new(0)))
+        };
         let counted = play(
             THREADS,
             seed,
-            || (lock(THREADS), new()),
+            || {
+                let counts = new();
+                (lock(THREADS), counts)
+            },
             |(lock, [count, torn]), me, turn| {
                 if turn % 3 == 2 {
                     lock.read(me);

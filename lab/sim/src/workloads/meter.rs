@@ -77,6 +77,8 @@ pub struct Meter {
     pub(crate) per_thread: Vec<u64>,
     waits: Histogram<u64>,
     pub(crate) longest: Longest,
+    /// Of waits that ended after the end of the run and were longer than all that ended in it.
+    pub(crate) unended: Longest,
     /// How many acquisitions were for reading.
     pub(crate) reads: u64,
     pub(crate) handoffs: Handoffs,
@@ -106,6 +108,7 @@ impl Meter {
             per_thread: vec![0; threads],
             waits: Histogram::new(3).expect("three digits are allowed"),
             longest: Longest::default(),
+            unended: Longest::default(),
             reads: 0,
             handoffs: Handoffs::default(),
             acquisitions: 0,
@@ -157,7 +160,7 @@ impl Meter {
             p50: self.waits.value_at_quantile(0.5),
             p99: self.waits.value_at_quantile(0.99),
             p999: self.waits.value_at_quantile(0.999),
-            max: self.waits.max(),
+            max: self.longest.read.max(self.longest.write),
         }
     }
 
@@ -192,12 +195,11 @@ impl Meter {
             .record(nanos as u64)
             .expect("the histogram grows");
         self.reads += u64::from(reads);
-        let longest = match reads {
-            true => &mut self.longest.read,
-            false => &mut self.longest.write,
-        };
-        *longest = (*longest).max(nanos as u64);
+        let is_longest = self.longest.note(reads, nanos as u64);
         if now > end {
+            if is_longest {
+                self.unended.note(reads, nanos as u64);
+            }
             return;
         }
         self.acquisitions += 1;
@@ -229,6 +231,19 @@ pub struct Longest {
     pub read: u64,
     /// For writing.
     pub write: u64,
+}
+
+impl Longest {
+    /// Whether it is longer than all before.
+    fn note(&mut self, reads: bool, nanos: u64) -> bool {
+        let longest = match reads {
+            true => &mut self.read,
+            false => &mut self.write,
+        };
+        let is_longer = nanos > *longest;
+        *longest = (*longest).max(nanos);
+        is_longer
+    }
 }
 
 /// How threads waited for one of several locks.

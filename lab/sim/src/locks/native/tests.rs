@@ -42,6 +42,17 @@ fn queue(order: Order, domains: &'static [u32], body: impl Fn(&Native<true>) + C
     });
 }
 
+#[test]
+fn what_lies_beside_the_word_is_in_its_line() {
+    queue(Order::V10, &[0], |lock| {
+        let line = |at: usize| at / 64;
+        let beside = lock.beside.as_ptr_range();
+        let word = line((&raw const lock.word).addr());
+        assert_eq!(word, line(beside.start.addr()));
+        assert_eq!(word, line(beside.end.addr() - 1));
+    });
+}
+
 /// The names from `first` on, up to the end or back to it.
 fn chain(lock: &Native<true>, first: u32) -> Vec<usize> {
     let mut names = vec![];
