@@ -11,9 +11,9 @@
 //!   for reading acquires what earlier writers released; taking it for writing also acquires what
 //!   earlier readers released.
 //! * **Fairness**: readers and running writers may pass a waiting writer for one
-//!   [quantum](crate::config::Quantum). Then it asks to go next, and nobody enters before it but
-//!   readers by `read_recursive`: these have no limit. When a writer leaves, all readers that wait
-//!   hold the lock before the next writer.
+//!   [quantum](crate::config::Quantum). Then it asks to go next, and no thread enters before it
+//!   except readers by `read_recursive`: these have no limit. When a writer leaves, all readers
+//!   that wait hold the lock before the next writer.
 //! * **Bounds**: the writer at the front of the queue waits for one quantum, one writer's section,
 //!   and the sections of one batch of readers, plus the time that the writer and these threads take
 //!   to wake up. A reader that has waited for a quantum waits for one batch of readers and one

@@ -6,7 +6,7 @@
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
-//! 1. A `nop` has no effect, and the directives beside it write to sections of their own.
+//! 1. A `nop` has no effect, and the directives around it write to sections of their own.
 
 /// A probe of the provider `libpthread`, with the addresses of one or two objects: references or
 /// pointers.

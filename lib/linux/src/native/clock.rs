@@ -13,7 +13,7 @@ pub(super) fn now() -> u64 {
 }
 
 /// Monotonic time in nanoseconds, as it was at the last tick of the kernel's timer. Costs a third
-/// of what [`now`] costs.
+/// of the exact time.
 #[inline]
 pub fn coarse_now() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC_COARSE)

@@ -95,7 +95,7 @@ fn a_copy_is_listed_once_and_the_last_is_refused() {
     assert_eq!(listed().count(), COPIES);
 }
 
-/// The pages beside it are mapped, so that only the thread that mapped it may write the number.
+/// The pages next to it are mapped, so that only the thread that mapped it may write the number.
 #[test]
 fn a_page_whose_maker_is_held_up_is_waited_for() {
     let (at, size) = (ADDRESSES.start as usize - (2 << 20), place().1);
