@@ -18,10 +18,10 @@
 //! share. Two kinds of threads have none: threads whose registration was refused, and, where areas
 //! are our own, threads that already run the destructors of their `pthread` keys.
 //!
-//! The areas of the C library are at one distance from the thread pointers. So the same number is
-//! good for all threads, and finding the area reads nothing of the thread's: where this library is
-//! part of a shared object, a thread-local costs a call. Whether the registration of a thread has
-//! failed is found in the area: the kernel has written no CPU there. Sequences look.
+//! The areas of the C library are all at the same distance from the thread pointers. So one number
+//! serves all threads, and finding the area reads no thread-local, which costs a call if this
+//! library is part of a shared object. If the registration of a thread has failed, the kernel has
+//! written no CPU to the area; sequences check that.
 //!
 //! # The states of a thread where areas are our own
 //!
@@ -36,8 +36,8 @@
 //!
 //! # Invariants
 //!
-//! 1. An [`Area`] is that of the calling thread: at its thread pointer plus that distance are 32
-//!    bytes, aligned to 32, mapped for as long as the thread runs its own code. They are
+//! 1. An [`Area`] belongs to the calling thread: at its thread pointer plus the area's distance are
+//!    32 bytes, aligned to 32, mapped for as long as the thread runs its own code. They are
 //!    registered, or the CPU in them is negative.
 //! 2. `OWN` is memory of the thread. It is registered only if a destructor will unregister it: on
 //!    this thread, when the thread ends, before that memory goes. The exception is a first use in
@@ -73,7 +73,7 @@ const WITH_MM_CID: usize = at::MM_CID + 4;
 /// The kernel lets a thread go on at an abort address only if the four bytes before it equal this.
 #[cfg(target_arch = "x86_64")]
 pub(super) const SIGNATURE: u32 = 0x5305_3053;
-/// As above: the encoding of `brk #0x45e0`.
+/// The kernel checks this signature as on x86-64. It is the encoding of `brk #0x45e0`.
 #[cfg(target_arch = "aarch64")]
 pub(super) const SIGNATURE: u32 = 0xd428_bc00;
 
@@ -84,7 +84,7 @@ struct Own(Cell<[u32; 8]>);
 /// What the kernel expects to find: `cpu_id_start` 0, `cpu_id` "not registered" (-1), the rest 0.
 const UNREGISTERED: [u32; 8] = [0, u32::MAX, 0, 0, 0, 0, 0, 0];
 
-/// `AREA` of a thread without an area. It is not aligned, so it is never the address of one.
+/// `AREA` of a thread without an area. It is not aligned, so it is never the address of an area.
 const NONE: *mut u8 = ptr::without_provenance_mut(1);
 
 thread_local! {
@@ -150,8 +150,8 @@ fn own() -> Option<Area> {
         .and_then(Area::at)
 }
 
-/// How the operations of a structure come to the areas of threads: a distance, or one of the two
-/// below. One comparison tells the usual case from all others.
+/// How the operations of a structure find the areas of threads: a distance, or one of the two
+/// constants below. One comparison tells the usual case from all others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Reach(isize);
 
@@ -178,8 +178,8 @@ impl Reach {
         (self.0 as usize > Self::OWN.0 as usize).then_some(self.0)
     }
 
-    /// The calling thread's area. `None` without sequences, and for a thread that has not used one
-    /// of its own before.
+    /// The calling thread's area. `None` without sequences, and for a thread that has not used an
+    /// area of its own before.
     #[inline]
     pub(super) fn area(self) -> Option<Area> {
         if self.0 as usize > Self::OWN.0 as usize {
@@ -190,8 +190,8 @@ impl Reach {
 }
 
 /// The calling thread's area; `None` if it has none. If [`available`] has returned `Ok`, the kernel
-/// keeps a concurrency ID in it, unless it is the C library's and this thread's registration has
-/// failed.
+/// keeps a concurrency ID in it, unless the area is the C library's and this thread's registration
+/// has failed.
 #[inline]
 pub(super) fn current() -> Option<Area> {
     Reach(COMMON.load(Relaxed)).area().or_else(find)

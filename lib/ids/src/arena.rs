@@ -11,18 +11,18 @@
 //! Nothing moves, IDs share no pages, and structures that an ID uses together share pages and TLB
 //! entries. Huge pages are declined: one would span many IDs.
 //!
-//! There is no lock: nothing waits for another thread while it maps memory, or in the child of a
-//! fork for one that does not exist there. Lines that such a thread was taking or returning stay
-//! taken in the child.
+//! There is no lock: no thread waits for another one that maps memory, or that does not exist in
+//! the child of a fork. Lines that another thread was taking or returning at the fork stay taken in
+//! the child.
 //!
 //! # Invariants
 //!
-//! 1. A region is mapped, zeroed when fresh, readable and writable, until the arena is dropped;
-//!    that of one large structure until that is freed.
+//! 1. A region is mapped, zeroed when fresh, readable and writable, until the arena is dropped; the
+//!    region of one large structure until the structure is freed.
 //! 2. Allocated ranges do not overlap, and lie within every stretch. The owner of a range returns
 //!    it zeroed, when nothing uses it any more.
 //! 3. Free ranges are zero in every stretch. A bit of `taken` belongs to the thread that has set
-//!    it, until that clears it.
+//!    it, until that thread clears it.
 //! 4. A region comes from a box, is in the list of its arena from when it is complete, and is freed
 //!    with the arena.
 
@@ -43,11 +43,11 @@ pub(super) struct Arena {
     regions: AtomicPtr<Region>,
 }
 
-/// How many lines a stretch has, and how many words have a bit for each.
+/// The number of lines in a stretch, and of words that have a bit for each line.
 const LINES: usize = STRETCH / LINE;
 const WORDS: usize = LINES / 64;
 
-/// Stretches for what is no larger than one.
+/// Stretches, for structures that are no larger than one.
 #[derive(Debug)]
 struct Region {
     slots: Slots,
@@ -88,7 +88,7 @@ impl Arena {
     pub(super) fn allocate(&self, size: usize) -> Option<Slots> {
         let stride = stride_for(size)?;
         if stride > STRETCH {
-            // It has the mapping for itself.
+            // The structure gets a mapping of its own.
             return self.map(stride);
         }
         let lines = lines_for(size);
@@ -105,7 +105,7 @@ impl Arena {
         let region = Box::into_raw(region);
         // Release: publishes the region.
         while let Err(first) = self.regions.compare_exchange(
-            // SAFETY: invariant 4: until this succeeds it is known to this thread only.
+            // SAFETY: invariant 4: until this succeeds only this thread knows the region.
             unsafe { (*region).next },
             region,
             Release,
@@ -130,8 +130,8 @@ impl Arena {
     }
 
     /// Takes back what `allocate(size)` has returned. The caller has zeroed it, and nothing uses it
-    /// any more. Only the caller knows which slots were written; zeroing the others would give them
-    /// memory.
+    /// any more. Only the caller knows which slots were written; zeroing the other slots would give
+    /// them memory.
     pub(super) fn free(&self, slots: Slots, size: usize) {
         if !slots.are_near() {
             return self.unmap(slots);
@@ -164,17 +164,17 @@ fn stride_for(size: usize) -> Option<usize> {
     size.max(STRETCH).checked_next_power_of_two()
 }
 
-/// How many lines it takes, if that is at most a stretch.
+/// The number of lines for `size` bytes, which are at most a stretch.
 fn lines_for(size: usize) -> usize {
     size.max(1).div_ceil(LINE)
 }
 
 impl Region {
-    /// Allocates the first free lines, so many one after the other.
+    /// Allocates the first `lines` neighbouring lines that are free.
     fn take(&self, lines: usize) -> Option<Slots> {
         let mut from = 0;
-        // The line behind the last one that is taken, of those looked at. A claim that fails has
-        // met a line that another thread has taken meanwhile, and goes on behind that.
+        // `from` is behind the last taken line of those looked at. If a claim fails, another thread
+        // has taken a line since, and the search goes on behind that line.
         while from + lines <= LINES {
             match (from..from + lines).rev().find(|&line| self.is_taken(line)) {
                 Some(taken) => from = taken + 1,
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(large.stride(), 2 * STRETCH);
         // SAFETY: invariant 2: the last byte of the last slot.
         unsafe { large.of(1).add(STRETCH).write(1) };
-        // There would be room for it in the large one's stretch.
+        // The stretch of the large structure would have room for the small one.
         let small = arena.allocate(8).unwrap();
         assert!(small.are_near() && !large.are_near());
         assert_eq!(arena.regions().count(), 1);

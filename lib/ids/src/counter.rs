@@ -140,7 +140,8 @@ pub struct Parts {
 }
 
 /// Several counters side by side: each takes eight bytes of each ID. Each has the
-/// [guarantees](Counter#guarantees) of a [`Counter`]; two of them are not read at one instant.
+/// [guarantees](Counter#guarantees) of a [`Counter`]; two counters are not read at the same
+/// instant.
 ///
 /// For counters that the same code counts up: the counters of a module, the buckets of a histogram.
 /// They share cache lines with each other, but not with other IDs.
@@ -183,7 +184,7 @@ impl CounterArray {
         unsafe { self.words.add(index, n) };
     }
 
-    /// As [`add`](Self::add), under a lease; see [`Counter::add_with`].
+    /// Like [`add`](Self::add), under a lease; see [`Counter::add_with`].
     ///
     /// # Panics
     ///
@@ -234,7 +235,7 @@ impl fmt::Debug for CounterArray {
 pub struct Probed<P: Probe>(Words<P>);
 
 impl<P: Probe> Probed<P> {
-    /// As [`Counter::new`].
+    /// Like [`Counter::new`].
     ///
     /// # Errors
     ///
@@ -243,20 +244,20 @@ impl<P: Probe> Probed<P> {
         Words::new(domain, 1).map(Probed)
     }
 
-    /// As [`Counter::add`].
+    /// Like [`Counter::add`].
     #[inline]
     pub fn add(&self, n: u64) {
         // SAFETY: there is a word.
         unsafe { self.0.add(0, n) };
     }
 
-    /// As [`Counter::sum`].
+    /// Like [`Counter::sum`].
     pub fn sum(&self) -> u64 {
         self.0.sum(0)
     }
 }
 
-/// Some words for each ID, to be added to.
+/// Some words for each ID, to which threads add.
 ///
 /// # Invariants
 ///
@@ -275,7 +276,7 @@ pub(super) struct Words<P: Probe> {
     probe: PhantomData<P>,
 }
 
-/// Lines of their own, so that threads without an ID disturb no reader of something else.
+/// Cache lines of its own, so that threads without an ID do not slow down readers of other data.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 struct Line([AtomicU64; LINE]);
@@ -323,7 +324,7 @@ impl<P: Probe> Words<P> {
         unsafe { self.add_otherwise(index, n) };
     }
 
-    /// Adds by a sequence. Returns false if the thread has no ID, or that has no slot.
+    /// Adds by a sequence. Returns false if the thread has no ID, or the ID has no slot.
     ///
     /// # Safety
     ///
@@ -335,8 +336,8 @@ impl<P: Probe> Words<P> {
         unsafe { sequence::add::<P, NEAR>(area, &self.slots, index * WORD, n) }
     }
 
-    /// With leases, if the slots are not near each other, at a thread's first use of an area of its
-    /// own, and for a thread without an ID.
+    /// Adds in the rarer cases: with leases, if the slots are not near each other, at a thread's
+    /// first use of an area of its own, and for a thread without an ID.
     ///
     /// # Safety
     ///

@@ -245,14 +245,14 @@ impl Domain {
 
     /// The smaller of members and allowed CPUs, and at least 1, with leases; else `None`. IDs are
     /// below the larger of this limit and the peak number of concurrent holders. They may exceed
-    /// that by as many as changed hands while a thread was looking for one.
+    /// that bound by the number of IDs that changed hands while a thread was looking for one.
     pub fn limit(&self) -> Option<u32> {
         Some(self.leased()?.ids.limit())
     }
 
     /// The IDs that are held, or kept for their CPUs, with leases; else none: the kernel does not
-    /// tell. In ascending order. Not one instant, but a thread finds the IDs that it holds itself.
-    /// O([`max_ids`](Self::max_ids) / 32).
+    /// tell. In ascending order. Not a consistent snapshot, but it contains the IDs that the
+    /// calling thread holds. O([`max_ids`](Self::max_ids) / 32).
     ///
     /// ```
     /// let domain = kinlock_ids::Domain::builder().max_ids(32).build()?;
@@ -266,11 +266,11 @@ impl Domain {
     }
 
     /// With leases: frees IDs that CPUs keep and that nobody has used for 100 ms, so that those in
-    /// use get denser. Returns how many. No effect without leases.
+    /// use get denser. Returns how many it has freed. No effect without leases.
     ///
-    /// Use is not stamped. A call marks the idle IDs, and a later call frees those whose mark is
-    /// old enough; using an ID removes its mark. Threads that find no ID on their CPU do the same,
-    /// at most every 100 ms. O([`max_ids`](Self::max_ids) / 32).
+    /// No time of use is recorded. A call marks the idle IDs, and a later call frees those whose
+    /// mark is old enough; using an ID removes its mark. Threads that find no ID on their CPU do
+    /// the same, at most every 100 ms. O([`max_ids`](Self::max_ids) / 32).
     ///
     /// ```
     /// let domain = kinlock_ids::Domain::builder().max_ids(32).build()?;

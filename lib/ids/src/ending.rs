@@ -14,11 +14,12 @@ pub(super) fn prepare() {
 extern "C" fn end(round: *mut c_void) {
     let round = round.addr();
     thread::begins(round);
-    // In the first round already: the memory goes whether there is another round or not.
+    // This happens in the first round: the area's memory goes whether there is another round or
+    // not.
     area::unregister_own();
     if round >= ROUNDS {
-        // Waiter slots kept from now on might never be returned, and the list that is locked below
-        // has waiters.
+        // A waiter slot kept from now on might never be returned, and a wait for the lock of the
+        // list below would keep one.
         native::keep_no_slot();
     }
     if leased::leave_where_nothing_is_held() {

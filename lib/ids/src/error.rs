@@ -11,7 +11,7 @@ pub enum BuildError {
     /// Restartable sequences were asked for and are not available.
     Unavailable(Unavailable),
     /// A number of IDs was asked for together with restartable sequences, where the kernel decides
-    /// that.
+    /// their number.
     KernelDecides,
     /// This number of IDs is out of range.
     MaxIds(u32),

@@ -6,8 +6,8 @@
 //! # Members
 //!
 //! A thread becomes a member at its first acquisition, and leaves when it ends. It remembers its
-//! domains in tables of its own, of eight each. A global list of all domains with leases serves
-//! ending threads and forks ([why it is not locked across a fork](kinlock_linux::fork)).
+//! domains in tables of its own, of eight domains each. A global list of all domains with leases
+//! serves ending threads and forks ([why it is not locked across a fork](kinlock_linux::fork)).
 //!
 //! # Holdings
 //!
@@ -47,7 +47,7 @@ pub(super) struct Leased {
     /// an old one would count as a member of the new domain. The upper half is [`copy`].
     serial: u64,
     pub(super) ids: IdAllocator<Native, Owned>,
-    /// By the numbers of CPUs: whether threads of the process are known to be allowed there.
+    /// For each CPU number, whether threads of the process are known to be allowed on that CPU.
     allowed: Box<[AtomicBool]>,
     /// A [`Holding`] for each ID.
     holdings: Slots,
@@ -92,8 +92,8 @@ impl Leased {
         Ok(leased)
     }
 
-    /// Whether this copy of the library has made the domain. Another one does not tell it when a
-    /// thread ends or forks.
+    /// Whether this copy of the library has made the domain. Another copy would not tell the domain
+    /// when a thread ends or forks.
     fn is_of_this_copy(&self) -> bool {
         (self.serial >> 32) as u32 == copy()
     }
@@ -229,7 +229,7 @@ impl Leased {
         cpu
     }
 
-    /// Records that the current CPU is allowed. It was not when the kernel was last asked.
+    /// Records that the current CPU is allowed. It was not allowed when the kernel was last asked.
     #[cold]
     #[inline(never)]
     fn saw(&self, known: &AtomicBool) {
@@ -297,8 +297,8 @@ pub(super) fn leave_all() {
 pub(super) static PART: Part = Part { reset_in_child };
 
 /// In the child of a fork: keeps the calling thread's memberships and leases, and drops all others.
-/// The calling thread is the only one. No signal handler may run meanwhile: an ID that it acquired
-/// or released would end up both free and kept.
+/// The calling thread is the only one. No signal handler may run during this: an ID that it
+/// acquired or released would end up both free and kept.
 fn reset_in_child() {
     let reset = |leased: &Leased| {
         leased.reset_in_child();
@@ -320,9 +320,9 @@ fn boxed<T>(count: u32, new: impl FnMut() -> T) -> Result<Box<[T]>, BuildError> 
     Ok(all.into_boxed_slice())
 }
 
-/// What tells this copy of the library from others in the process: made from the address of a
-/// static, which is a multiple of 8. Two copies would have the same only if they lay a multiple of
-/// 32 GiB apart.
+/// A number that tells this copy of the library from others in the process, made from the address
+/// of a static, which is a multiple of 8. Two copies would have the same number only if they lay a
+/// multiple of 32 GiB apart.
 fn copy() -> u32 {
     (core::ptr::from_ref(&LIST).addr() >> 3) as u32
 }
@@ -335,7 +335,7 @@ fn next_serial() -> Option<u64> {
     Some(u64::from(copy()) << 32 | u64::from(given + 1))
 }
 
-/// How many numbers CPUs have that this kernel can ever have.
+/// One more than the highest number of a CPU that this kernel can ever have.
 pub(super) fn cpu_numbers() -> u32 {
     possible_cpus().last().map_or(0, |last| last + 1) as u32
 }

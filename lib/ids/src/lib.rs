@@ -15,7 +15,7 @@
 //!
 //! Take something else where that is better:
 //!
-//! * *A thread-local* costs less still (a counter 0.8 ns against 2). Take it if threads are few and
+//! * *A thread-local* costs even less (a counter 0.8 ns against 2). Take it if threads are few and
 //!   live long, and if no thread has to find the values of all others, ended ones included.
 //! * *An atomic* is smaller and is one value, not a sum. Take it if few threads write it, if it is
 //!   written seldom, or if a reader needs the exact value now.
@@ -142,7 +142,7 @@ pub use {
     stack::Stack,
 };
 
-/// Has `cargo test` run the example of the page that the registry shows.
+/// Makes `cargo test` run the example of README.md, which the registry shows.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -76,9 +76,9 @@ pub(super) struct Lists<P: Probe> {
     probe: core::marker::PhantomData<P>,
 }
 
-/// The newest chain of the shared list, in cache lines of its own. In a chain that is shared, the
-/// depth of the first node is the address of the next older chain: a thread that takes the chain
-/// takes that node away from it.
+/// The newest chain of the shared list, in cache lines of its own. In a shared chain, the depth of
+/// the first node is replaced by the address of the next older chain: a thread that takes the chain
+/// removes this node from it.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Shared(Mutex<*mut Node>);
@@ -128,7 +128,7 @@ impl<P: Probe> Lists<P> {
         unsafe { self.push_otherwise(node, most) }
     }
 
-    /// With leases, and at a thread's first use of an area of its own.
+    /// Pushes with leases, and at a thread's first use of an area of its own.
     ///
     /// # Safety
     ///
@@ -169,7 +169,7 @@ impl<P: Probe> Lists<P> {
         self.pop_otherwise()
     }
 
-    /// With leases, and at a thread's first use of an area of its own.
+    /// Pops with leases, and at a thread's first use of an area of its own.
     #[inline(never)]
     fn pop_otherwise(&self) -> Option<NonNull<Node>> {
         if self.restartable {
@@ -203,7 +203,7 @@ impl<P: Probe> Lists<P> {
         self.share(node);
     }
 
-    /// Shares a chain of the caller's.
+    /// Adds a chain that belongs to the caller to the shared list.
     fn share(&self, mut chain: NonNull<Node>) {
         let mut newest = self.shared.0.lock();
         // SAFETY: invariant 1.
@@ -369,8 +369,8 @@ impl<P: Probe> Lists<P> {
         }
         for id in 0..self.slots.limit {
             let head = self.slot(id).head.load(Acquire);
-            // In the child of a fork the thread that closed it may not exist. The next user of this
-            // memory expects zeros.
+            // In the child of a fork the thread that closed the gate may not exist. The next user
+            // of this memory expects zeros.
             if self.slot(id).gate.load(Relaxed) != OPEN {
                 self.slot(id).gate.store(OPEN, Relaxed);
             }
@@ -393,7 +393,7 @@ unsafe fn older_than(chain: NonNull<Node>) -> *mut Node {
     ptr::with_exposed_provenance_mut(unsafe { chain.as_ref() }.depth)
 }
 
-/// With leases: accesses a slot under its gate. `None` if another thread does.
+/// With leases: accesses a slot under its gate. `None` if another thread accesses it.
 #[inline]
 fn at<R>(gate: &AtomicU64, action: impl FnOnce() -> R) -> Option<R> {
     if gate.swap(CLOSED, Acquire) != OPEN {

@@ -39,11 +39,12 @@ use crate::probe::Sound;
 /// # How a value is had without holding its ID
 ///
 /// With restartable sequences a thread can be preempted inside `with`, and another may get its ID.
-/// So the value has a claim beside it: a sequence sets it if it is not set, and the end of `with`
-/// clears it. A thread that finds the claim set (the one that set it was preempted, or is this one:
-/// a nested call) takes a *spare* value, from a list that only grows. There are as many spares as
-/// such threads at the same time. With leases `with` enters, and takes a spare if there is no ID.
-/// The list has no lock: in the child of a fork, one that another thread held would stay locked.
+/// So each value has a claim: a sequence sets the claim if it is clear, and the end of `with`
+/// clears it. A thread that finds the claim set (the thread that set it was preempted, or is this
+/// one, in a nested call) takes a *spare* value, from a list that only grows. There are as many
+/// spares as there ever were such calls at the same time. With leases `with` enters, and takes a
+/// spare if there is no ID. The list has no lock: in the child of a fork, a lock that another
+/// thread held would stay locked.
 ///
 /// # Invariants
 ///
@@ -53,7 +54,7 @@ use crate::probe::Sound;
 /// 2. A slot has a value if its state is `READY`. The value is made by the thread that has the
 ///    slot, on one thread. A thread has a slot while it holds the slot's ID by a lease, or from
 ///    when it has set the slot's claim until it clears it. In a domain of one backend only one of
-///    the two happens; spares are claimed only.
+///    the two happens; spares are only claimed.
 /// 3. Only a thread that runs with the slot's ID, in a restartable sequence, sets its claim, and
 ///    only if that is clear. Only the thread that has set it clears it. A spare's claim is set by
 ///    compare-and-swap.
@@ -126,8 +127,8 @@ impl<T> PerId<T> {
     }
 
     /// Calls `action` with the value of the ID with which the thread runs, or with a spare one; see
-    /// [above](Self#how-a-value-is-had-without-holding-its-id). Which value it is means nothing:
-    /// only all values together do. A nested call gets another value.
+    /// [above](Self#how-a-value-is-had-without-holding-its-id). Which value that is has no meaning;
+    /// only all values together have one. A nested call gets another value.
     ///
     /// O(1); the first call for a value runs `make`. Not for signal handlers. In the child of a
     /// fork, a value that another thread had at that moment is left alone by this method, and may
@@ -135,7 +136,7 @@ impl<T> PerId<T> {
     ///
     /// # Panics
     ///
-    /// If `make` or `action` do. The value stays as it is then.
+    /// If `make` or `action` do. The value then stays as it is.
     ///
     /// ```
     /// use kinlock_ids::{Domain, PerId};
@@ -261,7 +262,7 @@ impl<T> PerId<T> {
         self.all_slots().filter(ready).map(value)
     }
 
-    /// As [`values_mut`](Self::values_mut), by value. Allocates a vector for them.
+    /// Like [`values_mut`](Self::values_mut), by value. Allocates a vector for them.
     pub fn into_values(self) -> impl Iterator<Item = T> {
         let ready = |slot: &&Slot<T>| slot.state.load(Relaxed) == READY;
         let take = |slot: &Slot<T>| {

@@ -21,8 +21,8 @@ const KEPT: usize = 64 << 10;
 /// The least number of places that an ID's list keeps. A thread that alternately allocates and
 /// frees near a full batch then moves nothing.
 const LEAST: usize = 2 * BATCH;
-/// How many places the first slab of a growing pool has. Each further one has as many as all before
-/// it together, up to [`LARGEST`].
+/// How many places the first slab of a growing pool has. Each further slab has as many as all
+/// earlier slabs together, up to [`LARGEST`].
 const SMALLEST: usize = 2 * BATCH;
 const LARGEST: usize = 1 << 14;
 
@@ -45,7 +45,7 @@ const LARGEST: usize = 1 << 14;
 /// for the child of a fork if another thread was using the pool at that moment: a list may be half
 /// changed, and the shared list's lock may be held by a thread that the child does not have.
 ///
-/// The thread that gets a place sees what the thread did that freed it.
+/// The thread that gets a place sees what the last owner did before it freed the place.
 ///
 /// ```
 /// use kinlock_ids::{Domain, Pool};
@@ -98,11 +98,11 @@ impl<T> Pool<T> {
         Probed::with_at_most(domain, usize::MAX).map(Pool)
     }
 
-    /// As [`insert`](Self::insert); the object keeps the pool alive.
+    /// Like [`insert`](Self::insert); the object keeps the pool alive.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert).
+    /// Those of [`insert`](Self::insert).
     ///
     /// ```
     /// use kinlock_ids::{Domain, Pool};
@@ -119,8 +119,8 @@ impl<T> Pool<T> {
         T: 'static,
     {
         let object = self.insert(object)?;
-        // SAFETY: the `Arc` beside it keeps the pool, which has a fixed address, and is dropped
-        // after it.
+        // SAFETY: the `Arc` in the same struct keeps the pool, which has a fixed address, and is
+        // dropped after the object.
         let object = unsafe { core::mem::transmute::<Pooled<'_, T>, Pooled<'static, T>>(object) };
         let _pool = Arc::clone(self);
         Ok(PooledArc { object, _pool })
@@ -166,8 +166,8 @@ impl<T> fmt::Debug for Pool<T> {
 ///
 /// # Invariants
 ///
-/// 1. A slab is an allocation of `len` places of type `Place<T>`, freed with the pool. Those of the
-///    last slab from `used` on were never used.
+/// 1. A slab is an allocation of `len` places of type `Place<T>`, freed with the pool. The places
+///    of the last slab from `used` on were never used.
 /// 2. A place that was used is in `lists`, or has an object that one [`Pooled`] owns, or belongs to
 ///    a thread that is moving it between these states.
 #[derive(Debug)]
@@ -200,7 +200,7 @@ struct Slab<T> {
     memory: NonNull<Place<T>>,
     layout: Layout,
     len: usize,
-    /// The one that was made before.
+    /// The slab that was made before this one.
     before: Option<Box<Slab<T>>>,
 }
 
@@ -267,7 +267,7 @@ impl<T> Slabs<T> {
 }
 
 impl<T, P: Probe> Probed<T, P> {
-    /// As [`Pool::new`].
+    /// Like [`Pool::new`].
     ///
     /// # Errors
     ///
@@ -287,7 +287,7 @@ impl<T, P: Probe> Probed<T, P> {
             used: 0,
             capacity: 0,
         };
-        // What lies in lists of other IDs can only be stolen: half of the places may.
+        // Places in lists of other IDs can only be stolen: at most half of all places may be there.
         let share = most / (2 * domain.max_ids() as usize);
         Ok(Probed {
             lists: Lists::new(domain)?,
@@ -301,7 +301,7 @@ impl<T, P: Probe> Probed<T, P> {
         self.slabs.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`Pool::insert`].
+    /// Like [`Pool::insert`].
     ///
     /// # Errors
     ///
@@ -317,7 +317,7 @@ impl<T, P: Probe> Probed<T, P> {
         Ok(ProbedObject { pool: self, place })
     }
 
-    /// As [`Pool::steals`].
+    /// Like [`Pool::steals`].
     pub fn steals(&self) -> usize {
         self.lists.steals()
     }
@@ -333,7 +333,7 @@ impl<T, P: Probe> Probed<T, P> {
 
     /// A place that was never used. The rest of a batch becomes the calling thread's list.
     fn take_fresh(&self) -> Option<NonNull<Node>> {
-        // Allocated, and freed if another thread has added one, without the lock.
+        // Allocated without the lock, and freed without it if another thread has added a slab.
         let mut slab = None;
         let chain = loop {
             let mut slabs = self.slabs();

@@ -3,8 +3,8 @@
 //!
 //! Source: the per-memory-map concurrency IDs of Linux's restartable sequences (Desnoyers, 2022:
 //! lowest free first; 2023: kept by CPUs for 100 ms; 2024: recent IDs, spreading; Gleixner, 2025:
-//! owned by tasks).
-//! Here an ID is *leased*: user space cannot give it up when it is preempted.
+//! owned by tasks). Here an ID is *leased*: a thread in user space cannot give it up when it is
+//! preempted.
 //!
 //! # Where an ID is
 //!
@@ -73,7 +73,7 @@ pub const NO_MEMBER: u32 = u32::MAX;
 pub const MAX_IDS: u32 = 1 << 24;
 
 /// Which ID a thread gets. Domains have the default; the others are for the laboratory, which
-/// compares it with them.
+/// compares the default with them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Policy {
     /// The ID that the CPU has kept; else its recent one; else a fresh one below the limit; else
@@ -214,9 +214,9 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     /// Acquires an ID for a thread that runs on the CPU with index `cpu`. The holder sees what the
     /// ID's last holder did before the release.
     ///
-    /// If the CPU's record keeps an ID: one read-modify-write of that record, and no read of the
-    /// clock. Else a few on shared lines. The thread may have migrated by the time this returns;
-    /// the ID is exclusive all the same.
+    /// If the CPU's record keeps an ID, this takes one read-modify-write of that record, and no
+    /// read of the clock; else a few read-modify-writes on shared lines. The thread may have
+    /// migrated by the time this returns; the ID is still exclusive.
     ///
     /// # Errors
     ///
@@ -230,9 +230,9 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
         self.acquire_as(cpu, NO_MEMBER)
     }
 
-    /// As [`acquire`](Self::acquire), for the member with index `member`. The index matters under
+    /// Like [`acquire`](Self::acquire), for the member with index `member`. The index matters under
     /// [`Policy::TaskOwned`] only, and the caller assigns it. A member without a record, or
-    /// [`NO_MEMBER`], uses the CPU's.
+    /// [`NO_MEMBER`], uses the CPU's record.
     ///
     /// # Errors
     ///
@@ -262,7 +262,8 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     /// acquired the ID if the current one is not known. That CPU keeps the ID if it has none; else
     /// the CPU of the acquisition keeps it, or it becomes free.
     ///
-    /// A plain store to the CPU's own record, if that lent the ID. Else a few read-modify-writes.
+    /// This takes a plain store to the CPU's own record, if that lent the ID; else a few
+    /// read-modify-writes.
     #[inline]
     pub fn release(&self, cpu: u32, held: Held) {
         let stays = held.at == cpu || held.at >= self.cpus;

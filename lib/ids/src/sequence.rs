@@ -28,18 +28,18 @@
 //!
 //! All this rests on the kernel. Linux 6.19 and 7.0 on aarch64 let a sequence go on whose thread
 //! was preempted by another one of the same CPU; counters would lose additions silently. So these
-//! kernels are refused, and under any other a process that first asks for restartable sequences
-//! tries one: it waits inside a sequence until a helper thread has run on its CPU, and then must
-//! have started again. If it has not, there are leases instead
+//! kernels are refused. Under any other kernel, a process that asks for restartable sequences for
+//! the first time tries one: it waits inside a sequence until a helper thread has run on its CPU,
+//! and then must have started again. If it has not, there are leases instead
 //! ([`Unavailable::NotRestarted`](super::Unavailable)).
 //!
-//! The trial takes the start and the end of a thread and a sleep of 50 us, and at most 100 ms where
-//! the CPU is busy with others. If the helper did not run in that time, or there can be none,
-//! nothing is shown and sequences are used as the kernel offers them;
+//! The trial takes the start and the end of a thread and a sleep of 50 us, and at most 100 ms if
+//! the CPU is busy with other threads. If the helper did not run in that time, or there can be
+//! none, nothing is shown and sequences are used as the kernel offers them;
 //! [`Backend::tried`](super::Backend::tried) tells. The affinity of the calling thread stays as it
-//! is, and its signals wait meanwhile. A seccomp filter that *kills* a process which makes a
-//! thread, or calls `sched_setaffinity` for itself, must be installed after the first domain is
-//! built; one that refuses the call does no harm.
+//! is, and its signals wait until the trial has ended. A seccomp filter that *kills* a process
+//! which makes a thread, or calls `sched_setaffinity` for itself, must be installed after the first
+//! domain is built; one that refuses the call does no harm.
 //!
 //! # Requirements, and what ensures them
 //!
@@ -70,7 +70,7 @@
 //! | 66 | x86-64: the thread is not registered, or its ID not below the limit; returns to 33 |
 //!
 //! The sections `__rseq_cs_ptr_array` and `__rseq_exit_point_array` tell debuggers what to step
-//! over: a breakpoint or a single step inside a sequence makes it restart for ever.
+//! over: a breakpoint or a single step inside a sequence makes it restart forever.
 //!
 //! # Invariants
 //!
@@ -124,9 +124,9 @@ impl<P: Probe> Knobs<P> {
 }
 
 /// The stretch of an ID in a region for ordinary structures, a multiple of the largest page size,
-/// as stretches never share a page. What is larger has a region for itself, with stretches of the
-/// next power of two. So an ID is shifted to find its stretch. An array of 16,384 counters fits;
-/// limits on address space count what is unused.
+/// as stretches never share a page. A larger structure has a region of its own, with stretches of
+/// the next power of two. So shifting an ID finds its stretch. An array of 16,384 counters fits;
+/// stretches are not longer, since limits on address space count what is unused.
 pub(super) const STRETCH: usize = 128 * 1024;
 
 /// The memory of all IDs: one slot each.
@@ -141,7 +141,7 @@ pub(super) struct Slots {
     pub(super) limit: u32,
 }
 
-/// Keeps the compiler from computing a result that is seldom needed beside the usual one.
+/// Keeps the compiler from computing a result that is seldom needed together with the usual one.
 #[cold]
 #[inline(never)]
 fn seldom() {}
@@ -152,7 +152,7 @@ fn seldom() {}
 pub(super) struct Node {
     /// The node below, or null.
     pub(super) next: *mut Node,
-    /// How many nodes the list has from here on downwards.
+    /// The number of nodes in the list from this one on.
     pub(super) depth: usize,
 }
 

@@ -58,8 +58,8 @@ impl<T> Stack<T> {
         Probed::new(domain).map(Stack)
     }
 
-    /// Pushes a value on the list of the calling thread's ID, or on the shared list if it has none.
-    /// Allocates a node. O(1).
+    /// Pushes a value on the list of the calling thread's ID, or on the shared list if the thread
+    /// has no ID. Allocates a node. O(1).
     #[inline]
     pub fn push(&self, value: T) {
         self.0.push(value);
@@ -115,7 +115,7 @@ unsafe impl<T: Send, P: Probe> Send for Probed<T, P> {}
 unsafe impl<T: Send, P: Probe> Sync for Probed<T, P> {}
 
 impl<T, P: Probe> Probed<T, P> {
-    /// As [`Stack::new`].
+    /// Like [`Stack::new`].
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl<T, P: Probe> Probed<T, P> {
         })
     }
 
-    /// As [`Stack::push`].
+    /// Like [`Stack::push`].
     #[inline]
     pub fn push(&self, value: T) {
         let empty = Node {
@@ -144,7 +144,7 @@ impl<T, P: Probe> Probed<T, P> {
         }
     }
 
-    /// As [`Stack::pop`].
+    /// Like [`Stack::pop`].
     #[inline]
     pub fn pop(&self) -> Option<T> {
         let rest = || self.lists.pop_shared().or_else(|| self.lists.steal());
@@ -154,7 +154,7 @@ impl<T, P: Probe> Probed<T, P> {
         Some(item.value)
     }
 
-    /// As [`Stack::steals`].
+    /// Like [`Stack::steals`].
     pub fn steals(&self) -> usize {
         self.lists.steals()
     }

@@ -92,13 +92,13 @@ pub(super) fn has_ended() -> bool {
     STATE.with(Cell::get) == State::Ended
 }
 
-/// The calling thread's destructor begins this round: it gets no more promises.
+/// Notes that the calling thread's destructor begins this round: the thread gets no more promises.
 pub(super) fn begins(round: usize) {
     ROUND.with(|last| last.set(round));
     STATE.with(|state| state.set(State::Ending));
 }
 
-/// From now on the calling thread gets no more IDs.
+/// Notes that the calling thread gets no more IDs from now on.
 pub(super) fn ends() {
     STATE.with(|state| state.set(State::Ended));
 }

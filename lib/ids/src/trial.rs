@@ -15,9 +15,9 @@
 //! calling thread is left alone, and a trial on a CPU that it has left proves nothing.
 //!
 //! Without a helper nothing is shown, and sequences are used as the kernel offers them: a verdict
-//! must not hang on load. The verdict stands for the process and its children, which have the same
-//! kernel. Two threads that come first at the same time both try: nobody waits for another, who may
-//! not exist in the child of a fork.
+//! must not depend on the load. The verdict stands for the process and its children, which have the
+//! same kernel. If two threads come first at the same time, both try: no thread waits for another
+//! one, which may not exist in the child of a fork.
 //!
 //! | `VERDICT` | means |
 //! | --- | --- |
@@ -129,8 +129,8 @@ struct Shared {
     over: AtomicBool,
 }
 
-/// Must be called without signals: one would restart the sequence, too, and handlers are not for
-/// the helper.
+/// Must be called with signals blocked: a signal would restart the sequence, too, and the helper
+/// must not run handlers.
 fn try_once<P: Probe>() -> Verdict {
     let Some(area) = area::current().filter(|area| area.cpu().is_some()) else {
         return Verdict::Nothing;
@@ -151,7 +151,7 @@ fn try_once<P: Probe>() -> Verdict {
         }
     };
     shared.over.store(true, Relaxed);
-    // It cannot panic.
+    // The helper cannot panic.
     let _ = helper.join();
     verdict
 }
@@ -219,7 +219,7 @@ mod tests {
         const RESTARTS: bool = false;
     }
 
-    /// Tries until something is shown: a trial shows nothing while others have the CPU.
+    /// Tries until something is shown: a trial shows nothing while other threads have the CPU.
     fn shown<P: Probe>() -> Option<Verdict> {
         crate::ending::prepare();
         if let Err(why) = area::available() {
@@ -239,7 +239,8 @@ mod tests {
     fn a_kernel_that_restarts_sequences_is_trusted() {
         let start = Instant::now();
         let verdict = shown::<Sound>();
-        // `--nocapture` shows it: a kernel with a known number may have been mended.
+        // `--nocapture` shows it: a kernel of a version that is known for the defect may have been
+        // fixed.
         println!(
             "{verdict:?} after {:?} under Linux {}",
             start.elapsed(),

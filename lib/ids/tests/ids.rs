@@ -176,7 +176,7 @@ fn a_thread_has_a_value_to_itself_whatever_the_backend() {
             for i in 0..5_000 {
                 values.with(|(first, second)| {
                     first.set(first.get() + 1);
-                    // Some are preempted here, and other threads come with the same ID.
+                    // Some threads are preempted here, and others run with the same ID.
                     if (i + me) % 64 == 0 {
                         std::thread::yield_now();
                     }
@@ -255,7 +255,7 @@ fn a_child_has_the_leases_of_the_thread_that_forked_and_no_others() {
     assert_eq!(counter.sum(), 5);
 }
 
-/// Runs `body` in a forked child, for at most ten seconds. Returns whether `body` returned true.
+/// Runs `body` in a forked child, for at most five minutes. Returns whether `body` returned true.
 #[cfg(not(miri))]
 fn in_a_child(body: impl FnOnce() -> bool) -> bool {
     // SAFETY: invariant 1.

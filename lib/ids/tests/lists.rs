@@ -59,7 +59,8 @@ fn a_stack_drops_what_is_left() {
 fn a_thread_pops_what_another_has_pushed() {
     for domain in domains() {
         let stack = Stack::new(&domain).unwrap();
-        // The producer keeps its ID meanwhile, so with leases stealing is the only way.
+        // The consumer usually runs with another ID than the producer. Then stealing is the only
+        // way.
         let all_there = Barrier::new(2);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -99,7 +100,7 @@ fn a_growing_pool_is_never_full() {
             assert_eq!(places.len(), 10_000);
             assert!(objects.iter().map(|object| **object).eq(0..10_000));
         }
-        // What was freed was used again.
+        // Places that were freed were used again.
         assert!(pool.capacity() < 30_000, "{} {domain:?}", pool.capacity());
     }
 }

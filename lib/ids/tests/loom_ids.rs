@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | unique holders, and visibility between them | a cell per ID: loom reports data races |
 //! | nothing lost | at the end all IDs can be reclaimed |
-//! | the bound | IDs are below max(limit, peak of active threads + IDs moved meanwhile) |
+//! | the bound | IDs are below max(limit, peak of active threads + IDs moved in an acquisition) |
 #![cfg(loom)]
 
 #[path = "../../core/tests/model/mod.rs"]
@@ -45,9 +45,9 @@ struct Model<P: Platform> {
     /// The current and the peak number of active threads; not modelled.
     now: AtomicUsize,
     most: AtomicUsize,
-    /// How many IDs were taken or moved so far, and what it was when active acquisitions began.
+    /// The number of IDs taken or moved so far, and what it was when each active acquisition began.
     moved: Mutex<(usize, Vec<usize>)>,
-    /// How many IDs were moved during one acquisition, at most.
+    /// The largest number of IDs that were moved during one acquisition.
     meanwhile: AtomicUsize,
     /// The largest limit so far.
     limit: AtomicUsize,

@@ -95,7 +95,7 @@ impl Domain {
         }
     }
 
-    /// As [`begin`](Self::begin), without panics.
+    /// Like [`begin`](Self::begin), without panics.
     ///
     /// # Errors
     /// [`BeginError`] if the section cannot begin. Then nothing has changed.
@@ -121,8 +121,8 @@ impl Domain {
         each!(self.inner, domain => domain.passed(generation))
     }
 
-    /// Waits until `tag` has [passed](Self::passed). Sections that begin meanwhile do not prolong
-    /// the wait. Then the calling thread sees what the sections did that it waited for.
+    /// Waits until `tag` has [passed](Self::passed). Sections that begin during the wait do not
+    /// prolong it. Afterwards the calling thread sees what the sections that it waited for did.
     ///
     /// Spins, then yields, then sleeps. A tag that has passed costs no more than `passed`.
     ///
@@ -146,7 +146,7 @@ impl Domain {
         self.wait_until(tag, NEVER)
     }
 
-    /// As [`wait`](Self::wait), for at most `timeout`. A zero timeout checks once.
+    /// Like [`wait`](Self::wait), for at most `timeout`. A zero timeout checks once.
     ///
     /// # Errors
     /// [`WaitError::TimedOut`], and those of [`wait`](Self::wait).
@@ -280,8 +280,8 @@ impl Domain {
         }
     }
 
-    /// The sections that are open now, the oldest first. Not one instant: sections may begin and
-    /// end meanwhile. O(threads that have begun sections here); allocates.
+    /// The sections that are open now, the oldest first. Not a consistent snapshot: sections may
+    /// begin and end during the call. O(threads that have begun sections here); allocates.
     ///
     /// ```
     /// let domain = kinlock_invalidation::Domain::new();
@@ -321,7 +321,8 @@ fn refuse(error: BeginError) -> ! {
     panic!("a section cannot begin: {error}")
 }
 
-/// The statistics of a domain. Not one instant: threads may count meanwhile.
+/// The statistics of a domain. Not a consistent snapshot: threads may count while the numbers are
+/// read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Stats {
@@ -329,10 +330,10 @@ pub struct Stats {
     pub backend: Backend,
     /// How many waits were for a tag that had not passed.
     pub waits: u64,
-    /// How many of those slept.
+    /// How many of these waits slept.
     pub slow_waits: u64,
     /// How many times sleeping waiters were woken, all at once. Only the end of a section for which
-    /// one of them waits does that.
+    /// a sleeper waits does that.
     pub wakes: u64,
     /// The peak number of open sections that was observed. With the backend `slots`, only waiters
     /// about to sleep observe.

@@ -17,8 +17,8 @@ pub enum BeginError {
     ThreadEnding,
     /// The program has used up its `pthread` keys, or the memory for their values.
     NoKey,
-    /// The domain was made by another copy of this library in the same process. In that one threads
-    /// have other places.
+    /// The domain was made by another copy of this library in the same process. In that copy
+    /// threads have other places.
     OtherCopy,
 }
 
@@ -63,7 +63,8 @@ pub enum WaitError {
     /// The tag's generation is above all that this domain has given out: sections of another domain
     /// have stamped it. Not detected if the foreign generation is lower.
     ForeignTag,
-    /// As [`BeginError::OtherCopy`]: it cannot tell whether the calling thread has a section open.
+    /// As [`BeginError::OtherCopy`]: this copy cannot tell whether the calling thread has a section
+    /// open.
     OtherCopy,
 }
 

@@ -83,7 +83,7 @@ impl Inner {
     }
 }
 
-/// A section that is open in this place, in any domain, and the backend of that.
+/// A section that is open in this place, in any domain, and the backend of that domain.
 pub(super) fn open_in(place: u16) -> Option<(Open, Backend)> {
     let mut found = None;
     DOMAINS.any(|inner| {

@@ -120,7 +120,7 @@ pub use section::Section;
 #[cfg(not(loom))]
 pub use tag::Tag;
 
-/// Has `cargo test` run the example of the page that the registry shows.
+/// Makes `cargo test` run the example of README.md, which the registry shows.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -75,11 +75,11 @@ pub trait Backend<P: Platform>: Send + Sync + 'static {
 
     /// Ends the section in the place `me`. Releases what the thread did before, to threads that see
     /// the generation passed. Returns what [`lets_pass`](Self::lets_pass) needs to know, or `None`
-    /// if no generation has passed thereby.
+    /// if this lets no generation pass.
     fn end(&self, places: Places<'_, P, Self::Link>, me: u16) -> Option<u64>;
 
     /// Whether the generation `awaited` has passed, after an end that returned `ended`. If several
-    /// ends let it pass together, at least one of them hears `true`.
+    /// ends let it pass together, at least one of them gets `true`.
     ///
     /// With [`Locked`] `ended` is the newest generation that has passed.
     #[inline]
@@ -104,9 +104,9 @@ pub trait Backend<P: Platform>: Send + Sync + 'static {
     /// outdated.
     fn look(&self, link: &Self::Link) -> u64;
 
-    /// In a forked child: ends all sections but that of `survivor`. The threads of the others do
-    /// not exist, and may have stopped at any point. No other thread may use the domain meanwhile.
-    /// `survivor` is a place and the generation with which its section began.
+    /// In a forked child: ends all sections except that of `survivor`. The threads of the others do
+    /// not exist, and may have stopped at any point. No other thread may use the domain during the
+    /// call. `survivor` is a place and the generation with which its section began.
     fn keep_only(&self, places: Places<'_, P, Self::Link>, survivor: Option<(u16, u64)>);
 }
 
@@ -200,7 +200,8 @@ where
         if self.highest.load(Relaxed) < me as u32 {
             self.raise_highest(me as u32);
         }
-        // Open already for reports: a thread that is preempted while it begins may be in the way.
+        // Reports show the section from here on: a thread that is preempted while it begins may
+        // hold others up.
         owner.since.store(since(), Relaxed);
         owner.begun.store(0, Relaxed);
         owner.depth.store(1, Relaxed);
@@ -223,7 +224,7 @@ where
         }
     }
 
-    /// As [`end`](Self::end), but leaves waking to the caller. Returns whether a waiter may go.
+    /// Like [`end`](Self::end), but leaves waking to the caller. Returns whether a waiter may go.
     #[inline]
     pub fn end_quietly(&self, me: u16) -> bool {
         let owner = &self.places[me as usize - 1].owner;
@@ -285,12 +286,13 @@ where
             .wait(counts, generation, until, slow, || self.passed(generation))
     }
 
-    /// The statistics so far. Not one instant: threads may count meanwhile.
+    /// The statistics so far. Not a consistent snapshot: threads may count while the numbers are
+    /// read.
     pub fn tally(&self) -> Tally {
         self.counts.read()
     }
 
-    /// The open sections. Not one instant: sections may begin and end meanwhile.
+    /// The open sections. Not a consistent snapshot: sections may begin and end during the call.
     pub fn sections(&self) -> impl Iterator<Item = Open> {
         let used = self.view().used().len() as u16;
         (1..=used).filter_map(|place| self.section(place))
@@ -307,8 +309,8 @@ where
         })
     }
 
-    /// In a forked child: ends all sections but that of the place `survivor`, whose threads do not
-    /// exist here. No other thread may use the domain meanwhile.
+    /// In a forked child: ends all sections except that of the place `survivor`: their threads do
+    /// not exist here. No other thread may use the domain during the call.
     pub fn reset_in_child(&self, survivor: Option<u16>) {
         let mut kept = None;
         for (i, place) in self.view().used().iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-/// Records which sections must end before a thing may be reused: eight bytes beside the thing.
+/// Records which sections must end before a thing may be reused: eight bytes next to the thing.
 ///
 /// Sections stamp it with a generation. Tags of one domain are compared with each other by
 /// [`generation`](Self::generation): the lower one passes no later.
@@ -37,7 +37,7 @@ impl Tag {
         Tag(AtomicU64::new(0))
     }
 
-    /// For a generation that was given out.
+    /// A tag of a generation that was given out.
     pub(super) const fn at(generation: u64) -> Self {
         Tag(AtomicU64::new(generation))
     }
@@ -50,7 +50,7 @@ impl Tag {
         self.0.load(Acquire)
     }
 
-    /// Raises the generation to `generation`, unless it is newer.
+    /// Raises the tag's generation to `generation`, unless the tag's is newer.
     #[inline]
     pub(super) fn raise(&self, generation: u64) {
         let raise = |seen| (seen < generation).then_some(generation);

@@ -1,11 +1,11 @@
 //! The place of each thread: a number from 1 on, the same in all domains. A thread gets it with its
 //! first section and gives it back when it ends.
 //!
-//! The destructor of a `pthread` key gives it back. With glibc it runs after the destructors of
-//! thread-locals, and so after a thread-local that holds a section, in whatever order the two were
-//! first used. Destructors of other keys, from which musl runs thread-locals, may come later. Keys'
-//! destructors run in [rounds](ROUNDS), at least four of them. Ours asks for another one while a
-//! section is open. One that is open in the fourth round was forgotten.
+//! The destructor of a `pthread` key gives the place back. With glibc it runs after the destructors
+//! of thread-locals, and so after a thread-local that holds a section, in whatever order the two
+//! were first used. Destructors of other keys, from which musl runs thread-locals, may come later.
+//! Keys' destructors run in [rounds](ROUNDS), at least four of them. Ours asks for another round
+//! while a section is open. A section that is still open in the fourth round was forgotten.
 //!
 //! If only a destructor has begun sections, our first round is not the C library's first, and our
 //! fourth may never run: a forgotten section is then not noticed.
@@ -69,7 +69,8 @@ pub(super) fn place() -> Result<u16, BeginError> {
     }
 }
 
-/// What tells this copy of the library from others in the process: the address of a static.
+/// A number that tells this copy of the library from others in the process: the address of a
+/// static.
 #[inline]
 pub(super) fn copy() -> usize {
     ptr::from_ref(&IN_USE).addr()

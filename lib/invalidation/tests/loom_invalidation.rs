@@ -239,8 +239,8 @@ fn waiters_meet_in_the_gate<B: Made>() {
     );
 }
 
-/// A section that is not passed when it has ended is held up by an older one. A begin that gets a
-/// newer generation holds up nothing, wherever its thread is preempted.
+/// If a section has ended and its generation has not passed, an older section holds it up. A begin
+/// that gets a newer generation holds up nothing, wherever its thread is preempted.
 fn no_begin_holds_up_what_is_older<B: Made>() {
     let name = format!("{}, a begin does not hold up", B::NAME);
     explore(
@@ -287,7 +287,7 @@ fn newcomers_delay_no_waiter<B: Made>() {
                 let mine = shared.begin(2);
                 assert!(mine == 2 && !shared.domain.passed(mine));
                 // Ends after the waiter is done. A waiter that waited for this section would never
-                // be.
+                // be done.
                 while !shared.waited.load(loom::sync::atomic::Ordering::Relaxed) {
                     loom::thread::yield_now();
                 }
@@ -303,8 +303,8 @@ fn newcomers_delay_no_waiter<B: Made>() {
     );
 }
 
-/// The newest generation of three sections. With `slots` each look for what has passed may make
-/// both other beginnings skip a number.
+/// The newest generation of three sections. With `slots` each scan for what has passed may make
+/// both other begins skip a number.
 fn most<B: Made>() -> u64 {
     if B::NAME == "slots" { 9 } else { 3 }
 }

@@ -1,5 +1,5 @@
-//! A shared library with a copy of this crate, which works on locks in its caller's memory: what a
-//! plugin is. The test `copies` loads it, and has the same functions of its own copy.
+//! A shared library with a copy of this crate, which works on locks in its caller's memory, as a
+//! plugin does. The test `copies` loads it, and has the same functions for its own copy.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
@@ -17,7 +17,7 @@ use kinlock_linux::config::AsConfigured;
 use std::ptr;
 use std::time::Duration;
 
-/// What copies share. All zeros: free.
+/// The locks that copies share. All zeros: unlocked.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Locks {
@@ -34,20 +34,20 @@ pub(crate) struct Locks {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
-    /// What tells that a waiter has come.
+    /// The word that shows whether a waiter has come.
     pub(crate) word: fn(&Locks) -> u32,
     pub(crate) lock: fn(&Locks),
     pub(crate) unlock: fn(&Locks),
 }
 
-/// What a copy can do. The same compiler makes all copies, so that these can call each other.
+/// What a copy can do. The same compiler makes all copies, so that the copies can call each other.
 #[repr(C)]
 pub(crate) struct Functions {
-    /// Makes this copy one of another version.
+    /// Makes this copy pass for one of another version.
     pub(crate) pretend_other_version: fn(),
     /// Decides how waiters queue, as the first sixteen waits of a process do.
     pub(crate) decide: fn(),
-    /// How many waiter slots are in use, as far as this copy knows.
+    /// The number of waiter slots in use, as far as this copy knows.
     pub(crate) slots: fn() -> u32,
     /// Whether this copy has a table in which readers announce themselves: it is not apart.
     pub(crate) has_table: fn() -> bool,
@@ -67,22 +67,22 @@ pub(crate) struct Functions {
     pub(crate) is_locked: fn(&Locks) -> bool,
     pub(crate) read_lock: fn(&Locks),
     pub(crate) read_unlock: fn(&Locks),
-    /// Makes the reader-writer lock read-biased, as readers do that get into each other's way.
+    /// Makes the reader-writer lock read-biased, as contending readers do.
     pub(crate) bias: fn(&Locks),
-    /// Waits until the count has reached this.
+    /// Waits until the count has reached the given number.
     pub(crate) await_count: fn(&Locks, u32),
     /// Adds one to the count and notifies one thread, or all.
     pub(crate) add_to_count: fn(&Locks, bool),
     /// Whether a thread waits for the count.
     pub(crate) is_awaited: fn(&Locks) -> bool,
-    /// Calls the function, unless one was called through any copy.
+    /// Calls the function, unless a function was called through any copy before.
     pub(crate) call_once: fn(&Locks, fn()),
     /// Takes the reentrant mutex, if no other thread has it.
     pub(crate) lock_again: fn(&Locks) -> bool,
     pub(crate) unlock_again: fn(&Locks),
 }
 
-/// The first four bytes of a lock, or four later ones.
+/// Word number `at` of a lock; a word has four bytes.
 fn word<T>(lock: &T, at: usize) -> u32 {
     // SAFETY: the callers below name words that lie in the lock, and its bytes are atomics.
     unsafe { ptr::from_ref(lock).cast::<u32>().add(at).read_volatile() }
@@ -108,7 +108,7 @@ pub(crate) static FUNCTIONS: Functions = Functions {
         unlock: |locks| unsafe { locks.spin.unlock() },
     },
     write: Kind {
-        // The queue and hints.
+        // The word with the queue and the hints.
         word: |locks| word(&locks.rwlock, 1),
         lock: |locks| locks.rwlock.lock_exclusive(),
         // SAFETY: invariant 1.
@@ -152,7 +152,7 @@ pub(crate) static FUNCTIONS: Functions = Functions {
             locks.changed.notify_one();
         }
     },
-    // The lowest bit of its first word says that.
+    // The lowest bit of the condition variable's first word says whether a thread waits.
     is_awaited: |locks| word(&locks.changed, 0) & 1 != 0,
     call_once: |locks, once| locks.once.call_once(once),
     lock_again: |locks| locks.again.try_lock().map(std::mem::forget).is_some(),
@@ -166,7 +166,7 @@ pub(crate) extern "C" fn functions() -> &'static Functions {
     &FUNCTIONS
 }
 
-/// Some of them by name, for programs in C.
+/// Exports some of the functions by name, for programs in C.
 macro_rules! for_c {
     ($($name:ident = $($field:ident).+ $(-> $result:ty)?;)*) => {$(
         #[unsafe(no_mangle)]

@@ -26,7 +26,7 @@ struct Shop {
 impl Shop {
     fn order(&self, thing: u32) {
         let mut stock = self.stock.lock();
-        // The slow part needs no lock, but has it.
+        // The slow part needs no lock, but runs under one.
         let label = (0..50).map(|n| format!("{thing:x}{n}")).collect::<String>();
         *stock.0.entry(label.len() as u32 ^ thing).or_default() += price(thing);
     }
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         done: Mutex::new(0),
         changed: Condvar::new(),
     });
-    // Nobody is done before this thread waits.
+    // Taken here, so that no thread can say that it is done before this thread waits.
     let mut done = shop.done.lock();
     for number in 0..threads {
         let shop = Arc::clone(&shop);

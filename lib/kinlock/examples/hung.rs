@@ -10,7 +10,7 @@ static ACCOUNTS: Mutex<()> = Mutex::new(());
 static JOURNAL: Mutex<()> = Mutex::new(());
 static CATALOGUE: RwLock<()> = RwLock::new(());
 static READY: Condvar = Condvar::new();
-/// The teller and the auditor have their first locks.
+/// Where all three threads meet when they hold their first locks.
 static BOTH: Barrier = Barrier::new(3);
 
 fn teller(how: &str) {
@@ -33,7 +33,7 @@ fn auditor(how: &str) {
     BOTH.wait();
     match how {
         "mutexes" => drop(ACCOUNTS.lock()),
-        // It waits for the clerk alone, and not for the teller, which is a plain reader.
+        // The auditor waits for the clerk alone, and not for the teller, who is a plain reader.
         "upgradable" => drop(CATALOGUE.upgradable_read()),
         _ => drop(CATALOGUE.write()),
     }

@@ -1,10 +1,10 @@
-//! A library that is preloaded, and does not let the loader keep or find objects with a copy of
-//! this crate. See the test `copies`.
+//! A library to preload: it keeps the loader from pinning or finding objects with a copy of this
+//! crate. See the test `copies`.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. The C library has functions of these names and types. Callers keep to their conditions.
-//! 2. These calls of the system get numbers. The child ends at once.
+//! 2. These system calls get numbers. The child ends at once.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::transmute;
@@ -20,12 +20,12 @@ fn next(name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
-/// As the loader's, but keeps no object that is loaded. The process forks in such a call, as it can
-/// by another thread.
+/// Like the loader's function, but refuses to pin a loaded object. The process forks in such a
+/// call, as another thread could at that moment.
 ///
 /// # Safety
 ///
-/// As the loader's.
+/// The conditions of the loader's function hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void {
     const KEEP: c_int = libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
@@ -44,11 +44,11 @@ pub unsafe extern "C" fn dlopen(name: *const c_char, flags: c_int) -> *mut c_voi
     unsafe { transmute::<*mut c_void, Open>(next(c"dlopen"))(name, flags) }
 }
 
-/// As the loader's, but does not know the objects of the test.
+/// Like the loader's function, but does not know the objects of the test.
 ///
 /// # Safety
 ///
-/// As the loader's.
+/// The conditions of the loader's function hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dladdr(address: *const c_void, info: *mut libc::Dl_info) -> c_int {
     type Find = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;

@@ -58,7 +58,8 @@ fn main() {
     assert!(CONDVAR.wait_for(&mut awaited, SOON).timed_out());
     drop(awaited);
 
-    // By two threads, one after the other: only at the same time would they wait for each other.
+    // Two threads take the locks one after the other: only at the same time would they wait for
+    // each other.
     for [first, second] in [[&ONE, &OTHER], [&OTHER, &ONE]] {
         std::thread::scope(|scope| {
             scope.spawn(|| {

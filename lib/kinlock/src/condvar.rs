@@ -17,7 +17,7 @@
 //!   longest, but a waiter that still spins is preferred to those that sleep. Even then every 64th
 //!   `notify_one` also wakes a sleeper, in order of arrival.
 //! * **`notify_all`** wakes all waiters: 256 at once, and it moves the others to the mutex. A woken
-//!   waiter that finds the mutex free wakes 16 of those. Otherwise its unlock wakes one.
+//!   waiter that finds the mutex free wakes 16 of the moved ones. Otherwise its unlock wakes one.
 //! * **Reports**: `notify_one` says whether a thread waited, `notify_all` how many did. A waiter
 //!   counts from when it releases the mutex until it is notified or its time is up. The report is
 //!   exact for waiters that sleep or spin. It may be too low while waiters are on their way to
@@ -27,8 +27,8 @@
 //!   again and reports a timeout. The limit covers the wait for a notification, not the wait for
 //!   the mutex after it.
 //! * **Timeouts lose no notification**: a wait that took one reports it, and a wait that reports a
-//!   timeout took none. One case may report either: `notify_all` has reached the waiter, and its
-//!   time ends before it has the mutex.
+//!   timeout took none. In one case a wait may report either: `notify_all` has reached the waiter,
+//!   and its time ends before it has the mutex.
 //! * **Memory order**: a woken waiter sees what happened before the notification. It takes the
 //!   mutex anyway, and programs should rely on that.
 //!
@@ -92,8 +92,8 @@
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. A guard shows that its mutex is held, and its mutable borrow that no other thread uses it.
-//! 2. A wait returns with the mutex held, as it was found. The guard is borrowed mutably meanwhile,
-//!    so no code of this thread reaches the data through it.
+//! 2. A wait returns with the mutex held, as it was found. The guard is borrowed mutably during the
+//!    wait, so no code of this thread reaches the data through it.
 
 use crate::deadlock::{self, Acquiring, Kind, acquire};
 use crate::mutex::{MutexGuard, RawMutex};
@@ -248,7 +248,7 @@ impl Condvar {
         }
     }
 
-    /// As [`wait`](Self::wait), for at most `timeout`.
+    /// Like [`wait`](Self::wait), but for at most `timeout`.
     ///
     /// ```
     /// use kinlock::{Condvar, Mutex};
@@ -271,7 +271,7 @@ impl Condvar {
         self.wait_by(guard, until(timeout), None, here())
     }
 
-    /// As [`wait`](Self::wait), until `deadline` at the latest.
+    /// Like [`wait`](Self::wait), but until `deadline` at the latest.
     ///
     /// ```
     /// use kinlock::{Condvar, Mutex};
@@ -295,10 +295,10 @@ impl Condvar {
         self.wait_for(guard, deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// As [`wait`](Self::wait), until the time of day is `deadline` or later.
+    /// Like [`wait`](Self::wait), but until the time of day is `deadline` or later.
     ///
-    /// That clock may be set during the wait, and the kernel then looks at the limit again. A jump
-    /// forward past `deadline` ends the wait, a jump backward prolongs it.
+    /// If that clock is set during the wait, the kernel checks the limit again. A jump forward past
+    /// `deadline` ends the wait, a jump backward prolongs it.
     ///
     /// ```
     /// use kinlock::{Condvar, Mutex};
@@ -353,7 +353,7 @@ impl Condvar {
         wait_while(guard, condition, wait)
     }
 
-    /// As [`wait_while_for`](Self::wait_while_for), until `deadline` at the latest.
+    /// Like [`wait_while_for`](Self::wait_while_for), but until `deadline` at the latest.
     ///
     /// ```
     /// use kinlock::{Condvar, Mutex};
@@ -379,8 +379,8 @@ impl Condvar {
         self.wait_while_for(guard, condition, timeout)
     }
 
-    /// As [`wait_while_for`](Self::wait_while_for), until the time of day is `deadline` or later;
-    /// see [`wait_until_system`](Self::wait_until_system).
+    /// Like [`wait_while_for`](Self::wait_while_for), but until the time of day is `deadline` or
+    /// later; see [`wait_until_system`](Self::wait_until_system).
     ///
     /// ```
     /// use kinlock::{Condvar, Mutex};
@@ -409,7 +409,7 @@ impl Condvar {
         wait_while(guard, condition, wait)
     }
 
-    /// `end`: the limit as a time of day, if it is one, in nanoseconds since 1970.
+    /// `end`: the limit in nanoseconds since 1970, if it is a time of day.
     fn wait_by<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -454,7 +454,7 @@ fn wait_while<T: ?Sized>(
 /// The mutex of a wait.
 struct Waited<'a> {
     mutex: &'a RawMutex,
-    /// The limit as a time of day, in nanoseconds since 1970. `None`: it is none.
+    /// The limit in nanoseconds since 1970. `None`: it is not a time of day.
     end: Option<u64>,
     #[cfg(feature = "report")]
     report: Reporting,
@@ -499,7 +499,8 @@ impl Partner<Native> for Waited<'_> {
         });
     }
 
-    /// The wait is not noted: the next of many sleepers depends on this one.
+    /// The wait for the mutex is not noted: this thread owes the next sleeper a wake-up, and only
+    /// this way of locking sends it.
     fn lock_after_sleep(&self) {
         self.retake(|| {
             Partner::lock_after_sleep(&self.mutex.0);
@@ -507,7 +508,7 @@ impl Partner<Native> for Waited<'_> {
         });
     }
 
-    /// Sleeps by the clock that limits the wait. Where that is a time of day, the moment on the
+    /// Sleeps by the clock that limits the wait. If that is the time of day, the moment on the
     /// monotonic clock is right only as long as nobody sets the time.
     fn park(
         &self,
@@ -535,9 +536,10 @@ fn until(timeout: Duration) -> impl FnMut() -> Option<u64> {
     move || (deadline == NEVER || Native::now() < deadline).then_some(deadline)
 }
 
-/// When the time of day will be `deadline` unless that clock is set; `None` once it is.
+/// The moment on the monotonic clock at which the time of day will be `deadline`, unless that clock
+/// is set; `None` once that time has come.
 ///
-/// A waiter that spins heeds this moment. One that sleeps heeds the clock itself.
+/// A waiter that spins follows this moment. A waiter that sleeps follows the time of day itself.
 fn until_system(deadline: SystemTime) -> impl FnMut() -> Option<u64> {
     move || {
         let left = deadline
@@ -547,7 +549,7 @@ fn until_system(deadline: SystemTime) -> impl FnMut() -> Option<u64> {
     }
 }
 
-/// A time of day in nanoseconds since 1970. Those after the year 2554 never come.
+/// A time of day in nanoseconds since 1970. Times after the year 2554 never come.
 fn since_1970(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
@@ -557,7 +559,7 @@ fn since_1970(time: SystemTime) -> u64 {
 mod tests {
     use super::*;
 
-    /// The moment on the monotonic clock would end this sleep in some centuries.
+    /// By the monotonic clock, this sleep would end in some centuries.
     #[test]
     #[cfg(not(feature = "report"))]
     #[cfg_attr(miri, ignore = "Miri has no time of day")]
@@ -581,7 +583,8 @@ mod tests {
         }
     }
 
-    /// A long wait is one sleep. A waiter that reads the clock now and then wakes up for it.
+    /// A long wait is one sleep: a waiter that reads the clock now and then would have to wake up
+    /// for it.
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no time of day")]
     fn a_waiter_need_not_look_at_the_time_of_day_again() {

@@ -32,8 +32,9 @@
 //! its knobs before it starts threads. A wait for a lock reads the knobs when it begins, so a
 //! change holds for waits that begin after it; a lock that is found free reads none. There are two
 //! exceptions. Whether mutexes and reader-writer locks queue by locality is decided once, within
-//! the first seventeen contended waits of the process, and `set_numa` changes it before only. The
-//! kind of domain is fixed as soon as the domains are known: `set_domain_kind` fails then.
+//! the first seventeen contended waits of the process, and `set_numa` has an effect on it only
+//! before that. The kind of domain is fixed as soon as the domains are known: `set_domain_kind`
+//! fails then.
 //!
 //! ```
 //! use kinlock::config::{self, Numa, Quantum};

@@ -21,27 +21,27 @@
 //!
 //! # What it finds
 //!
-//! * **Locks**: [`Mutex`](crate::Mutex), also while a wait for a condition ends,
+//! * **Locks**: [`Mutex`](crate::Mutex), also when a wait for a condition takes it again,
 //!   [`FairMutex`](crate::FairMutex), [`ReentrantMutex`](crate::ReentrantMutex) and
 //!   [`RwLock`](crate::RwLock), in any mix. Not [`SpinLock`](crate::SpinLock), nor waits for a
-//!   condition or for a [`Once`](crate::Once): no thread is known that ends them.
-//! * **Circles**: a thread waits for all that hold the lock in a way that excludes its own. A
-//!   thread that locks what it holds is a circle of one. A reader that waits while others read also
-//!   waits for the writers that wait.
-//! * **Confirmed**: a circle is reported if 50 ms later all its threads are in the same waits.
-//!   A circle of mutexes and writers is then certain. One in which a reader waits for a writer that
-//!   waits could still dissolve, if the reader has been let in and has had no CPU for all that
+//!   condition or for a [`Once`](crate::Once): it is not known which thread ends them.
+//! * **Circles**: a thread waits for all threads that hold the lock in a way that excludes its own.
+//!   A thread that locks what it holds is a circle of one. A reader that waits while others read
+//!   also waits for the writers that wait.
+//! * **Confirmed**: a circle is reported if 50 ms later all its threads are in the same waits. A
+//!   circle of mutexes and writers is then certain. A circle in which a reader waits for a waiting
+//!   writer could still dissolve, if the reader has been let in but has had no CPU for all that
 //!   time. Waits with a time limit are left out, as they end.
 //!
 //! # Costs
 //!
-//! Taking and releasing a lock each take an uncontended lock more. A thread that has waited for 8
-//! ms takes a backtrace and queues anew: a writer lets readers pass until then. A check takes some
-//! 50 ms if there is a circle to confirm. Without the feature nothing of this exists.
+//! Taking a lock and releasing it each take one more, uncontended lock. A thread that has waited
+//! for 8 ms takes a backtrace and queues anew: a writer lets readers pass until then. A check takes
+//! some 50 ms if there is a circle to confirm. Without the feature there is no cost.
 //!
 //! Signal handlers must not take locks with this feature.
 
-// How acquisitions are noted, one of three: `notes` with the feature, `debug` in debug builds
+// One of three modules notes acquisitions: `notes` with the feature, `debug` in debug builds
 // without it, and otherwise `nothing`.
 #[cfg(feature = "deadlock_detection")]
 mod circles;
@@ -86,9 +86,9 @@ pub(crate) enum Kind {
     Exclusive,
 }
 
-/// Takes a lock: waits until each moment that the [`Acquiring`] names, and at last without a limit.
-/// Where nothing is noted that wait is all that is left, with the instructions of its fast path. A
-/// macro, so that a lock is taken where it is asked for: no closure comes back from here.
+/// Takes a lock: waits until each moment that the [`Acquiring`] names, and finally without a limit.
+/// If nothing is noted, only the last wait is left, with the instructions of its fast path. This is
+/// a macro, so that the calling function takes the lock itself instead of passing a closure.
 macro_rules! acquire {
     ($acquiring:expr, $until:ident, $limited:expr, $blocking:expr) => {{
         let mut acquiring = $acquiring;

@@ -39,7 +39,8 @@
 //! * `report`: the command `kinlock run --report` says what the locks of the program do, of static
 //!   programs, too. A [`Mutex`], [`FairMutex`], `ReentrantMutex`, [`RwLock`] and `Condvar` is named
 //!   by the variable or the address, and the line, at which it was first taken; not reported are
-//!   [`SpinLock`] and [`Once`]. A function of a lock tests one word more while nobody listens.
+//!   [`SpinLock`] and [`Once`]. Each function of a lock tests one more word even if no report is
+//!   made.
 //! * `probes`: the C library's probes (USDT) for bpftrace and the like, in the program's file. Each
 //!   is one instruction that does nothing.
 //! * `deadlock_detection`: `deadlock::check_deadlock` finds threads that wait for each other.
@@ -48,7 +49,7 @@
 //!
 //! Shared libraries that each link this crate may share locks in one process: a plugin and its
 //! host, for example. Copies of one version use common tables. A copy of another version works,
-//! too, but queues no threads. It ends the process with a message where it would have to wait for
+//! too, but queues no threads. It ends the process with a message if it would have to wait for
 //! readers of a read-biased lock that it cannot see. The guide has a page on copies.
 //!
 //! # Configuration
@@ -103,7 +104,7 @@ pub use spin::{
     MappedSpinLockGuard, RawCnaSpinLock, RawFifoSpinLock, RawSpinLock, SpinLock, SpinLockGuard,
 };
 
-/// Has `cargo test` run the example of the page that the registry shows.
+/// Makes `cargo test` run the example of README.md, which the registry shows.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -6,7 +6,7 @@ use kinlock_core::config;
 #[cfg(feature = "std")]
 pub(crate) use kinlock_linux::Native;
 
-// The configurations of locks on it.
+// The configurations of locks on this platform.
 pub(crate) type AsConfigured = config::AsConfigured<Native>;
 pub(crate) type Fifo = config::Fifo<Native>;
 pub(crate) type InOrder = config::InOrder<Native>;

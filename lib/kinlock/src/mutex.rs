@@ -163,10 +163,10 @@ pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 /// stealing. Up to 16,383 threads of a process can queue, and each keeps its place until it ends.
 /// Others wait in no order, and look at the lock every 0.1 ms.
 ///
-/// Each hand-off to a sleeper waits until it has woken up, where a [`Mutex`] does so once per
-/// [quantum](crate::config::Quantum). The lock is the queued [spinlock](crate::spin), whose other
-/// guarantees and costs hold. Its methods and its auto traits are those of [`Mutex`]. Misuse has
-/// the consequences that [the mutex's page](self#misuse-and-special-cases) names.
+/// Each hand-off to a sleeper waits until the sleeper has woken up; a [`Mutex`] waits for that once
+/// per [quantum](crate::config::Quantum) only. The lock is the queued [spinlock](crate::spin),
+/// whose other guarantees and costs hold. Its methods and its auto traits are those of [`Mutex`].
+/// Misuse has the consequences that [the mutex's page](self#misuse-and-special-cases) names.
 ///
 /// ```
 /// use kinlock::FairMutex;
@@ -329,7 +329,7 @@ macro_rules! raw_mutex {
             }
         }
 
-        // SAFETY: invariant 1; the fair unlock is one.
+        // SAFETY: invariant 1; the fair unlock is an unlock, too.
         unsafe impl lock_api::RawMutexFair for $name {
             $(#[$fair_doc])*
             #[cfg_attr(debug_assertions, track_caller)]
@@ -388,7 +388,8 @@ raw_mutex! {
     /// Unlocks. If threads wait, stands aside until one of them has the lock, for at most 250 us.
     ///
     /// Fair to threads that queue; another running thread may be faster than they are. With the
-    /// feature `packed` it does not see when a waiter has the lock, and stands aside for 20 us.
+    /// feature `packed` this thread does not see when a waiter has the lock, and stands aside for
+    /// 20 us.
     unlock_fair_and_leave, unlock_fair
 }
 
@@ -405,7 +406,7 @@ raw_mutex! {
     /// unsafe { lock.unlock() };
     /// ```
     RawFairMutex, QueuedSpinLock<Native, InOrder>, try_lock,
-    /// As `unlock`, which is fair.
+    /// Like `unlock`, which is fair.
     unlock, unlock
 }
 
@@ -414,7 +415,8 @@ impl RawMutex {
     ///
     /// # Safety
     ///
-    /// No other thread uses the lock meanwhile, and none that got it before relies on holding it.
+    /// No other thread uses the lock during the call, and none that got it before relies on holding
+    /// it.
     ///
     /// ```compile_fail,E0133
     /// kinlock::RawMutex::new().reset_in_child();

@@ -59,7 +59,7 @@ pub struct Once(RunOnce<Native>);
 const _: () = assert!(size_of::<Once>() == 4 && align_of::<Once>() == 4);
 
 impl Once {
-    /// No function has begun. All-zero memory is such a `Once`, too.
+    /// A `Once` of which no function has begun. All-zero memory is such a `Once`, too.
     pub const fn new() -> Self {
         Once(RunOnce::new())
     }
@@ -106,8 +106,8 @@ impl Once {
         }
     }
 
-    /// As [`call_once`](Self::call_once), also after a function has panicked. The argument tells
-    /// which: [`OnceState::New`] or [`OnceState::Poisoned`].
+    /// Like [`call_once`](Self::call_once), but also runs `function` if an earlier one has
+    /// panicked. The argument tells whether one has: [`OnceState::New`] or [`OnceState::Poisoned`].
     ///
     /// ```
     /// use kinlock::Once;
@@ -120,7 +120,7 @@ impl Once {
     /// ```
     #[inline]
     pub fn call_once_force(&self, function: impl FnOnce(OnceState)) {
-        // Never `Err`: a forced call heeds no poison.
+        // Never `Err`: a forced call ignores poison.
         let _ = self.0.call(true, function);
     }
 }

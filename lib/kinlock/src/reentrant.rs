@@ -1,8 +1,8 @@
 //! The reentrant mutex: [`ReentrantMutex`]. The thread that holds it may lock it again.
 //!
 //! It is [`lock_api::ReentrantMutex`] on top of the [mutex](crate::mutex), whose guarantees and
-//! costs hold for the first lock of a thread. Further ones count. Guards give shared access to the
-//! data only; a `RefCell` or a `Cell` inside allows to change it.
+//! costs hold for the first lock of a thread. Further locks only count. Guards give shared access
+//! to the data only; a `RefCell` or a `Cell` inside allows changing it.
 //!
 //! ```
 //! use kinlock::ReentrantMutex;
@@ -19,8 +19,8 @@
 //! # Invariant cited by `SAFETY` comments
 //!
 //! 1. Two threads that run at the same time have different identities. So have a thread that has
-//!    ended, or that a child of fork lacks, and one that starts later: what the former has locked
-//!    stays locked.
+//!    ended, or that does not exist in a child of fork, and a thread that starts later: what the
+//!    former has locked stays locked.
 
 use crate::RawMutex;
 use core::num::NonZeroUsize;

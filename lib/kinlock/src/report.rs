@@ -1,11 +1,11 @@
 //! Noting what locks do, for `kinlock run --report`: with the feature `report`.
 //!
-//! Each function of a lock tests one word ([`is_on`]), which is 0 while nobody listens. It differs
-//! from 0 if the command has started the program for a report, or to stand by. Then a call goes
-//! through this module: it tries the lock and, if that fails and the call may wait, times the wait.
-//! A wait is noted in either case, so that the command can say who waits ([`waiting`]). Without the
-//! feature there is no test: the macros [`taking`], [`releasing`] and [`downgraded`] expand to the
-//! plain operation or to nothing.
+//! Each function of a lock tests one word ([`is_on`]), which is 0 while no report is made. It
+//! differs from 0 if the command has started the program for a report, or to stand by. Then a call
+//! goes through this module: it tries the lock and, if that fails and the call may wait, times the
+//! wait. A wait is noted in either case, so that the command can say who waits ([`waiting`]).
+//! Without the feature there is no test: the macros [`taking`], [`releasing`] and [`downgraded`]
+//! expand to the plain operation or to nothing.
 
 #[cfg(feature = "report")]
 pub(crate) use notes::{
@@ -50,9 +50,9 @@ macro_rules! probing {
 }
 pub(crate) use probing;
 
-/// Takes a lock: by `$attempt` or, if that fails and the call waits, by `$wait`. While nobody
-/// listens, `$first` is in the place of `$attempt`: the first step of `$wait`, which may fail on a
-/// lock that is free. Without the feature that is `$wait` alone.
+/// Takes a lock: by `$attempt` or, if that fails and the call waits, by `$wait`. While no report is
+/// made, `$first` replaces `$attempt`: the first step of `$wait`, which may fail on a lock that is
+/// free. Without the feature, this is `$wait` alone.
 macro_rules! taking {
     ($lock:expr, $access:ident, $attempt:expr) => {
         crate::report::taking!($lock, $access, Not, $attempt, $attempt)
@@ -87,7 +87,7 @@ macro_rules! taking {
 }
 pub(crate) use taking;
 
-/// The calling thread is about to release a lock.
+/// Notes that the calling thread is about to release a lock.
 macro_rules! releasing {
     ($lock:expr, $access:ident) => {
         crate::report::probing!(release $access, $lock);
@@ -99,7 +99,7 @@ macro_rules! releasing {
 }
 pub(crate) use releasing;
 
-/// The calling thread was a writer, and reads now.
+/// Notes that the calling thread was a writer, and reads now.
 macro_rules! downgraded {
     ($lock:expr, $access:ident) => {
         #[cfg(feature = "report")]
@@ -133,7 +133,7 @@ mod notes {
     #[unsafe(link_section = ".init_array")]
     static BEGIN: extern "C" fn() = program::begin;
 
-    /// Whether locks are reported on, or it is noted who holds them.
+    /// Whether uses of locks are reported, or their holders noted.
     #[inline(always)]
     pub(crate) fn is_on() -> bool {
         OWN.switch.mode.load(Relaxed) != 0
@@ -143,7 +143,8 @@ mod notes {
         OWN.switch.mode.load(Relaxed) & REPORTS != 0
     }
 
-    /// Whether it is noted who holds locks. It is not known where guards may be sent to others.
+    /// Whether holders of locks are noted. If guards may be sent to other threads, holders are not
+    /// known.
     fn notes_holds() -> bool {
         !TRAVELS && OWN.switch.mode.load(Relaxed) & HOLDS != 0
     }
@@ -208,7 +209,7 @@ mod notes {
         }
     }
 
-    /// What the lock is called in a note, and its kind there.
+    /// The lock's name in a note, and its kind there.
     fn noted<L>(lock: &L, access: Access, waits: Waits) -> (u64, u32) {
         let limit = match waits {
             Waits::Limited => LIMITED,
@@ -224,7 +225,7 @@ mod notes {
         (object.address, object.kind | how | limit | sendable)
     }
 
-    /// Waits for a lock by `wait`, which is noted meanwhile.
+    /// Waits for a lock by `wait`, and notes that for as long as it takes.
     #[cold]
     #[inline(never)]
     pub(crate) fn waiting<L>(
@@ -240,7 +241,7 @@ mod notes {
         is_taken
     }
 
-    /// The calling thread has taken a lock: notes that, if that is wanted.
+    /// Notes that the calling thread has taken a lock, if holders are noted.
     fn note_hold<L>(lock: &L, access: Access) {
         if access == Access::Upgrade {
             note_release(lock, Access::Upgradable);
@@ -251,7 +252,7 @@ mod notes {
         }
     }
 
-    /// The calling thread is about to release a lock.
+    /// Notes that the calling thread is about to release a lock, if holders are noted.
     fn note_release<L>(lock: &L, access: Access) {
         if notes_holds() {
             let (what, _) = noted(lock, access, Waits::Endless);
@@ -259,7 +260,7 @@ mod notes {
         }
     }
 
-    /// The calling thread was the upgradable reader, and is a plain one now.
+    /// Notes that the calling thread was the upgradable reader, and is a plain reader now.
     #[cold]
     #[inline(never)]
     pub(crate) fn no_longer_upgradable<L>(lock: &L) {
@@ -291,7 +292,7 @@ mod notes {
         let object = object(lock, access, Some(place));
         let (is_try, is_endless) = (waits == Waits::Not, waits == Waits::Endless);
         let is_upgrade = access == Access::Upgrade;
-        // An upgradable reader asks for nothing that others can hold and wait for it.
+        // An upgrade asks for nothing that another thread can hold while it waits for this one.
         if access != Access::Mutex && !is_try && !is_upgrade {
             rwlock_asked(object, is_endless, access != Access::ReadAgain);
         }
@@ -309,7 +310,7 @@ mod notes {
         if is_taken {
             note_hold(lock, access);
         }
-        // The wait may have entered, too.
+        // The wait may have called `enter`, too.
         enter();
         if is_upgrade && is_taken {
             rwlock_release(address(lock), true, 0);
@@ -330,7 +331,8 @@ mod notes {
         is_taken
     }
 
-    /// The calling thread has become a reader. That it was a writer has been released.
+    /// Notes that the calling thread has become a reader. The release of its write lock has been
+    /// noted.
     #[cold]
     #[inline(never)]
     pub(crate) fn downgrade<L>(lock: &L, access: Access, place: Place) {
@@ -342,7 +344,7 @@ mod notes {
         acquisition(object(lock, access, Some(place)), Outcome::AT_ONCE);
     }
 
-    /// The calling thread is about to release a lock.
+    /// Notes that the calling thread is about to release a lock.
     #[cold]
     #[inline(never)]
     pub(crate) fn release<L: Reported>(lock: &L, access: Access) {
@@ -366,7 +368,7 @@ mod notes {
     }
 
     impl Reporting {
-        /// In the function that waits: what is noted has its frame.
+        /// Inlined into the function that waits: the note refers to that function's frame.
         #[inline(always)]
         pub(crate) fn new<C>(condvar: &C, is_endless: bool, place: Place) -> Self {
             let limit = if is_endless { 0 } else { LIMITED };
@@ -383,17 +385,17 @@ mod notes {
             }
         }
 
-        /// The wait is over, by a notification or not.
+        /// Called when the wait is over, by a notification or not.
         #[inline]
         pub(crate) fn ended(&self, is_notified: bool) {
-            // A wait whose time was up at once has begun after it left the condition variable.
+            // If the time was up at once, the wait has begun only after the call of `left`.
             self.left();
             if reports() && !is_notified {
                 self.awaited.note_timeout();
             }
         }
 
-        /// The wait begins: the mutex is about to be released.
+        /// Called when the wait begins: the mutex is about to be released.
         pub(crate) fn releasing(&self, mutex: &impl Reported) {
             if reports() {
                 self.begin();
@@ -415,7 +417,7 @@ mod notes {
             if !is_on() && !mutex.is_held() {
                 return lock();
             }
-            // What is free when it is looked at is taken without a wait.
+            // A mutex that is found free counts as taken without a wait.
             let attempt = || {
                 let is_free = !mutex.is_held();
                 if is_free {
@@ -431,7 +433,8 @@ mod notes {
             take(mutex, access, waits, self.place, attempt, attempt, wait);
         }
 
-        /// The condition variable is left, and the mutex not taken again yet.
+        /// Called when the wait no longer uses the condition variable, and has not taken the mutex
+        /// again yet.
         pub(crate) fn left(&self) {
             self.noted.replace(Noted::NONE).end();
             if let Some(begun) = self.begun.take() {

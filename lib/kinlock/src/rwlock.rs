@@ -11,34 +11,36 @@
 //!   for reading acquires what earlier writers released; taking it for writing also acquires what
 //!   earlier readers released.
 //! * **Fairness**: readers and running writers may pass a waiting writer for one
-//!   [quantum](crate::config::Quantum). Then it asks to go next, and nobody enters before it but
-//!   readers by `read_recursive`: these have no limit. When a writer leaves, all readers that wait
-//!   hold the lock before the next writer.
+//!   [quantum](crate::config::Quantum). Then it asks to go next, and no thread enters before it
+//!   except readers by `read_recursive`: these have no limit. When a writer leaves, all readers
+//!   that wait hold the lock before the next writer.
 //! * **Bounds**: the writer at the front of the queue waits for one quantum, one writer's section,
-//!   and the sections of one batch of readers, plus the time that it and they take to wake up. A
-//!   reader that has waited for a quantum waits for one batch of readers and one writer. With a
-//!   time limit an eighth of what is left of it takes the place of the quantum, if that is less. A
-//!   writer with `n` writers before it waits `n + 1` times as long as the one at the front. This
-//!   holds as long as the scheduler runs the holders and the waiters whose turn it is, for a wait
-//!   of less than 4.5 ms for each waiter before it, counted as by the [mutex](crate::mutex), and up
-//!   to 16,383 waiters in the process. A writer that has waited for longer leaves the queue if it
-//!   finds the lock free, or that no waiter has asked to go next. It has no bound then, nor has one
-//!   that goes on in place of another that does not run.
-//! * **Read bias**: readers that get into each other's way make the lock *read-biased*. From then
-//!   on they announce themselves in a table, and write no shared cache line. The next writer ends
-//!   that by a *revocation*. The longer it took, the fewer of the readers that get into each
-//!   other's way set the bias again: one in 8 to one in 4096, by chance. Nothing else bounds how
-//!   much of their time writers spend on it.
+//!   and the sections of one batch of readers, plus the time that the writer and these threads take
+//!   to wake up. A reader that has waited for a quantum waits for one batch of readers and one
+//!   writer. With a time limit, an eighth of what is left of the limit replaces the quantum, if
+//!   that is less. A writer with `n` writers before it waits `n + 1` times as long as the one at
+//!   the front. This holds as long as the scheduler runs the holders and the waiters whose turn it
+//!   is, for a wait of less than 4.5 ms for each waiter before it, counted as by the
+//!   [mutex](crate::mutex), and up to 16,383 waiters in the process. A writer that has waited for
+//!   longer leaves the queue if it finds the lock free, or finds that no waiter has asked to go
+//!   next. Its wait has no bound then; nor has the wait of a writer that goes on in place of
+//!   another one that does not run.
+//! * **Read bias**: readers that contend make the lock *read-biased*. From then on they announce
+//!   themselves in a table, and write no shared cache line. The next writer ends the bias by a
+//!   *revocation*. The longer that took, the fewer contending readers set the bias again: one in 8
+//!   to one in 4096, by chance. Nothing else bounds the share of their time that writers spend on
+//!   revocations.
 //! * **Recursion**: a thread that already reads may use `read_recursive`, which passes waiting
 //!   writers. A second plain `read` may wait forever behind a writer. With `debug_assertions` it
 //!   panics when it has done so for a second, for as many reads as a small table remembers; not
 //!   with the features `send_guard` and `deadlock_detection`.
-//! * **Upgradable readers**: one at a time, beside plain readers. They queue with the writers.
+//! * **Upgradable readers**: one at a time, together with plain readers. They queue with the
+//!   writers.
 //! * **Upgrade**: an upgradable reader becomes a writer once all other readers have left. No writer
-//!   comes in between, and no reader enters meanwhile but by `read_recursive`; with a time limit
-//!   readers still enter for an eighth of the limit, or for a quantum if that is less. If the limit
-//!   ends before, it still is the upgradable reader. `try_upgrade` fails if there is another
-//!   reader. A thread that holds a plain read guard, too, waits for itself.
+//!   comes in between, and until then readers enter by `read_recursive` only; with a time limit
+//!   other readers still enter for an eighth of the limit, or for a quantum if that is less. If the
+//!   limit ends first, the thread still is the upgradable reader. `try_upgrade` fails if there is
+//!   another reader. A thread that holds a plain read guard, too, waits for itself.
 //! * **Downgrade**: a writer becomes a reader or the upgradable reader, and the upgradable reader a
 //!   plain one, in one step that never waits. No writer comes in between, and readers that wait may
 //!   enter.
@@ -76,18 +78,18 @@
 //! * **Signals**: a handler may take any lock that the interrupted code neither holds nor is
 //!   acquiring.
 //! * **Released by another thread** (feature `send_guard`, or raw): legal for every kind of guard.
-//!   A read guard costs a look at the table then, if the lock is read-biased.
-//! * **Released too often** (raw, or `force_unlock_read`): a mistake. It ends a reader if there is
-//!   one, and otherwise nothing, after at most a thousand looks at the table.
+//!   Releasing a read guard then costs a look at the table, if the lock is read-biased.
+//! * **Released too often** (raw, or `force_unlock_read`): a mistake. It ends some reader if there
+//!   is one, and otherwise has no effect. It looks at the table a thousand times at most.
 //! * **Another version** of this crate in the process that shares the lock: see
 //!   `docs/guide/copies.md`.
 //! * **fork**: in the child, a lock that another thread held for writing, or as an upgradable
-//!   reader, stays locked. One that another thread read stays locked unless that reader had
-//!   announced itself. Then the lock is free there, also if its guard had been sent to the thread
-//!   that forks: that thread must not use such a guard in the child. All other locks work, and
-//!   what the forking thread took itself is its own in the child, too. There is one exception,
+//!   reader, stays locked. A lock that another thread read stays locked unless that reader had
+//!   announced itself. Then the lock is free in the child, even if the guard had been sent to the
+//!   thread that forks: that thread must not use such a guard in the child. All other locks work,
+//!   and what the forking thread took itself is its own in the child, too. There is one exception,
 //!   which needs the feature `send_guard` or raw calls: if threads have released each other's read
-//!   locks of a lock, a child may let a writer in beside readers of that lock, the forking thread
+//!   locks of a lock, a child may let a writer in while that lock has readers, the forking thread
 //!   included. Do not use such a lock in a child. `docs/guide/rwlock.md` has the details.
 //!
 //! # Algorithm
@@ -141,11 +143,11 @@ use {
 /// limits, `get_mut`, `into_inner`. The pages of the guards have `upgrade` and `downgrade`.
 ///
 /// The lock is `Send` if the data is, and `Sync` if the data is `Send` and `Sync`. It is never
-/// `RefUnwindSafe`, as a [`Mutex`](crate::Mutex). The [module](self) states guarantees, costs and
+/// `RefUnwindSafe`, like a [`Mutex`](crate::Mutex). The [module](self) states guarantees, costs and
 /// misuse.
 pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
 
-/// Holds a [`RwLock`] for reading. Dropping it releases the lock. As every guard of the lock, it
+/// Holds a [`RwLock`] for reading. Dropping it releases the lock. Like every guard of the lock, it
 /// can be sent to other threads with the feature `send_guard` only.
 pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
 
@@ -248,7 +250,8 @@ impl RawRwLock {
     ///
     /// # Safety
     ///
-    /// No other thread uses the lock meanwhile, and none that got it before relies on holding it.
+    /// No other thread uses the lock during the call, and none that got it before relies on holding
+    /// it.
     ///
     /// ```compile_fail,E0133
     /// kinlock::RawRwLock::new().reset_in_child();
@@ -318,16 +321,16 @@ impl RawRwLock {
         deadlock::tried(&self.0, Kind::Shared, taken)
     }
 
-    /// As long as it takes. `passing`: ahead of writers that wait.
+    /// Waits to read, for as long as it takes. `passing`: ahead of writers that wait.
     #[cold]
     #[inline(never)]
     #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
     fn wait_to_read(&self, passing: bool) {
-        // If others have left a full lock since, it waits again.
+        // If the lock was full and a reader has left it since, this thread waits again.
         while !self.counted(self.0.read_until(NEVER, passing)) {}
     }
 
-    /// Whether a wait to read took the lock. Panics if that has no place for one more reader.
+    /// Whether a wait to read took the lock. Panics if the lock cannot count one more reader.
     #[inline]
     #[cfg_attr(any(debug_assertions, feature = "report"), track_caller)]
     fn counted(&self, taken: bool) -> bool {

@@ -186,7 +186,7 @@ raw_spin_lock! {
 }
 
 raw_spin_lock! {
-    /// As [`RawSpinLock`], but waiters always go first in, first out. The other knobs apply.
+    /// Like [`RawSpinLock`], but waiters always go first in, first out. The other knobs apply.
     ///
     /// ```
     /// use kinlock::{RawFifoSpinLock, lock_api::Mutex};
@@ -199,7 +199,7 @@ raw_spin_lock! {
 }
 
 raw_spin_lock! {
-    /// As [`RawSpinLock`], but always NUMA-aware. The other knobs apply.
+    /// Like [`RawSpinLock`], but always NUMA-aware. The other knobs apply.
     ///
     /// ```
     /// use kinlock::{RawCnaSpinLock, lock_api::Mutex};
@@ -217,7 +217,7 @@ raw_spin_lock! {
 /// queued behind it overtakes it. `None` restores the default, by which a thread under a real-time
 /// scheduling policy is a priority waiter. The policy is read once per thread, when it first
 /// queues. A signal handler that has interrupted a wait for another lock is a priority waiter
-/// whatever is set here, since the queue of that lock may stand still until it is through.
+/// whatever is set here, since the queue of that lock may stand still until the handler returns.
 ///
 /// ```
 /// kinlock::spin::set_priority_waiter(Some(true));
@@ -233,7 +233,8 @@ impl RawSpinLock {
     ///
     /// # Safety
     ///
-    /// No other thread uses the lock meanwhile, and none that got it before relies on holding it.
+    /// No other thread uses the lock during the call, and none that got it before relies on holding
+    /// it.
     ///
     /// ```compile_fail,E0133
     /// kinlock::RawSpinLock::new().reset_in_child();

@@ -1,6 +1,6 @@
 //! What a child of fork does with the locks of its parent. The only test of this process: a child
-//! starts threads, which takes locks of the standard library, and another test that starts one at
-//! the moment of the fork would leave those locks held.
+//! starts threads, which takes locks of the standard library, and another test that starts a thread
+//! at the moment of the fork would leave those locks held.
 #![cfg(not(any(loom, miri)))]
 
 mod support;
@@ -14,9 +14,10 @@ use std::time::Duration;
 
 type Lock = QueuedRwLock<Native, AsConfigured>;
 
-/// What the forking thread holds is its own in the child. There it goes on with it: it sends it,
-/// upgrades it, waits with a condition variable that it used with another mutex. What another
-/// thread reads is free there if that was announced, and otherwise stays held.
+/// What the forking thread holds is its own in the child, and can be used there: released by
+/// another thread, or upgraded. The thread can wait with a condition variable that it used with
+/// another mutex. A lock that another thread reads is free in the child if that reader has
+/// announced itself, and otherwise stays locked.
 #[test]
 fn a_child_goes_on_with_what_the_forking_thread_held() {
     let (first, second, condvar) = (Mutex::new(0), Mutex::new(0), Condvar::new());
@@ -48,7 +49,7 @@ fn a_child_goes_on_with_what_the_forking_thread_held() {
         let status = support::in_a_child(|| {
             let keeps_its_reads = !lock.try_write();
             std::thread::scope(|s| {
-                // One is announced, one is counted; the threads have rows of their own.
+                // One read is announced, one is counted; the threads have rows of their own.
                 for _ in 0..2 {
                     // SAFETY: taken before the fork, and released twice in this process.
                     s.spawn(|| unsafe { lock.unlock_read() });
@@ -62,7 +63,8 @@ fn a_child_goes_on_with_what_the_forking_thread_held() {
             lock.write();
             *RwLockUpgradableReadGuard::upgrade(guard) += 1;
             once.call_once(|| ());
-            // Their reader does not exist here. Where it was counted the lock stays held.
+            // The reader of these locks does not exist here. The lock in which it was counted stays
+            // locked.
             let theirs = announced.try_write() && counted.try_read(false) && !counted.try_write();
             let is_right = keeps_its_reads && theirs;
             i32::from(!is_right || upgradable.try_read().is_none_or(|n| *n != 1))

@@ -226,7 +226,7 @@ fn wait_elsewhere<'s>(
     });
     barrier.wait();
     drop(mutex.lock());
-    // It has released the mutex. The pause lets it fall asleep.
+    // The waiter has released the mutex. The pause lets it fall asleep.
     std::thread::sleep(MOMENT);
 }
 
@@ -276,7 +276,7 @@ fn two_mutexes_at_the_same_time_are_noticed_or_harmless() {
 /// apply there, too.
 #[test]
 fn a_requeued_waiter_may_run_out_of_time() {
-    // More than are woken at once.
+    // More waiters than are woken at once.
     let waiters = if cfg!(miri) { MANY } else { 300 };
     let pair = Pair::<usize>::default();
     std::thread::scope(|s| {

@@ -1,13 +1,13 @@
 //! Several copies of this crate in one process that share locks: shared libraries that each link
 //! their own. See the example `copy`.
 //!
-//! Each scenario runs in a process of its own, since copies meet once. A signal ends one that
+//! Each scenario runs in a process of its own, since copies meet once. A signal ends a process that
 //! hangs.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. Strings end with a zero byte. The library has the function, with this type.
-//! 2. These calls of the system get numbers, or addresses of live variables.
+//! 2. These system calls get numbers, or addresses of live variables.
 //! 3. Memory is mapped where nothing is.
 #![cfg(all(feature = "std", not(miri), not(loom)))]
 
@@ -34,7 +34,7 @@ fn load(number: u32) -> Copy {
     copy
 }
 
-/// As [`load`]. Also returns the handle of the library.
+/// Like [`load`], but also returns the handle of the library.
 fn open(number: u32) -> (*mut c_void, Copy) {
     let path = CString::new(path_of(number).to_str().unwrap()).unwrap();
     // SAFETY: invariant 1.
@@ -60,7 +60,7 @@ fn locks() -> &'static Locks {
     Box::leak(Box::default())
 }
 
-/// Whether `condition` holds within a time that no machine needs.
+/// Whether `condition` holds within a time that is long enough on any machine.
 fn soon(condition: impl Fn() -> bool) -> bool {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(300) {
@@ -89,7 +89,8 @@ fn queue(copies: &[Copy], kind: fn(Copy) -> Kind) {
                 taken.fetch_add(1, Relaxed);
                 unlock(memory);
             });
-            // The thread has left its name, or its mark; or it waits without a queue.
+            // Waits until the thread has left its name or its mark in the word. A thread that waits
+            // without a queue may leave neither.
             let begin = Instant::now();
             while word(memory) == before && begin.elapsed() < Duration::from_millis(100) {
                 sleep(Duration::from_millis(1));
@@ -238,7 +239,7 @@ fn forking() {
                 assert!((writer.write_try)(memory));
                 (writer.write.unlock)(memory);
             }
-            // Its reader does not exist here.
+            // The lock's reader does not exist here.
             assert!((one.write_try)(theirs));
             (one.write.unlock)(theirs);
             let three = load(3);
@@ -262,7 +263,7 @@ fn forking() {
     queues(&[two, one]);
 }
 
-/// The copy whose tables all use is closed.
+/// The copy whose tables all copies use is closed.
 fn closing() {
     let (handle, one) = open(1);
     queues(&[one]);
@@ -321,7 +322,7 @@ fn apart_from_readers(one: Copy, apart: Copy) {
         assert!(waits.join().unwrap());
     });
     (apart.write.unlock)(memory);
-    // A release too many.
+    // One release too many.
     (apart.read_unlock)(memory);
     assert!(!(apart.is_locked)(memory) && (apart.write_try)(memory));
     (apart.write.unlock)(memory);
@@ -334,7 +335,7 @@ fn forked_apart(one: Copy, two: Copy) {
     });
 }
 
-/// ... and refuses to go on where it cannot see who reads.
+/// A copy of another version refuses to go on if it cannot see who reads.
 fn other_version_meets_readers() {
     let (one, two) = (load(1), load(2));
     (one.slots)();
@@ -347,7 +348,7 @@ fn other_version_meets_readers() {
     eprintln!("it is written while it is read");
 }
 
-/// Nowhere is a page free for copies to meet.
+/// No page is free for copies to meet on.
 fn no_page() {
     let (from, to) = (0x6000_0000_usize, 0x7fe0_0000);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -406,12 +407,12 @@ fn run(scenario: &str) -> Output {
     run_with(scenario, None)
 }
 
-/// As [`run`], with a loader that refuses calls of the function `refused`.
+/// Like [`run`], with a loader that refuses calls of the function `refused`.
 fn run_with(scenario: &str, refused: Option<&str>) -> Output {
     let tests = std::env::current_exe().unwrap();
     let target = tests.ancestors().nth(3).unwrap();
     let mut cargo = Command::new(env!("CARGO"));
-    // Those that `cargo test` has built, if all default members are tested.
+    // `cargo test` has built these already, if all default members are tested.
     cargo.args(["build", "--quiet", "--profile", "test"]);
     cargo.args(["--example", "copy", "--example", "loader", "--target-dir"]);
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");

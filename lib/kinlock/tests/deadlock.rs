@@ -21,7 +21,8 @@ fn one_at_a_time() -> std::sync::MutexGuard<'static, ()> {
     taken.unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// How many threads each circle has that a check finds, within a time that no machine needs.
+/// The number of threads in each circle that a check finds, within a time that is long enough on
+/// any machine.
 fn found() -> Vec<usize> {
     let until = Instant::now() + Duration::from_secs(300);
     loop {
@@ -121,14 +122,14 @@ fn busy_locks_are_no_deadlock() {
             assert!(check_deadlock().is_empty());
             sleep(Duration::from_millis(5));
         }
-        // A wait with a limit is none either.
+        // A wait with a limit is no circle, either.
         let _held = locks[2].0.lock();
         assert!(locks[2].0.try_lock_for(Duration::from_millis(20)).is_none());
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }
 
-/// The reader does not wait for the writer that waits for it.
+/// After its panic, the reader no longer waits behind the writer, which waits for it.
 #[test]
 fn a_read_that_panics_is_no_wait_any_more() {
     const LIMIT: u32 = (1 << 20) - 1;

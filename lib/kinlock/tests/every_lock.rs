@@ -42,7 +42,7 @@ fn excludes<R: Lock>() {
         &[1, 2, 4, 16, 64]
     };
     for &threads in threads {
-        // Of many threads all together.
+        // More than four threads share the rounds of four.
         let rounds = 4 * ROUNDS / threads.max(4);
         // Two words that must agree, so that a torn critical section shows.
         let shared: Mutex<R, (u64, u64)> = Mutex::new((0, 0));

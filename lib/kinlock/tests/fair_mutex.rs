@@ -21,7 +21,7 @@ extern "C" fn hold_up(_: i32) {
     }
 }
 
-/// Ends the handler, also after a failure: the test waits for its threads.
+/// Ends the signal handler when dropped, even after a failure: the test waits for its threads.
 struct LetGo;
 
 impl Drop for LetGo {
@@ -82,7 +82,7 @@ fn no_thread_overtakes_a_waiter_that_does_not_run() {
             }
             let let_go = LetGo;
             drop(guard);
-            // Its turn has come, for as long as it takes to run again.
+            // It is the first waiter's turn, for as long as that takes to run again.
             assert!(mutex.try_lock().is_none(), "overtaken");
             assert!(
                 mutex.try_lock_for(Duration::from_millis(5)).is_none(),

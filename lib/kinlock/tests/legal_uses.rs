@@ -1,12 +1,13 @@
-//! Uses that are legal and rare: release by another thread, forced releases, locks that move or go
-//! while nobody uses them, leaked guards, panics. `docs/guide/verification.md` has a list of all.
+//! Uses that are legal and rare: release by another thread, forced releases, locks that move or are
+//! freed while nobody uses them, leaked guards, panics. `docs/guide/verification.md` has a list of
+//! all.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. The lock is held in this way by a guard that was forgotten.
 //! 2. The page is mapped until it is unmapped here, and holds zeros, which are an unlocked lock. It
 //!    is unmapped by a thread that holds the lock for writing.
-//! 3. This release is one too many. The lock promises that it changes nothing where nobody reads.
+//! 3. This release is one too many. The lock promises that it changes nothing if nobody reads.
 #![cfg(not(loom))]
 
 use kinlock::{Condvar, FairMutex, Mutex, Once, ReentrantMutex, RwLock, RwLockUpgradableReadGuard};
@@ -22,7 +23,8 @@ use std::time::Duration;
 /// Miri runs one thread at a time, and slowly.
 const ROUNDS: u32 = if cfg!(miri) { 10 } else { 2_000 };
 
-/// One thread takes a lock and another one releases it, beside a third that takes it plainly.
+/// One thread takes a lock and another one releases it, while a third takes and releases it by
+/// itself.
 macro_rules! released_by_another_thread {
     ($($test:ident: $lock:ty, $take:ident, $release:ident, $try:ident, $end:ident;)*) => {$(
         #[test]
@@ -77,7 +79,7 @@ released_by_another_thread! {
         QueuedRwLock<Native, AsConfigured>, read, unlock_read_fair, try_write, unlock_write_fair;
 }
 
-/// A mistake that programs make. It ends, and the lock is good for use.
+/// A mistake that programs make. The release returns, and the lock can still be used.
 #[test]
 fn a_read_lock_released_once_too_often_can_be_used_on() {
     let lock = RwLock::new(1);
@@ -106,7 +108,7 @@ fn leaked_readers_keep_writers_out_and_nobody_else() {
     assert_eq!(*other.read(), 4);
 }
 
-/// A wait would never end. That is true of each way to read, and of attempts.
+/// A wait would never end, in each way to read. Attempts fail, even those with a long time limit.
 #[test]
 #[cfg_attr(miri, ignore = "a million reads")]
 fn a_reader_that_cannot_be_counted_panics() {
@@ -124,7 +126,7 @@ fn a_reader_that_cannot_be_counted_panics() {
     let long = Duration::from_secs(100_000);
     assert!(full.try_read_for(long).is_none() && full.try_read_recursive_for(long).is_none());
     assert!(full.try_upgradable_read_for(long).is_none() && full.try_read().is_none());
-    // The lock is as it was.
+    // The lock has not changed.
     assert!(full.try_write().is_none());
     // SAFETY: invariant 1.
     unsafe { full.force_unlock_read() };
@@ -284,7 +286,7 @@ fn guards_are_sent() {
     assert!(!mutex.is_locked() && !fair.is_locked() && !lock.is_locked());
 }
 
-/// As the test above, with guards that own an `Arc` of their lock, perhaps the last one.
+/// Like the test above, with guards that own an `Arc` of their lock, perhaps the last one.
 #[cfg(all(feature = "send_guard", feature = "arc_lock"))]
 #[test]
 fn guards_that_own_their_lock_are_sent() {

@@ -1,6 +1,6 @@
-//! A reentrant mutex is entered by its holder only, also where a C library gives the memory of a
-//! thread that is gone to a new one. The only test of this process, since its child starts threads
-//! (see `child.rs`).
+//! A reentrant mutex is entered by its holder only, even if the C library gives the memory of an
+//! ended thread to a new one. The only test of this process, since its child starts threads (see
+//! `child.rs`).
 #![cfg(all(feature = "std", not(any(loom, miri))))]
 
 mod support;
@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread::{scope, spawn, yield_now};
 
-/// Whether one of a few threads, one after the other, enters.
+/// Whether one of a few threads, which try one after the other, enters.
 fn is_entered(lock: &ReentrantMutex<Cell<u32>>) -> bool {
     (0..16).any(|_| scope(|s| s.spawn(|| lock.try_lock().is_some()).join().unwrap()))
 }
@@ -46,7 +46,7 @@ fn what_a_thread_that_is_gone_has_locked_stays_locked() {
     DONE.store(true, Release);
     other.join().unwrap();
     assert!(is_entered(&LOCK));
-    // A thread that ends with a guard that it has leaked.
+    // A thread leaks its guard and ends.
     spawn(|| std::mem::forget(LOCK.lock())).join().unwrap();
     assert!(!is_entered(&LOCK));
     drop(own);

@@ -33,7 +33,7 @@ fn assert_reported<T>(result: std::thread::Result<T>) {
 fn a_second_read_behind_a_writer_panics() {
     let lock = RwLock::new(0);
     let outer = lock.read();
-    // One that has been released does not hide the outer one.
+    // A read that has been released does not hide the outer one.
     drop(lock.read());
     let result = behind_a_writer(&lock, || {
         let result = catch_unwind(AssertUnwindSafe(|| drop(lock.read())));
@@ -86,13 +86,13 @@ fn a_recursive_read_and_one_whose_writer_gives_up_do_not_panic() {
         assert!(given_up.into_inner());
         result.is_ok()
     };
-    // A busy machine may keep the writer from giving up for longer than the reader is patient.
+    // On a busy machine the writer may give up later than the reader panics.
     assert!((0..20).any(do_not_panic));
     drop(outer);
 }
 
-/// Each ends a read so that the thread does not read any more: what it remembers must not make a
-/// later wait of more than a second a panic.
+/// Each case ends a read in another way, and then the thread does not read any more: what it
+/// remembers must not turn a later wait of more than a second into a panic.
 #[test]
 fn a_reader_that_waits_behind_another_one_for_long_does_not_panic() {
     let lock = RwLock::new(0);

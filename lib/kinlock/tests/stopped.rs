@@ -1,5 +1,5 @@
-//! One of the threads that wait for a lock is stopped, as by a debugger: it stands where it is, and
-//! the others go on.
+//! One of the threads that wait for a lock is stopped, as by a debugger, wherever it is, and the
+//! others go on.
 #![cfg(all(not(loom), not(miri)))]
 
 use kinlock::{Mutex, RwLock};
@@ -48,8 +48,8 @@ fn all_but_the_stopped_one_go_on(
     let mut threads = Vec::new();
     hold(&mut || {
         let first = start(0);
-        // It comes to the front, asks for the lock, and falls asleep. If it is slower, it is
-        // stopped elsewhere, which must not matter either.
+        // The first waiter comes to the front, asks for the lock, and falls asleep. If it is
+        // slower, it is stopped elsewhere, which must not matter either.
         thread::sleep(Duration::from_millis(20));
         let thread = first.as_pthread_t();
         // SAFETY: the thread has not been joined.

@@ -81,8 +81,8 @@ impl core::fmt::Display for TooLate {
 
 impl core::error::Error for TooLate {}
 
-/// How many slow paths go on without knowing the locality domains. The first ones are to be fast,
-/// and a program that hardly contends does not need to know them.
+/// How many slow paths proceed before the locality domains are determined. The first slow paths
+/// should be fast, and a program that hardly contends does not need the domains.
 const PATIENCE: u32 = 16;
 
 impl Source for Native {

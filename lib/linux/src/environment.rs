@@ -1,15 +1,16 @@
 //! The `KINLOCK_*` variables as they were when the program began. Each bad value is reported once.
 //!
-//! They are copied before `main`, since later another thread may change the environment, and so may
-//! a program that writes its title over it. Reading the copy may happen on a lock's slow path:
-//! nothing here allocates, locks or panics.
+//! They are copied before `main`: later another thread may change the environment, or the program
+//! may overwrite it with its title. Reading the copy may happen on a lock's slow path: nothing here
+//! allocates, locks or panics.
 //!
 //! # Invariants
 //!
 //! 1. `environ` is null or an array of zero-terminated strings that ends with a null pointer. No
 //!    other thread changes it while the constructor of this library runs.
 //! 2. `SNAPSHOT` is written by the thread that has put `COPYING` into `STATE`, and read by threads
-//!    that have seen `COPIED`. In the child of a fork at that moment this thread does not exist.
+//!    that have seen `COPIED`. In the child of a fork at that moment the writing thread does not
+//!    exist.
 //! 3. `getauxval` has no preconditions.
 
 use core::cell::UnsafeCell;
@@ -62,7 +63,7 @@ struct Snapshot {
     places: [Option<(usize, usize)>; Variable::NAMES.len()],
 }
 
-/// Enough for a topology that names each of 3000 CPUs.
+/// Bytes for all values: enough for a topology that names each of 3000 CPUs.
 const ROOM: usize = 16 << 10;
 
 struct Shared(UnsafeCell<Snapshot>);
@@ -78,7 +79,7 @@ static SNAPSHOT: Shared = Shared(UnsafeCell::new(Snapshot {
 
 static STATE: AtomicU32 = AtomicU32::new(UNTOUCHED);
 const UNTOUCHED: u32 = 0;
-/// A thread copies.
+/// A thread is copying the variables.
 const COPYING: u32 = 1;
 const COPIED: u32 = 2;
 
@@ -94,12 +95,11 @@ pub(crate) fn take_snapshot() {
     }
     // SAFETY: invariant 2.
     let copy = unsafe { &mut *SNAPSHOT.0.get() };
-    // A thread that does not exist in this process may have begun.
+    // A thread of the parent process may have begun to copy before a fork.
     copy.used = 0;
     copy.places = [None; Variable::NAMES.len()];
-    // What a program with more rights than its user does and prints is not for that user to choose.
-    // Miri knows no such programs.
-    // SAFETY: invariants 1 and 3.
+    // A program with more rights than its user ignores the variables: that user must not choose
+    // what it does or prints. Miri knows no such programs. SAFETY: invariants 1 and 3.
     let mut entry = unsafe {
         match !cfg!(miri) && libc::getauxval(libc::AT_SECURE) != 0 {
             false => environ,
@@ -150,8 +150,8 @@ impl Snapshot {
     }
 }
 
-/// Whether any variable is set. Where none is, nothing is written to standard error, but by a
-/// process that cannot go on.
+/// Whether any variable is set. If none is, only a process that cannot go on writes to standard
+/// error.
 pub(crate) fn is_any_set() -> bool {
     (0..Variable::NAMES.len()).any(|place| value_at(place).is_some())
 }
@@ -162,7 +162,7 @@ fn value_of(variable: Variable) -> Option<&'static [u8]> {
 }
 
 fn value_at(place: usize) -> Option<&'static [u8]> {
-    // For the constructor of another library, which runs before this one's.
+    // The constructor of another library may call this before this library's constructor has run.
     take_snapshot();
     // Acquire: pairs with the release in `take_snapshot`.
     if STATE.load(Ordering::Acquire) != COPIED {
@@ -183,7 +183,7 @@ pub(crate) fn read_on_off(variable: Variable) -> Option<bool> {
     })
 }
 
-/// Whether locks make no system call but `futex`.
+/// Whether locks make no system call other than `futex`.
 #[inline]
 pub fn futex_alone() -> bool {
     static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);

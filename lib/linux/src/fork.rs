@@ -10,7 +10,7 @@
 //! of its allocator. They may wait for threads that end, or for a thread that holds a lock of the
 //! library and allocates. So the library holds no lock then. Instead, whatever the child resets is
 //! whole at every moment: each change of it is one store. A child finds the memory as its parent's
-//! threads left it, and of each thread's stores those up to some moment.
+//! threads left it: it sees the stores of each thread up to some moment, and no later ones.
 //!
 //! # Handlers of the program
 //!
@@ -44,19 +44,19 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
 #[derive(Debug)]
 pub struct Part {
     /// Makes the part consistent in the child, whose only thread is the one that has forked, and
-    /// resets its locks. Their words may name waiters that do not exist there. Runs with signals
-    /// blocked.
+    /// resets the part's locks, since their words may name waiters that do not exist there. Runs
+    /// with signals blocked.
     pub reset_in_child: fn(),
 }
 
-/// How many ranks there are.
+/// The number of ranks.
 const RANKS: usize = 4;
 
 static PARTS: [AtomicPtr<Part>; RANKS] = [const { AtomicPtr::new(ptr::null_mut()) }; RANKS];
 
 /// Registers a part under its rank, and the handlers if they are not registered yet. May be
-/// repeated. What the part resets must be used afterwards only: then a child that has a trace of
-/// it has the part, too.
+/// repeated. Register a part before using what it resets: then a child that inherits a trace of
+/// that use has the part, too.
 ///
 /// # Panics
 ///
@@ -70,7 +70,7 @@ pub fn register(rank: usize, part: &'static Part) {
     register_handlers();
 }
 
-/// Two threads may both register them: handlers that are registered twice do as one.
+/// Two threads may both register the handlers: registering them twice has the same effect as once.
 fn register_handlers() {
     static REGISTERED: AtomicBool = AtomicBool::new(false);
     if !REGISTERED.load(Relaxed) {
@@ -80,7 +80,7 @@ fn register_handlers() {
     }
 }
 
-/// The parts, those of the lowest rank first.
+/// The parts, lowest rank first.
 fn parts() -> impl Iterator<Item = &'static Part> {
     // SAFETY: invariant 3.
     let part = |part: &AtomicPtr<Part>| unsafe { part.load(Acquire).as_ref() };
@@ -113,11 +113,11 @@ extern "C" fn in_child() {
     UNDER_WAY.store(0, Relaxed);
 }
 
-/// How many forks are between their handlers. A thread that clones meanwhile copies the number, and
-/// its child is taken for one that is announced.
+/// The number of forks whose first handler has run and whose last one has not. If a thread clones
+/// during such a fork, its child inherits the number and passes for an announced one.
 static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
 
-/// Whether a handler resets this process, which is the child of a fork, or will do so.
+/// Whether this process is the child of a fork that a handler resets or will reset.
 pub(crate) fn is_announced() -> bool {
     UNDER_WAY.load(Relaxed) != 0
 }

@@ -1,7 +1,7 @@
 //! Linux as a platform of kinlock's locks.
 //!
 //! The algorithms are in [`kinlock_core`], which knows neither `std` nor libc. Whatever they need
-//! of the machine is here: [`Native`] implements [`Platform`](kinlock_core::platform::Platform).
+//! from the machine is here: [`Native`] implements [`Platform`](kinlock_core::platform::Platform).
 //! Users of locks want the crate `kinlock`. This crate makes no semver promise.
 
 #[cfg(not(target_os = "linux"))]
@@ -21,7 +21,7 @@ pub mod topology;
 
 pub use native::Native;
 
-/// Has `cargo test` run the example of the page that the registry shows.
+/// Makes `cargo test` run the example of README.md, which the registry shows.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -2,7 +2,7 @@
 //!
 //! The objects are linked to each other, so that adding one allocates nothing. Each change is one
 //! store. So the list is whole at every moment, and a thread that forks need not lock it: the child
-//! finds it as it was before a change or after it, and frees its lock.
+//! finds the list as it was before or after a change, and frees its lock.
 //!
 //! # Invariants
 //!
@@ -39,7 +39,7 @@ impl<T> Default for Link<T> {
 
 /// An object that can be in a [`List`].
 pub trait Linked: Sized + Sync + 'static {
-    /// Its link, always the same, which only the list changes.
+    /// The object's link, always the same one. Only the list changes it.
     fn link(&self) -> &Link<Self>;
 }
 
@@ -83,7 +83,8 @@ impl<T: Linked> List<T> {
         // SAFETY: invariants 1 and 2.
         while let Some(other) = unsafe { link.0.load(Relaxed).as_ref() } {
             if ptr::eq(other, object) {
-                // Release: as in `add`. The object's own link stays, for a child that is on it.
+                // Release: as in `add`. The object's own link stays: a child that still finds the
+                // object also finds those behind it.
                 link.0.store(object.link().0.load(Relaxed), Release);
                 break;
             }
@@ -93,8 +94,8 @@ impl<T: Linked> List<T> {
         unsafe { self.lock.unlock() };
     }
 
-    /// Calls `each` with each object, under the lock, until it returns `true`. Returns whether it
-    /// did. Invariant 3 says what it must not do.
+    /// Calls `each` with each object, under the lock, until `each` returns `true`. Returns whether
+    /// it did. Invariant 3 says what `each` must not do.
     pub fn any(&self, each: impl FnMut(&T) -> bool) -> bool {
         self.lock.lock();
         // SAFETY: invariants 1 and 2.
@@ -104,8 +105,8 @@ impl<T: Linked> List<T> {
         found
     }
 
-    /// As [`any`](Self::any). `None` if the lock is held, perhaps by code that the caller, a signal
-    /// handler, has interrupted.
+    /// Like [`any`](Self::any). `None` if the lock is held, perhaps by code that the caller, a
+    /// signal handler, has interrupted.
     pub fn try_any(&self, each: impl FnMut(&T) -> bool) -> Option<bool> {
         if !self.lock.try_lock() {
             return None;
@@ -125,7 +126,7 @@ impl<T: Linked> List<T> {
     pub unsafe fn for_each_in_child(&self, each: impl FnMut(&T)) {
         // SAFETY: invariants 1 and 2, by the caller.
         unsafe { self.walk() }.for_each(each);
-        // SAFETY: by the caller nobody relies on holding it.
+        // SAFETY: the caller promises that nobody relies on holding the lock.
         unsafe { self.lock.reset_in_child() };
     }
 

@@ -36,17 +36,18 @@ use kinlock_core::visible_readers::{Row, VisibleReaders};
 #[derive(Clone, Copy, Debug)]
 pub struct Native;
 
-/// How many threads may have a waiter slot at a time.
+/// The number of threads that may have a waiter slot at a time.
 const SLOTS: usize = kinlock_core::slots::MAX_SLOTS;
 
 /// All zeros: it takes address space, but memory only for slots that have been used. This copy of
-/// the library may use the table of another one, see `copies`.
+/// the library may use the table of another copy, see `copies`.
 static TABLE: Table<Native, SLOTS, { SLOTS.div_ceil(32) }> = Table::new();
 
-/// Where readers announce themselves: 32 KiB. More threads than rows share them.
+/// The visible readers table: 32 KiB. If there are more threads than rows, threads share rows.
 static ROWS: [Row<Native>; 256] = [const { Row::new() }; 256];
 
-/// Where the kind of queue of all mutexes is kept, see [`configured`](kinlock_core::configured).
+/// Stores the kind of queue of all mutexes, see
+/// [`AsConfigured`](kinlock_core::config::AsConfigured).
 pub(crate) fn kind_of_queue() -> &'static AtomicU8 {
     &copies::tables().queue
 }
@@ -58,8 +59,8 @@ pub fn deadline(timeout: std::time::Duration) -> u64 {
     clock::now().saturating_add(nanos)
 }
 
-/// How many CPUs' time the process may use now: on how many CPUs its threads may run, or how many
-/// the quotas of its control groups allow, rounded up, if that is less. At least 1.
+/// The number of CPUs whose time the process may use now: the CPUs on which its threads may run or,
+/// if less, what the quotas of its control groups allow, rounded up. At least 1.
 ///
 /// Asks the kernel each time: O(threads of the process) system calls, and a file per control group.
 pub fn usable_cpus() -> u32 {
@@ -70,7 +71,7 @@ pub fn usable_cpus() -> u32 {
     allowed.min(cpus::quota().unwrap_or(u32::MAX))
 }
 
-/// As [`Platform::park_in`], with an absolute `CLOCK_REALTIME` deadline: until the time of day is
+/// Like [`Platform::park_in`], with an absolute `CLOCK_REALTIME` deadline: until the time of day is
 /// `until`, in nanoseconds since 1970.
 ///
 /// The kernel follows changes of that clock: setting it past `until` ends the sleep, and setting
@@ -160,7 +161,8 @@ impl Parking for Native {
         sets: u32,
         current: impl Fn() -> u32,
     ) -> Parked {
-        // A condition variable's waiter has released a mutex, perhaps without a look for waiters.
+        // A waiter of a condition variable has released a mutex, perhaps without looking for
+        // waiters.
         slice::end();
         futex::wait(key, expected, until, sets, current)
     }

@@ -1,12 +1,12 @@
 //! Probes for tools such as bpftrace, perf and SystemTap: USDT, as the C library has them.
 //!
 //! A probe is one `nop` in the code, and a note in the file that says where it is, what it is
-//! called and which register has its argument. A tool that wants to know puts a breakpoint in its
-//! place. The note is not loaded.
+//! called and which register has its argument. A tool that traces the probe puts a breakpoint in
+//! place of the `nop`. The note is not loaded into memory.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
-//! 1. A `nop` has no effect, and the directives beside it write to sections of their own.
+//! 1. A `nop` has no effect, and the directives around it write to sections of their own.
 
 /// A probe of the provider `libpthread`, with the addresses of one or two objects: references or
 /// pointers.
@@ -39,8 +39,8 @@ macro_rules! probe {
     }};
     (% ($($option:ident),*) $name:literal, $arguments:literal, $($object:ident),*) => {
         ::core::arch::asm!(
-            // A label of its own, by which the note goes with the code if the linker leaves that
-            // out. Tools warn of notes whose code is gone.
+            // Each probe has its own label, so that the linker drops the note if it drops the code.
+            // Tools warn of notes whose code is gone.
             ".ifndef kinlock_probes",
             ".set kinlock_probes, 0",
             ".endif",
@@ -63,7 +63,7 @@ macro_rules! probe {
             "kinlock_probe %kinlock_probes",
             ".purgem kinlock_probe",
             ".noaltmacro",
-            // By its address a tool sees how far a file was moved after it was linked.
+            // The address of this symbol tells a tool how far a file was moved after it was linked.
             ".ifndef _.stapsdt.base",
             ".pushsection .stapsdt.base, \"aGR\", %progbits, .stapsdt.base, comdat",
             ".weak _.stapsdt.base",

@@ -39,7 +39,7 @@ pub fn current_cpu() -> Option<u32> {
     }
 }
 
-/// As [`current_cpu`], from the registered area only.
+/// Like [`current_cpu`], from the registered area only.
 #[inline]
 pub(crate) fn registered_cpu() -> Option<u32> {
     // Negative numbers mean that the area is not registered.
@@ -47,7 +47,8 @@ pub(crate) fn registered_cpu() -> Option<u32> {
 }
 
 /// The distance of the area from the thread pointer, the same for all threads, if the C library
-/// registers areas. The registration of a single thread may have failed: its CPU is negative then.
+/// registers areas. The registration of a single thread may have failed: its CPU number is negative
+/// then.
 pub fn registered_offset() -> Option<isize> {
     area::offset()
 }
@@ -61,8 +62,8 @@ pub fn thread_pointer() -> *mut u8 {
 /// How many bytes of the area the running kernel maintains (`AT_RSEQ_FEATURE_SIZE`); 0 before Linux
 /// 6.3.
 ///
-/// This tells whether a field is live, not `__rseq_size`: the C library registers 32 bytes, reports
-/// 20, and the kernel writes as many as it knows.
+/// This size, not `__rseq_size`, tells whether a field is live: the C library registers 32 bytes
+/// and reports 20, and the kernel writes the fields that it knows.
 pub fn feature_size() -> usize {
     const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
     if cfg!(miri) {

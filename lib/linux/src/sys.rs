@@ -2,7 +2,8 @@
 //!
 //! Nothing here allocates, takes a lock or panics. Callers hold a [`KeepErrno`]. The calls go
 //! through `syscall`, not through the C library's `open` and `read`, for two reasons:
-//! `pthread_cancel` may end the thread in those, and a program may have replaced them by its own.
+//! `pthread_cancel` may end the thread in those functions, and a program may have replaced them by
+//! its own.
 //!
 //! # Invariants
 //!
@@ -16,7 +17,7 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Text in a fixed buffer. Excess text is cut off, as `is_cut` tells.
+/// Text in a fixed buffer. Excess text is cut off; `is_cut` tells whether any was.
 #[derive(Debug)]
 pub struct Text<const N: usize> {
     bytes: [u8; N],
@@ -63,7 +64,7 @@ impl<const N: usize> fmt::Write for Text<N> {
     }
 }
 
-/// Which file stderr was at the start: its device plus 1, and its number there. 0 and 0: not known.
+/// Which file stderr was at the start: its device plus 1, and its inode. 0 and 0: not known.
 static STDERR: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// The file that stderr is now; `None`: it is closed.
@@ -86,8 +87,8 @@ pub fn remember_stderr() {
     }
 }
 
-/// Writes `text` to standard error in one call, unless that is another file than the remembered
-/// one. Ignores failure, which it could report nowhere.
+/// Writes `text` to standard error in one call, unless that is no longer the remembered file.
+/// Ignores errors, since it could report them nowhere.
 pub fn write_stderr(text: &[u8]) {
     let known = [0, 1].map(|at| STDERR[at].load(Relaxed));
     if known != [0; 2] && stderr_file() != Some(known) {
@@ -104,7 +105,7 @@ pub fn write_stderr(text: &[u8]) {
     };
 }
 
-/// Sleeps for about that many nanoseconds, less than a second.
+/// Sleeps for about `nanos` nanoseconds, less than a second.
 pub(crate) fn nap(nanos: u32) {
     #[cfg(miri)]
     std::thread::sleep(std::time::Duration::from_nanos(nanos.into()));
@@ -121,7 +122,7 @@ pub(crate) fn nap(nanos: u32) {
     }
 }
 
-/// Restores `errno` when dropped: locking must not disturb the caller's.
+/// Restores `errno` when dropped: locking must not change the caller's `errno`.
 #[derive(Debug)]
 pub struct KeepErrno(libc::c_int);
 
@@ -189,7 +190,8 @@ impl Drop for RawFile {
     }
 }
 
-/// A folder, by which its files and folders are opened: a path may be too long for a buffer.
+/// A folder, from which its files and folders are opened by name: a path may be too long for a
+/// buffer.
 pub(crate) struct Folder(libc::c_int);
 
 impl Folder {
@@ -222,7 +224,8 @@ impl Drop for Folder {
     }
 }
 
-/// Calls `action` with the name of each entry of the folder at `path`, until it returns `false`.
+/// Calls `action` with the name of each entry of the folder at `path`, until `action` returns
+/// `false`.
 pub(crate) fn for_each_name(path: fmt::Arguments<'_>, mut action: impl FnMut(&[u8]) -> bool) {
     let Some(descriptor) = open(path, libc::O_RDONLY | libc::O_DIRECTORY) else {
         return;

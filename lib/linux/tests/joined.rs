@@ -1,5 +1,5 @@
-//! Memory that is gone as soon as another thread has had the lock: with [`Joined`], unlocking does
-//! not touch it any more.
+//! With [`Joined`], unlocking does not touch the lock's memory after another thread has taken the
+//! lock, so that this thread may free the memory.
 //!
 //! The platform holds up the thread that unlocks, after each step that can matter, until the other
 //! thread has taken the lock, released it, and made the memory inaccessible. Each case runs in a
@@ -31,7 +31,7 @@ use std::time::Duration;
 struct HeldUp;
 
 thread_local! {
-    /// This thread is held up.
+    /// Whether this thread is held up.
     static FIRST: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -117,8 +117,8 @@ impl<const LONG: bool> LockConfig for Plain<LONG> {
     }
 }
 
-/// Unlocks, and has another thread end the lock's memory meanwhile. That one waits for the lock
-/// asleep, or comes when it is free.
+/// Unlocks while another thread takes the lock, releases it and makes its memory inaccessible.
+/// `asleep`: the other thread waits for the lock asleep; otherwise it comes when the lock is free.
 fn unlock_while_it_goes<C: LockConfig, L: Layout<HeldUp>>(asleep: bool, fair: bool) {
     let (size, access) = (4096, libc::PROT_READ | libc::PROT_WRITE);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -147,7 +147,7 @@ fn unlock_while_it_goes<C: LockConfig, L: Layout<HeldUp>>(asleep: bool, fair: bo
     while asleep && PARKS.load(SeqCst) == 0 {
         thread::yield_now();
     }
-    // Until it has set its flag.
+    // Gives the second thread time to set its flag.
     thread::sleep(Duration::from_millis(5));
     FIRST.set(true);
     if fair {
@@ -199,7 +199,7 @@ fn joined_memory_may_go_as_soon_as_another_thread_has_had_the_lock() {
     }
 }
 
-/// So the test above can fail.
+/// Shows that the test above can fail.
 #[test]
 fn split_memory_must_not() {
     let status = in_a_process("cases::split_and_free");

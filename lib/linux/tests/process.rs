@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// The tests share the count of waiting threads.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Whether `condition` holds within a time that no machine needs.
+/// Whether `condition` holds within a time that is long enough on any machine.
 fn soon(condition: impl Fn() -> bool) -> bool {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(300) {
@@ -54,7 +54,7 @@ fn threads_that_waited_once_do_not_count() {
                     unsafe { spinlock.unlock() };
                 }
                 done.wait();
-                // They live on, idle.
+                // The threads live on, idle.
                 done.wait();
             });
         }
@@ -74,10 +74,11 @@ fn threads_that_waited_once_do_not_count() {
     });
 }
 
-/// Set in a process whose control group can be changed.
+/// Set in a process whose control group can be changed: the file with its quota.
 const QUOTA: &str = "KINLOCK_TEST_QUOTA";
 
-/// Two threads want one lock: a crowd while there is a quota of one CPU, and none afterwards.
+/// Two threads contend for one lock: the process is oversubscribed while it has a quota of one CPU,
+/// and no longer afterwards.
 #[test]
 fn a_quota_that_changes_is_seen() {
     let name = "a_quota_that_changes_is_seen";
@@ -229,7 +230,7 @@ fn locking_leaves_errno_alone() {
             while !gave_up.load(Relaxed) && !waiter.is_finished() {
                 thread::sleep(Duration::from_millis(1));
             }
-            // The waiter may sleep by now. It does not matter if it does not.
+            // By now the waiter usually sleeps. The test does not depend on it.
             thread::sleep(Duration::from_millis(20));
             set_errno(libc::EXDEV);
             // SAFETY: this thread has taken both.

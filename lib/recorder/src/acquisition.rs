@@ -50,11 +50,11 @@ impl Outcome {
 pub struct Wait {
     since: u64,
     until: u64,
-    /// For how many waits this one stands if it is measured; 0: it is not.
+    /// The number of waits that this one stands for if it is measured; 0: it is not measured.
     weight: u32,
     /// The call stack of a measured wait; 0: none.
     stack: u32,
-    /// Of a wait for a reader-writer lock: who held it when the wait began.
+    /// For a reader-writer lock: who held it when the wait began.
     behind: Behind,
     /// The table that the stack is in.
     tag: usize,
@@ -71,8 +71,8 @@ pub enum Behind {
 }
 
 impl Wait {
-    /// The calling thread begins to wait for what has this address in its entry. `one_in`: one wait
-    /// in this number is measured.
+    /// Begins a wait of the calling thread for the object whose entry has this address. `one_in`
+    /// returns `n` if one wait in `n` is measured.
     pub(super) fn at(address: u64, one_in: impl FnOnce(&Table) -> u32) -> Self {
         let mut wait = Wait {
             since: Native::now(),
@@ -102,19 +102,19 @@ impl Wait {
         Wait { behind, ..self }
     }
 
-    /// The calling thread begins to wait. If the wait is measured, the thread looks up its callers
-    /// now, while it would wait anyway, and not later, while it holds the lock.
+    /// Begins a wait of the calling thread. If the wait is measured, the thread looks up its
+    /// callers now, while it would wait anyway, and not later, while it holds the lock.
     /// `is_endless`: the wait has no limit.
     #[cold]
     #[inline(never)]
     pub fn begin(object: Object<'_>, is_endless: bool) -> Self {
         Wait::at(object.address, |table| {
-            // So that a wait which does not end is seen. With marks of its own the lock gets its
-            // entry from a thread that holds it.
+            // Shows a wait that does not end. A lock with marks of its own gets its entry from a
+            // thread that holds it.
             if object.marks.is_none() {
                 lock_of_holder(table, object);
             }
-            // A reader-writer lock has told both already.
+            // For a reader-writer lock both have been noted already.
             if object.kind & RWLOCK == 0 {
                 if !object.travels {
                     tell_of_relock(table, object);
@@ -127,14 +127,14 @@ impl Wait {
         })
     }
 
-    /// The thread has waited: it has the lock, or its time limit has expired.
+    /// Ends the wait: the thread has the lock, or its time limit has expired.
     pub fn end(self) -> Self {
         let ended = Wait {
             until: Native::now(),
             ..self
         };
         match memory::table() {
-            // It began in another window, or before this one.
+            // The wait began in another window, or before this one.
             Some(table) if memory::tag() != self.tag => Wait {
                 since: self.since.max(table.header.begin.load(Relaxed)),
                 weight: 0,
@@ -145,7 +145,7 @@ impl Wait {
         }
     }
 
-    /// The wait was none: the lock's function returned an error at once.
+    /// Drops the wait, which was none: the lock's function returned an error at once.
     pub fn discard(self) {
         if let Some(thread) = memory::table().and_then(thread) {
             thread.waits_for.store(0, Relaxed);
@@ -166,11 +166,11 @@ fn tell_of_relock(table: &Table, object: Object<'_>) {
     }
 }
 
-/// An acquisition has ended. If it succeeded, the calling thread holds the lock.
+/// Notes that an acquisition has ended. If it succeeded, the calling thread holds the lock.
 pub fn acquisition(object: Object<'_>, outcome: Outcome) {
     if let Some(table) = make::own_table() {
         count_acquisition(table, object, outcome);
-        // Of a mutex only the order says what is held.
+        // For a mutex only the lock order notes what is held.
         if object.kind & RWLOCK != 0 && is_taken(outcome.result) {
             let (address, mode) = object.lock_and_mode();
             let [serial, stack] = match order::is_on() {
@@ -189,7 +189,7 @@ fn count_acquisition(table: &Table, object: Object<'_>, outcome: Outcome) {
     if !is_taken(outcome.result) {
         return not_taken(table, object, outcome);
     }
-    // The holder of a robust mutex has ended, at a time that is not known: its hold is none.
+    // The holder of a robust mutex has ended, at a time that is not known: its hold does not count.
     if outcome.result == libc::EOWNERDEAD {
         if let Some((_, tally)) = tally::of_holder(table, object) {
             tally.since.store(0, Relaxed);
@@ -254,15 +254,15 @@ fn has_waited(table: &Table, nanos: u64) {
     }
 }
 
-/// A lock with marks of its own was taken after a wait. Other threads probably wait for the lock
-/// now, so what is done here prolongs their wait. Most waits are only counted.
+/// Notes that a lock with marks of its own was taken after a wait. Other threads probably wait for
+/// the lock now, so this function prolongs their wait. Most waits are only counted.
 pub fn taken_after(object: Object<'_>, wait: Wait) {
     if counted_after(object, wait).is_none() {
         taken(object, Some(wait), None);
     }
 }
 
-/// A lock was taken by a call that waits without a limit.
+/// Notes that a lock was taken by a call that waits without a limit.
 fn taken(object: Object<'_>, waited: Option<Wait>, asked: Option<u64>) {
     let outcome = Outcome {
         waited,
@@ -286,7 +286,7 @@ fn counted_after(object: Object<'_>, wait: Wait) -> Option<()> {
     if is_measured || memory::has_domains() || wait.nanos() > lock.wait_max.load(Relaxed) {
         return None;
     }
-    // The next measured acquisition stands for ones without a wait: this is none of them.
+    // The next measured acquisition stands for acquisitions without a wait; this is not one.
     tally.sample_at.store(sample_at.wrapping_add(1), Relaxed);
     holds(owner, tally, marks, locked);
     bump(&waits.count, 1);
@@ -307,14 +307,14 @@ pub(super) fn holds(owner: &Owner, tally: &Tally, marks: Marks<'_>, locked: u64)
     marks.last.store(token, Relaxed);
 }
 
-/// A lock with marks of its own was taken without a wait. Returns whether that is counted now; if
-/// not, more than counting is needed, and the caller has to call [`taken_at_once`].
+/// Counts that a lock with marks of its own was taken without a wait. Returns whether that was
+/// possible; if not, more than counting is needed, and the caller has to call [`taken_at_once`].
 #[inline]
 pub fn count_taken(address: u64, marks: Marks<'_>) -> bool {
     counted(address, marks).is_some()
 }
 
-/// The same for a call that does not wait.
+/// Like [`count_taken`], for a call that does not wait.
 #[inline]
 pub fn count_tried(address: u64, marks: Marks<'_>) -> bool {
     let Some(tally) = counted(address, marks) else {
@@ -326,8 +326,8 @@ pub fn count_tried(address: u64, marks: Marks<'_>) -> bool {
     true
 }
 
-/// A recursive lock with marks of its own was taken by the thread that holds it. Returns whether
-/// that is counted.
+/// Counts that a recursive lock with marks of its own was taken by the thread that holds it.
+/// Returns whether that was possible.
 #[inline]
 pub fn count_nested(address: u64, marks: Marks<'_>) -> bool {
     let lock = tally::found(address, marks.serial).and_then(|(_, tally)| entry_of(tally));
@@ -353,15 +353,15 @@ pub(super) fn next(tally: &Tally) -> Option<u64> {
     (tally.sample_at.load(Relaxed) != locked as u32).then_some(locked)
 }
 
-/// A lock was taken without a wait.
+/// Notes that a lock was taken without a wait.
 #[cold]
 #[inline(never)]
 pub fn taken_at_once(object: Object<'_>) {
-    // Read first, since what follows takes time.
+    // The clock is read first, since what follows takes time.
     taken(object, None, record::is_on().then(Native::now));
 }
 
-/// A wait for a condition variable, by the C library, has taken the mutex again.
+/// Notes that a wait for a condition variable, by the C library, has taken the mutex again.
 pub fn taken_again(object: Object<'_>) {
     let is_nested = false;
     taken_at_once(Object {
@@ -370,7 +370,7 @@ pub fn taken_again(object: Object<'_>) {
     });
 }
 
-/// Counts an acquisition of a lock that the calling thread has a tally of.
+/// Counts an acquisition of a lock for which the calling thread has a tally.
 fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome: Outcome) {
     let waited = outcome.waited;
     bump(&tally.locked, 1);
@@ -390,7 +390,8 @@ fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome:
     let sample_at = tally.sample_at.load(Relaxed);
     match waited {
         Some(wait) => {
-            // The next measured acquisition stands for ones without a wait: this is none of them.
+            // The next measured acquisition stands for acquisitions without a wait; this is not
+            // one.
             tally.sample_at.store(sample_at.wrapping_add(1), Relaxed);
             let taken_by = after_wait(table, owner, tally, wait);
             if wait.weight == 0 {
@@ -441,7 +442,7 @@ fn count_reading(table: &Table, owner: &Owner, tally: &Tally, waited: Option<Wai
     }
 }
 
-/// The lock has another holder than before (`last`; 0: it had none): counts that, by `add`.
+/// Counts, by `add`, that the lock has another holder than before (`last`; 0: it had none).
 fn hand_off(
     last: u32,
     marks: Marks<'_>,
@@ -492,21 +493,21 @@ fn without_tally(
     }
 }
 
-/// The entry of the lock of a tally of this table.
+/// The entry of the lock to which a tally belongs, in the tally's table.
 #[inline]
 pub(super) fn entry_of(tally: &'static Tally) -> Option<&'static Lock> {
     entry(memory::table_with(tally)?, tally)
 }
 
-/// The same of this table.
+/// The entry of the lock to which a tally of this table belongs.
 #[inline]
 fn entry<'a>(table: &'a Table, tally: &Tally) -> Option<&'a Lock> {
     let at = (tally.lock.load(Relaxed) as usize).checked_sub(1)?;
     table.locks.get(at)
 }
 
-/// Counts a wait for a lock that the calling thread has a tally of. Returns the use of the lock by
-/// these callers if the wait is measured, or 0.
+/// Counts a wait for a lock for which the calling thread has a tally. Returns the use of the lock
+/// by these callers if the wait is measured, or 0.
 #[cold]
 #[inline(never)]
 fn after_wait(table: &Table, owner: &Owner, tally: &Tally, wait: Wait) -> u32 {
@@ -558,7 +559,7 @@ fn measured_wait(table: &Table, lock: &Lock, wait: Wait) -> u32 {
 fn not_taken(table: &Table, object: Object<'_>, outcome: Outcome) {
     let known = lock_at(table, object.address).or_else(|| match object.marks {
         Some(_) => locks::noted_entry(table, object),
-        // Such as the side of a reader-writer lock that nobody has had yet.
+        // For example the side of a reader-writer lock that nobody has taken yet.
         None => lock_of_holder(table, object),
     });
     let Some(lock) = known else {
@@ -574,7 +575,7 @@ fn not_taken(table: &Table, object: Object<'_>, outcome: Outcome) {
     }
 }
 
-/// Counts a try that found the lock taken. As of waits, all are measured at first, then fewer.
+/// Counts a try that found the lock taken. Like waits, all tries are measured at first, then fewer.
 fn failed_try(table: &Table, lock: &Lock) {
     let before = lock.failed.fetch_add(1, Relaxed);
     let one_in = waits_per_sample(before);
@@ -594,7 +595,7 @@ fn failed_try(table: &Table, lock: &Lock) {
 /// How many acquisitions of a lock are measured one after the other at first. Then the gaps between
 /// measured ones double, up to [`RANDOM_FROM`].
 const ALL_MEASURED: u64 = 8;
-/// The gap from which on gaps are random.
+/// From this gap on, gaps are random.
 const RANDOM_FROM: u32 = 128;
 
 /// Chooses the next acquisition without a wait to be measured, after the one that is measured now.
@@ -631,8 +632,8 @@ fn measure(table: &Table, tally: &Tally, weight: u16, taken_by: u32) {
     tally.taken_by.store(taken_by, Relaxed);
 }
 
-/// The calling thread is about to release a lock with marks of its own. Returns whether that is
-/// noted; if not, the caller has to call [`release`].
+/// Notes that the calling thread is about to release a lock with marks of its own. Returns whether
+/// that was possible; if not, the caller has to call [`release`].
 #[inline]
 pub fn count_release(address: u64, marks: Marks<'_>) -> bool {
     let found = tally::found_of_holder(address, marks.serial);
@@ -644,8 +645,8 @@ pub fn count_release(address: u64, marks: Marks<'_>) -> bool {
     true
 }
 
-/// The calling thread is about to release a lock. `now`: the time, if the caller knows it;
-/// `is_held`: whether the lock's own word says that a thread holds it.
+/// Notes that the calling thread is about to release a lock. `now`: the time, if the caller knows
+/// it; `is_held`: whether the lock's own word says that a thread holds it.
 #[cold]
 #[inline(never)]
 pub fn release(object: Object<'_>, now: Option<u64>, is_held: bool) {
@@ -682,7 +683,7 @@ pub(super) fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u6
     };
     let weight = u64::from(tally.weight.load(Relaxed));
     // A sample stands for hundreds of acquisitions. If it is the longest so far, the others are
-    // taken to be as long as the longest before: a thread may have lost its CPU once.
+    // assumed to be as long as the longest before: a thread may have lost its CPU once.
     let usual = nanos.min(lock.hold_max.load(Relaxed));
     let total = usual
         .saturating_mul(weight.saturating_sub(1))
@@ -712,7 +713,7 @@ pub(super) fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u6
     }
 }
 
-/// The lock at this address was destroyed, or its memory is initialised as another lock.
+/// Notes that the lock at this address was destroyed, or its memory is initialised as another lock.
 pub fn lock_ended(address: u64) {
     if let Some(table) = memory::table() {
         if let Some(lock) = lock_at(table, address) {

@@ -41,7 +41,7 @@ pub(super) fn index_in<T>(all: &[T], one: &T) -> usize {
     (ptr::from_ref(one).addr() - all.as_ptr().addr()) / size_of::<T>()
 }
 
-/// The same, plus 1: what fields that refer to an entry hold.
+/// The index plus 1: the form in which fields refer to an entry.
 pub(super) fn number_in<T>(all: &[T], one: &T) -> u32 {
     index_in(all, one) as u32 + 1
 }
@@ -55,7 +55,7 @@ pub(super) fn scattered(key: u64) -> u64 {
 }
 
 /// The entry to which a place of an index refers, if any, of `size` entries. The table is shared
-/// memory: whatever it says must not make the program end.
+/// memory: whatever it contains must not end the program.
 #[inline]
 pub(super) fn number_at(table: &Table, place: &AtomicU32, size: usize) -> Option<usize> {
     // Acquire pairs with the release in `Array::place` that published the entry.
@@ -88,8 +88,8 @@ impl<'a, T> Array<'a, T> {
         (self.key_of)(&self.entries[at])
     }
 
-    /// Finds the entry with a key, or adds one and calls `fill` for it. Returns whether it is new,
-    /// too. `None`: there is no room.
+    /// Finds the entry with a key, or adds one and calls `fill` for it. Also returns whether it is
+    /// new. `None`: there is no room.
     pub(super) fn place(
         &self,
         table: &Table,

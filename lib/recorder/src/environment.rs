@@ -91,8 +91,8 @@ pub fn keep_path(kept: &KeptPath, path: &[u8]) -> bool {
     true
 }
 
-/// Whether the program has rights that its user has not: by set-user-ID, or capabilities of its
-/// file.
+/// Whether the program has rights that its user does not have: by set-user-ID, or capabilities of
+/// its file.
 fn is_privileged() -> bool {
     // SAFETY: invariant 9.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }

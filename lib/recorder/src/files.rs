@@ -11,7 +11,7 @@ pub(super) fn process() -> libc::pid_t {
     unsafe { system_call!(libc::SYS_getpid) }.map_or(0, |process| process as libc::pid_t)
 }
 
-/// The limit on the size of a file: to make one larger ends in a signal.
+/// The limit on the size of a file: making a file larger ends in a signal.
 pub(super) fn largest_file() -> u64 {
     let mut limit = [u64::MAX; 2];
     let none = ptr::null::<[u64; 2]>();
@@ -78,7 +78,7 @@ impl Name {
         self.0.as_ptr().cast()
     }
 
-    /// Makes it the path of the report with something appended. `None` if it is too long.
+    /// Sets the name to the path of the report with `suffix` appended. `None` if it is too long.
     pub(super) fn set(&self, suffix: fmt::Arguments<'_>) -> Option<()> {
         let mut end = End { of: self, at: 0 };
         for byte in environment::REPORT_PATH.bytes() {
@@ -88,7 +88,7 @@ impl Name {
         end.push(0).ok()
     }
 
-    /// Makes a file of this name. If a process of the same number had one, before an `exec`, a
+    /// Makes a file of this name. If a process of the same number made one before an `exec`, a
     /// number is appended. The error is an `errno`.
     pub(super) fn new_file(&self, suffix: fmt::Arguments<'_>) -> Result<libc::c_int, libc::c_int> {
         let mut number = 0;

@@ -1,26 +1,28 @@
 //! What the calling thread holds: its reader-writer locks, and with lock order all of its locks.
 //!
 //! The list is part of the thread's [`Owner`], and only that thread changes it. It has room for a
-//! few locks. If there were more at a time, it is not known which of them were released, and
-//! nothing is claimed any more.
+//! few locks. If the thread has held more locks at a time, it is not known which of them were
+//! released, and nothing is claimed any more.
 
 use super::entries::add;
 use super::tally;
 use core::sync::atomic::{AtomicBool, Ordering::*, compiler_fence};
 use kinlock_report::{HELDS, Held, Owner, READS, Table};
 
-/// What a thread has released that another one had taken, whose list still has it.
+/// How a lock was held that one thread has taken and another one has released: the first thread's
+/// list still has it.
 #[derive(Clone, Copy)]
 pub(super) enum Handed {
     /// A reader-writer lock, held for writing.
     Written,
-    /// One that was held for reading.
+    /// A reader-writer lock, held for reading.
     Read,
     /// A mutex.
     Mutex,
 }
 
-/// From then on nothing is claimed of what threads hold in that way.
+/// Whether a lock held in that way has been handed over. From then on nothing is claimed about what
+/// threads hold in that way.
 static ARE_HANDED_OVER: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
 /// Whether any lock held in that way may be in the list of a thread that does not hold it any more.
@@ -43,7 +45,7 @@ pub(super) fn list(owner: &Owner) -> &[Held] {
     &owner.held[..count.min(HELDS)]
 }
 
-/// The calling thread has taken a lock.
+/// Notes that the calling thread has taken a lock.
 pub(super) fn push(table: &Table, address: u64, serial: u32, stack: u32, mode: u32) {
     let Some(owner) = tally::owner(table) else {
         return;
@@ -54,7 +56,7 @@ pub(super) fn push(table: &Table, address: u64, serial: u32, stack: u32, mode: u
     }
 }
 
-/// The same for the calling thread's owner. Returns whether there was room.
+/// Like [`push`], for the calling thread's owner. Returns whether there was room.
 #[inline]
 pub(super) fn push_to(owner: &Owner, address: u64, serial: u32, stack: u32, mode: u32) -> bool {
     let count = owner.held_count.load(Relaxed);
@@ -76,8 +78,8 @@ pub(super) fn push_to(owner: &Owner, address: u64, serial: u32, stack: u32, mode
     true
 }
 
-/// The calling thread releases the lock that it has taken last. Returns whether it is that one, and
-/// whether the list has it once; if not, nothing is changed.
+/// Removes a lock that the calling thread releases, if it has taken this lock last and the list has
+/// it once. Returns whether that is so; if not, nothing is changed.
 #[inline]
 pub(super) fn pop_from(owner: &Owner, address: u64) -> bool {
     let Some((last, others)) = list(owner).split_last() else {
@@ -91,8 +93,8 @@ pub(super) fn pop_from(owner: &Owner, address: u64) -> bool {
     is_once
 }
 
-/// What the list of the calling thread has of a reader-writer lock that the thread is going to wait
-/// for; `None`: nothing, or nothing that can be relied on.
+/// What the list of the calling thread says of a reader-writer lock for which the thread is going
+/// to wait; `None`: nothing, or nothing reliable.
 pub(super) fn known_before_wait(table: &Table, address: u64) -> Option<&Held> {
     let owner = tally::owner(table)?;
     if owner.held_lost.load(Relaxed) != 0 {
@@ -107,15 +109,15 @@ pub(super) fn known_before_wait(table: &Table, address: u64) -> Option<&Held> {
 pub(super) enum Removed {
     /// The thread had taken it in this mode, and has not taken it a second time.
     Last(u32),
-    /// It had, and holds it still.
+    /// The thread had taken it, and still holds it.
     OneOfSeveral,
-    /// It had not taken it.
+    /// The thread had not taken it.
     NotThere,
     /// The list is not complete.
     Unknown,
 }
 
-/// The calling thread releases a lock.
+/// Removes a lock that the calling thread releases.
 pub(super) fn remove(address: u64) -> Removed {
     // A thread that has taken no lock has none in its list, and needs none to release one.
     let owner = match tally::known_owner() {
@@ -138,7 +140,7 @@ pub(super) fn remove(address: u64) -> Removed {
     }
 }
 
-/// The calling thread has released a lock that it had not taken.
+/// Notes that the calling thread has released a lock that it had not taken.
 pub(super) fn note_handed_over(how: Handed) {
     ARE_HANDED_OVER[how as usize].store(true, Relaxed);
 }

@@ -1,8 +1,8 @@
 //! Recording what each lock did, in a [table](kinlock_report) that the command `kinlock` reads.
 //!
-//! Two use it: the library that `kinlock run` preloads, for pthread locks, and the crate `kinlock`
-//! with its feature `report`, for the locks of Rust programs. It is an implementation detail of
-//! both, without a promise of stability.
+//! It has two users: the library that `kinlock run` preloads, for pthread locks, and the crate
+//! `kinlock` with its feature `report`, for the locks of Rust programs. It is an implementation
+//! detail of both, without a promise of stability.
 //!
 //! Nothing here allocates or takes a lock, and nothing waits, with one exception: while one thread
 //! makes the table, other threads of the process that take their first lock wait for it.
@@ -10,9 +10,9 @@
 //! # Who writes
 //!
 //! Each acquisition is counted in the tally (`tally.rs`) that the thread has for the lock. No other
-//! thread writes to that. The lock's entry in the table is added by a thread that holds the lock,
-//! and most of its numbers are changed only by the holder. So the program's own lock guards them:
-//! plain loads and stores suffice, and no two threads add an entry for the same lock. A
+//! thread writes to that tally. The lock's entry in the table is added by a thread that holds the
+//! lock, and most of its numbers are changed only by the holder. So the program's own lock guards
+//! them: plain loads and stores suffice, and no two threads add an entry for the same lock. A
 //! reader-writer lock may have several holders, and a semaphore has none. For these, threads change
 //! the entry by atomic operations, and the thread that gets the place in the table's index for the
 //! entry adds it.

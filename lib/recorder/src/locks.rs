@@ -1,4 +1,5 @@
-//! Entries of locks, sharing them where they become scarce, and merging those of locks that end.
+//! Entries of locks: sharing entries when they become scarce, and merging entries of locks that
+//! end.
 
 use super::entries::{Array, add, merge, number_at, number_in, places, scattered};
 use super::memory::{self, TAGS};
@@ -37,9 +38,9 @@ pub(super) fn marks_of<'a>(table: &'a Table, object: Object<'a>) -> Option<Marks
 /// The entry of a lock, called by its holder: an entry is added if there is none, and its number
 /// noted in the marks. `None`: there is no room.
 ///
-/// A lock that has an entry has noted that. So if one that has noted nothing finds an entry at its
-/// address, the entry belongs to a lock that was there before and that ended without a call, as a
-/// `std::mutex` of C++ does. A lock without marks cannot be told from the one before it.
+/// A lock that has an entry has noted that. So if a lock that has noted nothing finds an entry at
+/// its address, the entry belongs to a lock that was there before and that ended without a call, as
+/// a `std::mutex` of C++ does. A lock without marks cannot be told from the one before it.
 #[inline]
 pub(super) fn lock_of_holder<'a>(table: &'a Table, object: Object<'_>) -> Option<&'a Lock> {
     let mut known = lock_at(table, object.address);
@@ -68,9 +69,9 @@ fn new_serial() -> u32 {
     }
 }
 
-/// The hash of what is in the place of an address. Nobody searches for a lock that has ended. So it
-/// is as if it did not belong where it is in the index, and its place there can be taken: otherwise
-/// the ended locks of one address, 64 of them, would leave no place for the next one.
+/// The hash of an entry's key. Nobody searches for a lock that has ended. So its hash is another
+/// one, as if its place in the index were not its own, and the place can be taken: otherwise 64
+/// ended locks of one address would leave no place for the next lock there.
 fn hash_of_lock(key: u64) -> u64 {
     match key & OTHERS {
         ENDED => scattered(key & !ENDED) + LOCKS as u64,
@@ -100,7 +101,7 @@ fn new_lock<'a>(table: &'a Table, object: Object<'_>) -> Option<&'a Lock> {
         new.serial.store(new_serial(), Relaxed);
     };
     let (lock, _) = entries(table).place(table, object.address, fill)?;
-    // So that a lock that is a static variable of a shared object can be named.
+    // Needed to name a lock that is a static variable of a shared object.
     modules::note(table, object.address & !READING);
     name_program(&table.header);
     Some(lock)
@@ -108,13 +109,13 @@ fn new_lock<'a>(table: &'a Table, object: Object<'_>) -> Option<&'a Lock> {
 
 // ---- locks without an entry -----------------------------
 
-/// From how many entries in use on a lock gets one only if it seems to matter.
+/// From this number of used entries on, a lock gets an entry only if it seems to matter.
 const CROWDED: u32 = LOCKS as u32 / 4 * 3;
-/// Then a lock without a wait gets an entry by chance: at one acquisition in this number.
+/// Then a lock for which nobody waits gets an entry by chance: at one acquisition in this number.
 const ADMITTED: u32 = 64;
 
-/// Set in the serial number that a lock notes which has no entry: the rest of the number is the
-/// table's tag and the stack of those like it.
+/// Set in the serial number that a lock without an entry notes: the rest of the number is the
+/// table's tag and the stack by which locks share an entry.
 const OTHER: u32 = 1 << 31;
 const STACK_BITS: u32 = 16;
 
@@ -125,7 +126,7 @@ fn note_of(stack: u32) -> u32 {
     OTHER | (memory::tag() as u32) << STACK_BITS | stack
 }
 
-/// The stack of those like it, if a lock has noted one, of this table.
+/// The stack by which a lock shares an entry of this table, if the lock has noted one.
 fn noted_stack(serial: u32) -> Option<u32> {
     let stack = serial & ((1 << STACK_BITS) - 1);
     (serial & OTHER != 0 && serial == note_of(stack)).then_some(stack)
@@ -134,10 +135,10 @@ fn noted_stack(serial: u32) -> Option<u32> {
 /// The entry that a lock shares with others, if it does: the table is nearly
 /// full, and the lock has not been seen to matter. `waits`: a thread has waited for it.
 ///
-/// A program may take many thousands of locks when it starts, and never again. What it takes later
-/// must find a place, too. So the last quarter of the entries is for locks that are waited for, and
-/// for those that are taken often; the others share one entry per stack by which they were first
-/// taken, and nothing that they do is lost. Called by the lock's holder.
+/// A program may take many thousands of locks when it starts, and never again. Locks that it takes
+/// later must find a place, too. So the last quarter of the entries is for locks that are waited
+/// for, and for those that are taken often; the others share one entry per stack by which they were
+/// first taken, and nothing that they do is lost. Called by the lock's holder.
 pub(super) fn shared_entry<'a>(
     table: &'a Table,
     object: Object<'_>,
@@ -220,9 +221,9 @@ const KEPT_PER_STACK: u32 = 64;
 /// How many ended locks keep entries of their own in all.
 const KEPT_IN_ALL: u32 = LOCKS as u32 / 4;
 
-/// A lock has ended. Either its entry stays, marked as ended, or its numbers are added to an ended
-/// lock that was first taken by the same callers, and its entry becomes free. So a program may use
-/// any number of locks one after the other.
+/// Ends a lock. Either its entry stays, marked as ended, or its numbers are added to an ended lock
+/// that was first taken by the same callers, and its entry becomes free. So a program may use any
+/// number of locks one after the other.
 #[cold]
 pub(super) fn end(table: &Table, lock: &Lock) {
     let first = lock.first.load(Relaxed) as usize;
@@ -266,7 +267,7 @@ fn is_same_sort(one: &Lock, other: &Lock) -> bool {
     sort(one) == sort(other)
 }
 
-/// The numbers that are added where the entries of two locks are joined.
+/// The numbers that are added when the entries of two locks are joined.
 fn sums(lock: &Lock) -> impl Iterator<Item = &AtomicU64> {
     let single = [
         &lock.locked,
@@ -287,7 +288,7 @@ fn sums(lock: &Lock) -> impl Iterator<Item = &AtomicU64> {
     single.into_iter().chain(behind).chain(classes)
 }
 
-/// The same of a use.
+/// The numbers of a use that are added then.
 fn sums_of_use(of: &Use) -> [&AtomicU64; 5] {
     [
         &of.contended,

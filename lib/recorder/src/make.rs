@@ -11,8 +11,8 @@
 //! # Windows
 //!
 //! A process that [stands by](kinlock_report::Switch) makes its table in the first window, and
-//! clears it in each later one. It stays where it is: a thread that was interrupted in the window
-//! before may still write to it, and spoil a number, but it finds memory there.
+//! clears it in each later one. The table stays where it is: a thread that was interrupted in the
+//! window before may still write to it, and spoil a number, but it finds memory there.
 //!
 //! # Forks
 //!
@@ -57,27 +57,27 @@ pub(super) fn own_table() -> Option<&'static Table> {
 fn own_table_of_child() -> Option<&'static Table> {
     let locks = LOCKS.load(Relaxed);
     let has_failed = FORK.state.load(Relaxed) == FAILED && is_of_window();
-    // A process that stands by has none before the first window.
+    // A process that stands by has no table before the first window.
     if !has_failed && locks != UNKNOWN && (window() != 0 || !switch::is_used()) {
         begin(locks);
     }
     table()
 }
 
-/// The process has no table yet, and makes one when it is told to. `locks`: which locks the program
-/// runs on.
+/// Notes that the process makes its table when it is told to, and not yet. `locks`: which locks the
+/// program runs on.
 pub fn stand_by(locks: u32) {
     switch::expect();
     LOCKS.store(locks, Relaxed);
 }
 
-/// The process makes its table at its first lock. `locks`: as for [`stand_by`].
+/// Notes that the process makes its table at its first lock. `locks`: as for [`stand_by`].
 pub fn expect(locks: u32) {
     LOCKS.store(locks, Relaxed);
 }
 
-/// As early as possible: looks up what may need a lock of the loader, and maps the page that all
-/// processes share, which a sandbox may forbid later.
+/// To be called as early as possible: looks up what may need a lock of the loader, and maps the
+/// page that all processes share, which a sandbox may forbid later.
 pub fn look_up() {
     modules::begin();
     if variable(b"KINLOCK_REPORT").is_some_and(|path| keep_path(&REPORT_PATH, path)) {
@@ -88,8 +88,8 @@ pub fn look_up() {
 /// Makes the table, once. Returns whether there is one. `locks`: which locks the program runs on.
 ///
 /// Other threads that come in the meantime wait for the one that makes it, so that none of their
-/// acquisitions is lost. They cannot wait for each other: that thread takes no lock, and no signal
-/// handler runs on it.
+/// acquisitions is lost. The threads cannot wait for each other: the one that makes the table takes
+/// no lock, and runs no signal handler.
 pub fn begin(locks: u32) -> bool {
     let _kept = KeepErrno::hold();
     loop {
@@ -101,8 +101,8 @@ pub fn begin(locks: u32) -> bool {
                 Native::park(state, MAKING, NEVER, || FORK.state.load(Relaxed));
             }
             before => {
-                // Before other threads wait for this one, since this may wait for a lock of the
-                // loader.
+                // Called before other threads wait for this one, since it may wait for a lock of
+                // the loader.
                 modules::begin();
                 clear_in_children();
                 let _blocked = SignalsBlocked::new();
@@ -187,7 +187,7 @@ pub extern "C" fn forget_in_child() {
     }
 }
 
-/// The process ends by itself: notes that, and its last name.
+/// Called when the process ends by itself: notes that, and the last name of the program.
 pub fn finish() {
     // SAFETY: invariant 3 holds for the page as for the table.
     let shared = unsafe { SHARED_PAGE.load(Acquire).as_ref() };
@@ -199,7 +199,7 @@ pub fn finish() {
         name_program(&table.header);
         table.header.end.store(Native::now(), Relaxed);
     }
-    // What is measured now is to be read.
+    // The file stays if the process is measured now, since the command is going to read it.
     if switch::is_used() && !switch::is_on() && process() == PROCESS.load(Relaxed) {
         TABLE_NAME.unlink();
     }
@@ -250,7 +250,7 @@ fn make(locks: u32, is_again: bool) -> bool {
     true
 }
 
-/// The table of an earlier window, without what it said. It keeps its memory.
+/// Clears the table of an earlier window, and returns it. It keeps its memory.
 ///
 /// The kernel writes the zeros. Stores of words here would not be of the sizes of the table's
 /// fields, which a thread that was interrupted in the earlier window may still change.
@@ -270,7 +270,7 @@ fn cleared() -> Result<&'static Table, libc::c_int> {
     };
     // SAFETY: invariant 9; the file is ours.
     let is_made = unsafe { system_call!(libc::SYS_ftruncate, zeros, PAGE) }.is_ok();
-    // All but which pages have memory.
+    // Everything except the note of which pages have memory.
     let kept = offset_of!(Header, present);
     let kept = kept..kept + size_of_val(&table.header.present);
     let first = size_of::<Header>().div_ceil(PAGE) * PAGE;

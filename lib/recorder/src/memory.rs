@@ -10,8 +10,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
 use kinlock_report::{Header, PAGE, Table};
 
 /// A system call: what it returns, or why it failed. A program may read `errno` after it has taken
-/// a lock, so that is restored. Each argument is widened to a register, since the upper half of a
-/// shorter one would be arbitrary.
+/// a lock, so `errno` is restored. Each argument is widened to a register, since the upper half of
+/// a shorter one would be arbitrary.
 macro_rules! system_call {
     ($number:expr $(, $argument:expr)* $(,)?) => {{
         let _kept = kinlock_linux::sys::KeepErrno::hold();
@@ -42,7 +42,7 @@ pub(super) struct ForkPage {
     /// [`NOT_MADE`], then [`MAKING`], then [`MADE`] or [`FAILED`]; in the child of a fork
     /// [`NOT_MADE`] again.
     pub(super) state: AtomicU32,
-    /// Whether the machine has several locality domains. It is here, beside what each acquisition
+    /// Whether the machine has several locality domains. It is here, next to what each acquisition
     /// reads.
     pub(super) has_domains: AtomicBool,
     room: [u8; PAGE - 13],
@@ -60,7 +60,7 @@ const _: () = assert!(size_of::<ForkPage>() == PAGE);
 
 /// No lock has been taken in this process.
 pub(super) const NOT_MADE: u32 = 0;
-/// A thread makes the table. Others wait for it.
+/// A thread makes the table. Other threads wait for it.
 pub(super) const MAKING: u32 = 1;
 /// There is a table.
 pub(super) const MADE: u32 = 2;
@@ -77,7 +77,7 @@ pub(super) fn tag() -> usize {
     }
 }
 
-/// The same, whichever window the table is of.
+/// The tag, whichever window the table is of.
 #[inline]
 pub(super) fn tag_of_table() -> usize {
     FORK.tag.load(Relaxed) as usize

@@ -10,8 +10,8 @@ use kinlock_report::{
     CONDVAR, DESTROYED_AWAITED, DESTROYED_HELD, NOT_HELD, Owner, Table, Tally, Thread,
 };
 
-/// The calling thread has misused a lock, as the lock's function has found. `holder`: the kernel's
-/// number of the thread that holds it, or 0.
+/// Notes that the calling thread has misused a lock, as the lock's function has found. `holder`:
+/// the kernel's number of the thread that holds it, or 0.
 #[cold]
 pub fn misused(misuse: u32, address: u64, kind: u32, holder: u32) {
     if let Some(table) = make::own_table() {
@@ -42,7 +42,7 @@ fn is_held_here(table: &Table, address: u64) -> bool {
     })
 }
 
-/// The calling thread has tried to destroy a lock that is held.
+/// Notes that the calling thread has tried to destroy a lock that is held.
 #[cold]
 pub fn destroyed_held(object: Object<'_>) {
     let Some(table) = make::own_table() else {
@@ -66,8 +66,8 @@ pub fn destroyed_held(object: Object<'_>) {
     misuses::note(table, misuse, (address, kind), holder.unwrap_or([0, 0]));
 }
 
-/// How many threads sleep at the words of an object, as the kernel knows them: it is asked to move
-/// them to where they are.
+/// The number of threads that sleep at the words of an object. The kernel is asked to move them to
+/// the words where they already are, and counts them.
 #[cold]
 pub fn sleepers_at(address: u64, words: usize) -> u64 {
     let at = |word: usize| {

@@ -47,7 +47,7 @@ pub(super) fn note(table: &Table, misuse: u32, (address, kind): (u64, u32), hold
     new.first.store(first, Relaxed);
     new.holder.store(holder[0], Relaxed);
     new.taken.store(holder[1], Relaxed);
-    // Without an entry for the thread: it may never have taken a lock.
+    // The thread gets no entry for this: it may never have taken a lock.
     new.thread.store(thread::number(), Relaxed);
     add(&new.count, 1);
     new.kind.store(misuse, Release);

@@ -1,4 +1,4 @@
-//! The page with the mode, of which [standing by](super::switch) makes a file.
+//! The page with the mode, which [standing by](super::switch) turns into a file.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use kinlock_report::{PAGE, Switch};
@@ -14,7 +14,7 @@ pub struct SwitchPage {
 const _: () = assert!(size_of::<SwitchPage>() == PAGE);
 
 impl SwitchPage {
-    /// A page with this mode, of all locks.
+    /// A page with this mode for all kinds of locks.
     pub const fn new(mode: u32) -> Self {
         SwitchPage {
             switch: Switch {
@@ -35,7 +35,7 @@ pub static OWN: SwitchPage = SwitchPage::new(0);
 
 static PAGE_OF_MODES: AtomicPtr<SwitchPage> = AtomicPtr::new((&raw const OWN).cast_mut());
 
-/// From now on the mode is on this page. Called before there is a table.
+/// Makes this the page with the mode from now on. Called before there is a table.
 pub fn use_page(page: &'static SwitchPage) {
     PAGE_OF_MODES.store(core::ptr::from_ref(page).cast_mut(), Release);
 }

@@ -41,11 +41,11 @@ type Finder = unsafe extern "C" fn(*const c_void, *mut Answer) -> c_int;
 /// The C library's `_dl_find_object`, which takes no lock. Null before glibc 2.35: then the report
 /// has no callers.
 static FINDER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-/// Objects are found by [`FINDER`], and not in the [list](LISTED).
+/// Whether objects are found by [`FINDER`], and not in the [list](LISTED).
 static HAS_FINDER: AtomicBool = AtomicBool::new(false);
 
-/// Where the recorder is in a library of its own: callers are found by this function, and calls
-/// within the library are no callers.
+/// For a recorder in a library of its own: callers are found by this function, and calls within the
+/// library do not count as callers.
 ///
 /// # Safety
 ///
@@ -78,8 +78,8 @@ const LISTED: usize = 64;
 
 static LIST: [Listed; LISTED] = [const { Listed([const { AtomicU64::new(0) }; 5]) }; LISTED];
 
-/// Lists the objects that the process has now. A static program, too, is one. What is loaded later
-/// is not known: callers beyond a frame of it are not found.
+/// Lists the objects that the process has now. A static program, too, is one. An object that is
+/// loaded later is not known: callers beyond a frame of it are not found.
 fn list() {
     let mut count = 0_usize;
     // SAFETY: invariant 1: the callback gets the count, which lives until the call returns, and
@@ -228,7 +228,7 @@ fn note_path(module: &Module, found: &Found) {
     };
     let folder = match path.starts_with(b"/") {
         true => &[],
-        // The loader found it by a name that says nothing elsewhere.
+        // The loader found it by a name that is relative to the current folder.
         false => current_folder(&mut room),
     };
     store_path(module, folder, path);
@@ -324,8 +324,8 @@ fn program_segments(found: &Found) -> Option<&'static [libc::Elf64_Phdr]> {
         )
     };
     let segments = segments_at(at, count)?;
-    // If the loader was started by its own name, with the program as an argument, the kernel's are
-    // the loader's.
+    // If the loader was started by its own name, with the program as an argument, the segments that
+    // the kernel names are the loader's.
     let own = segments.iter().find(|s| s.p_type == libc::PT_PHDR)?;
     (found.bias.wrapping_add(own.p_vaddr) == at).then_some(segments)
 }

@@ -1,7 +1,7 @@
 //! What threads wait for and hold now, for a command that looks at the process ([`table::now`]).
 //!
 //! There is neither a file nor anything that begins or ends: the facts lie in static memory of
-//! zeros. A thread that waits for a lock writes one before its wait and clears it afterwards. A
+//! zeros. A thread that waits for a lock writes a fact before its wait and clears it afterwards. A
 //! thread that leaves a wait by a jump, or is cancelled in it, leaves its fact behind; so does the
 //! parent of a fork, in the child. The command ignores facts of threads that do not exist, and
 //! where there is no place left, their places are used again.
@@ -17,8 +17,8 @@ use kinlock_report::{self as table};
 
 static NOW: Now = Now::new();
 
-// The note that says where it is. Only an assembler can write the distance, which the linker knows:
-// an address would have to be relocated when the program starts.
+// The ELF note that says where [`NOW`] is. Only an assembler can write the distance, which the
+// linker knows: an address would have to be relocated when the program starts.
 core::arch::global_asm!(
     ".pushsection .note.kinlock, \"a\", %note",
     ".balign 4",
@@ -31,14 +31,14 @@ core::arch::global_asm!(
     now = sym NOW,
 );
 
-/// The locks are objects of the C library's types. `number_at`: where the C library keeps the
-/// number of a thread; see [`Now::number_at`].
+/// Notes that the locks are objects of the C library's types. `number_at`: where the C library
+/// keeps the number of a thread; see [`Now::number_at`].
 pub fn are_posix(number_at: usize) {
     NOW.are_posix.store(1, Relaxed);
     NOW.number_at.store(number_at as u32, Relaxed);
 }
 
-/// A fact that is there. It has no destructor: a cancelled thread unwinds the frame in which it
+/// A fact that was noted. It has no destructor: a cancelled thread unwinds the frame in which it
 /// lies.
 #[derive(Clone, Copy)]
 #[must_use]
@@ -48,7 +48,7 @@ impl Noted {
     /// No fact.
     pub const NONE: Self = Noted(None);
 
-    /// The wait is over.
+    /// Clears the fact: the wait is over.
     #[inline]
     pub fn end(self) {
         if let Some(fact) = self.0 {
@@ -57,8 +57,9 @@ impl Noted {
     }
 }
 
-/// The calling thread, which has that number, is about to wait. `what` and `kind` are as in
-/// [`Fact`]. The function that calls this has to stay on the stack for as long as the wait lasts.
+/// Notes that the calling thread, whose number is `thread`, is about to wait. `what` and `kind` are
+/// as in [`Fact`]. The function that calls this has to stay on the stack for as long as the wait
+/// lasts.
 #[inline(always)]
 pub fn waits(what: u64, kind: u32, thread: u32) -> Noted {
     note_wait(what, kind, thread, here())
@@ -70,8 +71,8 @@ fn note_wait(what: u64, kind: u32, thread: u32, at: Registers) -> Noted {
     note(what, kind, thread, Native::now(), at)
 }
 
-/// The calling thread, which has that number, holds a lock that does not tell who holds it. `what`
-/// and `kind` are as in [`Fact`], without [`IS_HELD`].
+/// Notes that the calling thread, whose number is `thread`, holds a lock that does not tell who
+/// holds it. `what` and `kind` are as in [`Fact`], without [`IS_HELD`].
 #[inline(never)]
 pub fn holds(what: u64, kind: u32, thread: u32) {
     let nowhere = Registers {
@@ -82,8 +83,8 @@ pub fn holds(what: u64, kind: u32, thread: u32) {
     let _ = note(what | IS_HELD, kind, thread, 0, nowhere);
 }
 
-/// The calling thread is about to release such a lock. Of a lock that it holds several times, one
-/// hold ends.
+/// Notes that the calling thread is about to release such a lock. If it holds the lock several
+/// times, one hold ends.
 #[inline(never)]
 pub fn released(what: u64, thread: u32) {
     let is_it = |fact: &&Fact| {
@@ -97,7 +98,7 @@ pub fn released(what: u64, thread: u32) {
     }
 }
 
-/// A thread releases what it did not take: the hold of some thread ends.
+/// Ends the hold of some thread: the calling thread releases a lock that it did not take.
 #[cold]
 #[inline(never)]
 fn released_for_another(what: u64) {
@@ -131,7 +132,8 @@ fn note(what: u64, kind: u32, thread: u32, since: u64, at: Registers) -> Noted {
                 .is_ok()
     };
     let free = places(thread).find(takes);
-    // A search takes many system calls, and may find nothing: the more are dropped, the rarer.
+    // A search takes many system calls, and may find nothing: the more facts are dropped, the rarer
+    // it is.
     let left = || {
         let is_due = (NOW.dropped.load(Relaxed) + 1).is_power_of_two();
         is_due.then(|| left_behind(thread)).flatten()
@@ -146,7 +148,8 @@ fn note(what: u64, kind: u32, thread: u32, since: u64, at: Registers) -> Noted {
     for (to, from) in fact.registers.iter().zip([at.pc, at.stack, at.frame]) {
         to.store(from, Relaxed);
     }
-    // The command, which reads this memory from outside, takes for complete what it finds twice.
+    // The command, which reads this memory from outside, takes a fact for complete if it reads the
+    // same twice.
     fact.what.store(what, Release);
     Noted(Some(fact))
 }
@@ -161,8 +164,8 @@ fn left_behind(thread: u32) -> Option<&'static Fact> {
     places(thread).find(|fact| {
         let (what, of) = (fact.what.load(Relaxed), fact.thread.load(Relaxed));
         let is_left = what > BUSY && of != thread && !exists(of);
-        // Of several threads that find it, one replaces the number. A place that became free
-        // meanwhile, and another's, says something else.
+        // If several threads find the place, one of them replaces the number. If the place has
+        // become free and got another fact since, `what` has changed.
         let takes = |word: &AtomicU32| word.compare_exchange(of, thread, Relaxed, Relaxed).is_ok();
         let is_same =
             |word: &AtomicU64| word.compare_exchange(what, BUSY, Relaxed, Relaxed).is_ok();
@@ -190,7 +193,8 @@ mod tests {
         ((1 << 23) + which * blocks + number() as usize % blocks) as u32
     }
 
-    /// In this order: once a hold was dropped, another thread's may no longer end in its place.
+    /// The order matters: once a hold was dropped, another thread's hold no longer ends in its
+    /// place.
     #[test]
     fn holds_end_by_whoever_releases_and_places_are_used_again() {
         a_hold_ends_by_whoever_releases();

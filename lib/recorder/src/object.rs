@@ -19,19 +19,19 @@ pub struct Marks<'a> {
 /// A lock of the program, as the report knows it.
 #[derive(Clone, Copy)]
 pub struct Object<'a> {
-    /// The address in its entry, and so with [`READING`] if it is the reading side of a
+    /// The address in the lock's entry, and so with [`READING`] for the reading side of a
     /// reader-writer lock.
     pub address: u64,
     /// The marks in the lock object. If it has no room for them, they are in the table's entry.
     pub marks: Option<Marks<'a>>,
-    /// The C library's word for the kind of a mutex, or what else it is, such as
+    /// The C library's word for the kind of a mutex, or another kind of object, such as
     /// [`kinlock_report::SPIN`].
     pub kind: u32,
     /// Where the program takes it, if that is known.
     pub place: Option<&'static Location<'static>>,
-    /// The calling thread holds it already, and takes it again since it is recursive.
+    /// Whether the calling thread holds it already, and takes it again since it is recursive.
     pub is_nested: bool,
-    /// The thread that holds it may let another one release it. If not, that is misuse.
+    /// Whether the thread that holds it may let another one release it. If not, that is misuse.
     pub travels: bool,
 }
 

@@ -20,9 +20,10 @@
 //!
 //! # Stacks
 //!
-//! The callers of the second lock are looked up when an order is new. Those of the first have to be
-//! known by then. To look them up for each acquisition would be slow. So the first lock of a new
-//! order is marked: its next acquisitions look up their callers, until the order has them.
+//! The callers that ask for the second lock are looked up when an order is new. The callers that
+//! took the first lock have to be known by then, and looking them up for each acquisition would be
+//! slow. So the first lock of a new order is marked: its next acquisitions look up their callers,
+//! until the order has them.
 
 use super::entries::{Array, add, scattered};
 use super::held::{self, Handed};
@@ -44,7 +45,7 @@ pub(super) fn is_on() -> bool {
     IS_ON.load(Relaxed)
 }
 
-/// Whether the environment asks for it.
+/// Whether the environment asks for lock order.
 pub fn is_wanted() -> bool {
     super::environment::variable(b"KINLOCK_ORDER") == Some(b"1")
 }
@@ -57,8 +58,9 @@ pub(super) fn begin(table: &Table) {
     IS_ON.store(is_on, Relaxed);
 }
 
-/// The calling thread has a mutex or spinlock. `asked`: it asked for it without a limit. That may
-/// have been noted when it began to wait, but was not if the lock had no entry yet.
+/// Notes that the calling thread has taken a mutex or spinlock. `asked`: it asked for the lock
+/// without a limit. That may have been noted when it began to wait, but was not if the lock had no
+/// entry yet.
 pub(super) fn taken(table: &Table, object: Object<'_>, asked: bool) {
     let Some(lock) = lock_at(table, object.address) else {
         return;
@@ -76,22 +78,22 @@ pub(super) fn taken(table: &Table, object: Object<'_>, asked: bool) {
     );
 }
 
-/// The stack of an acquisition that orders of `lock` may need; 0: none does.
+/// The stack of an acquisition that orders of `lock` may need; 0: no order needs it.
 fn stack_of_first(table: &Table, object: Object<'_>, lock: &Lock) -> u32 {
     if lock.kind.load(Relaxed) & OUTER != 0 {
         lock.kind.fetch_and(!OUTER, Relaxed);
         return stack_of(table, &unwind::capture());
     }
-    // Of a reader-writer lock, the tally is that of the side.
+    // For a reader-writer lock, this is the tally of the side.
     let tally = tally::of_caller(table, object);
     let measured = tally.filter(|(_, tally)| tally.since.load(Relaxed) > HELD);
     measured.map_or(0, |(_, tally)| taken_by(table, tally))
 }
 
-/// The calling thread is going to wait for a mutex or spinlock.
+/// Notes that the calling thread is going to wait for a mutex or spinlock.
 pub(super) fn waits(table: &Table, object: Object<'_>) {
     let serial = object.marks.map(|marks| marks.serial.load(Relaxed));
-    // With another number, the entry is that of a lock which was there before.
+    // If the numbers differ, the entry belongs to a lock that was there before.
     let is_its = |lock: &Lock| serial.is_none_or(|serial| serial == lock.serial.load(Relaxed));
     let known = lock_at(table, object.address);
     if let Some(lock) = known.filter(|lock| is_its(lock)) {
@@ -99,15 +101,15 @@ pub(super) fn waits(table: &Table, object: Object<'_>) {
     }
 }
 
-/// The calling thread asks for a reader-writer lock, and may wait forever.
+/// Notes that the calling thread asks for a reader-writer lock, and may wait forever.
 pub(super) fn asks_rwlock(table: &Table, address: u64, mode: u32) {
     if let Some(lock) = rwlock(table, address) {
         wants(table, address, lock, mode);
     }
 }
 
-/// It has one: this side of it. Returns the lock's serial number, and the stack if orders may need
-/// it.
+/// Notes that the calling thread has taken this side of a reader-writer lock. Returns the lock's
+/// serial number, and the stack if orders may need it.
 pub(super) fn taken_rwlock(table: &Table, side: Object<'_>) -> [u32; 2] {
     let Some(lock) = rwlock(table, side.lock_and_mode().0) else {
         return [0, 0];
@@ -119,8 +121,8 @@ pub(super) fn taken_rwlock(table: &Table, side: Object<'_>) -> [u32; 2] {
     [lock.serial.load(Relaxed), stack]
 }
 
-/// The entry of a reader-writer lock. Several threads may add it at the same time: one of them
-/// does, since the place in the index decides.
+/// The entry of a reader-writer lock. If several threads want to add it at the same time, the place
+/// in the index decides which one does.
 fn rwlock(table: &Table, address: u64) -> Option<&Lock> {
     lock_of_holder(table, Object::new(address, RWLOCK))
 }
@@ -133,8 +135,8 @@ fn wants(table: &Table, address: u64, lock: &Lock, mode: u32) {
     let serial = lock.serial.load(Relaxed);
     forget_released(owner);
     let list = held::list(owner);
-    // It holds the lock already: that is misuse, or a second read lock, which does not wait for
-    // those that wait for what was taken meanwhile.
+    // The thread holds the lock already: that is misuse, or a second read lock, which does not wait
+    // for threads that wait for what this thread has taken since.
     if list.iter().any(|held| held.serial.load(Relaxed) == serial) {
         return;
     }
@@ -143,7 +145,7 @@ fn wants(table: &Table, address: u64, lock: &Lock, mode: u32) {
         [Handed::Written, Handed::Read, Handed::Mutex].map(held::are_handed_over);
     let (skips_rwlocks, skips_mutexes) = (written || read, mutex);
     for first in list {
-        // 0: it had no entry.
+        // 0: the lock had no entry.
         if first.serial.load(Relaxed) == 0 || serial == 0 {
             continue;
         }
@@ -170,7 +172,7 @@ fn is_rwlock(table: &Table, held: &Held) -> bool {
     known.is_some_and(|lock| lock.kind.load(Relaxed) & RWLOCK != 0)
 }
 
-/// Takes locks out of the list that another thread has released: their tallies say so.
+/// Takes those locks out of the list that another thread has released, as their tallies say.
 fn forget_released(owner: &Owner) {
     let mut at = 0;
     while let Some(held) = held::list(owner).get(at) {

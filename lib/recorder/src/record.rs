@@ -40,8 +40,8 @@ pub(super) fn forget(owner: &Owner, tally: &Tally) {
     }
 }
 
-/// How often a lock must have been measured to get a record from the second half of them. The first
-/// half may go to locks that programs take only a few times, when they start.
+/// How often a lock must have been measured to get a record from the second half of the records.
+/// The first half may go to locks that programs take only a few times, when they start.
 const SAMPLES_FOR_RECORD: u64 = 32;
 
 /// The lock's record. It gets one if there are any left.
@@ -76,7 +76,8 @@ fn waited(table: &Table) -> u64 {
     thread(table).map_or(0, |thread| thread.wait_ns.load(Relaxed))
 }
 
-/// A measured hold of `hold` nanoseconds by the calling thread has ended: a think time begins.
+/// Notes that a measured hold of `hold` nanoseconds by the calling thread has ended: a think time
+/// begins.
 pub(super) fn held(table: &Table, lock: &Lock, owner: &Owner, tally: &Tally, hold: u64) {
     let weight = tally.weight.load(Relaxed).into();
     if let Some(record) = of(table, lock) {
@@ -128,7 +129,8 @@ pub(super) fn taken(
     }
 }
 
-/// A measured acquisition by the thread `token`. The last holder was `last`; 0: there was none.
+/// Notes a measured acquisition by the thread `token`. The last holder was `last`; 0: there was
+/// none.
 pub(super) fn follows(table: &Table, lock: &Lock, tally: &Tally, last: u32, token: u32) {
     if let Some(record) = of(table, lock).filter(|_| last != 0) {
         let [from, to] = [last, token].map(|token| token as usize % RECORDED_THREADS);

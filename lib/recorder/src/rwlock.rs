@@ -1,7 +1,7 @@
 //! What happens to a reader-writer lock.
 //!
-//! Its two sides have an entry each. The writing side is a lock as any other, since one thread at a
-//! time holds it. The reading side is held by several: no number of its entry is changed by plain
+//! Its two sides have an entry each. The writing side is a lock like any other, since one thread at
+//! a time holds it. The reading side is held by several: no number of its entry is changed by plain
 //! loads and stores, and it has no last holder.
 
 use super::acquisition::{end_of_hold, entry_of, holds, lock_ended, next};
@@ -18,9 +18,9 @@ use kinlock_report::{
     FOREIGN, HELD, NOT_HELD, Owner, READ_AGAIN, READING, READS, RELOCKED, RWLOCK, Table, Tally,
 };
 
-/// The calling thread is going to take this side of such a lock, and waits if it has to.
-/// `is_endless`: without a limit; `waits_behind`: a reader that holds it already may wait behind a
-/// writer.
+/// Notes that the calling thread is going to take this side of a reader-writer lock, and waits if
+/// it has to. `is_endless`: without a limit; `waits_behind`: a reader that holds it already may
+/// wait behind a writer.
 pub fn rwlock_asked(side: Object<'_>, is_endless: bool, waits_behind: bool) {
     let Some(table) = make::own_table() else {
         return;
@@ -45,15 +45,16 @@ pub fn rwlock_asked(side: Object<'_>, is_endless: bool, waits_behind: bool) {
     }
 }
 
-/// What the lock has noted for [`count_rwlock`]: the serial number of one side; 0: it has none yet.
+/// What the lock is to note for [`count_rwlock`]: the serial number of one side; 0: the side has
+/// none yet.
 pub fn serial_of_side(side: Object<'_>) -> u32 {
     let entry = memory::table().and_then(|table| lock_at(table, side.address));
     entry.map_or(0, |lock| lock.serial.load(Relaxed))
 }
 
-/// A reader-writer lock was taken without a wait, and has noted the serial number of that side.
-/// Returns whether that is counted now; if not, more than counting is needed, and the caller has to
-/// call [`rwlock_asked`] and [`acquisition`](super::acquisition()).
+/// Counts that a reader-writer lock, which has noted the serial number of that side, was taken
+/// without a wait. Returns whether that was possible; if not, more than counting is needed, and the
+/// caller has to call [`rwlock_asked`] and [`acquisition`](super::acquisition()).
 #[inline(always)]
 pub fn count_rwlock(side: Object<'_>, serial: &AtomicU32) -> bool {
     count_taken(side, serial).is_some()
@@ -66,7 +67,7 @@ fn count_taken(side: Object<'_>, serial: &AtomicU32) -> Option<()> {
     let (address, mode) = side.lock_and_mode();
     let push = || held::push_to(owner, address, 0, 0, mode).then_some(());
     if side.is_reading() {
-        // A thread that reads already has one hold, whatever it adds.
+        // A thread that reads already keeps its one hold, however often it reads again.
         if tally.since.load(Relaxed) != 0 {
             return None;
         }
@@ -84,8 +85,8 @@ fn count_taken(side: Object<'_>, serial: &AtomicU32) -> Option<()> {
     Some(())
 }
 
-/// The calling thread is about to release such a lock, of which it holds this side. Returns whether
-/// that is noted; if not, the caller has to call [`rwlock_release`].
+/// Notes that the calling thread is about to release this side of a reader-writer lock, which it
+/// holds. Returns whether that was possible; if not, the caller has to call [`rwlock_release`].
 #[inline]
 pub fn count_rwlock_release(side: Object<'_>, serial: &AtomicU32) -> bool {
     let found = tally::found_of_holder(side.address, serial);
@@ -99,8 +100,9 @@ pub fn count_rwlock_release(side: Object<'_>, serial: &AtomicU32) -> bool {
     is_noted
 }
 
-/// The calling thread is about to release a reader-writer lock. `is_held`: whether the lock's word
-/// says that it is held; `writer`: the number of another thread, which holds it for writing, or 0.
+/// Notes that the calling thread is about to release a reader-writer lock. `is_held`: whether the
+/// lock's word says that it is held; `writer`: the number of another thread, which holds it for
+/// writing, or 0.
 pub fn rwlock_release(address: u64, is_held: bool, writer: u32) {
     let Some(table) = memory::table() else { return };
     match held::remove(address) {
@@ -113,7 +115,7 @@ pub fn rwlock_release(address: u64, is_held: bool, writer: u32) {
             }
             return;
         }
-        // What another thread has taken.
+        // Another thread has taken the lock.
         Removed::NotThere => {
             end_hold(table, Object::side(address, false));
             let readers = Object::side(address, true);
@@ -133,7 +135,7 @@ pub fn rwlock_release(address: u64, is_held: bool, writer: u32) {
     }
 }
 
-/// The hold of one side ends, if one was noted: of the writing side whichever thread's, of the
+/// Ends the hold of one side, if one was noted: of the writing side the hold of any thread, of the
 /// reading side the calling thread's.
 fn end_hold(table: &Table, side: Object<'_>) {
     let held = match side.is_reading() {
@@ -153,7 +155,7 @@ fn end(table: &Table, held: Option<(&Owner, &Tally)>) {
     }
 }
 
-/// The lock at this address was destroyed, or its memory is initialised as another lock.
+/// Notes that the lock at this address was destroyed, or its memory is initialised as another lock.
 pub fn rwlock_ended(address: u64) {
     lock_ended(address);
     lock_ended(address | READING);

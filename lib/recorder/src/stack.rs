@@ -77,8 +77,8 @@ impl Readable {
 /// Whether the word at an address can be read.
 ///
 /// Asks the kernel to compare the word, and to move no waiters if it is 0. Every sandbox permits
-/// this call, and it fails with `EFAULT` if the word cannot be read. A wait for no time would find
-/// the same, but on a word that is 0 it gives the CPU up: a hundred times the cost.
+/// this call, and it fails with `EFAULT` if the word cannot be read. A wait with a zero timeout
+/// would tell the same, but on a word that is 0 it gives the CPU up: a hundred times the cost.
 #[cold]
 pub(super) fn is_readable(address: u64) -> bool {
     let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;

@@ -1,8 +1,8 @@
 //! Standing by: the page with the mode becomes a file, in which the command switches measuring on.
 //!
-//! Each program makes such a file when it starts (`PATH.switch.PROCESS`), before it has threads as
-//! a rule. The children of a fork share it. When a process ends by itself and no other one has the
-//! file mapped, it removes it; what is left by a process that was killed is removed by the command.
+//! Each program makes such a file when it starts (`PATH.switch.PROCESS`), as a rule before it has
+//! threads. The children of a fork share it. A process that ends by itself removes the file if no
+//! other process has it mapped; the command removes the file of a process that was killed.
 //!
 //! A process that cannot make the file runs on, and cannot be measured.
 
@@ -17,7 +17,7 @@ use kinlock_report::{MAGIC, PAGE, REPORTS, SWITCH, Switch};
 /// of `vfork` shares the memory, but has another number.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 static NAME: Name = Name::new();
-/// The environment asks for standing by, whether or not there is a file.
+/// Whether the environment asks for standing by, even if there is no file.
 static STANDS_BY: AtomicBool = AtomicBool::new(false);
 
 /// Whether the process stands by.
@@ -26,12 +26,12 @@ pub(super) fn is_used() -> bool {
     STANDS_BY.load(Relaxed)
 }
 
-/// The process is to stand by. Its page is not a file yet.
+/// Notes that the process is to stand by. Its page is not a file yet.
 pub(super) fn expect() {
     STANDS_BY.store(true, Relaxed);
 }
 
-/// Whether it is measured now.
+/// Whether the process is measured now.
 pub(super) fn is_on() -> bool {
     mode::page().switch.mode.load(Relaxed) & REPORTS != 0
 }
@@ -43,11 +43,11 @@ pub(super) fn has_failed(error: libc::c_int) {
     }
 }
 
-/// Makes the file. The mode has been chosen.
+/// Makes the file, after the mode has been chosen.
 pub fn begin() {
     // SAFETY: invariant 9.
     let is_usual = unsafe { libc::getauxval(libc::AT_PAGESZ) } == PAGE as u64;
-    // On a larger page there would be other variables.
+    // A larger page would hold other variables, too.
     if is_usual && largest_file() >= PAGE as u64 {
         if let Ok(file) = NAME.new_file(format_args!("{SWITCH}.{}", process())) {
             match replace_page(file) {
@@ -91,14 +91,14 @@ fn fill(copy: usize) {
     to.magic.store(MAGIC, Release);
 }
 
-/// In the child of a fork.
+/// In the child of a fork: notes that this process has the file mapped.
 pub extern "C" fn begin_in_child() {
     if PROCESS.load(Relaxed) != 0 {
         PROCESS.store(process(), Relaxed);
     }
 }
 
-/// The process ends by itself: removes the file if no other process has it mapped.
+/// Called when the process ends by itself: removes the file if no other process has it mapped.
 pub fn finish() {
     let has_file = PROCESS.load(Relaxed) != 0;
     if !has_file || process() != PROCESS.load(Relaxed) {
@@ -119,7 +119,7 @@ pub fn finish() {
     }
 }
 
-/// Other memory of the same contents takes the place of the file, at once for all threads.
+/// Replaces the file by other memory of the same contents, in one step for all threads.
 fn give_page_back() -> bool {
     let Ok(copy) = map(-1, PAGE, 0) else {
         return false;

@@ -18,9 +18,9 @@ use kinlock_core::platform::Platform;
 use kinlock_linux::native::Native;
 use kinlock_report::{OWNERS, Owner, TALLIES, Table, Tally, Waits};
 
-/// From which bit on the address of an [`Owner`] has the tag of its table. By the tag, the child of
-/// a fork recognises addresses from its parent's table, and a thread those of an earlier window. No
-/// address that the kernel gives without being asked for a higher one has these bits.
+/// The bit from which on the address of an [`Owner`] has the tag of its table. By the tag, the
+/// child of a fork recognises addresses from its parent's table, and a thread those of an earlier
+/// window. No address that the kernel gives without being asked for a higher one has these bits.
 const TAG_SHIFT: u32 = 48;
 const ADDRESS: usize = (1 << TAG_SHIFT) - 1;
 
@@ -32,7 +32,8 @@ const _: () = assert!(TAGS <= 1 << (usize::BITS - TAG_SHIFT));
 /// 0: nothing yet; the tag alone: the table has no room for its tallies.
 #[inline]
 fn in_table() -> Option<&'static Owner> {
-    // Each acquisition asks. The exclusive or takes the tag off, and leaves none if it is the same.
+    // Each acquisition comes here. The exclusive or clears the tag if it is the table's, and leaves
+    // another tag's bits.
     let address = kept() ^ memory::tag_of_table() << TAG_SHIFT;
     // SAFETY: invariant 3: the tag says that it is an address in this table.
     (address >> TAG_SHIFT == 0 && address != 0)
@@ -79,8 +80,8 @@ pub(super) fn found(address: u64, serial: &AtomicU32) -> Option<(&'static Owner,
     Some((owner, in_first_place(owner, address, serial.load(Relaxed))?))
 }
 
-/// The same for a thread that is about to release the lock. The table may be of an earlier window:
-/// then nobody reads any more what the thread changes there.
+/// Like [`found`], for a thread that is about to release the lock. The table may be of an earlier
+/// window: then nobody reads what the thread changes there.
 #[inline]
 pub(super) fn found_of_holder(
     address: u64,
@@ -118,7 +119,7 @@ pub(super) fn of_caller<'a>(
     Some((owner, tally))
 }
 
-/// The same if the thread holds the lock.
+/// Like [`of_caller`], if the thread holds the lock.
 pub(super) fn held_by_caller<'a>(
     table: &'a Table,
     object: Object<'_>,
@@ -263,7 +264,7 @@ pub(super) fn of_holder<'a>(
 
 // ---- threads --------------------------------------------
 
-/// How many entries from its first place on a thread's tallies may be: in any of them.
+/// The number of entries, from its first place on, in which a thread's tallies may be: all.
 const REACH: usize = OWNERS;
 
 fn place(token: u32, step: usize) -> usize {
@@ -275,7 +276,7 @@ fn place(token: u32, step: usize) -> usize {
 #[inline(never)]
 fn new_owner(table: &Table) -> Option<&'static Owner> {
     let tag = memory::tag() << TAG_SHIFT;
-    // A table that is of no window any more has no room for any.
+    // A table whose window is over takes no more tallies.
     if kept() == tag || tag == 0 {
         return None;
     }
@@ -310,8 +311,8 @@ pub(super) fn begin() {
     }
 }
 
-/// The calling thread ends: frees its tallies. If a later destructor takes a lock, the thread gets
-/// tallies again.
+/// Called when the calling thread ends: frees its tallies. If a later destructor takes a lock, the
+/// thread gets tallies again.
 unsafe extern "C" fn end_of_thread(_: *mut c_void) {
     let Some(table) = memory::table() else { return };
     if let Some(owner) = own() {
@@ -329,7 +330,7 @@ unsafe extern "C" fn end_of_thread(_: *mut c_void) {
         owner.token.store(0, Release);
     }
     if let Some(thread) = thread_of(table, token()) {
-        // A wait that the thread left by no return.
+        // The thread may have left a wait without returning from it.
         thread.waits_for.store(0, Relaxed);
         thread.end.store(Native::now(), Relaxed);
     }

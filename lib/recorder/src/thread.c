@@ -1,6 +1,7 @@
-/* The thread-locals of the recorder, for a shared library that must not allocate where a thread
-   locks. They are C because only here the compiler can be told to use the initial-exec model: each
-   access is one instruction, and nothing is looked up. thread.rs says what each is for. */
+/* The thread-locals of the recorder, for a shared library that must not allocate when a thread
+   takes a lock. They are in C because only there can the compiler be told to use the initial-exec
+   model: each access is one instruction, and nothing is looked up. thread.rs says what each is
+   for. */
 
 /* A number that no other thread of this process has had; 0: the thread has not asked. */
 unsigned *kinlock_token(void)

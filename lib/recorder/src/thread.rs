@@ -7,7 +7,7 @@
 use super::memory::system_call;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// How many threads have a token.
+/// The last token that was given out.
 static TOKENS: AtomicU32 = AtomicU32::new(0);
 
 /// How many threads have a token, those of parent processes included.
@@ -15,14 +15,14 @@ pub fn tokens() -> u32 {
     TOKENS.load(Relaxed)
 }
 
-/// The kernel's number of the calling thread, which no process inherits: nothing here keeps it.
+/// The kernel's number of the calling thread. It is not kept here, so that no child inherits it.
 pub fn number() -> u32 {
     // SAFETY: invariant 9.
     unsafe { system_call!(libc::SYS_gettid) }.unwrap_or(0) as u32
 }
 
-/// The same of a thread in a process that calls [`forget_number`] after a fork: it is asked for
-/// once.
+/// Like [`number`], but asks the kernel once, in a process that calls [`forget_number`] after a
+/// fork.
 pub fn known_number() -> u32 {
     let known = imp::number();
     // SAFETY: invariant 6.
@@ -73,7 +73,8 @@ pub(super) fn tallies() -> *mut usize {
     imp::tallies()
 }
 
-/// What is kept there. Each acquisition asks, and a call would take as long as what follows.
+/// The address that is kept there. Each acquisition reads it, and a call would take as long as what
+/// follows.
 #[inline]
 pub(super) fn kept() -> usize {
     #[cfg(all(feature = "initial-exec", target_arch = "x86_64"))]
@@ -97,13 +98,13 @@ pub(super) fn kept() -> usize {
     }
 }
 
-/// The calling thread has no tallies in the child's table.
+/// Forgets the calling thread's tallies: it has none in the child's table.
 pub fn forget_parent() {
     // SAFETY: invariant 6.
     unsafe { *tallies() = 0 };
 }
 
-/// The stack pointer where the thread entered the recorder; 0: it has not told.
+/// The stack pointer where the thread entered the recorder; 0: it was not noted.
 pub(super) fn entered() -> u64 {
     // SAFETY: invariant 6.
     unsafe { *imp::entered() }

@@ -35,7 +35,7 @@ fn places_of_thread(table: &Table, token: u32) -> impl Iterator<Item = &Thread> 
 
 /// The entry of a thread, if it has one.
 pub(super) fn thread_of(table: &Table, token: u32) -> Option<&Thread> {
-    // One that got no memory is passed over: the thread has taken the next one then.
+    // An entry that got no memory is passed over: then the thread has taken the next one.
     let mut places = places_of_thread(table, token).filter(|thread| is_present(table, *thread));
     places.find(|thread| thread.token.load(Relaxed) == token)
 }
@@ -107,10 +107,11 @@ fn forget_ended(table: &Table, thread: &Thread, end: u64) {
 
 // ---- their ends -----------------------------------------
 
-/// Its destructor notes the end of a thread. `tally.rs` makes it.
+/// The key whose destructor notes the end of a thread. `tally.rs` makes it.
 pub(super) static KEY: Key = Key::NONE;
 
-/// Gives that key [up](Key::give_up). Entries of threads that end stay theirs from now on.
+/// Gives that key [up](Key::give_up). From now on entries of threads stay theirs after the threads
+/// have ended.
 pub fn give_up_key() -> bool {
     KEY.give_up()
 }

@@ -13,8 +13,8 @@ pub(super) struct Frames {
 /// How many frames to look at, including those of this library.
 const MOST: usize = FRAMES + 24;
 
-/// The function that calls this one, which is never inlined, is where the recorder was entered: its
-/// callers are those that the report shows. For a program that contains the recorder.
+/// Notes that the recorder was entered by the function that calls this one, which is never inlined:
+/// the report shows the callers of that function. For a program that contains the recorder.
 #[inline(always)]
 pub fn enter() {
     super::thread::enter(here().stack);

@@ -18,8 +18,8 @@ pub(super) fn used<'a>(table: &'a Table, lock: &Lock, stack: u32) -> Option<&'a 
     }
 }
 
-/// The same, without noting the stack in the lock. If several threads add the same use at the same
-/// time, it may get two entries.
+/// Like [`used`], without noting the stack in the lock. If several threads add the same use at the
+/// same time, it may get two entries.
 pub(super) fn use_of<'a>(table: &'a Table, lock: &Lock, stack: u32) -> Option<&'a Use> {
     let key = Use::key_of(number_in(&table.locks, lock), stack);
     let uses = Array {
@@ -55,7 +55,7 @@ pub(super) fn stack_of(table: &Table, frames: &Frames) -> u32 {
     let fill = |stack: &Stack| {
         for (to, from) in stack.frames.iter().zip(frames.list()) {
             to.store(*from, Relaxed);
-            // So that the address can be named. The address of the call itself, since a call may be
+            // Needed to name the address. It is the address of the call itself, since a call may be
             // the last instruction of a function, and then returns to the next one.
             modules::note(table, from - 1);
         }

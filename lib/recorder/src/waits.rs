@@ -1,7 +1,7 @@
 //! Waits for what is no lock: condition variables, barriers, semaphores, and the ends of threads.
 //!
-//! Nobody holds these. So all numbers of their entries are changed by atomic operations, which is
-//! no matter beside a wait.
+//! Nobody holds these. So all numbers of their entries are changed by atomic operations, whose cost
+//! does not matter next to a wait.
 
 use super::acquisition::{Wait, note_wait};
 use super::entries::{add, bump};
@@ -13,21 +13,21 @@ use super::{make, memory};
 use core::sync::atomic::Ordering::*;
 use kinlock_report::{NO_LOCKS, waits_per_sample};
 
-/// Of an object whose kind is one of [`NO_LOCKS`]. The address of the ends of threads is
+/// Functions of an object whose kind is one of [`NO_LOCKS`]. The address of the ends of threads is
 /// [`JOINS`](kinlock_report::JOINS).
 impl Object<'_> {
-    /// The calling thread begins to wait for it.
+    /// Begins a wait of the calling thread for this object.
     #[cold]
     #[inline(never)]
     pub fn begin_wait(self) -> Wait {
         Wait::at(self.address, |table| {
-            // An entry from now on, so that a wait which does not end is seen.
+            // The entry is made now, so that a wait that does not end is seen.
             let entry = lock_of_holder(table, self);
             waits_per_sample(entry.map_or(0, |entry| entry.contended.load(Relaxed)))
         })
     }
 
-    /// The calling thread has waited for it.
+    /// Ends the wait of the calling thread.
     #[cold]
     #[inline(never)]
     pub fn end_wait(self, wait: Wait) {
@@ -51,7 +51,8 @@ impl Object<'_> {
         note_wait(table, entry, wait);
     }
 
-    /// The last wait of the calling thread for it ended since its time limit expired.
+    /// Notes that the last wait of the calling thread for this object ended because its time limit
+    /// expired.
     #[cold]
     pub fn note_timeout(self) {
         if let Some(entry) = memory::table().and_then(|table| lock_at(table, self.address)) {
@@ -59,7 +60,7 @@ impl Object<'_> {
         }
     }
 
-    /// A call that would have waited for it did not have to.
+    /// Notes that a call that would have waited for this object did not have to.
     #[cold]
     #[inline(never)]
     pub fn pass(self) {

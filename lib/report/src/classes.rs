@@ -6,8 +6,8 @@ use crate::{BUCKETS, CLASSES};
 /// first.
 const SHORTEST: u32 = 5;
 
-/// The weight of a measured wait of a thread for a lock, after `waits` earlier ones; one in that
-/// many is measured.
+/// The weight of a measured wait of a thread for a lock, after `waits` earlier ones; one wait in
+/// that number is measured.
 ///
 /// The first 64 waits are all measured, then one in 2, in 4, and so on, up to one in 64 from 1,056
 /// waits on. So at first the number of measured waits grows about as the logarithm of all waits.

@@ -16,8 +16,8 @@
 //!
 //! An entry of zeros is free. Locks, stacks and uses are found by way of an index with open
 //! addressing, and their entries are filled one after the other. So the used part of each of these
-//! arrays is its beginning. What finds no free entry is counted as dropped. Fields that refer to an
-//! entry hold its index plus 1, so that 0 is none.
+//! arrays is its beginning. If there is no free entry, that is counted as dropped. Fields that
+//! refer to an entry hold its index plus 1, so that 0 is none.
 //!
 //! # Memory
 //!
@@ -51,17 +51,18 @@
 //! - The thread that makes the table writes `magic`, `begin`, `process`, `parent`, `locks`,
 //!   `domains`, `is_recorded`, `is_ordered` and `window` of the [`Header`]; the one that ends the
 //!   process writes `end`.
-//! - The thread that adds an entry fills it: a [`Module`] (`end` last), a [`Place`], a
-//!   [`Misuse`] (`kind` last; but its `count`), an [`Order`] (but `from_stack` and the makers),
-//!   the key and the frames of a [`Stack`], the keys of a [`Use`], and address, number, kind and
-//!   place of a [`Lock`].
+//! - The thread that adds an entry fills it: a [`Module`] (`end` last), a [`Place`], a [`Misuse`]
+//!   (`kind` last; not its `count`), an [`Order`] (not `from_stack` and the makers), the key and
+//!   the frames of a [`Stack`], the keys of a [`Use`], and address, number, kind and place of a
+//!   [`Lock`].
 //! - The thread to which an entry belongs changes it by plain loads and stores: [`Thread`],
 //!   [`Owner`], [`Held`], [`Tally`] (the thread that unlocks also stores 0 in `since`), [`Waits`]
-//!   and [`Pause`]. So it is with a [`Maker`], but the last one of an order is any thread's.
+//!   and [`Pause`]. The same holds for a [`Maker`], but any thread may change the last one of an
+//!   order.
 //! - The holder of the lock changes its [`Record`] by plain loads and stores, since the lock orders
 //!   the writers, and of its [`Lock`] `last`, `domain`, `gap`, `first`, `record`, `nested`,
 //!   `samples`, `held`, `holds`, `hold_ns` and `hold_max`. A [reading side](READING) has several
-//!   holders, who change it by atomic operations.
+//!   holders, which change it by atomic operations.
 //! - The command writes `magic` and `is_over` of [`Shared`], and of a [`Switch`] the bit
 //!   [`REPORTS`], `window`, and the 0 in `errno`.
 
@@ -85,23 +86,23 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"kinloc13");
 
 /// How many locks the table has room for, living and ended ones.
 pub const LOCKS: usize = 16384;
-/// How many call stacks.
+/// How many call stacks the table has room for.
 pub const STACKS: usize = 8192;
-/// How many combinations of a lock and a call stack.
+/// How many combinations of a lock and a call stack the table has room for.
 pub const USES: usize = 32768;
-/// How many threads.
+/// How many threads the table has room for.
 pub const THREADS: usize = 1024;
 /// How many pages a table may have: [`Header::present`] has a bit for each.
 pub const PAGES: usize = 16384;
 /// The unit in which the table gets memory, in bytes.
 pub const PAGE: usize = 4096;
-/// How many places in the source.
+/// How many places in the source the table has room for.
 pub const PLACES: usize = 2048;
 /// How many threads can have tallies at the same time.
 pub const OWNERS: usize = 512;
-/// How many tallies such a thread has.
+/// How many tallies a thread has.
 pub const TALLIES: usize = 64;
-/// How many shared objects.
+/// How many shared objects the table has room for.
 pub const MODULES: usize = 256;
 /// How many locks can be recorded. The first half of the records goes to the first locks, the
 /// second half to locks that are measured often.
@@ -122,13 +123,13 @@ pub const THREAD_BITS: usize = 256;
 pub const ENDED: u64 = 1;
 /// In the place of an address or a key: the entry was in use, and is free again.
 pub const FREED: u64 = 2;
-/// The two lowest bits in the place of an address: the entry is for locks that have none of their
-/// own, since the table is nearly full and nobody was seen to wait for them. The other bits are the
-/// stack by which they were first taken.
+/// The two lowest bits in the place of an address: the entry is for locks that have no entry of
+/// their own, since the table is nearly full and nobody was seen to wait for them. The other bits
+/// are the stack by which they were first taken.
 pub const OTHERS: u64 = 3;
 
 /// Set in the address of an entry that is the reading side of a reader-writer lock: what threads
-/// did to it that asked for it for reading. No object has such an address.
+/// did that asked for the lock for reading. No object has such an address.
 pub const READING: u64 = 1 << 63;
 /// In the place of an address: the entry is for all waits for the ends of threads.
 pub const JOINS: u64 = 1 << 62;
@@ -139,15 +140,16 @@ pub const SPIN: u32 = 1 << 16;
 /// Set in the kind of a lock that is a reader-writer lock. Such a lock has two entries: its writing
 /// side, and its [reading side](READING).
 pub const RWLOCK: u32 = 1 << 17;
-/// Set in the kind of what is a condition variable.
+/// Set in the kind of a condition variable.
 pub const CONDVAR: u32 = 1 << 18;
-/// Set in the kind of what is a barrier.
+/// Set in the kind of a barrier.
 pub const BARRIER: u32 = 1 << 19;
-/// Set in the kind of what is a semaphore.
+/// Set in the kind of a semaphore.
 pub const SEMAPHORE: u32 = 1 << 20;
 /// Set in the kind of the entry for all waits for the ends of threads.
 pub const JOIN: u32 = 1 << 21;
-/// Kinds of what is no lock, though threads wait for it, in the order of [`Thread::other_ns`].
+/// Kinds of objects that are no locks, though threads wait for them, in the order of
+/// [`Thread::other_ns`].
 pub const NO_LOCKS: [u32; 4] = [CONDVAR, BARRIER, SEMAPHORE, JOIN];
 /// Set in the kind of a lock: its next acquisition looks up its callers, for its order.
 pub const OUTER: u32 = 1 << 24;
@@ -173,7 +175,7 @@ pub struct Table {
     pub stacks: [Stack; STACKS],
     /// Uses, in the order in which they were found.
     pub uses: [Use; USES],
-    /// The tallies of threads. A thread's are at its number modulo [`OWNERS`], or after.
+    /// The tallies of threads. A thread's tallies are at its number modulo [`OWNERS`], or after.
     pub owners: [Owner; OWNERS],
     /// Records, in the order in which the locks were first measured.
     pub records: [Record; RECORDS],
@@ -262,7 +264,7 @@ pub struct Header {
     pub parent: AtomicU32,
     /// How often the kernel had no memory for a page.
     pub no_memory: AtomicU32,
-    /// What threads did that have ended and whose entries other threads use now.
+    /// Sums over threads that have ended and whose entries other threads use now.
     pub ended_threads: EndedThreads,
     /// Which pages of the table have memory.
     pub present: [AtomicU64; PAGES / 64],
@@ -412,7 +414,7 @@ pub struct Lock {
     pub failed: AtomicU64,
     /// How many ended locks the entry is for, or how many [`OTHERS`].
     pub ended: AtomicU64,
-    /// Of one side of a reader-writer lock: waits that found it held by readers, and by a writer.
+    /// For one side of a reader-writer lock: waits that found it held by readers, and by a writer.
     pub behind: [Behind; 2],
     /// The place in the source where the program took the lock when it got its entry, as an index
     /// plus 1; 0: the program does not tell.
@@ -488,6 +490,6 @@ const _: () = {
     assert!(size_of::<Record>() == 6144 && size_of::<Shared>() == 24);
     assert!(size_of::<Misuse>() == 48 && size_of::<Order>() == 240);
     assert!(size_of::<Table>() == 36432256 && offset_of!(Table, locks) == 739_712);
-    // It has room in the bits of `present`, and the shared page on one page.
+    // The bits of `present` cover the table, and the shared page fits on one page.
     assert!(size_of::<Table>() <= PAGES * PAGE && size_of::<Shared>() <= PAGE);
 };

@@ -2,14 +2,15 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// How many misuses.
+/// How many misuses the table has room for.
 pub const MISUSES: usize = 512;
-/// How many orders of two locks.
+/// How many orders of two locks the table has room for.
 pub const ORDERS: usize = 16384;
 /// How many further locks are noted that were held each time when two locks were taken.
 pub const GATES: usize = 4;
-/// How many threads are noted that have taken two locks one after the other: as many as the longest
-/// circle of orders has that is looked for, so that with more of them one is left for each.
+/// How many threads are noted that have taken two locks one after the other: as many as there are
+/// orders in the longest circle that is searched for, so that even then each order of a circle can
+/// have a thread of its own.
 pub const MAKERS: usize = 8;
 
 /// A [misuse](Misuse::kind): a lock was released by another thread than the one that holds it.
@@ -53,26 +54,26 @@ pub struct Misuse {
 /// A thread asked for one lock while it held another one.
 #[repr(C)]
 pub struct Order {
-    /// The serial number of the lock that was held in the upper 32 bits, that of the other one in
+    /// The serial number of the lock that was held in the upper 32 bits, that of the other lock in
     /// the lower; 0: free.
     pub key: AtomicU64,
     /// The address of the lock that was held.
     pub from_address: AtomicU64,
-    /// The address of the other one.
+    /// The address of the other lock.
     pub to_address: AtomicU64,
     /// The kind of the lock that was held, as [`Lock::kind`](crate::Lock::kind).
     pub from_kind: AtomicU32,
-    /// The kind of the other one.
+    /// The kind of the other lock.
     pub to_kind: AtomicU32,
     /// The stack by which the first lock was taken, as an index plus 1; 0: it is not known.
     pub from_stack: AtomicU32,
     /// The stack by which the second lock was asked for.
     pub to_stack: AtomicU32,
-    /// The stack by which the first lock was taken first of all.
+    /// The stack by which the first lock was taken for the first time.
     pub from_first: AtomicU32,
-    /// The kernel's number of the thread that did it the first time.
+    /// The kernel's number of the thread that made the order first.
     pub id: AtomicU32,
-    /// The threads that did it, the first ones first.
+    /// The threads that made the order, the earliest first.
     pub makers: [Maker; MAKERS],
 }
 

@@ -7,8 +7,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The name of the note, with its zero. What it says begins with [`MAGIC`](super::MAGIC). Eight
-/// bytes follow: how far behind themselves a [`Now`] lies. The note's number is 1.
+/// The name of the note, with its zero. Its content begins with [`MAGIC`](super::MAGIC). Eight
+/// bytes follow: the distance from themselves to a [`Now`]. The note's type is 1.
 pub const NOTE: &[u8; 8] = b"kinlock\0";
 
 /// How many facts there is room for.
@@ -18,7 +18,7 @@ pub const FACTS: usize = 4096;
 /// that themselves: reader-writer locks held for reading, and locks of the crate `kinlock`.
 pub const HOLDS: u32 = 1 << 25;
 
-/// Set in [`Fact::what`]: the thread holds it. Else it waits for it.
+/// Set in [`Fact::what`]: the thread holds the object. Otherwise it waits for it.
 pub const IS_HELD: u64 = 1;
 /// In the place of [`Fact::what`]: the fact is being written.
 pub const BUSY: u64 = 2;
@@ -37,12 +37,12 @@ pub const SENDABLE: u32 = 1 << 28;
 pub struct Now {
     /// Whether the locks are objects of the C library's types, of which most tell who holds them.
     pub are_posix: AtomicU32,
-    /// Where the C library keeps the kernel's number of a thread, from the address that
-    /// `pthread_self` returns in it; 0: that is not known.
+    /// Where the C library keeps the kernel's number of a thread: the distance from the address
+    /// that `pthread_self` returns in that thread; 0: it is not known.
     pub number_at: AtomicU32,
     /// How many facts found no room.
     pub dropped: AtomicU64,
-    /// A fact lies at the hash of its thread, or soon after.
+    /// Facts. The number of a thread chooses the block of entries in which its facts lie.
     pub facts: [Fact; FACTS],
 }
 
@@ -54,11 +54,11 @@ pub struct Fact {
     /// [`IS_HELD`] set: it is held. It is stored after all other fields; 0: there is no fact.
     pub what: AtomicU64,
     /// What it is, as [`Lock::kind`](super::Lock::kind), perhaps with [`LIMITED`], [`UPGRADABLE`],
-    /// [`PASSES`] and [`SENDABLE`]. A mutex of the C library's type has its kind itself.
+    /// [`PASSES`] and [`SENDABLE`]. A mutex of the C library's type says its kind itself.
     pub kind: AtomicU32,
     /// The kernel's number of the thread.
     pub thread: AtomicU32,
-    /// Since when it waits, in ns of the monotonic clock.
+    /// Since when the thread waits, in ns of the monotonic clock.
     pub since: AtomicU64,
     /// The registers with which its callers can be found: program counter, stack pointer, frame
     /// pointer.
@@ -66,7 +66,7 @@ pub struct Fact {
 }
 
 impl Now {
-    /// Without a fact.
+    /// A table without facts.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         Now {

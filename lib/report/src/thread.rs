@@ -53,7 +53,7 @@ pub struct Owner {
     pub held_count: AtomicU32,
     /// Not 0: the thread has held more locks than `held` has room for.
     pub held_lost: AtomicU32,
-    /// Locks that the thread holds: reader-writer locks, and with lock order all.
+    /// Locks that the thread holds: reader-writer locks, and with lock order all locks.
     pub held: [Held; HELDS],
 }
 
@@ -118,11 +118,11 @@ pub struct Tally {
     pub since: AtomicU64,
     /// The number of the acquisition that is measured next if it does not wait, modulo 2^32.
     pub sample_at: AtomicU32,
-    /// The weight that that acquisition will have.
+    /// The weight that this acquisition will have.
     pub gap: AtomicU16,
     /// The weight of the hold that is measured now.
     pub weight: AtomicU16,
-    /// The use by which the lock was taken then, as an index plus 1.
+    /// The use by which the lock was taken for that hold, as an index plus 1.
     pub taken_by: AtomicU32,
     /// The stack by which the lock was first taken, as an index plus 1.
     pub first: AtomicU32,

@@ -1,9 +1,9 @@
 //! Finding the caller of a frame by call frame information (`.eh_frame`).
 //!
-//! Shared objects carry this description for debuggers and exceptions. It says for each
-//! instruction where the caller's frame begins, relative to a register, and where the return
-//! address is. Code without a description is taken to have frame pointers. The recorder finds the
-//! callers of its own thread in this way, and the command those of threads of another process.
+//! Shared objects carry this description for debuggers and exceptions. It says for each instruction
+//! where the caller's frame begins, relative to a register, and where the return address is. Code
+//! without a description is assumed to have frame pointers. The recorder finds the callers of its
+//! own thread in this way, and the command those of threads of another process.
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, NativeEndian, Register, RegisterRule,
@@ -19,7 +19,7 @@ const FRAME: Register = gimli::X86_64::RBP;
 #[cfg(not(target_arch = "aarch64"))]
 const STACK: Register = gimli::X86_64::RSP;
 
-/// The registers that identify a frame, and from which its caller's can be found.
+/// The registers that identify a frame, and from which the caller's frame can be found.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Registers {
     /// The program counter.
@@ -39,9 +39,9 @@ pub enum Rule {
     /// bytes from that beginning lies the return address, and at `frame` bytes the caller's frame
     /// register, if it was saved.
     Known {
-        /// Above the frame register.
+        /// Whether that is above the frame register.
         is_by_frame: bool,
-        /// How far above it.
+        /// How far above the register.
         begin: i32,
         /// Where the return address lies.
         back: i16,

@@ -1,8 +1,8 @@
 //! The domains that the calling thread is a member of.
 //!
 //! A domain of another copy of this library is refused when a thread is to become a member. The
-//! common path, a look at the first place of the table, compares serials only, which no two copies
-//! give out.
+//! common path, a look at the first place of the table, compares serials only; no two copies give
+//! out the same one.
 //!
 //! # Invariants
 //!
@@ -114,8 +114,8 @@ pub(super) fn join(leased: &Leased) -> bool {
                 joined.extend();
             }
         };
-        // A signal handler that came just before may have made it a member. One membership is
-        // enough.
+        // A signal handler that came just before may have made the thread a member. One membership
+        // is enough.
         let mut others = joined.places().filter(|other| !ptr::eq(*other, place));
         if others.any(|other| other.load(Relaxed) == leased.serial) {
             place.store(0, Relaxed);

@@ -39,13 +39,13 @@ impl<P: Platform> Block<P> {
 }
 
 impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
-    /// The number of IDs that are held or kept. O(capacity / 32); not one instant.
+    /// The number of IDs that are held or kept. O(capacity / 32); not a consistent snapshot.
     pub fn in_use(&self) -> u32 {
         self.ids_in_use().count() as u32
     }
 
-    /// The IDs that are held or kept. O(capacity / 32). Not one instant, but a thread finds the IDs
-    /// that it holds itself.
+    /// The IDs that are held or kept. O(capacity / 32). Not a consistent snapshot, but it contains
+    /// the IDs that the calling thread holds.
     pub fn ids_in_use(&self) -> impl Iterator<Item = u32> {
         let blocks = self
             .storage

@@ -38,8 +38,8 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
         }
     }
 
-    /// Whether the record `to`, another one than `from`, has an ID or had one: a thread that comes
-    /// from `from` brings none along, since the data of that ID is nearer.
+    /// Whether the record `to`, unless it is `from`, has an ID or had one: then a thread that comes
+    /// from `from` brings no ID along, since the data of the ID of `to` is nearer.
     fn has_own(&self, from: u32, to: u32) -> bool {
         let at = |at: u32| self.storage.records().get(at as usize);
         match (at(from), at(to)) {
@@ -48,12 +48,13 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
         }
     }
 
-    /// Makes the record keep `id`, which the caller holds. `false`: it keeps or lends another.
+    /// Makes the record keep `id`, which the caller holds. `false`: the record keeps or lends
+    /// another ID.
     pub(super) fn keep(&self, at: u32, id: u32) -> bool {
         self.occupy(at, Word::kept(id))
     }
 
-    /// Tells that the CPU with index `cpu` has gone on without its ID at time `now`.
+    /// Notes that the CPU with index `cpu` has gone on without its ID at time `now`.
     /// [`reclaim`](Self::reclaim) then frees the ID once it has been unused for [`AGE`], without
     /// having to see it idle twice.
     ///
@@ -111,9 +112,9 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
     /// Starts anew in the child of a fork, where only the calling thread exists. All IDs but the
     /// `held` ones become free; none is kept. Members and allowed CPUs stay; set them afterwards.
     ///
-    /// No other thread may use the allocator meanwhile. `held` maps the IDs that the calling thread
-    /// has held since before the fork to what it will release. It may release those as usual. IDs
-    /// that other threads held must not be released.
+    /// No other thread may use the allocator during the call. `held` maps the IDs that the calling
+    /// thread has held since before the fork to what it will release. It may release those as
+    /// usual. IDs that other threads held must not be released.
     pub fn reset<'h>(&self, held: impl Fn(u32) -> Option<&'h Held>) {
         for (record, at) in self.storage.records().iter().zip(0..) {
             let word = Word(record.word.load(Relaxed));

@@ -35,8 +35,8 @@ use kinlock_core::platform::{Atomic, Platform};
 pub struct Record<P: Platform> {
     /// See [`Word`].
     pub(super) word: P::AtomicU32,
-    /// When it was last marked, in nanoseconds. Meaningful in state marked only, and may be early
-    /// or late then.
+    /// When the record was last marked, in nanoseconds. Meaningful in state marked only, and even
+    /// then perhaps too early or too late.
     pub(super) marked_at: P::AtomicU64,
 }
 
@@ -88,7 +88,7 @@ impl Word {
         Word(RECENT | id)
     }
 
-    /// As this one, and seen idle.
+    /// The same ID, kept and seen idle.
     pub(super) fn marked(self) -> Word {
         Word(MARKED | self.id())
     }

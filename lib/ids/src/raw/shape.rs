@@ -6,7 +6,7 @@
 //! it reads them again.
 //!
 //! `grown` says how far searches go. It comes down with the limit; a late acquisition may leave it
-//! one too high, which makes searches longer and no ID larger.
+//! one too high, which makes searches longer, but no ID larger.
 
 use super::{AGE, IdAllocator, Policy, Storage};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
@@ -28,8 +28,8 @@ struct ReadMostly<P: Platform>(P::AtomicU32);
 struct Changing<P: Platform> {
     /// Upper half: members. Lower half: allowed CPUs.
     counts: P::AtomicU64,
-    /// How far IDs have been handed out. IDs in use at or above it have been so since before the
-    /// limit came down: leases hold them, or records have kept or remembered them.
+    /// How far IDs have been handed out. IDs in use at or above it have been in use since before
+    /// the limit came down: leases hold them, or records have kept or remembered them.
     grown: P::AtomicU32,
     /// Where the next search for an idle ID starts.
     hand: P::AtomicU32,
@@ -37,7 +37,8 @@ struct Changing<P: Platform> {
     aged: P::AtomicU64,
 }
 
-/// Bit 0: members' records are used, not CPUs'. The other bits: the limit of what is kept.
+/// Bit 0: members' records are used, not CPUs'. The other bits: the limit below which records keep
+/// IDs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Control(u32);
 
@@ -123,7 +124,7 @@ impl<P: Platform> Shape<P> {
         self.changing.hand.fetch_add(1, Relaxed)
     }
 
-    /// Whether the last look for old IDs is [`AGE`] ago. One caller is told so.
+    /// Whether the last look for old IDs is [`AGE`] ago. Only one caller gets `true`.
     pub(super) fn is_time_to_age(&self, now: u64) -> bool {
         let aged = &self.changing.aged;
         let last = aged.load(Relaxed);
@@ -180,13 +181,13 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
         }
     }
 
-    /// Tells that a thread has joined: IDs may spread by one more. O(1).
+    /// Notes that a thread has joined: IDs may spread by one more. O(1).
     pub fn join(&self) {
         self.shape.change(|c| c.0.saturating_add(1 << 32));
         self.limit_changed();
     }
 
-    /// Tells that a thread has left, having released its IDs. O(IDs given up), usually 1.
+    /// Notes that a thread has left, having released its IDs. O(IDs given up), usually 1.
     ///
     /// # Panics
     ///
@@ -220,8 +221,8 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
             let old = self.shape.control();
             let new = self.control_for(counts, old);
             let word = &self.shape.control.0;
-            // Acquire and release: see the top. An ID that is kept above a limit not seen yet is
-            // found by the next acquisition or reclaim.
+            // Acquire and release: see the top of the file. An ID that is kept above a limit not
+            // seen yet is found by the next acquisition or reclaim.
             if word
                 .compare_exchange(old.0, new.0, AcqRel, Relaxed)
                 .is_err()
@@ -255,16 +256,16 @@ impl<P: Platform, S: Storage<P>> IdAllocator<P, S> {
         Control(kept << 1 | by_member as u32)
     }
 
-    /// At least 1: a thread that nothing counts as a member can acquire an ID all the same, and the
-    /// fast path shall serve it.
+    /// At least 1: a thread that does not count as a member can acquire an ID, too, and the fast
+    /// path is to serve it.
     fn limit_of(&self, counts: Counts) -> u32 {
         counts.bound().clamp(1, self.capacity())
     }
 }
 
-/// Whether members own the IDs: while there are enough CPUs. Once CPUs own them, members get them
-/// back only when a quarter of the CPUs have no member. Without this gap each thread that comes or
-/// goes would move all IDs.
+/// Whether members own the IDs: they do while there are enough CPUs. Once CPUs own them, members
+/// get them back only when a quarter of the CPUs have no member. Without this gap each thread that
+/// comes or goes would move all IDs.
 fn members_own(counts: Counts, old: Control) -> bool {
     let (members, allowed) = (counts.members(), counts.allowed());
     let first = old.limit() == 0;

@@ -83,7 +83,7 @@ fn two_threads_of_a_cpu_hold_two_ids() {
     let ids = recent_first(1, 2);
     let a = ids.acquire(0).unwrap();
     let b = ids.acquire(0).unwrap();
-    // The limit is one: the second is there because the first is held.
+    // The limit is one: the second ID was handed out because the first is held.
     assert_eq!((a.id(), b.id(), ids.limit()), (0, 1, 1));
     audit(&ids, &[0, 1]);
     ids.release(0, b);
@@ -94,7 +94,7 @@ fn two_threads_of_a_cpu_hold_two_ids() {
 
 #[test]
 fn a_moved_lease_takes_its_id_along() {
-    // More CPUs than members: the destination keeps it.
+    // More CPUs than members: the destination keeps the ID.
     let ids = recent_first(4, 2);
     let held = ids.acquire(0).unwrap();
     ids.release(1, held);
@@ -137,7 +137,7 @@ fn a_cpu_whose_lease_ended_elsewhere_has_no_recent_id() {
     ids.release(0, held);
     assert_eq!((kept(&ids, 0), kept(&ids, 1)), (Some(0), None));
     audit(&ids, &[]);
-    // The ID of CPU 0 became free, since CPU 1 keeps one. That one can move to CPU 0 then.
+    // The ID of CPU 0 became free, since CPU 1 keeps one. The ID of CPU 1 can then move to CPU 0.
     let ids = recent_first(4, 3);
     (0..2).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
     let held = ids.acquire(0).unwrap();
@@ -181,7 +181,7 @@ fn tasks_own_ids_while_there_are_enough_cpus() {
         ids.release(cpu, held);
         id
     };
-    // On any CPU.
+    // Members have their IDs on any CPU.
     for cpu in 0..4 {
         assert_eq!([visit(cpu, 0), visit(3 - cpu, 1), visit(cpu, 2)], [0, 1, 2]);
     }

@@ -1,7 +1,8 @@
 //! The sequences in aarch64 assembly. The parent module documents the sequences, the labels and the
 //! invariants.
 //!
-//! Functions do what those of the same names in `x86_64.rs` do, where their contracts are.
+//! Each function does what the function of the same name in `x86_64.rs` does; that file has the
+//! contracts.
 //!
 //! The commit is always one store. The code before it only reads, or writes to a node that no other
 //! thread sees yet.
@@ -90,8 +91,8 @@ macro_rules! sequence {
             delay = const Knobs::<$probe>::DELAY,
             spin = out(reg) _,
             $($operands)*
-            // No operand is in these two: if the linker puts a veneer between a branch and its
-            // distant label, as that of the abort handler may be, it may overwrite them.
+            // No operand is in these two: if the linker puts a veneer between a branch and a
+            // distant label, such as the abort handler's, the veneer may overwrite them.
             out("x16") _,
             out("x17") _,
             // Without `preserves_flags`: the block changes flags. It accesses memory, uses no
@@ -283,7 +284,7 @@ pub(in super::super) unsafe fn wait<P: Probe>(
             trace = in(reg) ptr::from_mut(trace),
             watched = in(reg) watched.as_ptr(),
             cpu = in(reg) cpu,
-            // Changed, but a sequence that starts again does not come to it.
+            // Changed, but a sequence that starts again ends before it uses this.
             turns = inout(reg) turns => _,
             seen = out(reg) _,
             now = out(reg) _,

@@ -116,7 +116,7 @@ fn add_adds_to_the_slot_of_the_id() {
     adds::<Slow, 1>();
 }
 
-/// All sequences do nothing.
+/// Checks that all sequences do nothing.
 fn nothing_is_done<P: Probe>(area: &mut FakeArea) {
     let mut memory = Memory::new();
     let (area, slots) = (area.area(), memory.slots());
@@ -165,7 +165,7 @@ fn stores<P: Probe>() {
     };
     assert!(store(24, 9));
     assert!(!store(24, 8));
-    // That closes the gate.
+    // This store closes the gate.
     assert!(store(0, 1));
     // SAFETY: as above.
     let stored = unsafe { store_if_zero::<P, 1>(area.area(), &slots, 8, 7) };

@@ -318,7 +318,7 @@ pub(in super::super) unsafe fn wait<P: Probe>(
             trace = in(reg) ptr::from_mut(trace),
             watched = in(reg) watched.as_ptr(),
             cpu = in(reg) cpu,
-            // Changed, but a sequence that starts again does not come to it.
+            // Changed, but a sequence that starts again ends before it uses this.
             turns = inout(reg) turns => _,
             seen = out(reg) _,
         );

@@ -7,7 +7,7 @@ use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 pub struct Tally {
     /// How many waits were for a generation that had not passed.
     pub waits: u64,
-    /// How many of those slept.
+    /// How many of these waits slept.
     pub slow_waits: u64,
     /// How many times sleeping waiters were woken.
     pub wakes: u64,

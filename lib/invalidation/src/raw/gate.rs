@@ -8,23 +8,24 @@
 //! | ender | lets a generation pass, light fence | reads `awaited`; if that has passed, *rouses* |
 //! | waiter, passed | if `awaited` is not above its generation, rouses | leaves |
 //!
-//! To rouse is: `awaited` := [`NONE`], `wakeups` + 1, wake all. A waiter repeats its line until its
-//! generation has passed. It sleeps only while `wakeups` has the value that it read at first.
+//! To rouse the waiters, a thread stores [`NONE`] in `awaited`, adds 1 to `wakeups`, and wakes all
+//! sleepers. A waiter repeats its line until its generation has passed. It sleeps only while
+//! `wakeups` has the value that it read at first.
 //!
-//! A fence covers the value of `awaited` that a waiter has written as long as `wakeups` stays the
-//! same: only those that rouse raise `awaited`, and they change `wakeups` after that.
+//! A waiter's heavy fence covers the value that it has written to `awaited` as long as `wakeups`
+//! stays the same: only threads that rouse raise `awaited`, and they change `wakeups` after that.
 //!
 //! So an end wakes nobody as long as the oldest generation that is waited for has not passed.
 //!
 //! 1. *No lost wake-up before the check*: the fences ensure that at least one side sees the other's
 //!    store. Either the waiter sees the generation passed, or the ender sees the waiter's value of
 //!    `awaited`, or a lower one, or that another thread has roused.
-//! 2. *A thread that rouses may take away what a waiter has just written*, but `wakeups` changes
-//!    after that. Either the waiter does not fall asleep, or it is woken. If it has read the new
+//! 2. *A thread that rouses may erase what a waiter has just written*, but `wakeups` changes after
+//!    that. Either the waiter does not fall asleep, or it is woken. If it has read the new
 //!    `wakeups` (Acquire), its value of `awaited` comes after [`NONE`] (Release).
-//! 3. *A value of `awaited` is never left without an end to come*. Its waiter has seen a section
-//!    open that is not newer, whose end will find it; or has seen it passed, and takes it away.
-//!    A waiter whose time was up belongs to the former.
+//! 3. *A value of `awaited` is never left without an end to come*. Either its waiter has seen an
+//!    open section that is not newer, whose end will find the value; or the waiter has seen its
+//!    generation passed, and erases the value. The former includes a waiter whose time was up.
 
 use super::{Config, Counts};
 use core::marker::PhantomData;
@@ -54,8 +55,8 @@ impl<P: Platform, C: Config> Gate<P, C> {
         }
     }
 
-    /// Whether there are waiters, and `passed` says of the lowest generation that any of them waits
-    /// for that it has passed.
+    /// Whether there are waiters and, according to `passed`, the lowest generation that any of them
+    /// waits for has passed.
     #[inline]
     pub(super) fn is_awaited(&self, passed: impl FnOnce(u64) -> bool) -> bool {
         // Pairs with the heavy fence in `wait`.
@@ -73,18 +74,18 @@ impl<P: Platform, C: Config> Gate<P, C> {
         self.wake_all(counts);
     }
 
-    /// No generation is waited for.
+    /// Notes that no generation is waited for.
     pub fn erase(&self) {
         self.awaited.store(NONE, Relaxed);
     }
 
-    /// Keeps waiters from falling asleep that have not checked since.
+    /// Keeps waiters that have not checked since from falling asleep.
     pub fn count_wake_up(&self) {
         // Release: a waiter that acquires this sees what has passed before, and `NONE`.
         self.wakeups.fetch_add(1, Release);
     }
 
-    /// Wakes all that sleep.
+    /// Wakes all sleeping waiters.
     pub fn wake_all(&self, counts: &Counts<P>) {
         counts.wakes.fetch_add(1, Relaxed);
         P::unpark(self.key(), u32::MAX);

@@ -120,7 +120,7 @@ impl<P: Platform, C: LockConfig> Backend<P> for Locked<P, C> {
             let (previous, next) = (own.previous.load(Relaxed), own.next.load(Relaxed));
             match previous {
                 // Release pairs with the Acquire in `passed`: it publishes what the sections that
-                // end hereby did. Sections that ended before have donated under the mutex.
+                // pass by this store did. Sections that ended before have donated under the mutex.
                 0 => {
                     self.first.store(next, Relaxed);
                     self.done.store(generation, Release);
@@ -147,7 +147,7 @@ impl<P: Platform, C: LockConfig> Backend<P> for Locked<P, C> {
 
     fn newest(&self) -> u64 {
         // Relaxed: a begin that happens before this call has stored its generation, and what its
-        // section does is acquired when that has passed.
+        // section does is acquired when its generation has passed.
         self.newest.load(Relaxed)
     }
 

@@ -59,8 +59,8 @@ impl<'a, P: Platform, L> Places<'a, P, L> {
         &self.all[place as usize - 1].link
     }
 
-    /// The places up to the highest in which a section was ever open. Those of all sections that
-    /// the caller may know of are among them: a place counts before its section begins.
+    /// The places up to the highest in which a section was ever open. The places of all sections
+    /// that the caller may know of are among them: a place counts before its section begins.
     pub fn used(self) -> &'a [Place<P, L>] {
         &self.all[..self.highest.load(Relaxed) as usize]
     }

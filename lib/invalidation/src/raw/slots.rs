@@ -17,11 +17,11 @@
 //!    also sees what was published before all older tickets were taken. For every open section with
 //!    an older generation it therefore finds that generation in the slot, or a bound of it.
 //! 2. *No wait is for a section that begins later.* A thread that is preempted between bound and
-//!    generation might hold waiters up. A waiter therefore raises a bound that is not above what
-//!    it waits for. The begin then fails to exchange its slot, gives its ticket up and takes a new
-//!    one, above the raised bound. The two exchanges decide which of both happens. Each waiter
+//!    generation might hold waiters up. A waiter therefore raises a bound that is not above what it
+//!    waits for. The begin then fails to exchange its slot, gives its ticket up and takes a new
+//!    one, above the raised bound. The two exchanges decide which of the two happens. Each waiter
 //!    raises the bound of a begin once at most, since the new bound is above what it waits for.
-//! 3. *A bound does not come back.* The next one of the same thread is above its last ticket.
+//! 3. *A bound does not come back.* The next bound of the same thread is above its last ticket.
 //! 4. *What has passed stays passed.* A bound may be lower than what has passed since its thread
 //!    read the ticket. So the newest passed generation is stored, and only grows.
 //! 5. *One of several ends hears that a generation has passed.* With waiters, ends count themselves
@@ -67,9 +67,10 @@ impl<P: Platform> Slots<P> {
         // Acquire pairs with the Release in `end`.
         let mut seen = slot.load(Acquire);
         while seen & BOUND != 0 && seen & !BOUND <= awaited {
-            // The ticket is not below `awaited`, unless that is another domain's.
+            // The ticket is not below `awaited`, unless `awaited` is a generation of another
+            // domain.
             let raised = self.ticket.load(Relaxed) + 1;
-            // Release: the slot may be read instead of the 0 before the bound. See `begin`.
+            // Release: a thread may read this value instead of the 0 before the bound. See `begin`.
             match slot.compare_exchange(seen, raised | BOUND, AcqRel, Acquire) {
                 Ok(_) => return Some(raised),
                 Err(now) => seen = now,
@@ -88,8 +89,8 @@ impl<P: Platform> Slots<P> {
         self.advance(ticket, least.min()) >= generation
     }
 
-    /// Stores what has passed, given the newest ticket and the least generation in a slot. Returns
-    /// it.
+    /// Stores the newest generation that has passed, given the newest ticket and the least
+    /// generation in a slot. Returns it.
     pub fn advance(&self, ticket: u64, least: Option<u64>) -> u64 {
         let done = least.map_or(ticket, |least| ticket.min(least - 1));
         // AcqRel: a thread that sees the generation passed by this word alone also acquires what

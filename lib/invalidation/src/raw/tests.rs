@@ -52,7 +52,7 @@ fn slots_wait_for_no_begin_without_a_ticket() {
     assert!(domain.passed(5));
 }
 
-/// The generation of another domain may be far above the ticket: no bound is raised so far.
+/// The generation of another domain may be far above the ticket: no bound is raised that far.
 #[test]
 fn slots_raise_bounds_to_the_ticket_only() {
     let domain = slots(3);
@@ -63,8 +63,8 @@ fn slots_raise_bounds_to_the_ticket_only() {
     assert_eq!(Atomic::load(&domain.places[1].link, Relaxed), 5 | BOUND);
 }
 
-/// Waits for generation 1, in vain, until one of the waits has slept. On a busy machine the time of
-/// a short wait is up before the thread falls asleep, however often it is tried.
+/// Waits for generation 1, which does not pass, until one of the waits has slept. On a busy machine
+/// the time of a short wait is up before the thread falls asleep, however often it is tried.
 fn time_out_asleep<B: Backend<Native>>(domain: &Of<B>) {
     let mut limit = 1_000_000;
     while domain.tally().slow_waits == 0 {
@@ -73,7 +73,7 @@ fn time_out_asleep<B: Backend<Native>>(domain: &Of<B>) {
     }
 }
 
-/// Waits for `generation` in another thread, and calls `meanwhile` when that sleeps.
+/// Waits for `generation` in another thread, and calls `meanwhile` when that thread sleeps.
 fn with_sleeper<B: Backend<Native>>(domain: &Of<B>, generation: u64, meanwhile: impl FnOnce()) {
     std::thread::scope(|s| {
         let sleeper = s.spawn(|| domain.wait(generation, NEVER));
@@ -86,13 +86,13 @@ fn with_sleeper<B: Backend<Native>>(domain: &Of<B>, generation: u64, meanwhile: 
     });
 }
 
-/// Ends of sections for which no thread waits wake none.
+/// Ends of sections for which no thread waits wake no thread.
 fn wakes_only_who_may_go<B: Backend<Native>>(domain: &Of<B>) {
     for (place, generation) in [(1, 1), (2, 2)] {
         assert_eq!(domain.begin(place, || 0), Ok(generation));
     }
     with_sleeper(domain, 2, || {
-        // Newer ones, then an older one.
+        // Newer sections end, then an older one.
         for generation in 3..10 {
             assert_eq!(domain.begin(3, || 0), Ok(generation));
             domain.end(3);
@@ -110,7 +110,7 @@ fn an_end_wakes_only_who_may_go() {
     wakes_only_who_may_go(&slots(0));
 }
 
-/// A waiter whose time is up leaves its generation behind; later waiters are woken all the same.
+/// A waiter whose time is up leaves its generation behind; later waiters are still woken.
 #[test]
 fn a_wait_that_timed_out_is_in_nobodys_way() {
     fn check<B: Backend<Native>>(domain: &Of<B>) {
@@ -134,7 +134,7 @@ fn a_wait_that_timed_out_is_in_nobodys_way() {
 #[test]
 fn reports_show_a_section_that_begins() {
     let domain = slots(0);
-    // As a thread leaves it that is preempted before it takes its ticket.
+    // The state in which a thread leaves its place if it is preempted before it takes its ticket.
     assert_eq!(domain.begin(1, || 0), Ok(1));
     Atomic::store(&domain.places[0].link, 4 | BOUND, Relaxed);
     Atomic::store(&domain.places[0].owner.begun, 0, Relaxed);

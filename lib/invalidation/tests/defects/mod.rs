@@ -10,7 +10,7 @@
 //! | `BoundRespected` | [`BoundRespected`] instead of [`Slots`] |
 //! | `ErasedLate` | [`end_erasing_late`] instead of [`Domain::end`] |
 
-// Each of those that include this file uses a part of it.
+// Each file that includes this one uses a part of it.
 #![allow(dead_code)]
 
 use kinlock_core::platform::{Atomic, Atomics, Ordering::*, Platform};
@@ -19,7 +19,7 @@ use kinlock_invalidation::raw::{
 };
 use std::ops::Deref;
 
-/// What a defect leaves as it is.
+/// The methods that a defect leaves as they are.
 macro_rules! as_inner {
     ($($method:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
         #[inline]
@@ -126,7 +126,7 @@ impl<P: Platform> Backend<P> for BoundRespected<P> {
     }
 }
 
-/// As [`Domain::end`], but takes the awaited generation away after it has counted its wake-up.
+/// Like [`Domain::end`], but erases the awaited generation after it has counted its wake-up.
 pub fn end_erasing_late<P, C, B, S>(domain: &Domain<P, C, B, S>, me: u16)
 where
     P: Platform,

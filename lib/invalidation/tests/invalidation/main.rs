@@ -158,7 +158,7 @@ fn nested_invalidations_end_with_the_outermost(domain: Domain) {
     drop(inner);
     assert!(!domain.passed(&tag));
     let inner = domain.begin();
-    // The outer one may be dropped first.
+    // The outer section may be dropped first.
     drop(outer);
     assert!(!domain.passed(&tag));
     drop(inner);

@@ -100,7 +100,8 @@ pub fn a_thread_must_not_end_within_an_invalidation(domain: Domain) {
     );
 }
 
-/// Without a mark of the highest place in use, a child reads two thousand pages of eight domains.
+/// Without a mark of the highest place in use, a child would read two thousand pages of eight
+/// domains.
 ///
 /// In a process of its own: threads of other tests may leave this one a high place only.
 pub fn a_child_reads_no_places_that_were_never_used(domain: Domain) {

@@ -26,7 +26,7 @@ pub fn domains_are_independent(domain: Domain) {
     let own = domain.begin();
     let tag = stamped(&own);
     drop(own);
-    // Within a section of the other domain.
+    // This thread waits within a section of the other domain.
     assert_eq!(domain.wait(&tag), Ok(()));
     assert_eq!((other.dump().len(), domain.dump().len()), (1, 0));
     drop(section);
@@ -124,7 +124,7 @@ pub fn what_is_open_can_be_seen(domain: Domain) {
             (1, section.generation())
         );
         assert!(cfg!(miri) || open[0].thread != open[1].thread);
-        // Not older than this test, but for what a coarse clock lags behind.
+        // Not older than this test, except for the lag of a coarse clock.
         let oldest = start.elapsed() + Duration::from_secs(60);
         assert!((MOMENT..oldest).contains(&open[0].age));
         assert!(open[0].to_string().contains("generation 1, open for "));

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::thread::{ThreadId, sleep};
 use std::time::{Duration, Instant};
 
-/// How long a circle must last. A thread to which the lock has been given since may need so long to
-/// get a CPU and to note that.
+/// How long a circle must last. A thread that has been given the lock in the meantime may need that
+/// long to get a CPU and to note it.
 const LASTING: Duration = Duration::from_millis(50);
 /// How long a check waits until the threads of a circle have noted where they wait. In the child of
 /// a fork some never do.
@@ -22,12 +22,12 @@ pub struct DeadlockedThread {
 }
 
 impl DeadlockedThread {
-    /// Which thread.
+    /// The thread that waits.
     pub fn thread_id(&self) -> ThreadId {
         self.thread
     }
 
-    /// Where it waits.
+    /// The place where the thread waits.
     pub fn backtrace(&self) -> &Backtrace {
         &self.backtrace
     }
@@ -77,7 +77,7 @@ fn arrows(views: &[View]) -> Vec<Vec<usize>> {
             let own = wait.upgrade && i == j;
             !own && other.held.iter().any(|held| excludes(wait, *held))
         };
-        // A reader is let in beside other readers, unless a writer waits to go next.
+        // A reader is let in while others read, unless a writer waits to go next.
         let beside_readers = wait.kind == Kind::Shared
             && !numbered().any(|(_, other)| other.held.iter().any(|held| excludes(wait, *held)));
         let precedes = |other: &View| {
@@ -92,7 +92,7 @@ fn arrows(views: &[View]) -> Vec<Vec<usize>> {
     numbered().map(of).collect()
 }
 
-/// Whether `wait` lasts as long as `held`.
+/// Whether `wait` cannot end before `held` does.
 fn excludes(wait: Wait, held: Held) -> bool {
     let kinds = match (wait.kind, held.kind) {
         (Kind::Mutex | Kind::Exclusive, _) | (_, Kind::Mutex | Kind::Exclusive) => true,
@@ -119,7 +119,8 @@ fn circles(arrows: &[Vec<usize>]) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// Which threads remain when those that wait for nobody go, again and again. Mostly none does.
+/// Which threads remain after those that wait for nobody are removed, again and again. Usually none
+/// remains.
 fn without_ends(arrows: &[Vec<usize>]) -> Vec<bool> {
     let mut stuck = vec![true; arrows.len()];
     loop {
@@ -134,7 +135,7 @@ fn without_ends(arrows: &[Vec<usize>]) -> Vec<bool> {
     }
 }
 
-/// Which threads `start` waits for, directly or not.
+/// Which threads `start` waits for, directly or by way of others.
 fn reachable(start: usize, arrows: &[Vec<usize>]) -> Vec<bool> {
     let mut reached = vec![false; arrows.len()];
     let mut next = vec![start];
@@ -149,7 +150,7 @@ fn reachable(start: usize, arrows: &[Vec<usize>]) -> Vec<bool> {
 }
 
 /// Waits until the threads of a circle, each in the wait with this number, have noted where they
-/// wait, and for a while more. `None` if one of them goes on.
+/// wait, and for a while more. `None` if one of the waits ends.
 fn confirm(circle: &[(Arc<Notes>, u64)]) -> Option<Vec<DeadlockedThread>> {
     let start = Instant::now();
     let mut found = Vec::new();

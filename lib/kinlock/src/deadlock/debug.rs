@@ -4,24 +4,25 @@
 //! Two fixed tables of words. Each word mixes a lock's address with a thread's number. A thread
 //! that finds its own mix there holds the mutex, or reads the lock, already.
 //!
-//! * *Mutexes.* The address selects the place. Two locks may select the same. The table then
+//! * *Mutexes.* The address selects the place. Two locks may select the same place. The table then
 //!   remembers the later holder of a mutex, and forgets it when a reader-writer lock there is
-//!   released: relocking the other mutex goes unnoticed. The reverse error
-//!   needs a leaked guard: its word stays until the holder of another mutex, in the same memory,
-//!   has written its own. Any other word is gone before its mutex is free, since whichever thread
-//!   releases the mutex clears the place.
+//!   released: relocking the other mutex goes unnoticed. The reverse error needs a leaked guard:
+//!   its word stays until the holder of another mutex, in the same memory, has written its own. Any
+//!   other word is gone before its mutex is free, since whichever thread releases the mutex clears
+//!   the place.
 //! * *Readers.* Address and number select the place. A word also mixes in the lock's count of
-//!   writes, and counts the reads. Two reads may select the same place, of which the later one is
-//!   remembered. The reverse error is rare: a read that another thread has released, and a leaked
-//!   one, are forgotten at the next write. Nothing is said of waits that end within [`GRACE`], such
-//!   as behind a writer that gives up.
+//!   writes, and counts the reads. If two reads select the same place, the later one is remembered.
+//!   The reverse error is rare: a read that another thread has released, and a leaked one, are
+//!   forgotten at the next write. Waits that end within [`GRACE`], such as behind a writer that
+//!   gives up, are not reported.
 //!
 //! All accesses are relaxed: the tables order nothing and hide no data race from a race detector.
 //! They neither allocate nor wait, and may be used in signal handlers. In the child of a fork the
 //! forking thread keeps its number and what it holds.
 //!
-//! With the feature `send_guard` another thread may release the lock, so that a thread may wait for
-//! one that it has taken. With `deadlock_detection` the wait is to be found by that.
+//! This module is not part of builds with the feature `send_guard`, since there another thread may
+//! release a lock, so that a thread may rightly wait for a lock that it has taken. Nor is it part
+//! of builds with `deadlock_detection`, which finds such waits itself.
 
 use super::Kind;
 use core::cell::Cell;
@@ -33,7 +34,7 @@ use kinlock_linux::native::deadline;
 const PLACES: usize = 4096;
 const COUNT: u64 = 0xff;
 
-/// How long a thread waits for itself before it says so.
+/// How long a thread waits for itself before it panics.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// 0: not held.
@@ -71,7 +72,8 @@ impl<'a, L> Acquiring<'a, L> {
         }
     }
 
-    /// Until when the thread waits next. Panics if a plain read has waited for its own thread.
+    /// The moment until which the thread waits next. Panics if a plain read has waited for its own
+    /// thread.
     #[track_caller]
     pub(crate) fn next_limit(&mut self) -> u64 {
         assert!(
@@ -125,14 +127,15 @@ fn read<L>(lock: &L) {
 
 pub(crate) fn changed<L>(lock: &L, kind: Kind) {
     match kind {
-        // A reader of either sort stays one.
+        // A plain or upgradable reader stays a reader.
         _ if reads(lock) && kind != Kind::Exclusive => {}
         kind => acquired(lock, kind),
     }
 }
 
-/// A read that is not in the table may be another thread's. So may the word of a mutex, which
-/// leaves the release to this one, or that of another mutex, which then goes unnoticed.
+/// A read that is not in the table may be another thread's. The word that this clears may be
+/// another thread's, which has left the release to this one, or another mutex's, whose relocking
+/// then goes unnoticed.
 pub(crate) fn releasing<L>(lock: &L) {
     held(lock).0.store(0, Relaxed);
     let (place, mix) = entry(lock);
@@ -185,9 +188,9 @@ fn entry<L>(lock: &L) -> (&'static AtomicU64, u64) {
     )
 }
 
-/// The calling thread's number, which no other thread ever has. Not that of
-/// [`thread_identity`](kinlock_linux::native::thread_identity): a lock that is not contended makes
-/// no system call, in debug builds either.
+/// The calling thread's number, which no other thread ever has. Not the number of
+/// [`thread_identity`](kinlock_linux::native::thread_identity): an uncontended lock makes no system
+/// call, even in debug builds.
 fn number() -> u64 {
     std::thread_local! {
         // No destructor: accessible for as long as the thread runs.
@@ -216,7 +219,7 @@ mod tests {
             s.spawn(|| {
                 // SAFETY: the holder waits for this thread, and leaves the release to it.
                 unsafe { mutex.unlock() };
-                // As a thread that has the lock, and has not come to say so.
+                // Acts as a thread that has taken the lock and has not noted it yet.
                 assert!(mutex.0.try_lock());
             });
         });

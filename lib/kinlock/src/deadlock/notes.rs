@@ -5,12 +5,12 @@
 //! # Fork
 //!
 //! In the child of a fork other threads do not exist, but they may have locked notes. So the first
-//! use there begins a new list, and a thread that survives has new notes of what it holds. What the
-//! parent had is never freed.
+//! use there begins a new list, and the surviving thread gets new notes of what it holds. The
+//! parent's notes are never freed.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
-//! 1. `CURRENT` is null or was a box. What it has ever named is never freed.
+//! 1. `CURRENT` is null or was a box. What it has ever pointed to is never freed.
 
 use super::Kind;
 use backtrace::Backtrace;
@@ -25,14 +25,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-/// How long a thread waits before it notes where: most waits end earlier, and need no backtrace.
-/// It then queues anew, once per wait. An eighth of it is a quantum: a waiter with a time limit
-/// requests a hand-off after an eighth, and this one should do so no earlier than others.
+/// How long a thread waits before it notes where: most waits end earlier, and need no backtrace. It
+/// then queues anew, once per wait. An eighth of it is a quantum: a waiter with a time limit
+/// requests a hand-off after an eighth of the limit, and this one should request no earlier than
+/// others.
 const SHORT: Duration = Duration::from_millis(8);
 
-/// What belongs to a process.
+/// The notes of one process.
 struct Process {
-    /// [`Platform::forks`], by which a child knows that this is its parent's.
+    /// [`Platform::forks`], by which a child knows that these are its parent's notes.
     forks: u8,
     /// The notes of all threads that run.
     all: Mutex<Vec<Arc<Notes>>>,
@@ -86,7 +87,7 @@ struct State {
     waits: u64,
     /// Where it waits, once the wait is not short.
     place: Option<Backtrace>,
-    /// A check has reported this wait.
+    /// Whether a check has reported this wait.
     reported: bool,
 }
 
@@ -102,7 +103,7 @@ pub(super) struct Held {
 pub(super) struct Wait {
     pub lock: usize,
     pub kind: Kind,
-    /// By its upgradable reader, which does not wait for itself.
+    /// Whether the lock's upgradable reader waits, which does not wait for itself.
     pub upgrade: bool,
 }
 
@@ -182,16 +183,16 @@ impl Notes {
     }
 }
 
-/// A thread's notes, and the [forks](Platform::forks) of their process. Takes them off the list
-/// when the thread ends.
+/// A thread's notes, and the [forks](Platform::forks) of their process. Dropping this when the
+/// thread ends takes the notes off the list.
 struct Mine(RefCell<(u8, Arc<Notes>)>);
 
 impl Mine {
     fn notes(&self) -> Arc<Notes> {
         let (forks, mut mine) = (Native::forks(), self.0.borrow_mut());
         if mine.0 != forks {
-            // A thread that looked at them does not exist any more. Then this thread forgets what
-            // it holds.
+            // A thread of the parent that was reading the notes does not exist here, and they stay
+            // locked. Then this thread forgets what it holds.
             let held = mine.1.state.try_lock().map(|state| state.held.clone());
             *mine = (forks, Notes::enlist(held.unwrap_or_default()));
         }
@@ -264,14 +265,14 @@ impl<'a, L> Acquiring<'a, L> {
         }
     }
 
-    /// By the upgradable reader of `lock`.
+    /// Begins an upgrade by the upgradable reader of `lock`.
     pub(crate) fn upgrade(lock: &'a L) -> Self {
         let mut upgrade = Self::begin(lock, Kind::Exclusive);
         upgrade.wait.upgrade = true;
         upgrade
     }
 
-    /// Until when the thread waits next; 0: it tries once.
+    /// The moment until which the thread waits next; 0: it tries once.
     pub(crate) fn next_limit(&mut self) -> u64 {
         let (progress, limit) = match core::mem::replace(&mut self.progress, Attempt::First) {
             Attempt::First => (Attempt::Begins, 0),
@@ -313,7 +314,7 @@ impl<L> Drop for Acquiring<'_, L> {
     }
 }
 
-/// A check finds a thread that locks again what it holds.
+/// Forbids nothing: a check finds a thread that locks again what it holds.
 pub(crate) fn forbid_relock<L>(_: &L) {}
 
 /// Notes that this thread holds `lock`, if it was taken.
@@ -345,8 +346,8 @@ pub(crate) fn releasing<L>(lock: &L) {
     with_holder(address(lock), |held, at| _ = held.swap_remove(at));
 }
 
-/// Changes the note that `lock` is held: of this thread, else of another, for which this one
-/// releases it.
+/// Changes the note that `lock` is held: this thread's note or, if there is none, the note of the
+/// thread for which this one releases the lock.
 fn with_holder(lock: usize, change: impl Fn(&mut Vec<Held>, usize)) {
     let changed = |notes: &Notes| {
         let held = &mut notes.state().held;

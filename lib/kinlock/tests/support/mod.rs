@@ -2,8 +2,8 @@
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
-//! 1. The calls of the system have no conditions, and the status is a live local. The child of a
-//!    fork may allocate, since the C library sees to that, and ends without destructors.
+//! 1. The system calls have no preconditions, and the status is a live local. The child of a fork
+//!    may allocate, since the C library sees to that, and ends without destructors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

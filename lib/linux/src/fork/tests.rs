@@ -62,7 +62,7 @@ thread_local! {
     static RESETS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Registers the handlers once more, and two parts of the program's around them.
+/// Registers the handlers once more.
 #[test]
 fn handlers_that_are_registered_twice_do_as_one() {
     let forked = in_a_child(|| {
@@ -75,7 +75,8 @@ fn handlers_that_are_registered_twice_do_as_one() {
     assert!(forked);
 }
 
-/// An older handler of the program starts a program, or a library forks under the program's feet.
+/// An older handler of the program starts another program, or a library forks without the program's
+/// knowledge.
 #[test]
 fn a_fork_within_the_handlers_of_a_fork_resets_both_children() {
     let right = in_a_child(|| {
@@ -84,15 +85,15 @@ fn a_fork_within_the_handlers_of_a_fork_resets_both_children() {
         let parts = parts().count() as u32;
         before();
         let inner = in_a_child(|| RESETS.get() == parts);
-        // As in the child of the outer fork.
+        // What the child of the outer fork calls.
         in_child();
         inner && RESETS.get() == parts
     });
     assert!(right);
 }
 
-/// A thread of the parent was reading the topology. Locks of the child would do without queues for
-/// ever.
+/// A thread of the parent was reading the topology. Without the reset, locks of the child would
+/// never use queues.
 #[test]
 fn the_child_reads_the_topology_that_its_parent_was_reading() {
     use crate::{config, topology};
@@ -152,7 +153,7 @@ static INTRUDER: Part = IDLE;
 #[test]
 fn no_two_parts_have_one_rank() {
     register(3, &THIRD);
-    // The same part again is no error; another one is.
+    // Registering the same part again is no error; registering another part is one.
     register(3, &THIRD);
     assert!(std::panic::catch_unwind(|| register(3, &INTRUDER)).is_err());
 }

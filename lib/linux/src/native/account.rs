@@ -5,14 +5,14 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Yields longer than this are charged, in nanoseconds. A hundred threads that wake, work briefly
-/// and sleep again take less; a scheduler's slice takes more.
+/// Yields that last longer than this, in nanoseconds, are charged. A hundred threads that wake,
+/// work briefly and sleep again take less; a scheduler's slice takes more.
 const LONG: u64 = 500_000;
 /// One part in `PART` of the time may be spent on long yields.
 const PART: u64 = 32;
-/// How many nanoseconds may be spent at once: a few long yields are chance, or a busy host.
+/// Nanoseconds that may be spent at once: a few long yields happen by chance, or on a busy host.
 const AT_ONCE: u64 = 6_000_000;
-/// The most that one yield is charged: the whole process may have been stopped.
+/// The most nanoseconds that are charged for one yield: the whole process may have been stopped.
 const LONGEST: u64 = 20_000_000;
 
 /// The budget of long yields. Times are nanoseconds of one clock.
@@ -33,8 +33,8 @@ impl Account {
         self.spent.load(Relaxed) <= now + AT_ONCE * PART
     }
 
-    /// Charges a yield that ended at `now` and took `taken`. Of two charged at once one may be
-    /// lost.
+    /// Charges a yield that ended at `now` and took `taken`. If two threads charge at once, one
+    /// charge may be lost.
     pub(super) fn charge(&self, now: u64, taken: u64) {
         if taken > LONG {
             let from = self.spent.load(Relaxed).max(now);

@@ -12,7 +12,8 @@ pub(super) fn now() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC)
 }
 
-/// Monotonic time in nanoseconds, as it was at the last tick of the kernel's timer. Costs a third.
+/// Monotonic time in nanoseconds, as it was at the last tick of the kernel's timer. Costs a third
+/// of the exact time.
 #[inline]
 pub fn coarse_now() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC_COARSE)
@@ -31,7 +32,7 @@ fn read_clock(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Where the clock source cannot be read without a system call, a filter may refuse that call. The
+/// If the clock source cannot be read without a system call, a filter may refuse that call. The
 /// coarse clock never needs one.
 #[cold]
 fn read_another_clock(clock: libc::clockid_t) -> u64 {

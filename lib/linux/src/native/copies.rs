@@ -26,7 +26,8 @@
 //! layout of the tables, and of [`MEANING`], a number that developers raise when they change what
 //! the tables mean. A copy of another kind, or the 65th, is *apart*, and so is one that cannot map
 //! the page or cannot be kept loaded. It has no tables: its threads wait without queueing, and its
-//! readers do not announce themselves. It takes a lock that others have biased for reading only.
+//! readers do not announce themselves. If other copies have biased a lock, it can take that lock
+//! for reading only.
 //!
 //! # Fork
 //!
@@ -35,8 +36,8 @@
 //! It asks each of these copies which slot and row the forking thread has there.
 //!
 //! A plain `clone` and `_Fork` run no handlers. There, the first thread that uses the tables in the
-//! child resets them, as far as it can. It is told by a page that the kernel clears in children
-//! ([`Here`]).
+//! child resets them, as far as it can. A page that the kernel clears in children ([`Here`]) tells
+//! that thread that it is the first.
 //!
 //! # Compatibility
 //!
@@ -48,8 +49,8 @@
 //! 1. `getauxval` has no preconditions. Memory that `mmap` has mapped without replacing anything is
 //!    not in use. The other calls get numbers, or addresses which the kernel checks.
 //! 2. The pointer points to the meeting page, which is never unmapped, or to a static of this copy
-//!    or of one that wrote the address to the page. Such copies are never unloaded. So it stays
-//!    valid. All references are shared, and what they refer to are atomics and constants.
+//!    or of one that wrote the address to the page. Such copies are never unloaded, so the pointer
+//!    stays valid. All references are shared, and refer to atomics and constants.
 //! 3. What is at the address is a meeting page: it begins with [`MAGIC`]; or it is all zeros and
 //!    one page long, at an address that nothing else asks for, so that another thread has just
 //!    mapped it.
@@ -78,19 +79,20 @@ use kinlock_core::visible_readers::{Row, VisibleReaders};
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Tables {
-    /// Where threads wait.
+    /// The waiter slots.
     pub(super) waiters: Waiters<Native>,
     announced: VisibleReaders<Native>,
-    /// See [`configured`](kinlock_core::configured): one lock must not mix two kinds of queue.
+    /// See [`AsConfigured`](kinlock_core::config::AsConfigured): one lock must not mix two kinds of
+    /// queue.
     pub(super) queue: AtomicU8,
     /// The number of forks when the tables were last reset.
     reset: AtomicU8,
-    /// For each copy that uses these tables the address of its function [`place_of_thread`]; 0: a
+    /// For each copy that uses these tables, the address of its function [`place_of_thread`]; 0: a
     /// free entry.
     copies: [AtomicUsize; COPIES],
-    /// The tables are in use: in this process, or in one that it was forked from.
+    /// Whether the tables are in use, in this process or in one from which it was forked.
     is_used: AtomicBool,
-    /// The page of the copy whose tables these are.
+    /// The page of the copy that owns these tables.
     here: &'static Here,
 }
 
@@ -100,11 +102,11 @@ pub(super) struct Tables {
 struct Here {
     /// The tables that this copy uses; null: it has not found out yet, or not in this process.
     tables: AtomicPtr<Tables>,
-    /// Of the tables that belong to this copy: 0, then [`BEGINNING`], then [`BEGUN`].
+    /// The state of the tables that belong to this copy: 0, then [`BEGINNING`], then [`BEGUN`].
     state: AtomicU32,
 }
 
-/// A thread resets the tables, if that is necessary. Others wait for it.
+/// A thread resets the tables, if that is necessary. Other threads wait for it.
 const BEGINNING: u32 = 1;
 /// No thread of a parent process uses the tables.
 const BEGUN: u32 = 2;
@@ -117,10 +119,10 @@ static HERE: Here = Here {
     state: AtomicU32::new(0),
 };
 
-/// How many copies can share tables.
+/// The number of copies that can share tables.
 const COPIES: usize = 64;
 
-/// What the first copy offers.
+/// What the first copy offers to the others.
 #[repr(C)]
 struct Card {
     kind: AtomicU64,
@@ -138,7 +140,7 @@ struct Meeting {
     forks: AtomicU8,
     /// The key under which a thread has its number, plus 1; 0: none yet; [`NO_KEY`]: none.
     key: AtomicU32,
-    /// How many threads have got a number.
+    /// The number of threads that have got a number.
     threads: AtomicUsize,
 }
 
@@ -164,7 +166,7 @@ impl Tables {
 /// The tables of this copy. They are used only if it is the first copy.
 static OWN: Tables = Tables::new(TABLE.waiters());
 
-/// For a copy that is apart: no thread gets a slot or a row.
+/// The tables of a copy that is apart: no thread gets a slot or a row.
 static NONE: Tables = Tables::new(TABLE.no_waiters());
 
 static CARD: Card = Card {
@@ -173,7 +175,7 @@ static CARD: Card = Card {
     object: AtomicPtr::new(ptr::null_mut()),
 };
 
-/// Used instead of the meeting page if this copy cannot map that, or is apart.
+/// Used instead of the meeting page if this copy cannot map the page, or is apart.
 static ALONE: Meeting = Meeting::NEW;
 
 /// Whether this copy may be unloaded, so that no other copy must depend on it.
@@ -239,19 +241,19 @@ pub(super) fn visible_readers() -> Option<&'static VisibleReaders<Native>> {
     (!ptr::eq(tables, &NONE)).then_some(&tables.announced)
 }
 
-/// A number for the calling thread, the same for all copies, which no other thread of this process
-/// has ever had, nor one of a process from which this one was forked. It is odd. `None` if this
-/// copy has no meeting page.
+/// An odd number for the calling thread, the same in all copies. No other thread of this process,
+/// or of a process from which it was forked, has ever had this number. `None` if this copy has no
+/// meeting page.
 pub(super) fn number_of_thread() -> Option<usize> {
     let meeting = meeting();
     (!ptr::eq(meeting, &ALONE)).then(|| meeting.number_of_thread())
 }
 
-/// No key could be made, or none of those whose values are stored without allocation. Copies then
-/// have different numbers for a thread.
+/// No key could be made, or only keys whose values need an allocation. Copies then have different
+/// numbers for a thread.
 const NO_KEY: u32 = u32::MAX;
 
-/// How many forks led to this process; see
+/// The number of forks that led to this process; see
 /// [`Platform::forks`](kinlock_core::platform::Platform::forks).
 #[inline]
 pub(super) fn forks() -> u8 {
@@ -542,9 +544,9 @@ fn clear_in_children() {
     }
 }
 
-/// The calling thread is the first one, or one of the first, that uses the tables in this process,
-/// by way of this copy. In a child that no fork handler has announced, the first of all resets
-/// them; others wait for it. No thread has used them in this process before.
+/// Called by the first threads that use the tables in this process by way of this copy. In a child
+/// that no fork handler has announced, the first thread of all resets the tables, and others wait
+/// for it. No thread has used the tables in this process before.
 fn begin(tables: &'static Tables) {
     let state = &tables.here.state;
     if state.load(Acquire) == BEGUN {
@@ -567,8 +569,8 @@ fn begin(tables: &'static Tables) {
 
 /// In the child of a plain `clone`: counts the fork, and marks the nodes of the parent's waiters.
 ///
-/// The thread that cloned may not be this one, so nobody knows which slot and which row it has:
-/// all stay in use. So what the parent's other threads hold for reading stays held.
+/// This thread may not be the one that cloned, so nobody knows which slot and which row that one
+/// has: all stay in use. So what the parent's other threads hold for reading stays held.
 fn reset_unannounced(tables: &'static Tables) {
     // SAFETY: invariant 2. Not null: this copy has chosen tables.
     let meeting = unsafe { &*MEETING.load(Acquire) };
@@ -576,7 +578,7 @@ fn reset_unannounced(tables: &'static Tables) {
     meeting.forks.store(forks, Relaxed);
     KNOWN_FORKS.store(forks, Relaxed);
     tables.reset.store(forks, Relaxed);
-    // SAFETY: invariant 6: the others do not use the tables yet. No slot is freed.
+    // SAFETY: invariant 6: the other threads do not use the tables yet. No slot is freed.
     unsafe { tables.waiters.reset_in_child(|_| true) };
     super::load::reset_in_child();
     crate::topology::reset_in_child();
@@ -587,8 +589,8 @@ fn next_generation(forks: u8) -> u8 {
     forks.checked_add(1).unwrap_or(252)
 }
 
-/// The number of forks that this copy knows of. It differs from that on the meeting page only in
-/// the child of a fork, from when the first copy has counted the fork until this one is reset.
+/// The number of forks that this copy knows of. It differs from the number on the meeting page only
+/// in the child of a fork, from when the first copy has counted the fork until this copy is reset.
 static KNOWN_FORKS: AtomicU8 = AtomicU8::new(0);
 
 /// Counts the fork, and frees the slots and the announced readers of threads that do not exist in
@@ -645,7 +647,7 @@ impl Place {
 /// The type of [`place_of_thread`].
 type Kept = extern "C" fn(&mut Place);
 
-/// What the calling thread has in this copy.
+/// Writes what the calling thread has in this copy to `place`.
 extern "C" fn place_of_thread(place: &mut Place) {
     place.slot = kept::slot();
     place.row = kept::row().map_or(ptr::null(), ptr::from_ref);

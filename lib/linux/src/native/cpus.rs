@@ -3,11 +3,11 @@
 //! # Quotas
 //!
 //! A control group may limit its members to a certain CPU time per period: `cpu.max` in version 2,
-//! `cpu.cfs_quota_us` and `cpu.cfs_period_us` in version 1. Such limits hold for all groups below,
-//! so the least one counts, from the group of the process up to the root. `/proc/self/cgroup` names
-//! the groups. They are looked for where they are usually mounted, in `/sys/fs/cgroup` and
-//! `/sys/fs/cgroup/cpu`. A container may not see its own group there, only the root, which then is
-//! its group. A file that is missing or malformed sets no limit.
+//! `cpu.cfs_quota_us` and `cpu.cfs_period_us` in version 1. Such a limit holds for all groups
+//! below, too. So the lowest limit counts, of the groups from the process's own up to the root.
+//! `/proc/self/cgroup` names the groups. They are looked for where they are usually mounted, in
+//! `/sys/fs/cgroup` and `/sys/fs/cgroup/cpu`. A container may not see its own group there, only the
+//! root, which then is its group. A file that is missing or malformed sets no limit.
 
 use crate::environment::futex_alone;
 use crate::sys::{Folder, KeepErrno, Text};
@@ -16,8 +16,9 @@ use crate::topology::CpuSet;
 /// In place of a number of CPUs: the kernel does not say, so that there may be any number.
 pub(super) const UNKNOWN: u32 = u32::MAX;
 
-/// The number of CPUs that the calling thread may run on. Here and below nothing is inlined: what
-/// these functions put on the stack, one after the other, would add up in a thread that waits.
+/// The number of CPUs that the calling thread may run on. Nothing here and below is inlined: the
+/// stack frames of these functions, which run one after the other, would add up in a thread that
+/// waits.
 #[inline(never)]
 pub(super) fn of_calling_thread() -> u32 {
     // Miri has no affinity.
@@ -44,8 +45,8 @@ pub(super) struct Allowed {
 /// The number of CPUs that any thread of the process may run on. `before` was the last answer; 0 =
 /// none.
 ///
-/// If the calling thread may run on as many, that is the answer. Otherwise it is pinned or the
-/// number has changed, and it asks about all others, with a system call for each.
+/// If the calling thread may run on `before` CPUs, that is the answer. Otherwise this thread is
+/// pinned or the number has changed, and it asks about all threads, with a system call for each.
 #[inline(never)]
 pub(super) fn allowed(before: u32) -> Allowed {
     let mine = of_calling_thread();
@@ -57,8 +58,8 @@ pub(super) fn allowed(before: u32) -> Allowed {
     Allowed { count, asked_all }
 }
 
-/// How many CPUs' time the quotas of the process allow, rounded up; `u32::MAX` if there is none.
-/// `None` if that cannot be read now: no descriptor may be left.
+/// The number of CPUs whose time the quotas of the process allow, rounded up; `u32::MAX` if there
+/// is no quota. `None` if the quotas cannot be read now: perhaps no descriptor is left.
 #[inline(never)]
 pub(super) fn quota() -> Option<u32> {
     if cfg!(miri) || futex_alone() {
@@ -74,7 +75,7 @@ enum Version {
     Two,
 }
 
-/// As [`quota`], where `root` is the root of the file system.
+/// Like [`quota`], where `root` is the root of the file system.
 fn least_quota(root: &Folder) -> Option<u32> {
     let mut own = root.file(b"proc/self/cgroup")?;
     let mut least = u32::MAX;
@@ -104,8 +105,9 @@ impl<B: Iterator<Item = u8>> Iterator for Line<'_, B> {
     }
 }
 
-/// What the second field of a line of `/proc/self/cgroup` says: nothing (`0::/path`) in version 2,
-/// the controllers (`3:cpu,cpuacct:/path`) in version 1. `None` if it does not limit CPU time.
+/// The version that the second field of a line of `/proc/self/cgroup` shows: it is empty
+/// (`0::/path`) in version 2, and lists the controllers (`3:cpu,cpuacct:/path`) in version 1.
+/// `None` if the line's hierarchy does not limit CPU time.
 fn version_in(line: &mut impl Iterator<Item = u8>) -> Option<Version> {
     let (mut name, mut length, mut has_cpu) = (Text::<4>::empty(), 0, false);
     loop {
@@ -144,7 +146,7 @@ fn least_downwards(root: &Folder, version: Version, path: &mut impl Iterator<Ite
             byte == b'/'
         });
         if !name.as_bytes().is_empty() {
-            // A group outside of what the process sees begins with `..`.
+            // The path of a group that the process cannot see begins with `..`.
             let below = match name.as_bytes() {
                 b".." => None,
                 _ if name.is_cut() => None,
@@ -176,8 +178,8 @@ fn quota_in(version: Version, folder: &Folder) -> u32 {
     }
 }
 
-/// The decimal number at the start of `text`, and consumes the byte after it. `None` for other text
-/// (`max`, and `-1`, mean that there is no limit).
+/// Returns the decimal number at the start of `text`, and consumes the byte after it. `None` for
+/// other text (`max`, and `-1`, mean that there is no limit).
 fn number(text: &mut impl Iterator<Item = u8>) -> Option<u64> {
     let digits = text.take_while(|&byte| byte != b' ' && byte != b'\n');
     let add = |sum: Option<u64>, byte: u8| {
@@ -192,7 +194,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-    /// The quota that a process reads where these are the files, with their texts.
+    /// The quota that a process reads if these files exist, with these texts.
     fn quota(files: &[(&str, &str)]) -> u32 {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
@@ -246,7 +248,7 @@ mod tests {
         assert_eq!(quota(&files), 1);
         assert_eq!(quota(&files[..4]), u32::MAX);
         assert_eq!(quota(&files[1..]), 0, "nothing is known");
-        // No group of the CPU controller.
+        // The process is in no group of the CPU controller.
         assert_eq!(
             quota(&[(GROUP, "9:cpuset:/k8s\n"), files[3], files[4]]),
             u32::MAX

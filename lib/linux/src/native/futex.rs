@@ -55,7 +55,7 @@ pub fn prepare_to_restart_sequences() -> bool {
 /// full barrier if it is in none.
 ///
 /// Returns `false` if the kernel refuses. After [`prepare_to_restart_sequences`] has succeeded that
-/// happens only if a filter of system calls was installed meanwhile.
+/// happens only if a filter of system calls has been installed since.
 pub fn restart_sequences() -> bool {
     call(PRIVATE_EXPEDITED_RSEQ)
 }
@@ -86,9 +86,9 @@ mod kernel {
     const POLL_NS: u32 = 1_000_000;
 
     /// Whether threads may sleep on words. A filter of system calls may refuse one of the two
-    /// operations: without the one that wakes, nothing would end a sleep. Asked at the first
-    /// sleep of the process. A filter that comes later is noticed when it refuses a call: from then
-    /// on no thread falls asleep.
+    /// operations, and without the one that wakes, nothing would end a sleep. The kernel is asked
+    /// at the first sleep of the process. A filter that comes later is noticed when it refuses a
+    /// call: from then on no thread falls asleep.
     fn may_sleep() -> bool {
         match SLEEP.load(Relaxed) {
             UNKNOWN => ask(),
@@ -115,7 +115,7 @@ mod kernel {
                 )
             }
         };
-        // Nobody sleeps on this word, and it is not 1: both return at once.
+        // Nobody sleeps on this word, and it is not 1: both calls return at once.
         let wakes = call(libc::FUTEX_WAKE_BITSET, 1) == 0;
         let waits = call(libc::FUTEX_WAIT_BITSET, 1) < 0 && system_call_error() == libc::EAGAIN;
         let answer = if wakes && waits { ALLOWED } else { REFUSED };
@@ -123,8 +123,8 @@ mod kernel {
         answer == ALLOWED
     }
 
-    /// In place of a sleep where the kernel refuses: leaves the CPU to others for a moment. For the
-    /// caller that is a sleep that nobody ended, and it looks at its condition again.
+    /// Replaces a sleep if the kernel refuses it: leaves the CPU to others for a moment. To the
+    /// caller this looks like a sleep that nobody ended, so that it checks its condition again.
     fn poll(nanos: u64, differs: bool) -> Parked {
         if differs {
             return Parked::Differed;
@@ -152,8 +152,8 @@ mod kernel {
         poll(left, current() != expected)
     }
 
-    /// As [`wait`], until `CLOCK_REALTIME` shows `until`, in nanoseconds since 1970. The kernel
-    /// heeds it if that clock is set meanwhile.
+    /// Like [`wait`], until `CLOCK_REALTIME` shows `until`, in nanoseconds since 1970. The kernel
+    /// follows that clock if it is set during the sleep.
     pub(in crate::native) fn wait_until_realtime(
         key: *const u32,
         expected: u32,
@@ -201,7 +201,7 @@ mod kernel {
             0 => Some(Parked::Woken),
             _ => match system_call_error() {
                 libc::EAGAIN => Some(Parked::Differed),
-                // The caller looks at its own limit, or is told that the key is gone.
+                // The caller checks its condition and its time limit again.
                 libc::ETIMEDOUT | libc::EINTR | libc::EFAULT => Some(Parked::Unwoken),
                 _ => {
                     SLEEP.store(REFUSED, Relaxed);
@@ -230,8 +230,8 @@ mod kernel {
         u32::try_from(woken).unwrap_or_else(|_| wake_otherwise(key))
     }
 
-    /// The kernel refuses to wake threads. Those that sleep already are woken by another operation,
-    /// all of them, unless it refuses that, too: then nothing can wake them.
+    /// Called when the kernel refuses to wake threads: wakes all threads that already sleep, by
+    /// another operation. If the kernel refuses that one, too, nothing can wake them.
     #[cold]
     fn wake_otherwise(key: *const u32) -> u32 {
         if system_call_error() == libc::EFAULT {
@@ -299,7 +299,7 @@ mod kernel {
     }
 }
 
-/// For Miri.
+/// The same functions under Miri.
 #[cfg(miri)]
 mod table {
     use kinlock_core::platform::Parked;

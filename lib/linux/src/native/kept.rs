@@ -46,8 +46,8 @@ pub(super) fn keep_slot(slot: u16) -> bool {
     is_kept
 }
 
-/// Tells that the calling thread runs its last destructors. A slot that it installed from now on
-/// would not be given back; one that it already has will be.
+/// Notes that the calling thread runs its last destructors. A slot that it installed from now on
+/// would not be given back; a slot that it already has will be.
 #[cold]
 pub fn keep_no_slot() {
     SLOT.with(|s| {
@@ -68,11 +68,11 @@ pub(super) fn end() {
 /// The value of [`SLOT`] in a thread that can no longer keep a slot.
 const ENDED: u16 = u16::MAX;
 
-/// By whose destructor a thread gives its slot back.
+/// The key by whose destructor a thread gives its slot back.
 pub(super) static KEY: Key = Key::NONE;
 
 /// Gives up the [key](Key::give_up) by which slots are given back. From now on each wait claims a
-/// slot. One that a thread keeps already stays its own, also when that has ended.
+/// slot. A slot that a thread keeps already stays with it, even after the thread has ended.
 pub fn give_up_key() -> bool {
     KEY.give_up()
 }

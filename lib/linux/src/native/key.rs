@@ -1,17 +1,17 @@
 //! Keys of thread-specific data by whose destructors a library learns that a thread ends.
 //!
 //! The C library calls them in *rounds*: there is another round as long as a destructor sets its
-//! key again, up to [`ROUNDS`] of them at least. A library that has a say in several rounds has the
-//! number of the next one as the key's value.
+//! key again, up to [`ROUNDS`] of them at least. A library that acts in several rounds stores the
+//! number of the next round as the key's value.
 //!
-//! A program may count on all keys that the C library has. So a library that replaces the C
-//! library's function gives its keys up once no other is left ([`Key::give_up`]).
+//! A program may rely on having all keys of the C library. So a library that replaces the C
+//! library's function gives up its keys once no other key is left ([`Key::give_up`]).
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
 //! 1. `pthread_key_create` writes to a local. All other functions for keys check the key's number.
-//!    A key is deleted, or a value set to null, only as long as no value of others is under it.
-//!    Destructors do not unwind, and stay loaded: objects with a copy of this crate are pinned.
+//!    A key is deleted, or a value set to null, only while no other code has stored a value under
+//!    it. Destructors do not unwind, and stay loaded: objects with a copy of this crate are pinned.
 
 use core::ffi::c_void;
 use core::ptr;
@@ -23,7 +23,7 @@ const FIRST_THAT_ALLOCATES: libc::pthread_key_t = 32;
 /// How many rounds there are at least: `_POSIX_THREAD_DESTRUCTOR_ITERATIONS`.
 pub const ROUNDS: usize = 4;
 
-/// A key, or none yet, or none any more.
+/// A key, or none: not yet, or no longer.
 #[derive(Debug)]
 pub struct Key(
     /// Its number plus 1; 0: there is none.
@@ -39,8 +39,8 @@ impl Key {
         self.0.load(Relaxed) != 0
     }
 
-    /// Makes the key, if one can be had that needs no memory for values. Called by one thread at a
-    /// time. A thread that ends calls the destructor if it has a value.
+    /// Makes the key, if there is one whose values need no memory. Called by one thread at a time.
+    /// A thread that ends calls the destructor if it has stored a value.
     pub fn make(&self, destructor: unsafe extern "C" fn(*mut c_void)) {
         if let Some(key) = without_allocation(Some(destructor)) {
             self.0.store(u64::from(key) + 1, Relaxed);
@@ -68,7 +68,7 @@ impl Key {
     }
 
     /// Stores a value of the calling thread; 0: none. `false`: there is no key, or no memory for
-    /// the value, which one that was [made](Self::make) does not need.
+    /// the value. Values of a key that was [made](Self::make) need none.
     #[must_use]
     pub fn set(&self, value: usize) -> bool {
         // Acquire pairs with the release in `prepare`.
@@ -81,8 +81,8 @@ impl Key {
             return false;
         }
         // Pairs with the fence in `give_up`: if the key that now has this number is the program's,
-        // this thread sees that. The program has stored nothing meanwhile, since this is its
-        // thread.
+        // this thread sees that. The program cannot have stored a value for this thread in between,
+        // since the thread was here.
         fence(SeqCst);
         let is_kept = self.0.load(Relaxed) == stored;
         if !is_kept {
@@ -93,7 +93,7 @@ impl Key {
     }
 
     /// Deletes the key for good, so that the program can have it. `false`: there is none. From now
-    /// on the end of no thread is noticed, also of those that have a value.
+    /// on the end of a thread goes unnoticed, even if the thread has stored a value.
     pub fn give_up(&self) -> bool {
         let stored = self.0.swap(0, Relaxed);
         fence(SeqCst);
@@ -103,12 +103,12 @@ impl Key {
     }
 }
 
-/// A new key whose values are stored without allocation. Not a low one, if another is free: a
-/// program that uses a key which it has not created uses a low one, often 0, and counts on the
-/// error.
+/// A new key whose values are stored without allocation. It avoids low numbers if another key is
+/// free: a program that uses a key which it has not created uses a low number, often 0, and relies
+/// on the error.
 ///
-/// Meanwhile only a few keys are taken. The value of another thread's new key would need memory if
-/// that thread came too late for the first keys, and an allocator that keeps such a value would
+/// The search takes only a few keys for a moment. If another thread came too late for the first
+/// keys, values of its new key would need memory, and an allocator that stores such a value would
 /// call itself without end.
 pub(super) fn without_allocation(
     destructor: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -144,7 +144,8 @@ pub(super) fn without_allocation(
 mod tests {
     use super::*;
 
-    /// The first of those that it may take: to find a later one it would take all before it.
+    /// The key is the first one that may be used: to find a later one, the search would take all
+    /// keys before it.
     #[test]
     fn others_get_keys_without_allocation_meanwhile() {
         let key = without_allocation(None).expect("one is free");

@@ -4,62 +4,62 @@
 //! first slow path in each tick of the coarse clock (1 to 10 ms) takes a sample. All others read
 //! the last answer, from a cache line that is written once per tick.
 //!
-//! A sample counts the threads in queues and the one that asks. A holder is added where at least
-//! two queue: one alone may be the holder, which has not left its node yet. A thread on its way
-//! from one wait to the next is missing. So the answer follows an average, which forgets a crowd
+//! A sample counts the threads in queues and the one that asks. If at least two threads queue, a
+//! holder is added: a single one may be the holder itself, which has not left its node yet. A
+//! thread between two waits is not counted. So the answer follows an average, which forgets a crowd
 //! within some ten ticks.
 //!
-//! To count the threads in queues is to read a cache line of each thread that has ever waited. One
-//! slow path looks at a thousand of them at most: with more threads, several ticks take a sample.
+//! Counting the threads in queues reads a cache line of each thread that has ever waited. One slow
+//! path reads a thousand lines at most: with more threads, a sample takes several ticks.
 //!
 //! The number of CPUs is read again every 100 ms at most, see [`cpus`](super::cpus): not in the
 //! first sample, so that the first contended lock of a process is not delayed. A thread that may
-//! run on one CPU only has to ask about all other threads. As long as that finds nothing new, the
-//! next look comes after twice the time, up to some ten seconds. Quotas are read every second at
-//! most. Where the kernel does not say how many CPUs there are, there is no crowd.
+//! run on one CPU only has to ask about all other threads. As long as such looks find nothing new,
+//! the pause between them doubles, up to some ten seconds. Quotas are read every second at most. If
+//! the kernel does not say how many CPUs there are, the process does not count as oversubscribed.
 
 use super::{Native, clock, cpus, kept};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use kinlock_core::atomic::Atomics;
 use kinlock_core::slots::{MAX_SLOTS, Waiters};
 
-/// The last answer in bit 0, and above it the time of the sample. Starts with a long past one.
+/// The last answer in bit 0, and above it the time of the sample. Starts with a sample long past.
 static ANSWER: AtomicU64 = AtomicU64::new(0);
 /// The average number of contenders, in sixteenths.
 static AVERAGE: AtomicU32 = AtomicU32::new(0);
 /// The CPUs on which the process may run; 0 = not counted yet.
 static ALLOWED: AtomicU32 = AtomicU32::new(0);
-/// How many CPUs' time its quotas allow; `u32::MAX` = no limit is known.
+/// The number of CPUs whose time the quotas of the process allow; `u32::MAX` = no limit is known.
 static QUOTA: AtomicU32 = AtomicU32::new(u32::MAX);
 /// When to count the CPUs again, and when to read the quotas.
 static DUE: Due = Due::new();
 static QUOTA_DUE: Due = Due::new();
-/// The last pause between two looks at them.
+/// The last pause between two looks at the number of CPUs.
 static PAUSE: AtomicU64 = AtomicU64::new(0);
 /// A count of waiting threads that is under way.
 static COUNT: Count = Count::new();
 
 /// The least time between two samples: the coarse clock may be finer than a tick.
 const PERIOD: u64 = 1_000_000;
-/// A sample after such a gap starts a new average.
+/// A sample that comes at least this long after the one before starts a new average.
 const FORGOTTEN: u64 = 100_000_000;
-/// The least time between two looks at the number of CPUs, and how many times as long it is at
-/// least as such a look takes: with a thousand threads that is a millisecond.
+/// The least time between two looks at the number of CPUs, and the least ratio of that time to the
+/// duration of a look: with a thousand threads a look takes a millisecond.
 const CPUS_PERIOD: u64 = 100_000_000;
 const CPUS_SHARE: u64 = 100;
-/// The most between two looks that ask about all threads and find nothing new.
+/// The longest pause between two looks that ask about all threads and find nothing new.
 const CPUS_LONGEST: u64 = 12_800_000_000;
 /// The least time between two readings of the quotas. Each opens files, and takes descriptors for
 /// a moment.
 const QUOTA_PERIOD: u64 = 1_000_000_000;
 
-/// The thread that asks, and a holder.
+/// Contenders in each sample: the thread that asks, and a holder.
 const ALWAYS: u32 = 2;
 /// An average of one contender.
 const ONE: u32 = 16;
 
 /// See [`Platform::oversubscribed`](kinlock_core::platform::Platform::oversubscribed). `waiters`
-/// has those that wait.
+/// returns the table of the threads that wait.
 pub(super) fn oversubscribed(waiters: impl FnOnce() -> &'static Waiters<Native>) -> bool {
     let now = clock::coarse_now();
     let seen = ANSWER.load(Relaxed);
@@ -90,17 +90,17 @@ fn sample(now: u64, seen: u64, waiters: impl FnOnce() -> &'static Waiters<Native
     let Some(waiting) = COUNT.proceed(waiters, cpus.saturating_mul(2), own) else {
         return before != 0;
     };
-    // No more than have ever waited.
+    // At most the number of threads that have ever waited.
     let contenders = contenders(waiting).min(waiters.in_use() + u32::from(own == 0));
     let average = average(AVERAGE.load(Relaxed), contenders, gap);
     AVERAGE.store(average, Relaxed);
     let answer = exceeds(average, cpus);
-    // Fails if this thread lost its CPU meanwhile, and another has taken the next sample.
+    // Fails if this thread has lost its CPU and another thread has taken the next sample.
     let _ = ANSWER.compare_exchange(taken, now << 1 | u64::from(answer), Relaxed, Relaxed);
     answer
 }
 
-/// The moment at which a thread is to look again; 0: none has asked yet.
+/// The moment at which a thread is to look again; 0: no thread has asked yet.
 struct Due(AtomicU64);
 
 impl Due {
@@ -108,8 +108,9 @@ impl Due {
         Due(AtomicU64::new(0))
     }
 
-    /// Whether the thread that asks is to look now. No other one is, until that has set the next
-    /// moment. Who asks first does not look, so that the first contended lock is not delayed.
+    /// Whether the thread that asks is to look now. No other thread looks until this one has set
+    /// the next moment. The first thread that asks does not look, so that the first contended lock
+    /// is not delayed.
     fn is_now(&self, now: u64) -> bool {
         let due = self.0.load(Relaxed);
         let is_now = due != 0 && now >= due;
@@ -129,13 +130,13 @@ impl Due {
 struct Count {
     /// The first word of slots that has not been looked at; 0 = the count begins anew.
     word: AtomicU32,
-    /// How many claimed slots have not been looked at.
+    /// The number of claimed slots that have not been looked at.
     left: AtomicU32,
     waiting: AtomicU32,
 }
 
 impl Count {
-    /// How many words of 32 slots are a portion.
+    /// The number of words of 32 slots in a portion.
     const PORTION: u32 = 32;
 
     const fn new() -> Self {
@@ -150,8 +151,8 @@ impl Count {
         self.word.store(0, Relaxed);
     }
 
-    /// Counts another portion, without the slot `but`. The number of waiting threads, at most
-    /// `most`, if it was the last one.
+    /// Counts another portion, except the slot `but`. After the last portion, returns the number of
+    /// waiting threads, at most `most`.
     fn proceed<P: Atomics>(&self, waiters: &Waiters<P>, most: u32, but: u16) -> Option<u32> {
         let word = self.word.load(Relaxed);
         let (mut left, before) = match word {
@@ -173,7 +174,7 @@ impl Count {
     }
 }
 
-/// How many threads contend where one asks and `waiting` others are in queues.
+/// The number of threads that contend if one asks and `waiting` others are in queues.
 fn contenders(waiting: u32) -> u32 {
     waiting.max(1) + 1 + u32::from(waiting > 1)
 }
@@ -204,7 +205,7 @@ fn cpus(now: u64) -> u32 {
         look_at_quota();
     }
     let allowed = match ALLOWED.load(Relaxed) {
-        // In the first sample. Asking about all threads would take longer.
+        // The first sample looks at this thread only: asking about all threads would take longer.
         0 => cpus::of_calling_thread(),
         counted => counted,
     };
@@ -229,7 +230,7 @@ fn look_at_cpus() {
 #[inline(never)]
 fn look_at_quota() {
     let begin = clock::now();
-    // Where it cannot be read, the last answer stands.
+    // If the quota cannot be read, the last answer stands.
     if let Some(quota) = cpus::quota() {
         QUOTA.store(quota, Relaxed);
     }
@@ -239,7 +240,7 @@ fn look_at_quota() {
 }
 
 /// The pause after a look at the CPUs that took `took` nanoseconds, where `last` was the pause
-/// before. `in_vain`: it asked about all threads, and found nothing new.
+/// before. `in_vain`: the look asked about all threads, and found nothing new.
 fn pause_after(last: u64, in_vain: bool, took: u64) -> u64 {
     let pause = match in_vain {
         true => last.saturating_mul(2).min(CPUS_LONGEST),
@@ -262,7 +263,7 @@ mod tests {
 
     const TICK: u64 = 4_000_000;
 
-    /// How many of the samples it takes until the answer is `wanted`.
+    /// The number of samples until the answer is `wanted`.
     fn samples_until(wanted: bool, mut before: u32, contenders: u32, cpus: u32) -> usize {
         let answers = std::iter::repeat_with(|| {
             before = average(before, contenders, TICK);

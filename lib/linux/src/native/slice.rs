@@ -6,7 +6,8 @@
 //! not, or makes another system call, the kernel takes the CPU anyway.
 //!
 //! A thread has to enable this by `prctl`, once. The kernel refuses it where the area has the
-//! original 32 bytes: glibc registers larger ones from 2.41 on. A child process inherits it.
+//! original 32 bytes: glibc registers larger ones from 2.41 on. A child process inherits the
+//! permission.
 //!
 //! Two bytes of the area are concerned, which only this thread and the kernel access:
 //!
@@ -21,11 +22,11 @@
 //! wait ends it, too.
 //!
 //! A signal handler that takes locks may end the request of the code that it interrupts, or leave
-//! its own to it. Nothing relies on a request.
+//! its own request to that code. Nothing relies on a request.
 //!
 //! While the thread has a grant, any other system call gives the CPU up before it does its work. So
-//! a holder that wakes a waiter by a system call wakes it only when it has its CPU again: that is
-//! how late it would be without a grant, too.
+//! a holder that wakes a waiter by a system call wakes it only when it has its CPU again: without a
+//! grant, the wake-up would be as late.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
@@ -48,7 +49,7 @@ pub enum NoExtension {
     /// The kernel is older than Linux 7.0, or built without extensions.
     Kernel,
     /// The C library has registered no area, or one without room for a request. Or the kernel was
-    /// started with `rseq_slice_ext=0`, for which it gives the same answer.
+    /// started with `rseq_slice_ext=0`, for which it returns the same error.
     Library,
 }
 
@@ -77,7 +78,8 @@ thread_local! {
     static STATE: Cell<State> = const { Cell::new(State::Unknown) };
 }
 
-/// Whether a thread has ever asked: others spare themselves a look at their state.
+/// Whether a thread has ever enabled extensions: as long as none has, threads need not look at
+/// their state.
 static EVER_ASKED: AtomicBool = AtomicBool::new(false);
 
 /// See [`Place::extend_slice`](kinlock_core::platform::Place::extend_slice).
@@ -88,11 +90,11 @@ pub(super) fn extend() {
         EVER_ASKED.fetch_or(enabled.is_ok(), Relaxed);
         STATE.set(enabled.map_or(State::Refused, |()| State::Enabled));
     }
-    // Both at once is an error to kernels that look for errors, and ends the process. The kernel
-    // grants nothing unless it is asked to, so what is looked at here stays as it is.
+    // Kernels that check for errors end a process that has set both bytes. The kernel grants
+    // nothing unless asked, so the bytes that are checked here stay as they are.
     if STATE.get() == State::Enabled && !is(REQUEST) && !is(GRANTED) {
         set_request(1);
-        // The critical section comes after it.
+        // The critical section comes after the request.
         compiler_fence(SeqCst);
     }
 }
@@ -110,7 +112,7 @@ fn end_own() {
     if STATE.get() != State::Enabled {
         return;
     }
-    // The critical section comes before it.
+    // The critical section comes before the end of the request.
     compiler_fence(SeqCst);
     set_request(0);
     // If the kernel takes the CPU here, the yield costs a system call and changes nothing.
@@ -125,7 +127,7 @@ fn end_own() {
 ///
 /// # Errors
 ///
-/// [`NoExtension`] says who is missing.
+/// [`NoExtension`] says what is missing.
 pub fn slice_extensions() -> Result<(), NoExtension> {
     has_area()?;
     let before = control(GET, 0);
@@ -146,7 +148,8 @@ fn enable() -> Result<(), NoExtension> {
     }
 }
 
-/// `prctl`, of which `errno` shows nothing. The preloaded library is linked without the function.
+/// Calls `prctl` and preserves `errno`. The preloaded library is linked without the C library's
+/// function.
 fn control(operation: libc::c_ulong, flags: libc::c_ulong) -> Result<libc::c_long, libc::c_int> {
     if futex_alone() {
         return Err(libc::EPERM);
@@ -182,7 +185,7 @@ const SET: libc::c_ulong = 2;
 const ENABLE: libc::c_ulong = 1;
 /// An error number of the kernel that C libraries do not name.
 const ENOTSUPP: libc::c_int = 524;
-/// The same on all architectures.
+/// The number is the same on all architectures.
 const SYS_RSEQ_SLICE_YIELD: libc::c_long = 471;
 
 /// Where the two bytes are in the area.
@@ -209,7 +212,7 @@ fn is(at: isize) -> bool {
 mod tests {
     use super::*;
 
-    /// On any kernel: what it answers is believed, and asked for once.
+    /// Holds on any kernel: the thread believes the kernel's answer.
     #[test]
     fn a_thread_asks_where_extensions_are_offered_and_nowhere_else() {
         let offered = slice_extensions();

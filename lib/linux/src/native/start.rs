@@ -1,7 +1,8 @@
 //! What happens before `main`, or when the library is loaded.
 //!
-//! The program has one thread then. So what would be slow or racy later is cheap and sound here.
-//! A program that never contends for a lock pays for it too: it has to stay at a few microseconds.
+//! The program has one thread then. So what would be slow or racy later is cheap and sound here. A
+//! program that never contends for a lock pays for this, too: it may take a few microseconds at
+//! most.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
@@ -13,12 +14,13 @@ use super::{copies, futex, kept, thread};
 use crate::{environment, fork, sys};
 
 extern "C" fn prepare() {
-    // First: what follows makes forks of other threads call into this copy. It then decides which
-    // tables it uses, and has to know whether others may depend on it.
+    // This comes first: after the other steps, forks of other threads call into this copy. It then
+    // decides which tables it uses, and has to know whether other copies may depend on it.
     #[cfg(not(any(miri, target_feature = "crt-static")))]
     stay_loaded();
     environment::take_snapshot();
-    // From now on it may be forbidden. What starts a program maps memory, so that it is not yet.
+    // Finding the tables maps memory, which a filter may forbid later. It is still allowed now,
+    // since starting a program maps memory.
     if environment::futex_alone() {
         copies::tables();
     } else if environment::is_any_set() {
@@ -33,8 +35,8 @@ extern "C" fn prepare() {
 #[unsafe(link_section = ".init_array")]
 static PREPARE: extern "C" fn() = prepare;
 
-/// Keeps the shared object with this code loaded for ever, also after `dlclose`: threads that keep
-/// a slot call into it when they end. The program itself is never unloaded.
+/// Keeps the shared object with this code loaded, even after `dlclose`: threads that keep a slot
+/// call into it when they end. The program itself is never unloaded.
 #[cfg(not(any(miri, target_feature = "crt-static")))]
 fn stay_loaded() {
     let _errno = crate::sys::KeepErrno::hold();
@@ -45,7 +47,7 @@ fn stay_loaded() {
         // SAFETY: invariant 2.
         let has_loader = unsafe { libc::getauxval(libc::AT_BASE) } != 0;
         if has_loader {
-            // Nobody knows how to keep it loaded.
+            // Without its name, the object cannot be kept loaded.
             copies::keep_apart();
         }
         return;

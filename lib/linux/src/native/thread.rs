@@ -9,9 +9,9 @@
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. The key's value is the slot that this thread keeps, set once by `keep_slot`. `release_slot`
-//!    forgets it before it gives it back.
+//!    forgets the slot before giving it back.
 //! 2. `sched_getscheduler` takes and returns numbers only. It is called without the C library's
-//!    function, which says in musl that there is none.
+//!    function, which only returns an error in musl.
 
 use super::account::Account;
 use super::clock::{coarse_now, now};
@@ -43,7 +43,7 @@ enum Priority {
 /// A sandbox may refuse the call, which sets `errno`.
 pub(super) fn yield_now() {
     if futex_alone() {
-        // No thread wakes this one, but it gives the CPU up.
+        // No thread wakes this one early, but it gives up the CPU.
         let word = 0;
         _ = futex::wait(&word, word, now() + 1, EVERY_SET, || word);
         return;
@@ -84,17 +84,17 @@ pub(super) fn random() -> u32 {
     })
 }
 
-/// How long a thread that has lost its CPU as it spun takes CPUs to be scarce. It spins little in
-/// this time, so it would not notice a second loss. Afterwards it spins as usual: if CPUs are still
-/// scarce, that costs some milliseconds out of each such time.
+/// How long a thread that has lost its CPU while spinning assumes that CPUs are scarce. It spins
+/// little in this time, so it would not notice a second loss. Afterwards it spins as usual: if CPUs
+/// are still scarce, that costs some milliseconds each time.
 const SHORT_OF_CPUS_NS: u64 = 100_000_000;
 
-/// The calling thread lost its CPU as it spun.
+/// Notes that the calling thread has lost its CPU while spinning.
 pub(super) fn lost_cpu() {
     LOST_CPU.set(coarse_now());
 }
 
-/// Whether that was lately.
+/// Whether the calling thread has lost its CPU within the last [`SHORT_OF_CPUS_NS`].
 pub(super) fn has_lost_cpu() -> bool {
     let when = LOST_CPU.get();
     if when == 0 {
@@ -138,9 +138,9 @@ pub(super) fn is_priority() -> bool {
     })
 }
 
-/// A number for the calling thread, which all copies of this library in the process have for it. No
-/// other thread of the process has ever had it, nor one of a process from which this was forked.
-/// For copies that cannot meet, see `copies`, it only differs from those of all threads that run.
+/// A number for the calling thread, the same in all copies of this library in the process. No other
+/// thread of the process, or of a process from which it was forked, has ever had this number. In
+/// copies that cannot meet, see `copies`, it only differs from the numbers of all running threads.
 #[inline]
 pub fn thread_identity() -> NonZeroUsize {
     IDENTITY.with(|known| known.get().unwrap_or_else(|| find_identity(known)))
@@ -174,7 +174,7 @@ pub(super) fn row() -> Option<&'static Row<Native>> {
 #[cold]
 fn assign_row() -> Option<&'static Row<Native>> {
     let table = copies::visible_readers()?;
-    // A signal handler may get another row in between, and has left it when it returns.
+    // A signal handler may get another row in between, and no longer uses it when it returns.
     kept::set_row(table.row(table.assign()));
     kept::row()
 }
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn a_thread_that_has_lost_its_cpu_knows_it_for_a_while_and_no_other_does() {
         assert!(!has_lost_cpu());
-        // It may be without a CPU for so long between the two calls.
+        // The thread may be without a CPU for longer than that between the two calls.
         let noted = (0..1_000).any(|_| {
             lost_cpu();
             has_lost_cpu()

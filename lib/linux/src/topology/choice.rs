@@ -32,7 +32,7 @@ pub(crate) enum Spread {
 }
 
 impl Spread {
-    /// The spread of CPUs whose domains these are, one for each CPU.
+    /// The spread of CPUs, given the domain of each CPU.
     pub(crate) fn of(domains: impl Iterator<Item = usize>) -> Self {
         let mut seen = CpuSet::empty();
         let mut several = false;
@@ -50,10 +50,11 @@ impl Spread {
     }
 }
 
-/// What `KINLOCK_DOMAIN=auto` means where `facts` hold, and why. `spread` tells how domains of a
-/// kind are spread. The last kind that it is asked about is chosen, and `facts` has its answer.
+/// What `KINLOCK_DOMAIN=auto` means if `facts` hold, and why. `spread` tells how the CPUs are
+/// spread over domains of a kind. The kind of its last call is chosen, and `facts` keeps the answer
+/// of that call.
 ///
-/// Caches are chosen only where nodes tell nothing apart.
+/// Caches are chosen only if all CPUs are in one node.
 pub(crate) fn choose_kind(
     facts: &mut Facts,
     mut spread: impl FnMut(DomainKind) -> Spread,
@@ -117,7 +118,7 @@ const NOT_BELIEVED: u8 = 4;
 /// The [`choice`] by which mutexes reorder and spinlocks do not.
 pub(crate) const MUTEXES_ONLY: u8 = 6;
 
-/// What `auto` means where `facts` hold: the number of a [`choice`].
+/// What `auto` means if `facts` hold: the number of a [`choice`].
 pub(crate) fn choose(facts: Facts) -> u8 {
     match facts.spread {
         Spread::Together if facts.pretended => 1,

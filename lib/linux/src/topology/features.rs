@@ -69,7 +69,7 @@ fn has_membarrier() -> bool {
     commands > 0 && commands & PRIVATE_EXPEDITED != 0
 }
 
-/// Wakes the sleepers on a word on this stack, of which there are none.
+/// Tries to wake sleepers on a local word: there are none.
 fn has_futex() -> bool {
     let word = 0u32;
     // SAFETY: invariant 1.

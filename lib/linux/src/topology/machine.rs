@@ -32,8 +32,8 @@ pub struct Topology {
     is_virtual: bool,
 }
 
-/// One hardware thread. A fact that the kernel does not provide is `None`; for an offline CPU that
-/// holds for almost all of them.
+/// One hardware thread. A fact that the kernel does not provide is `None`; for an offline CPU it
+/// provides hardly any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cpu {
@@ -173,7 +173,7 @@ impl Topology {
     }
 
     /// Reads all files. The process may run on the CPUs in `allowed`; `None`: on all. If the files
-    /// name no CPU that is online, those are.
+    /// name no CPU that is online, the CPUs in `allowed` count as online.
     fn read(files: &impl Files, allowed: Option<&CpuSet>, is_virtual: bool) -> Self {
         let mut online = BTreeMap::new();
         walk::for_each_present_cpu(files, |cpu| {
@@ -233,7 +233,7 @@ struct Walked {
 }
 
 impl Walked {
-    /// Takes the groups of these CPUs from the table, in which domains take their place.
+    /// Takes the groups of these CPUs from the table, and then replaces them there by domains.
     fn of<'a>(table: &Table, cpus: impl Iterator<Item = &'a usize> + Clone) -> Self {
         let group = |&cpu: &usize| Some((cpu, table.group_of(cpu)?));
         let groups = cpus.clone().filter_map(group).collect();

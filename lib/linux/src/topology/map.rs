@@ -1,11 +1,11 @@
 //! The table from CPU to locality domain that locks use: one for the process.
 //!
 //! The thread that first needs it fills it. That thread may be on a lock's slow path, even in a
-//! signal handler, so filling the table neither allocates nor takes a lock. No other thread
-//! waits for it. Until the table is complete they all act as if there were a single domain, which
-//! costs them some speed. So does a signal handler that interrupts the filling thread. In the child
-//! of a `fork` at that moment the filling thread does not exist: the first thread there that needs
-//! the table fills it.
+//! signal handler, so filling the table neither allocates nor takes a lock. No other thread waits
+//! for it. Until the table is complete all other threads act as if there were a single domain,
+//! which costs them some speed. So does a signal handler that interrupts the filling thread. In the
+//! child of a `fork` at that moment the filling thread does not exist: the first thread there that
+//! needs the table fills it.
 //!
 //! # States
 //!
@@ -75,7 +75,7 @@ pub fn automatic_decision() -> Option<Decision> {
     Some(choice(choice_number()?))
 }
 
-/// As [`automatic_decision`]; `None` also if the table has not been filled yet.
+/// Like [`automatic_decision`]; `None` also if the table has not been filled yet.
 pub fn automatic_decision_if_known() -> Option<Decision> {
     // Acquire: pairs with the release in `fill_once`.
     let state = MAP.state.load(Ordering::Acquire);
@@ -108,17 +108,18 @@ const KIND_MASK: u32 = 3 << KIND_SHIFT;
 const FILLING: u32 = 1 << 18;
 const CHOICE_SHIFT: u32 = 24;
 
-/// In the child of a fork: takes a filling that has begun for one whose thread does not exist.
+/// In the child of a fork: if a thread of the parent was filling the table, it does not exist here,
+/// and filling starts anew.
 pub(crate) fn reset_in_child() {
     let state = MAP.state.load(Ordering::Relaxed);
     if state & FILLING != 0 {
-        // Groups that the walk has left would count as such of the next.
+        // Groups that the unfinished walk has left would pass for groups of the next one.
         MAP.table.forget();
         MAP.state.store(state & !FILLING, Ordering::Relaxed);
     }
 }
 
-/// As another thread of this process that fills the table leaves it halfway.
+/// Puts the map into the state of a table that another thread of this process is filling.
 #[cfg(all(test, not(any(loom, miri))))]
 pub(crate) fn begin_filling() {
     MAP.state.fetch_or(FILLING, Ordering::Relaxed);
@@ -237,7 +238,7 @@ impl Files for Sysfs {
         RawFile::open(format_args!("/sys/{path}"))
     }
 
-    /// The content of the list counts as unknown. There is no way to report the error.
+    /// The list counts as unknown from the error on. There is no way to report the error.
     fn malformed(&self, _path: fmt::Arguments<'_>, _error: CpuListError) {}
 }
 

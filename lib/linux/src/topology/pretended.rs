@@ -1,8 +1,8 @@
 //! `KINLOCK_TOPOLOGY`: domains that the user defines.
 //!
 //! Its value is a sequence of lists of CPUs, separated by semicolons, as in `0-3;4-7`. The first
-//! list is domain 0, and so on. The CPUs need not exist. CPUs that it does not name belong to
-//! domain 0.
+//! list is domain 0, and so on. The CPUs need not exist. CPUs that the value does not name belong
+//! to domain 0.
 
 use core::ops::RangeInclusive;
 

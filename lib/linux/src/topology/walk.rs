@@ -56,7 +56,7 @@ pub(crate) fn last_level_caches(files: &impl Files, groups: &Table) {
 pub(crate) fn sockets(files: &impl Files, groups: &Table) {
     for_each_online_cpu(files, |cpu| {
         if groups.group_of(cpu).is_none() && socket_of(files, cpu).is_some() {
-            // The second is the name of the list before Linux 5.3.
+            // The second name is that of the list before Linux 5.3.
             put_siblings(
                 files,
                 groups,

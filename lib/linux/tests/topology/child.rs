@@ -1,5 +1,5 @@
-//! The effect of the environment. It is read once per process, so each check runs this test program
-//! again: the child does one task and reports on standard output.
+//! The effect of the environment, which is read once per process. So each check runs this test
+//! program again: the child does one task and reports on standard output.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -115,7 +115,7 @@ fn override_everything() {
     report();
 }
 
-/// The program has closed standard error, and its data has got the descriptor.
+/// The program has closed standard error, and a file with its data has got the descriptor.
 fn other_stderr() {
     // SAFETY: these calls take numbers and a constant.
     let (data, moved) = unsafe {
@@ -152,7 +152,8 @@ fn first_use() {
     assert_eq!(tuning.reorder, decision.reorder);
 }
 
-/// Many threads use the knobs at once. All get an answer, and the right one once the map is filled.
+/// Many threads use the knobs at once. All get an answer, which is the right one once the map is
+/// filled.
 fn race() {
     let barrier = std::sync::Barrier::new(32);
     std::thread::scope(|scope| {
@@ -257,7 +258,7 @@ fn the_first_slow_paths_read_no_topology() {
     let domains = ("KINLOCK_TOPOLOGY", "0;1");
     let (report, _) = child("patience", &[quantum, domains]);
     assert_eq!(field(&report, "waits"), "16");
-    // To be told, the first slow path has to ask.
+    // A process that reports determines the domains on its first slow path.
     let (report, notes) = child("patience", &[quantum, ("KINLOCK_VERBOSE", "1")]);
     assert_eq!(field(&report, "waits"), "0");
     assert!(notes.starts_with("kinlock: reordering"), "{notes}");

@@ -2,8 +2,8 @@ use super::*;
 use std::alloc::{Layout, alloc_zeroed};
 use std::boxed::Box;
 
-/// In a table of zeros, the first tally is of the first lock at this address, taken by the first
-/// use.
+/// A table of zeros, except that its first tally belongs to its first lock, which is at this
+/// address and was taken by the first use.
 fn table(address: u64) -> Box<Table> {
     // SAFETY: invariant 3: the fields are atomics, so zeros are a table; new memory of its layout.
     let table = unsafe {
@@ -18,14 +18,14 @@ fn table(address: u64) -> Box<Table> {
     table
 }
 
-/// A measured hold ends. It took `nanos` and stands for `weight` holds.
+/// Ends a measured hold, which took `nanos` and stands for `weight` holds.
 fn end(table: &Table, weight: u16, nanos: u64) {
     let owner = &table.owners[0];
     owner.tallies[0].weight.store(weight, Relaxed);
     end_of_hold(table, owner, &owner.tallies[0], nanos);
 }
 
-/// How many holds there were, and their time, once it is found that lock and use agree.
+/// The number of holds and their time. Checks that lock and use agree.
 fn holds(table: &Table) -> [u64; 2] {
     let (lock, found) = (&table.locks[0], &table.uses[0]);
     let all = [&lock.held, &lock.hold_ns].map(|number| number.load(Relaxed));

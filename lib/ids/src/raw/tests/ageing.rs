@@ -1,4 +1,4 @@
-//! Idle IDs: marked, freed, taken by the next that needs one.
+//! Idle IDs: marked, freed, taken by the next thread that needs one.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn an_owner_takes_a_marked_id_back() {
     let ids = recent_first(2, 2);
     visit(&ids, 0);
     ids.reclaim(0);
-    // Used in between: the mark is gone, and the next reclaim only marks.
+    // The ID is used in between: its mark is gone, and the next reclaim only marks.
     visit(&ids, 0);
     assert_eq!(ids.reclaim(AGE), 0);
     assert_eq!(kept(&ids, 0), Some(0));
@@ -75,7 +75,7 @@ fn the_oldest_idle_id_goes_first() {
 fn who_needs_an_id_gets_one_that_was_unused_for_long() {
     let ids = make(Policy::RecentFirst, 5, 4, 1).aging();
     (0..4).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
-    // All IDs are young; the first that needs one marks them.
+    // All IDs are young; the first thread that needs one marks them.
     let held = ids.acquire(4).unwrap();
     ids.release(4, held);
     let wait = std::time::Duration::from_nanos(AGE);

@@ -26,9 +26,9 @@ fn what_lies_above_the_limit_is_given_up() {
         (2, 2, None)
     );
     audit(&ids, &[3]);
-    // Recent, but above the limit.
+    // The recent ID of CPU 2 is above the limit.
     assert!(visit(&ids, 2) < 2);
-    // It was held: the fast path keeps it, and the next acquisition there gives it up.
+    // ID 3 was held: the fast path keeps it, and the next acquisition there gives it up.
     ids.release(3, held);
     assert!(visit(&ids, 3) < 2);
     audit(&ids, &[]);
@@ -67,7 +67,7 @@ fn what_is_kept_above_the_limit_is_taken_when_all_below_are_held() {
         assert_eq!((held[4].id(), ids.shape.grown()), (4, 5));
         ids.release(3, held.remove(3));
         assert_eq!(kept(&ids, 3), Some(3));
-        // Not by `acquire` at first, which would loop for ever if this failed.
+        // Not by `acquire` at first, which would loop forever if this failed.
         let found = ids.find_above(2, 0);
         assert_eq!(found, Ok(Some(3)), "{policy:?}");
         assert_eq!(kept(&ids, 3), None);
@@ -78,7 +78,7 @@ fn what_is_kept_above_the_limit_is_taken_when_all_below_are_held() {
     }
 }
 
-/// An acquisition that has read a limit which is not published in full, or has come down again.
+/// The acquisition has read a limit that is not fully published yet, or that has come down since.
 #[test]
 fn what_is_free_above_grown_is_not_handed_out_unasked() {
     for policy in [Policy::RecentFirst, Policy::LowestFree, Policy::TaskOwned] {

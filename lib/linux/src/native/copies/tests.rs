@@ -1,5 +1,5 @@
-//! The meeting page: where it is, and what is taken for it. Two copies in one process are in the
-//! tests of the crate `kinlock`.
+//! The meeting page: where it is, and which memory passes for it. The tests of the crate `kinlock`
+//! have two copies in one process.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn the_page_has_one_address_in_a_process() {
 
 #[test]
 fn what_others_have_mapped_is_no_meeting_page() {
-    // Below the addresses in question, so that no other test is there.
+    // Below the addresses at which the page may be, so that no other test uses them.
     let (at, size) = (ADDRESSES.start as usize - (1 << 20), place().1);
     let read_write = libc::PROT_READ | libc::PROT_WRITE;
     assert!(!is_meeting(at, size), "nothing is there");
@@ -60,7 +60,7 @@ fn what_others_have_mapped_is_no_meeting_page() {
     free(at, 1);
 }
 
-/// By itself, since an emulator of programs takes a page that cannot be read for none.
+/// A test of its own, since a user-mode emulator treats a page that cannot be read as unmapped.
 #[test]
 fn a_page_beside_one_that_cannot_be_read_is_no_meeting_page() {
     let (at, size) = (ADDRESSES.start as usize - (3 << 20), place().1);
@@ -95,7 +95,7 @@ fn a_copy_is_listed_once_and_the_last_is_refused() {
     assert_eq!(listed().count(), COPIES);
 }
 
-/// Its neighbours are mapped, so that nobody else may write to it.
+/// The pages next to it are mapped, so that only the thread that mapped it may write the number.
 #[test]
 fn a_page_whose_maker_is_held_up_is_waited_for() {
     let (at, size) = (ADDRESSES.start as usize - (2 << 20), place().1);
@@ -103,7 +103,7 @@ fn a_page_whose_maker_is_held_up_is_waited_for() {
     assert!(map(at, size) == Some(true) && occupy(at - size, access) && occupy(at + size, access));
     // SAFETY: it is mapped, aligned and zero.
     let magic = unsafe { &*ptr::with_exposed_provenance::<AtomicU64>(at) };
-    // On a busy machine it may be held up for too long.
+    // On a busy machine the thread that writes the number may be held up for too long.
     let is_found = (0..20).any(|_| {
         magic.store(0, Relaxed);
         std::thread::scope(|s| {
@@ -129,7 +129,7 @@ fn a_thread_has_one_number_and_each_has_another() {
     let page = Meeting::NEW;
     let first = page.number_of_thread();
     assert_eq!((first, page.number_of_thread()), (1, 1));
-    // One after the other, so that they may have the same memory.
+    // The threads run one after the other, so that they may reuse the same memory.
     let number = || std::thread::scope(|s| s.spawn(|| page.number_of_thread()).join());
     let others = [(); 3].map(|()| number().expect("it has a number"));
     assert_eq!(others, [3, 5, 7]);
