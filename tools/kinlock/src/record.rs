@@ -43,11 +43,11 @@ pub struct Args {
     /// The lock to use: kinlock-mutex; kinlock-spin; or pthread: the C library's own
     #[arg(long, value_name = "NAME", default_value = "kinlock-mutex", value_parser = named::<Lock>)]
     lock: Lock,
-    #[command(flatten)]
-    knobs: Knobs,
     /// The program and its arguments
     #[arg(value_name = "PROG", trailing_var_arg = true, required = true)]
     command: Vec<OsString>,
+    #[command(flatten)]
+    knobs: Knobs,
 }
 
 const LARGEST: usize = 10_000_000;

@@ -137,8 +137,6 @@ pub struct Args {
     /// PROG is a line for the shell
     #[arg(long)]
     shell: bool,
-    #[command(flatten)]
-    knobs: Knobs,
     /// Start of the random numbers that decide the order of the locks
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -158,6 +156,8 @@ pub struct Args {
     /// The program and its arguments
     #[arg(value_name = "PROG", trailing_var_arg = true, required = true)]
     command: Vec<OsString>,
+    #[command(flatten)]
+    knobs: Knobs,
 }
 
 fn ratio(text: &str) -> Result<f64, String> {

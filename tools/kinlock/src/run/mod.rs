@@ -73,13 +73,9 @@ pub struct Args {
     /// glibc with --lock pthread]
     #[arg(long, value_name = "ours|glibc", value_parser = named::<RwLocks>)]
     rwlock: Option<RwLocks>,
-    #[command(flatten)]
-    knobs: Knobs,
     /// Write how often locks were taken and found taken, as JSON: a line per process
     #[arg(long, value_name = "FILE")]
     counts: Option<PathBuf>,
-    #[command(flatten)]
-    report: report::Args,
     /// Let `kinlock report PID` say what locks do while the program runs. Until then it runs as
     /// without a report
     #[arg(long, conflicts_with_all = ["report", "print_env"])]
@@ -94,6 +90,10 @@ pub struct Args {
         required_unless_present = "print_env"
     )]
     command: Vec<OsString>,
+    #[command(flatten)]
+    knobs: Knobs,
+    #[command(flatten)]
+    report: report::Args,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {

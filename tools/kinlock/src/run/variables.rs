@@ -31,6 +31,7 @@ pub type Variable = (&'static str, OsString);
 
 /// The flags that become variables.
 #[derive(clap::Args)]
+#[command(next_help_heading = "How our locks behave")]
 pub struct Knobs {
     /// How long a mutex stays with threads that keep taking it: fair, 0us to 1000us, throughput
     /// [default: 1000us]
@@ -47,10 +48,10 @@ pub struct Knobs {
     #[arg(long, value_name = "node|llc|socket", value_parser = valid::<DomainKind>)]
     domain: Option<String>,
     /// Child processes run on the C library's locks
-    #[arg(long)]
+    #[arg(long, help_heading = None)]
     no_children: bool,
     /// Run a program that would be refused, for the programs that it starts
-    #[arg(long)]
+    #[arg(long, help_heading = None)]
     pub force: bool,
 }
 

@@ -58,6 +58,7 @@ names! {
 
 #[derive(clap::Args)]
 #[group(skip)]
+#[command(next_help_heading = "The report")]
 pub struct Args {
     /// Say afterwards what each lock did: how often it was taken and found taken, how long threads
     /// waited for it and held it, and from where. On stderr, or in FILE
