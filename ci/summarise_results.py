@@ -52,6 +52,8 @@ def result(raw):
         kept["ratio"] = numbers(raw["ratio"])
     if raw.get("acquire_ns"):
         kept["acquire_ns"] = raw["acquire_ns"]
+    if any(raw.get("unended_ns", {}).values()):
+        kept["unended_ns"] = raw["unended_ns"]
     if raw.get("acquire_p999_ratio"):
         kept["acquire_p999_ratio"] = number(raw["acquire_p999_ratio"]["median"])
     if raw.get("fairness", {}).get("min_over_mean", 1) < 1:
