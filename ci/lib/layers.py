@@ -8,7 +8,12 @@ import tomllib
 
 BUILDINGS = ["lib", "tools", "lab"]
 TESTS = re.compile(r"^\s*#\[cfg\(.*\btest\b.*\)\]\s*(?:#\[.*\]\s*)*mod \w+ \{", re.MULTILINE)
-EXPORT = re.compile(r"\bpub(?:\([^)]*\))? use (?:crate::|self::)?(\w+)([^;]*);")
+IMPORT = re.compile(r"\b(?:pub(?:\([^)]*\))? )?use (?:crate::|self::)?(\w+)([^;]*);")
+ITEM = re.compile(
+    r"^(?:pub(?:\([^)]*\))? )?(?:unsafe |const |async )*"
+    r"(?:fn|struct|enum|trait|const|static|type|union) (\w+)",
+    re.MULTILINE,
+)
 bad = []
 
 
@@ -48,7 +53,7 @@ def names(text, at):
 
 
 def modules(name, folder):
-    """Prints the top-level modules of a crate. Circles of them are noted, and those at any depth."""
+    """Prints the top-level modules of a crate, lowest first. Notes circles at any depth."""
     src = folder / "src"
     files = {path: path.relative_to(src).with_suffix("").parts for path in src.rglob("*.rs")}
     files = {path: parts for path, parts in files.items() if not {"tests", "bin"} & set(parts)}
@@ -64,24 +69,36 @@ def siblings(name, parent, files):
     n = len(parent)
     inside = {path: parts for path, parts in files.items() if parts[:n] == parent and parts[n:]}
     tops = {parts[n] for parts in inside.values()}
-    exported = {}
+    # What the parent has of its children: a child may name it as the parent's own.
+    imported = {}
     for root in (path for path, parts in files.items() if parts == parent):
-        for use in EXPORT.finditer(code(root)):
-            exported.update((word, use[1]) for word in re.findall(r"\w+", use[2]))
+        for use in IMPORT.finditer(code(root)):
+            words = re.findall(r"\w+", use[2])
+            if use[2].endswith("*"):
+                whole = [path for path, parts in inside.items() if parts[n:] == (use[1],)]
+                words += [word for path in whole for word in ITEM.findall(code(path))]
+            if use[1] in tops:
+                imported.update((word, use[1]) for word in words)
     arrows = {top: {} for top in sorted(tops)}
     for path, parts in sorted(inside.items()):
         text = code(path)
         absolute = "::".join(["crate", *parent]) + "::"
         relative = r"(?<!super::)" + "super::" * (len(parts) - n)
-        for match in re.finditer(rf"\b(?:{absolute}|{relative})(?!super\b)(?=[\w{{])", text):
-            for found in names(text, match.end()):
-                target = exported.get(found, found)
-                if target in tops - {parts[n]}:
-                    arrows[parts[n]].setdefault(target, path)
+        way = rf"\b(?:{absolute}|{relative})(?!super\b)"
+        used = set()
+        for match in re.finditer(rf"{way}(?=[\w{{])", text):
+            used.update(names(text, match.end()))
+        if re.search(rf"{way}\*", text):
+            used.update(imported.keys() & set(re.findall(r"\w+", text)))
+        for found in sorted(used):
+            target = imported.get(found, found)
+            if target in tops - {parts[n]}:
+                arrows[parts[n]].setdefault(target, path)
     try:
         order = list(graphlib.TopologicalSorter(arrows).static_order())
         for top in order if not parent else []:
-            print(f"{name}: {top}" + "".join(f" -> {t}" for t in sorted(arrows[top])))
+            uses = f" uses {', '.join(sorted(arrows[top]))}" if arrows[top] else ""
+            print(f"{name}: {top}{uses}")
     except graphlib.CycleError as circle:
         way = circle.args[1][::-1]
         module = "::".join([name, *parent])
