@@ -8,8 +8,8 @@ const QUANTUM: u64 = MILLI;
 const ROUND: u64 = 2 * QUANTUM;
 /// The least share of a round.
 const LEAST: u64 = 20_000;
-/// How long a newcomer tries before it queues.
-const BARGE: u64 = 20_000;
+/// How long a newcomer spins before it queues.
+const NEWCOMER: u64 = 20_000;
 /// How long a thread takes to fall asleep and to run again, on the simulated machines.
 const WAKE_UP: u64 = 50_000;
 
@@ -20,7 +20,7 @@ fn bound(threads: u64, section: u64) -> u64 {
     let share = |waiters: u64| (ROUND / waiters).clamp(LEAST, QUANTUM);
     let to_the_front: u64 = (1..=ahead).map(share).sum();
     let at_the_front = QUANTUM;
-    BARGE + to_the_front + at_the_front + 2 * threads * section + threads * WAKE_UP
+    NEWCOMER + to_the_front + at_the_front + 2 * threads * section + threads * WAKE_UP
 }
 
 #[test]

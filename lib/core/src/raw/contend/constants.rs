@@ -41,6 +41,9 @@ pub(in crate::raw) const SPIN_NS: u64 = 20_000;
 /// threads that run share the lock among themselves while others sleep in the queue, and hand-offs
 /// need not wait for threads to wake up.
 ///
+/// A newcomer to a lock whose waiters go in order spins for no longer than this, and one with a
+/// time limit for no less, unless its spins are shorter.
+///
 /// A newcomer that waits for the end of a long section checks every `BARGE_NS` whether a waiter has
 /// requested the lock. If the lock stays free for `BARGE_NS` while a waiter in the queue looks at
 /// it, that waiter concludes that no thread comes for it.
